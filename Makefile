@@ -1,0 +1,82 @@
+# Targets for a fresh clone: `make help` lists them. POSIX sh, Python and a JDK are all they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+JAR := recovery/rekindle_spark/jvm/rekindle-exchange.jar
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup check-tools demo test lint unit integration wheel clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	  while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+
+setup: $(INSTALLED) $(JAR) ## install everything into .venv and build the jar (once, some minutes)
+
+demo: setup ## lose 8 of 10 workers at once and watch the queries come back
+	$(BIN)/rekindle demo
+
+test: lint unit integration ## everything that must hold, under 20 minutes
+
+lint: setup ## ruff, mypy --strict, import contracts
+	@echo '== ruff'
+	@$(BIN)/ruff check .
+	@echo '== mypy'
+	@$(BIN)/mypy
+	@echo '== import-linter'
+	@$(BIN)/lint-imports
+
+unit: setup ## tests without a cluster
+	@echo '== unit tests'
+	@$(BIN)/python -m pytest tests/unit --durations=5
+
+integration: setup ## tests on a real Spark cluster
+	@echo '== integration tests'
+	@$(BIN)/python -m pytest tests/integration -v --durations=5
+
+wheel: setup ## build the wheel, jar included, into dist/
+	@rm -rf build dist
+	$(BIN)/pip wheel -q --no-deps -w dist .
+	@$(BIN)/python -m zipfile -l dist/rekindle-*.whl | grep rekindle-exchange.jar || \
+	  { echo 'make wheel: the wheel is without the jar; run `make clean wheel`' >&2; exit 1; }
+
+clean: ## remove all that make has made
+	rm -rf $(VENV) build dist recovery/*.egg-info $(JAR) \
+	  .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find recovery tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Not a prerequisite of the files below: it has no file of its own and would make them always old.
+check-tools:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo 'make setup: there is no $(PYTHON); install Python 3.11 or newer,' \
+	    'on Debian `apt-get install python3 python3-venv`, or name it: make PYTHON=... setup' >&2; \
+	  exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'make setup: $(PYTHON) is' "$$($(PYTHON) -V);" \
+	    'install Python 3.11 or newer, or name one: make PYTHON=python3.12 setup' >&2; \
+	  exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo 'make setup: $(PYTHON) cannot make virtual environments;' \
+	    'on Debian `apt-get install python3-venv`' >&2; \
+	  exit 2; }
+	@major=$$(PATH="$${JAVA_HOME:+$$JAVA_HOME/bin:}$$PATH" javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p'); \
+	  [ "$${major:-0}" -ge 17 ] || { \
+	  echo 'make setup: there is no javac 17 or newer; install a JDK,' \
+	    'on Debian `apt-get install openjdk-17-jdk-headless`' >&2; \
+	  exit 2; }
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(MAKE) --no-print-directory check-tools
+	@echo 'installing into $(VENV): 800 MB, some minutes'
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	@touch $@
+
+# The script decides by a digest of the sources; the touch tells make.
+$(JAR): $(INSTALLED) $(wildcard recovery/rekindle_spark/jvm/*.java) recovery/rekindle_spark/jar.py
+	@$(BIN)/python -m rekindle_spark.jar
+	@touch $@

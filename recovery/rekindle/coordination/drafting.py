@@ -1,0 +1,158 @@
+"""The next plan: for which query partitions there is room now, and where.
+
+A plan is drafted with the first of these that gives one:
+
+    1  costs of catching up, where plans are incremental
+    2  steady costs, where nothing catches up, so that waiting longer would free nothing
+    3  the same on nodes stretched over their cap, where besides all nodes are up again: what ran
+       before the failure must come back, even where it no longer fits under the cap
+
+Blocking plans and the first one of a fresh start begin with the second. Partitions whose state
+survived stay on their node where it holds them. Changes nothing; `advance` calls it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from rekindle import planning
+from rekindle.coordination import load
+from rekindle.coordination.plans import Plan
+from rekindle.coordination.state import State, Status, inactive, with_status
+from rekindle.incidents import Kind
+from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
+from rekindle.reasons import Reason
+from rekindle.settings import ADAPTIVE, INCREMENTAL
+
+__all__ = ["Draft", "draft", "nodes_wanted"]
+
+Costs = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, and what it reckons per partition that it activates (percent of one core)."""
+
+    plan: Plan
+    charges: Costs
+
+
+def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) -> Draft | None:
+    """The next plan, or None when nothing that waits fits. `clock` bounds the solver's time."""
+    waiting = inactive(state)
+    if not waiting or not with_status(state, Status.UP):
+        return None
+    for costs, nodes in _offers(state, waiting, reason, now):
+        problem = _problem(state, waiting, costs, nodes)
+        answer = _solve(state, problem, clock)
+        if answer.queries:
+            plan = _plan(state, problem, answer, reason, now)
+            return Draft(plan, {partition: costs[partition] for partition in plan.placement})
+    return None
+
+
+def nodes_wanted(state: State) -> int:
+    """How many nodes must be up before nothing more is waited for."""
+    return state.nodes_expected if state.incident is None else state.incident.nodes_wanted
+
+
+def _offers(
+    state: State, waiting: tuple[str, ...], reason: Reason, now: float
+) -> Iterator[tuple[Costs, Costs]]:
+    """Costs of partitions and free CPU of nodes to plan with, one pair after the other."""
+    costs = load.steady(state)
+    nodes = load.free(state, costs)
+    incremental = _is_incremental(state, reason)
+    if incremental:
+        yield _clipped(state, load.catching_up(state, costs, now)), nodes
+        if state.catching_up:
+            return
+    costs = _clipped(state, costs)
+    yield costs, nodes
+    if not state.catching_up and len(nodes) >= nodes_wanted(state):
+        missing = frozenset().union(*(state.closures[query] for query in waiting))
+        yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])
+
+
+def _is_incremental(state: State, reason: Reason) -> bool:
+    """Whether this plan is one of several that share the capacity as it comes."""
+    if state.incident is None:
+        return False
+    if state.incident.kind is Kind.INDEPENDENT:
+        return reason is not Reason.INDEPENDENT_FAILURE
+    return state.policy.strategy == INCREMENTAL
+
+
+def _clipped(state: State, costs: Costs) -> dict[str, float]:
+    """No partition so large that it could not go alone on an empty node."""
+    largest = load.largest_node(state)
+    return {partition: min(cost, largest) for partition, cost in costs.items()}
+
+
+def _problem(state: State, waiting: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
+    """Only what waits and what that needs: the rest runs and is none of the planner's business."""
+    needed = sorted(frozenset().union(*(state.closures[query] for query in waiting)))
+    return Problem(
+        partitions={
+            partition: PartitionCost(
+                cpu_percent=costs[partition],
+                state_bytes=state.state_bytes.get(partition, 0),
+                running_on=state.placement.get(partition),
+            )
+            for partition in needed
+        },
+        queries={
+            query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
+            for query in waiting
+        },
+        failed=frozenset(needed) - state.placement.keys(),
+        nodes={node: max(0.0, cpu_percent) for node, cpu_percent in nodes.items()},
+    )
+
+
+def _solve(state: State, problem: Problem, clock: Callable[[], float]) -> Answer:
+    answer = planning.solve(
+        problem,
+        solver=state.policy.solver,
+        budget_seconds=state.policy.solver_budget_seconds,
+        clock=clock,
+    )
+    return _at_home(answer, problem, state.resident)
+
+
+def _at_home(answer: Answer, problem: Problem, resident: Mapping[str, str]) -> Answer:
+    """The same choice, with surviving state where it is, as far as everything still fits."""
+    assert problem.nodes is not None
+    homes = {name: resident[name] for name in answer.partitions if name in resident}
+    if not homes:
+        return answer
+    costs = {name: problem.partitions[name].cpu_percent for name in answer.partitions}
+    placed = planning.place(costs, problem.nodes, homes)
+    if placed.unplaced:
+        return answer
+    held: dict[str, list[str]] = {}
+    for partition, node in sorted(placed.node_of.items()):
+        held.setdefault(node, []).append(partition)
+    return replace(answer, placement={node: tuple(held[node]) for node in sorted(held)})
+
+
+def _plan(state: State, problem: Problem, answer: Answer, reason: Reason, now: float) -> Plan:
+    incident = state.incident
+    placement = {name: node for node, held in answer.placement.items() for name in held}
+    return Plan(
+        plan_epoch=state.plan_epoch + 1,
+        at=now,
+        incident=None if incident is None else incident.number,
+        strategy=state.policy.strategy,
+        query_partitions=answer.queries,
+        placement=dict(sorted(placement.items())),
+        problem=problem,
+        answer=answer,
+        reason=reason,
+        rollback=_rolls_back(state),
+    )
+
+
+def _rolls_back(state: State) -> bool:
+    """Under adaptive buffering survivors have no outputs to give but those since a rollback."""
+    first = state.incident is not None and state.incident.plans == 0
+    return first and state.policy.buffering == ADAPTIVE

@@ -1,0 +1,137 @@
+"""What the shells report to the coordinator, one value per event.
+
+Only values; `advance` gives each its meaning.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rekindle.settings import Policy
+
+__all__ = [
+    "CheckpointCompleted",
+    "DriverLost",
+    "Event",
+    "NodeBack",
+    "NodeSuspected",
+    "NodesLost",
+    "PlanAcknowledged",
+    "PolicyChanged",
+    "QueryCaughtUp",
+    "Started",
+    "StatisticsReported",
+    "StoreReachable",
+    "StoreUnreachable",
+    "Tick",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A driver has started on `nodes_expected` nodes.
+
+    `resumed`: it found earlier work in the checkpoint store; `checkpoint_at` is then when its
+    newest global checkpoint was taken (seconds, as `now`), None when there is none.
+    """
+
+    nodes_expected: int
+    resumed: bool = False
+    checkpoint_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSuspected:
+    """A node is silent; nobody has confirmed that it is lost."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLost:
+    """Nodes are lost for good, with all that their executors held."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBack:
+    """A node's executor is there: new, back and empty, still there after a suspicion, or with
+    another capacity. `capacity_percent` is all its CPU in percent of one core, before the cap.
+    """
+
+    node: str
+    capacity_percent: float
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsReported:
+    """Measured CPU (percent of one core) and state of partitions; those left out keep theirs."""
+
+    costs: Mapping[str, float]
+    state_bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    """The checkpoint of an epoch is global."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCaughtUp:
+    """A planned query partition has joined the epochs of the others."""
+
+    query_partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAcknowledged:
+    """The driver has taken up a plan."""
+
+    plan_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """Somebody has changed the policy."""
+
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReachable:
+    """The coordination store answers again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUnreachable:
+    """The coordination store does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLost:
+    """The driver is gone, and with it all executors and exchanges of the application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; after a batch of other events, and at least once a second."""
+
+
+Running = (
+    NodeSuspected
+    | NodesLost
+    | NodeBack
+    | StatisticsReported
+    | CheckpointCompleted
+    | QueryCaughtUp
+    | PlanAcknowledged
+    | PolicyChanged
+    | StoreReachable
+    | StoreUnreachable
+    | DriverLost
+    | Tick
+)
+Event = Started | Running

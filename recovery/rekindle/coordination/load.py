@@ -1,0 +1,85 @@
+"""What partitions cost, and what is free on each node, in percent of one core.
+
+    steady      measured, or assumed until it is
+    catching up steady x (1 + ratio x backlog / target time), never more than an empty node holds
+    free        cap x capacity of a node, less what is placed there
+
+A query that catches up needs more than its steady share, or it is placed and never comes back
+(DESIGN 4). Pure arithmetic; `drafting` chooses what to plan with.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from rekindle.coordination.state import State, Status, with_status
+
+__all__ = ["catching_up", "free", "largest_node", "steady", "stretched"]
+
+Costs = Mapping[str, float]
+
+
+def steady(state: State) -> dict[str, float]:
+    """What every partition costs once it has caught up."""
+    assumed = {
+        partition: state.hints.get(partition, state.policy.default_cpu_percent)
+        for partition in state.partitions
+        if partition not in state.costs
+    }
+    share = _share(state, assumed)
+    return {
+        partition: state.costs[partition]
+        if partition in state.costs
+        else share * assumed[partition]
+        for partition in state.partitions
+    }
+
+
+def catching_up(state: State, costs: Costs, now: float) -> dict[str, float]:
+    """`costs` as long as the backlog of the incident is worked off."""
+    factor = 1.0
+    if state.incident is not None:
+        backlog_seconds = max(0.0, now - state.incident.behind_since)
+        policy = state.policy
+        factor += policy.catch_up_cost_ratio * backlog_seconds / policy.catch_up_seconds
+    return {partition: factor * cost for partition, cost in costs.items()}
+
+
+def largest_node(state: State) -> float:
+    """What the largest node that is up holds when it is empty."""
+    return max((_capped(state, node) for node in with_status(state, Status.UP)), default=0.0)
+
+
+def free(state: State, costs: Costs) -> dict[str, float]:
+    """Per node that is up; below 0 where costs have grown over the cap."""
+    left = {node: _capped(state, node) for node in with_status(state, Status.UP)}
+    for partition, node in state.placement.items():
+        if node in left:
+            left[node] -= state.charges.get(partition, costs[partition])
+    return left
+
+
+def stretched(left: Costs, demands: Iterable[float]) -> dict[str, float]:
+    """`left` with the same added to each node, just so much that all demands fit for sure.
+
+    While the nodes have more than `len(left) x largest demand` together, the one with the most
+    free CPU holds any of them; so that much may be left over at the end.
+    """
+    costs = tuple(demands)
+    wanted = math.fsum(costs) + len(left) * max(costs, default=0.0)
+    more = max(0.0, wanted - math.fsum(left.values())) / len(left)
+    return {node: cpu_percent + more for node, cpu_percent in left.items()}
+
+
+def _share(state: State, assumed: Costs) -> float:
+    """By what to scale assumed costs so that they fit beside the measured ones, at most 1."""
+    known = [_capped(state, node) for node in state.nodes]
+    if not assumed or not known:
+        return 1.0
+    nodes = max(state.nodes_expected, len(known))
+    room = nodes * math.fsum(known) / len(known) - math.fsum(state.costs.values())
+    wanted = math.fsum(assumed.values()) + nodes * max(assumed.values())
+    return min(1.0, max(0.0, room) / wanted) if wanted else 1.0
+
+
+def _capped(state: State, node: str) -> float:
+    return state.policy.cpu_cap * state.nodes[node].capacity_percent

@@ -1,0 +1,200 @@
+"""Nodes that come, fall silent, are cleared, are lost; and the driver's own loss.
+
+    (new) ──back──► up ◄──back── suspected
+                    │ ▲              │
+                    │ └─────back─────┼─── lost
+                    ├───suspected───►│     ▲
+                    └─────lost───────┴─────┘
+
+With a node go the partitions placed there, and what is downstream of them stops on its living
+node. Makes no plan: it says when the next is due. Called by `advance` only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rekindle import incidents
+from rekindle import topology as graph
+from rekindle.coordination.events import NodeBack
+from rekindle.coordination.instructions import (
+    DropExecutors,
+    Instruction,
+    Record,
+    RequestNodes,
+    RestartDriver,
+)
+from rekindle.coordination.state import Due, NodeView, State, Status, active, with_status
+from rekindle.incidents import Incident, Kind, Loss
+from rekindle.reasons import Reason
+
+__all__ = ["back", "enter_incident", "lose", "lose_driver", "suspect"]
+
+Result = tuple[State, tuple[Instruction, ...]]
+
+
+def back(state: State, event: NodeBack, now: float) -> Result:
+    """A node is up: its capacity is planned with once arrivals have settled."""
+    known = state.nodes.get(event.node)
+    domain = event.domain if event.domain or known is None else known.domain
+    view = NodeView(Status.UP, event.capacity_percent, domain)
+    if known == view:
+        return state, ()
+    state, released = _release(replace(state, nodes={**state.nodes, event.node: view}))
+    due = state.due or Due(now + state.policy.stabilisation_seconds, Reason.NODE_BACK)
+    cleared = known is not None and known.status is Status.SUSPECTED
+    record = Record(
+        kind="node-cleared" if cleared else "node-up",
+        reason=Reason.SUSPICION_CLEARED if cleared else Reason.NODE_BACK,
+        text=f"Node {event.node} is up with {event.capacity_percent:g} % CPU.",
+        details={"node": event.node, "capacity_percent": event.capacity_percent},
+    )
+    return replace(state, due=due), (record, *released)
+
+
+def suspect(state: State, node: str) -> Result:
+    """No new placement on a suspected node; nothing else until it is lost or back."""
+    view = state.nodes.get(node)
+    if view is None or view.status is not Status.UP:
+        return state, ()
+    nodes = {**state.nodes, node: replace(view, status=Status.SUSPECTED)}
+    record = Record(
+        kind="node-suspected",
+        reason=incidents.reason(Kind.SUSPECTED),
+        text=f"Node {node} is silent: nothing new is placed on it.",
+        details={"node": node, "incident_kind": Kind.SUSPECTED},
+    )
+    return replace(state, nodes=nodes), (record,)
+
+
+def lose(state: State, nodes: Iterable[str], now: float) -> Result:
+    """Nodes are lost: what ran there waits, and an incident opens or gets worse."""
+    lost = tuple(
+        node
+        for node in dict.fromkeys(nodes)
+        if node in state.nodes and state.nodes[node].status is not Status.LOST
+    )
+    if not lost:
+        return state, ()
+    state, told = _mark_lost(state, lost, now)
+    if state.starting:
+        return state, told
+    if not with_status(state, Status.UP, Status.SUSPECTED):
+        text = "Every node looks lost: nothing is done until one is back."
+        holding = Record("holding", Reason.ALL_NODES_LOST, text, {"lost": lost})
+        return replace(state, holding=True, due=None), (*told, holding)
+    return state, (*told, *_replacements(state, lost))
+
+
+def lose_driver(state: State, now: float) -> Result:
+    """The driver takes all executors and exchanges with it: a complete failure."""
+    nodes = with_status(state, Status.UP, Status.SUSPECTED)
+    told: tuple[Instruction, ...] = ()
+    if nodes:
+        state, told = _mark_lost(state, nodes, now)
+    return state, (*told, RestartDriver(Reason.DRIVER_LOST))
+
+
+def enter_incident(state: State, incident: Incident) -> Result:
+    """Enter a new incident, or the new view of the unfinished one; tell when its kind is new."""
+    before = state.incident
+    state = replace(state, incident=incident, incidents=incident.number)
+    if before is not None and before.kind is incident.kind:
+        return state, ()
+    what = f"{len(incident.lost)} nodes are lost" if incident.lost else "nothing runs yet"
+    record = Record(
+        kind="incident-opened" if before is None else "incident-changed",
+        reason=incidents.reason(incident.kind) if incident.lost else Reason.RESUMED,
+        text=f"Incident {incident.number} is {incident.kind}: {what}.",
+        details={
+            "incident": incident.number,
+            "incident_kind": incident.kind,
+            "lost": incident.lost,
+        },
+    )
+    return state, (record,)
+
+
+def _mark_lost(state: State, lost: tuple[str, ...], now: float) -> Result:
+    """Nodes, placement, incident and next planning after a loss of nodes that were there."""
+    before = len(with_status(state, Status.UP, Status.SUSPECTED))
+    placed = len(state.placement)
+    gone = {node: replace(state.nodes[node], status=Status.LOST, lost_at=now) for node in lost}
+    state = _without_lost(replace(state, nodes={**state.nodes, **gone}))
+    stopped = placed - len(state.placement)
+    text = f"Lost {', '.join(lost)}: {stopped} of {placed} partitions stop."
+    details = {"nodes": lost, "partitions_stopped": stopped}
+    if state.starting:
+        return state, (Record("nodes-lost", Reason.WAITING_FOR_NODES, text, details),)
+    state = replace(state, losses=state.losses + tuple(Loss(node, now) for node in lost))
+    incident = _incident(state, lost, before, now)
+    reason = incidents.reason(incident.kind)
+    state, told = enter_incident(replace(state, due=Due(now, reason)), incident)
+    return state, (Record("nodes-lost", reason, text, details), *told)
+
+
+def _without_lost(state: State) -> State:
+    """Take out lost nodes; what cannot run without them stays resident where it lives."""
+    living = with_status(state, Status.UP, Status.SUSPECTED)
+    kept = {name: node for name, node in state.placement.items() if node in living}
+    running = graph.runnable(state.topology, kept)
+    resident = {name: node for name, node in state.resident.items() if node in living}
+    state = replace(
+        state,
+        placement={name: node for name, node in kept.items() if name in running},
+        resident=resident | {name: node for name, node in kept.items() if name not in running},
+        charges={name: cost for name, cost in state.charges.items() if name in running},
+    )
+    return replace(state, catching_up=state.catching_up & active(state))
+
+
+def _incident(state: State, lost: tuple[str, ...], nodes_before: int, now: float) -> Incident:
+    """The incident with a new loss in it."""
+    kind = incidents.classify(
+        state.losses,
+        state.incident,
+        nodes_left=len(with_status(state, Status.UP, Status.SUSPECTED)),
+        correlated_nodes_min=state.policy.correlated_nodes_min,
+        window_seconds=state.policy.correlated_window_seconds,
+    )
+    unfinished = state.incident or Incident(
+        number=state.incidents + 1,
+        kind=kind,
+        began_at=now,
+        newest_loss_at=now,
+        behind_since=now if state.last_checkpoint_at is None else state.last_checkpoint_at,
+        nodes_wanted=nodes_before,
+    )
+    everyone = tuple(dict.fromkeys(unfinished.lost + lost))
+    return replace(
+        unfinished,
+        kind=kind,
+        newest_loss_at=now,
+        nodes_wanted=max(unfinished.nodes_wanted, nodes_before),
+        lost=everyone,
+        domains=() if kind is Kind.INDEPENDENT else _domains(state, everyone),
+    )
+
+
+def _domains(state: State, nodes: Iterable[str]) -> tuple[str, ...]:
+    found = {state.nodes[node].domain for node in nodes}
+    return tuple(sorted(domain for domain in found if domain is not None))
+
+
+def _replacements(state: State, lost: tuple[str, ...]) -> tuple[Instruction, ...]:
+    """Be rid of the lost executors, and get as many nodes as were lost (paper, section 4.4)."""
+    assert state.incident is not None
+    reason = incidents.reason(state.incident.kind)
+    return (
+        DropExecutors(lost, reason),
+        RequestNodes(len(lost), state.incident.domains, reason),
+    )
+
+
+def _release(state: State) -> Result:
+    """A node is there after all: stop holding, and do for the others what was held back."""
+    if not state.holding:
+        return state, ()
+    assert state.incident is not None
+    lost = tuple(node for node in state.incident.lost if state.nodes[node].status is Status.LOST)
+    state = replace(state, holding=False)
+    return state, _replacements(state, lost) if lost else ()

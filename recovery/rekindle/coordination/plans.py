@@ -1,0 +1,43 @@
+"""A recovery plan as a value: which query partitions to activate now, and each partition's node.
+
+Made by `drafting`, carried out by the driver, which checks it again just before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rekindle import problem as recovery_problem
+from rekindle.problem import Answer, Problem
+from rekindle.reasons import Reason
+
+__all__ = ["Plan", "describe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`query_partitions` are those that become active with it; `placement` (partition -> node)
+    names only partitions that become active, never one that runs.
+
+    `at` is in seconds; `incident` is its number, None for the first plan of a fresh start;
+    `rollback` tells survivors to go back to the restore point first (adaptive buffering only).
+    """
+
+    plan_epoch: int
+    at: float
+    incident: int | None
+    strategy: str
+    query_partitions: tuple[str, ...]
+    placement: Mapping[str, str]
+    problem: Problem
+    answer: Answer
+    reason: Reason
+    rollback: bool = False
+
+
+def describe(plan: Plan) -> str:
+    """The plan as one sentence."""
+    name = f"Plan {plan.plan_epoch}"
+    if plan.incident is not None:
+        name += f" of incident {plan.incident}"
+    rollback = " Survivors roll back first." if plan.rollback else ""
+    return f"{name} ({plan.reason}): {recovery_problem.describe(plan.answer)}{rollback}"

@@ -1,0 +1,42 @@
+"""Buffering and ordering: on or off, from the policy and the incident alone.
+
+`always` is on; `adaptive` is on from a correlated failure until the incident is over (paper,
+sections 4.2.1 and 4.2.2). Nothing is stored: `advance` compares before and after.
+"""
+
+from rekindle import incidents
+from rekindle.coordination.instructions import OFF, ON, Instruction, SetBuffering, SetOrdering
+from rekindle.coordination.state import State
+from rekindle.incidents import Kind
+from rekindle.reasons import Reason
+from rekindle.settings import ADAPTIVE
+
+__all__ = ["changes", "settings"]
+
+
+def settings(state: State, reason: Reason) -> tuple[Instruction, ...]:
+    """Both switches as they are, for a driver that has just started."""
+    return (
+        SetBuffering(_mode(state.policy.buffering, state), reason),
+        SetOrdering(_mode(state.policy.ordering, state), reason),
+    )
+
+
+def changes(before: State, state: State) -> tuple[Instruction, ...]:
+    """The switches that are not as before."""
+    reason = _reason(before, state)
+    old, new = settings(before, reason), settings(state, reason)
+    return tuple(switch for switch in new if switch not in old)
+
+
+def _mode(policy: str, state: State) -> str:
+    if policy != ADAPTIVE:
+        return ON
+    correlated = state.incident is not None and state.incident.kind is not Kind.INDEPENDENT
+    return ON if correlated else OFF
+
+
+def _reason(before: State, state: State) -> Reason:
+    if before.policy != state.policy:
+        return Reason.POLICY_CHANGED
+    return Reason.RECOVERED if state.incident is None else incidents.reason(state.incident.kind)

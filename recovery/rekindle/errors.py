@@ -1,0 +1,49 @@
+"""The tree of errors: what was wrong, where, and what to do about it.
+
+    RekindleError
+    ├── InputError   bad input or wrong usage: exit code 2, nothing was started or lost
+    └── RunError     the run failed or a check found a wrong row: exit code 1
+        ├── StepError    a step of the pipeline raised, or returned what it did not declare
+        └── FencedError  a newer generation or plan has taken over
+
+Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
+"""
+
+__all__ = ["FencedError", "InputError", "RekindleError", "RunError", "StepError"]
+
+
+class RekindleError(Exception):
+    """An error that a person can act on.
+
+    `where` names the place (file and field, or step), `what` says what is wrong there,
+    `remedy` what to do.
+    """
+
+    def __init__(self, *, where: str, what: str, remedy: str) -> None:
+        super().__init__(f"{where}: {what}; {remedy}")
+        self.where = where
+        self.what = what
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.where, self.what, self.remedy)
+
+
+class InputError(RekindleError):
+    """Bad input or wrong usage (exit code 2)."""
+
+
+class RunError(RekindleError):
+    """The run failed, or a check found a wrong row (exit code 1)."""
+
+
+class StepError(RunError):
+    """A step of the pipeline raised, or returned what it did not declare."""
+
+
+class FencedError(RunError):
+    """A newer generation or plan has taken over: whoever meets it stops."""
+
+
+def _rebuild(kind: type[RekindleError], where: str, what: str, remedy: str) -> RekindleError:
+    return kind(where=where, what=what, remedy=remedy)

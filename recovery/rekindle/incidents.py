@@ -1,0 +1,107 @@
+"""What kind of failure it is, from which nodes were lost when.
+
+The first line of this table that holds decides (DESIGN 2; paper, section 4.2.1):
+
+    nodes lost since the last        nodes       unfinished             kind
+    global checkpoint, in window     left        incident
+    ---------------------------      --------    ------------------     -----------
+    none                             -           none                   suspected
+    any                              none        any                    complete
+    any                              some        complete               complete
+    at least X                       some        any                    correlated
+    any                              some        correlated             correlated
+    fewer than X, of which the       some        independent            correlated
+    newest is a loss of its own
+    fewer than X                     some        none or independent    independent
+
+Losses that follow each other within a second are one. Pure functions of values; the coordinator
+calls them and acts on the answer.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rekindle.reasons import Reason
+
+__all__ = ["ONE_EVENT_SECONDS", "Incident", "Kind", "Loss", "classify", "reason", "since"]
+
+ONE_EVENT_SECONDS = 1.0
+
+
+class Kind(StrEnum):
+    """A failure as the coordinator sees it."""
+
+    SUSPECTED = "suspected"
+    INDEPENDENT = "independent"
+    CORRELATED = "correlated"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A node and the moment (seconds) at which its loss was known."""
+
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A failure that is not over.
+
+    `lost` are its nodes in order of loss, `domains` those among their failure domains that count
+    as impaired. `nodes_wanted` is how many nodes were up before it, `behind_since` the moment
+    that restored partitions start from, `plans` the number of plans made so far. Times in seconds.
+    """
+
+    number: int
+    kind: Kind
+    began_at: float
+    newest_loss_at: float
+    behind_since: float
+    nodes_wanted: int
+    lost: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    plans: int = 0
+
+
+def classify(
+    losses: Sequence[Loss],
+    unfinished: Incident | None,
+    *,
+    nodes_left: int,
+    correlated_nodes_min: int,
+    window_seconds: float,
+) -> Kind:
+    """The kind of an incident after the newest of `losses` (ascending by time).
+
+    `losses` are those since the last global checkpoint, `nodes_left` counts nodes that are up or
+    only suspected, `correlated_nodes_min` is X.
+    """
+    if not losses and unfinished is None:
+        return Kind.SUSPECTED
+    before = None if unfinished is None else unfinished.kind
+    if nodes_left == 0 or before is Kind.COMPLETE:
+        return Kind.COMPLETE
+    recent = since(losses, losses[-1].at - window_seconds) if losses else ()
+    if len({loss.node for loss in recent}) >= correlated_nodes_min or before is Kind.CORRELATED:
+        return Kind.CORRELATED
+    if unfinished and losses and losses[-1].at - unfinished.newest_loss_at > ONE_EVENT_SECONDS:
+        return Kind.CORRELATED
+    return Kind.INDEPENDENT
+
+
+def since(losses: Iterable[Loss], at: float) -> tuple[Loss, ...]:
+    """The losses at or after a moment."""
+    return tuple(loss for loss in losses if loss.at >= at)
+
+
+def reason(kind: Kind) -> Reason:
+    """The word for decisions that an incident of this kind causes."""
+    return {
+        Kind.SUSPECTED: Reason.SUSPECTED_FAILURE,
+        Kind.INDEPENDENT: Reason.INDEPENDENT_FAILURE,
+        Kind.CORRELATED: Reason.CORRELATED_FAILURE,
+        Kind.COMPLETE: Reason.COMPLETE_FAILURE,
+    }[kind]

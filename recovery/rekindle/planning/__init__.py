@@ -1,0 +1,20 @@
+"""The planner: which lost queries to bring back on the capacity that is there, and where.
+
+solving         problem in, answer out: `solve`
+loss            which queries lost something, and which of them are hopeless
+instance        the problem as arrays; budget and selection of the solvers
+bound           upper bound by minimum cuts
+density         solver best-density, the paper's Algorithm 3 with local search
+growth          the choice that best-density grows and shrinks
+mixed_integer   solver exact, by HiGHS
+enumeration     solver dp, dynamic programming
+operator_order  solver operator-centric, the baseline
+placement       partitions on nodes: `place`
+settlement      makes a choice placeable
+outcome         the answer, with a reason for every query left out
+"""
+
+from rekindle.planning.placement import Placement, place
+from rekindle.planning.solving import AUTO, SOLVERS, solve
+
+__all__ = ["AUTO", "SOLVERS", "Placement", "place", "solve"]

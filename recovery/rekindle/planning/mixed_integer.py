@@ -1,0 +1,81 @@
+"""Exact: the plan as a mixed-integer program, solved by HiGHS under the time budget.
+
+    maximise Σ priority(q) x(q)   with   x(q) ≤ y(b) for every bundle b that query q needs,
+                                         Σ cost(b) y(b) ≤ capacity,  x binary,  0 ≤ y ≤ 1
+
+One row per pair (disaggregated) is much tighter than one per query, and y needs no integrality.
+Hopeless for hundreds of heavily shared queries; `solving` chooses it for small problems. HiGHS may
+print a line to the process's standard output; who prints there himself keeps it away.
+"""
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from rekindle.planning.bound import Relaxation
+from rekindle.planning.density import best_density
+from rekindle.planning.growth import grown
+from rekindle.planning.instance import BoolArray, Budget, Instance, Selection
+
+__all__ = ["exact"]
+
+SEARCH_SHARE = 0.7  # of the budget, for HiGHS; best-density gets the rest where that is too short
+SECONDS_MIN = 0.01
+RESOLUTION = 1e-5  # HiGHS tells no priority from 0 that is much less than 1e-6 of the highest
+OPTIMAL = 0  # status of scipy's milp
+
+
+def exact(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
+    """The best plan; where the budget ends first, the better of HiGHS's and best-density's."""
+    quick = best_density(instance, relaxation, budget.part(0))
+    if quick.optimal or not len(instance.queries):
+        return quick
+    found = _solve(instance, max(SECONDS_MIN, budget.part(SEARCH_SHARE).left_seconds()))
+    if found is not None and found.optimal:
+        return found
+    fallback = best_density(instance, relaxation, budget)
+    if found is None or instance.value(found.chosen) < instance.value(fallback.chosen):
+        return fallback
+    return found
+
+
+def _solve(instance: Instance, seconds: float) -> Selection | None:
+    """HiGHS's plan, checked with our own sums: it allows itself to be a little over capacity."""
+    result = milp(
+        -_objective(instance),
+        constraints=_constraints(instance),
+        integrality=_objective(instance) > 0,
+        bounds=Bounds(0, 1),
+        options={"time_limit": seconds, "mip_rel_gap": 0},
+    )
+    if result.x is None:
+        return None
+    chosen: BoolArray = result.x[: len(instance.queries)] > 0.5
+    if not instance.fits(chosen):
+        return None
+    filled = grown(instance, np.flatnonzero(chosen), shared=False).chosen
+    comparable = float(instance.priorities.min() / instance.priorities.max()) > RESOLUTION
+    return Selection(filled, optimal=result.status == OPTIMAL and comparable)
+
+
+def _objective(instance: Instance) -> np.typing.NDArray[np.float64]:
+    """Priorities, scaled to at most 1, of the x; zeros for the y."""
+    priorities = instance.priorities / instance.priorities.max()
+    return np.concatenate([priorities, np.zeros(len(instance.costs))])
+
+
+def _constraints(instance: Instance) -> list[LinearConstraint]:
+    queries, bundles = len(instance.queries), len(instance.costs)
+    pairs = len(instance.bundles_of.indices)
+    rows = np.tile(np.arange(pairs), 2)
+    columns = np.concatenate(
+        [instance.bundles_of.row_of_each(), queries + instance.bundles_of.indices]
+    )
+    signs = np.repeat([1.0, -1.0], pairs)
+    needs = coo_array((signs, (rows, columns)), shape=(pairs, queries + bundles)).tocsr()
+    scale = max(instance.capacity, float(instance.costs.max()))
+    load = np.concatenate([np.zeros(queries), instance.costs / scale])
+    return [
+        LinearConstraint(needs, -np.inf, 0),
+        LinearConstraint(load[np.newaxis, :], -np.inf, instance.capacity / scale),
+    ]

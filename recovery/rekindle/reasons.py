@@ -1,0 +1,40 @@
+"""The one list of reasons: every decision carries one of these words.
+
+The same word goes to instruction, event, condition, metric and log, so a person who reads one can
+search for it in the others. Decides nothing; the coordinator and its shells use it.
+"""
+
+from enum import StrEnum
+
+__all__ = ["Reason"]
+
+
+class Reason(StrEnum):
+    """A kebab-case word; `meaning` says it in a line."""
+
+    meaning: str
+
+    STARTED = "started", "the application starts fresh and all expected nodes are up"
+    RESUMED = "resumed", "a new driver found earlier work in the checkpoint store"
+    SUSPECTED_FAILURE = "suspected-failure", "a node is silent, but nobody has confirmed its loss"
+    SUSPICION_CLEARED = "suspicion-cleared", "a suspected node has been heard of again"
+    INDEPENDENT_FAILURE = "independent-failure", "fewer nodes are lost than make it correlated"
+    CORRELATED_FAILURE = "correlated-failure", "several nodes are lost within the window"
+    COMPLETE_FAILURE = "complete-failure", "no node of the application is left"
+    NODE_BACK = "node-back", "a node has come, come back, or changed its capacity"
+    QUERY_CAUGHT_UP = "query-caught-up", "a query needs no more CPU than in the steady state"
+    STATISTICS_CHANGED = "statistics-changed", "costs were measured anew while a query waits"
+    POLICY_CHANGED = "policy-changed", "somebody has changed the policy"
+    WAITING_FOR_NODES = "waiting-for-nodes", "the plan is made when enough nodes are up"
+    NO_CAPACITY = "no-capacity", "no query that waits fits on what is free"
+    ALL_NODES_LOST = "all-nodes-lost", "every node looks lost: it may be us, so nothing is done"
+    STORE_UNREACHABLE = "store-unreachable", "the coordination store does not answer"
+    STORE_REACHABLE = "store-reachable", "the coordination store answers again"
+    DRIVER_LOST = "driver-lost", "the driver's session has ended"
+    RECOVERED = "recovered", "all queries are caught up and a global checkpoint has completed since"
+
+    def __new__(cls, word: str, meaning: str) -> "Reason":
+        reason = str.__new__(cls, word)
+        reason._value_ = word
+        reason.meaning = meaning
+        return reason

@@ -1,0 +1,177 @@
+"""Availability of each query in one run: what its lag was, when it was lost and when back.
+
+Takes events and the topology, gives values; pure. Definitions in DESIGN 2 and docs/report.md.
+`computation` calls `measure`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rekindle import events as run_events
+from rekindle import lag
+from rekindle.errors import InputError
+from rekindle.events import Event
+from rekindle.lag import Cuts, Interval, Step, Tooth
+from rekindle.report.inputs import Inputs
+
+__all__ = ["Availability", "Window", "end_of_run", "measure", "surviving_queries"]
+
+WINDOW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time before the failure over which normal lag is measured, and where the run ends."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """One query in one run; times in seconds since the failure.
+
+    `threshold_seconds` is the lag above which it is unavailable, `onset` the moment at which
+    a query that committed nothing since the failure crosses it.
+    """
+
+    normal_worst_lag_seconds: float
+    threshold_seconds: float
+    onset: float
+    unavailable: tuple[Interval, ...]
+    survived: bool
+    lost_at: float | None
+    back_at: float | None
+    epochs_lost: int
+
+    @property
+    def unavailable_seconds(self) -> float:
+        """Sum of the intervals."""
+        return lag.duration(self.unavailable)
+
+
+def measure(events: Sequence[Event], inputs: Inputs, theta: float) -> Mapping[str, Availability]:
+    """Measure every query of the topology over a run; InputError when a record is missing."""
+    window = _window(events)
+    survivors = surviving_queries(events, inputs)
+    return {
+        query: _query(events, inputs, query, window, theta, query in survivors)
+        for query in sorted(inputs.priorities)
+    }
+
+
+def end_of_run(events: Sequence[Event]) -> float:
+    """Give the time of the finish event, else InputError: an unfinished run has no report."""
+    finish = run_events.last(events, "finish")
+    if finish is None:
+        raise _missing("no finish event")
+    return finish.t
+
+
+def epoch_seconds(events: Sequence[Event], query: str | None = None) -> float:
+    """Give the median length of an epoch before the failure."""
+    spacing = cuts_of(events, query).spacing(_window(events).start, 0.0)
+    if spacing is None:
+        raise _missing("fewer than two cuts between warm-up and failure")
+    return spacing
+
+
+def cuts_of(events: Sequence[Event], query: str | None) -> Cuts:
+    """Give the cuts of all queries, and those of `query` alone (an engine with own batches).
+
+    `cut_at` says when the newest input of the epoch came in, where a limit held back more.
+    The final epoch is the one that the finish event names: its cut ended the input.
+    """
+    finish = run_events.last(events, "finish")
+    return Cuts.of(
+        (
+            (event.epoch, float(event.extra.get("cut_at", event.t)))
+            for event in run_events.of_kind(events, "cut")
+            if event.epoch is not None and event.query in (None, query)
+        ),
+        final=finish.epoch if finish else None,
+    )
+
+
+def teeth_of(events: Sequence[Event], inputs: Inputs, query: str) -> tuple[Tooth, ...]:
+    """Give the lag of a query over the whole run."""
+    start = events[0].t if events else 0.0
+    return lag.sawtooth(
+        cuts_of(events, query), _steps(events, inputs, query), start, end_of_run(events)
+    )
+
+
+def surviving_queries(events: Sequence[Event], inputs: Inputs) -> frozenset[str]:
+    """Give the queries whose whole closure lay on nodes that were not killed.
+
+    Where partitions lay is what the newest statistics before the failure say; without any,
+    nothing is known to have survived.
+    """
+    statistics = run_events.last(events, "statistics", until=0.0)
+    placement = statistics.extra["placement"] if statistics else {}
+    killed = {event.node for event in run_events.of_kind(events, "kill")}
+    alive = {partition for partition, node in placement.items() if node not in killed}
+    return frozenset(query for query in inputs.priorities if inputs.closure(query) <= alive)
+
+
+def _query(
+    events: Sequence[Event],
+    inputs: Inputs,
+    query: str,
+    window: Window,
+    theta: float,
+    survived: bool,
+) -> Availability:
+    cuts, steps = cuts_of(events, query), _steps(events, inputs, query)
+    teeth = teeth_of(events, inputs, query)
+    normal = lag.worst(teeth, window.start, 0.0)
+    epoch = epoch_seconds(events, query)
+    threshold = max(theta * normal, normal + epoch)
+    unavailable = lag.above(teeth, threshold, 0.0, window.end)
+    return Availability(
+        normal_worst_lag_seconds=normal,
+        threshold_seconds=threshold,
+        onset=_onset(teeth, threshold),
+        unavailable=tuple(unavailable),
+        survived=survived,
+        lost_at=None if survived else 0.0,
+        back_at=_back_at(unavailable, window.end, survived),
+        epochs_lost=len(lag.late_epochs(cuts, steps, normal + epoch, 0.0, window.end)),
+    )
+
+
+def _window(events: Sequence[Event]) -> Window:
+    warm = run_events.last(events, "warm")
+    start = max(-WINDOW_SECONDS, warm.t if warm else -WINDOW_SECONDS)
+    if start >= 0:
+        raise _missing("the warm-up was not over at the failure")
+    return Window(start, end_of_run(events))
+
+
+def _steps(events: Sequence[Event], inputs: Inputs, query: str) -> list[Step]:
+    commits = (
+        lag.Commit(event.t, event.query_partition, event.epoch)
+        for event in events
+        if event.kind == "commit" and event.query == query
+        if event.query_partition is not None and event.epoch is not None
+    )
+    return lag.progress(commits, inputs.partitions(query))
+
+
+def _onset(teeth: Sequence[Tooth], threshold: float) -> float:
+    at_failure = [tooth for tooth in teeth if tooth.start <= 0.0 < tooth.end]
+    return max(0.0, at_failure[0].reference + threshold) if at_failure else 0.0
+
+
+def _back_at(unavailable: Sequence[Interval], end: float, survived: bool) -> float | None:
+    if not unavailable:
+        return None if survived else 0.0
+    return None if unavailable[-1][1] >= end else unavailable[-1][1]
+
+
+def _missing(what: str) -> InputError:
+    return InputError(
+        where="events.jsonl",
+        what=what,
+        remedy="let the run go on longer, or restore the file from the run",
+    )

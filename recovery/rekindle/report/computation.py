@@ -1,0 +1,157 @@
+"""All figures of `report.json` from events, input record, problems and answers.
+
+Opens no file and reads no clock: the solver's clock is an argument. The demo calls `compute` to
+write the report, `verification` to check it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rekindle import events as run_events
+from rekindle.errors import InputError
+from rekindle.events import Event
+from rekindle.report import availability, bound, planned
+from rekindle.report.availability import Availability
+from rekindle.report.facts import RunFacts
+from rekindle.report.inputs import Inputs
+
+__all__ = ["VERSION", "compute"]
+
+VERSION = 1
+
+Record = Mapping[str, Any]
+
+
+def compute(
+    events: Sequence[Event],
+    facts: RunFacts,
+    input_record: Record,
+    problems: Mapping[int, Record],
+    answers: Mapping[int, Record],
+    exactly_once: Mapping[str, int],
+    clock: Callable[[], float],
+) -> dict[str, Any]:
+    """Compute the report of a run as it is written to `report.json` (DESIGN 9).
+
+    `problems` and `answers` are the records of the plans by number, `exactly_once` what
+    `verification.exactly_once` counted. Raises InputError for records from which a figure
+    cannot be computed.
+    """
+    inputs = Inputs.from_record(input_record)
+    measured = availability.measure(events, inputs, facts.theta)
+    victims = sorted({str(event.node) for event in run_events.of_kind(events, "kill")})
+    return {
+        "version": VERSION,
+        **asdict(facts),
+        "killed": len(victims),
+        "victims": victims,
+        "returns": returns(events),
+        "end": availability.end_of_run(events),
+        "epoch_seconds": _epoch_seconds(events, inputs),
+        "queries": {
+            name: _query(inputs.priorities[name], query) for name, query in measured.items()
+        },
+        "weighted_unavailable_seconds": weighted(inputs, measured),
+        "weighted_unavailable_seconds_bound": _bound(events, facts, inputs, measured, clock),
+        "first_plan_epochs": planned.first_plan_epochs(events),
+        "plans": planned.plans(events, problems, answers),
+        "exactly_once": dict(exactly_once),
+        "throughput_rows_per_second": throughput(events, inputs),
+    }
+
+
+def returns(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Give each return of a node after the failure, in order."""
+    return [
+        {"node": event.node, "at": event.t}
+        for event in run_events.of_kind(events, "returned")
+        if event.t >= 0
+    ]
+
+
+def weighted(inputs: Inputs, measured: Mapping[str, Availability]) -> float:
+    """Give the sum of priority * unavailable_seconds over the sum of priorities."""
+    total = sum(inputs.priorities.values())
+    return (
+        sum(inputs.priorities[name] * query.unavailable_seconds for name, query in measured.items())
+        / total
+    )
+
+
+def throughput(events: Sequence[Event], inputs: Inputs) -> float | None:
+    """Give rows read per second between the opening of the first epoch and the last cut.
+
+    The first epoch is taken to be as long as the median one.
+    """
+    spacing = _epoch_seconds(events, inputs)
+    times = [event.t for event in run_events.of_kind(events, "cut")]
+    if spacing is None or not times:
+        return None
+    seconds = max(times) - min(times) + spacing
+    return sum(inputs.offsets.values()) / seconds if seconds > 0 else None
+
+
+def _epoch_seconds(events: Sequence[Event], inputs: Inputs) -> float | None:
+    lengths = [availability.epoch_seconds(events, query) for query in inputs.priorities]
+    return max(lengths, default=None)
+
+
+def _query(priority: float, measured: Availability) -> dict[str, Any]:
+    return {
+        "priority": priority,
+        "survived": measured.survived,
+        "normal_worst_lag_seconds": measured.normal_worst_lag_seconds,
+        "unavailable": [list(interval) for interval in measured.unavailable],
+        "unavailable_seconds": measured.unavailable_seconds,
+        "lost_at": measured.lost_at,
+        "back_at": measured.back_at,
+        "epochs_lost": measured.epochs_lost,
+    }
+
+
+def _bound(
+    events: Sequence[Event],
+    facts: RunFacts,
+    inputs: Inputs,
+    measured: Mapping[str, Availability],
+    clock: Callable[[], float],
+) -> float | None:
+    statistics = run_events.last(events, "statistics", until=0.0)
+    if statistics is None:
+        return None
+    costs = statistics.extra["costs"]
+    _check_costs(inputs, costs)
+    killed = frozenset(str(event.node) for event in run_events.of_kind(events, "kill"))
+    back = bound.back_times(
+        inputs,
+        costs,
+        bound.running_partitions(inputs, statistics.extra["placement"], killed),
+        _capacity_steps(events, facts, len(killed)),
+        planned.exact_choice(facts.seed, clock),
+    )
+    onsets = {name: query.onset for name, query in measured.items()}
+    return bound.weighted_seconds(inputs, back, onsets, availability.end_of_run(events))
+
+
+def _capacity_steps(
+    events: Sequence[Event], facts: RunFacts, killed: int
+) -> list[tuple[float, float]]:
+    first: dict[str, float] = {}
+    for entry in returns(events):
+        first.setdefault(entry["node"], entry["at"])
+    alive = facts.nodes - killed
+    each = facts.node_capacity_percent
+    steps = [(0.0, alive * each)]
+    return steps + [(t, (alive + n) * each) for n, t in enumerate(sorted(first.values()), start=1)]
+
+
+def _check_costs(inputs: Inputs, costs: Mapping[str, float]) -> None:
+    for query in inputs.priorities:
+        unknown = sorted(inputs.closure(query) - set(costs))
+        if unknown:
+            raise InputError(
+                where="events.jsonl: statistics: costs",
+                what=f"does not name {unknown[0]}, which {query} needs",
+                remedy="restore the file from the run, or run the demo again",
+            )

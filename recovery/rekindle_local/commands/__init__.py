@@ -1,0 +1,8 @@
+"""The commands of `rekindle`, one module each: a typed function, or a `typer.Typer`, of its name.
+
+They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which lists them.
+
+    plan      one problem file in, one plan out
+    run       drives one pipeline on a Spark cluster
+    verify    checks a report against the records of its run
+"""

@@ -1,0 +1,117 @@
+"""`rekindle plan`: one problem file in, one plan out.
+
+Reads the file, keeps the clock and prints; what it prints is decided in `rekindle.planning`.
+"""
+
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rekindle import planning
+from rekindle.errors import InputError
+from rekindle.problem import Answer, Problem, answer_to_record, describe, parse
+
+__all__ = ["plan"]
+
+ROWS_MAX = 40
+
+
+def plan(
+    problem_file: Annotated[
+        Path, typer.Argument(metavar="PROBLEM.json", help="The problem (docs/planning.md).")
+    ],
+    solver: Annotated[
+        str, typer.Option(help=f"One of {', '.join((planning.AUTO, *planning.SOLVERS))}.")
+    ] = planning.AUTO,
+    budget_seconds: Annotated[float, typer.Option(help="Time to look for a better plan.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the local search.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Choose the queries to restore on the capacity that is there.
+
+    Example: rekindle plan problem.json --budget-seconds 5 --json
+    """
+    problem = parse(_content(problem_file), problem_file.name)
+    with _quiet():
+        answer = planning.solve(
+            problem, clock=time.monotonic, solver=solver, budget_seconds=budget_seconds, seed=seed
+        )
+    if as_json:
+        print(json.dumps(answer_to_record(answer), indent=2))
+        return
+    console = Console(file=sys.stdout)
+    console.print(Text(describe(answer)))
+    console.print(_queries(problem, answer))
+    if answer.placement:
+        console.print(_nodes(problem, answer))
+
+
+def _content(problem_file: Path) -> bytes:
+    try:
+        return problem_file.read_bytes()
+    except OSError as error:
+        raise InputError(
+            where=str(problem_file),
+            what=f"cannot be read ({error.strerror})",
+            remedy="name a readable file with a problem as in docs/planning.md",
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what HiGHS prints on the process's standard output out of ours.
+
+    It prints from C++, past `sys.stdout` and past its own switch for messages, into a buffer of
+    libc that has to be written out before the descriptor comes back.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _queries(problem: Problem, answer: Answer) -> Table:
+    """What comes back first, then what does not, each by priority."""
+    table = Table("query", "priority", "plan")
+    order = sorted(
+        problem.queries,
+        key=lambda name: (name in answer.skipped, -problem.queries[name].priority, name),
+    )
+    for name in order[:ROWS_MAX]:
+        priority = f"{problem.queries[name].priority:g}"
+        table.add_row(Text(name), priority, answer.skipped.get(name, "bring back"))
+    _say_what_is_left_out(table, len(order))
+    return table
+
+
+def _nodes(problem: Problem, answer: Answer) -> Table:
+    table = Table("node", "partitions", "CPU %", "free CPU % before")
+    for node, held in list(answer.placement.items())[:ROWS_MAX]:
+        used = sum(problem.partitions[partition].cpu_percent for partition in held)
+        free = (problem.nodes or {})[node]
+        table.add_row(Text(node), Text(", ".join(held)), f"{used:.6g}", f"{free:.6g}")
+    _say_what_is_left_out(table, len(answer.placement))
+    return table
+
+
+def _say_what_is_left_out(table: Table, rows: int) -> None:
+    if rows > ROWS_MAX:
+        table.caption = f"{rows - ROWS_MAX} more; --json shows all"

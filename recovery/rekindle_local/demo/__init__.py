@@ -1,0 +1,9 @@
+"""The demo: a real cluster, a real failure, and a report that anyone can check.
+
+    scenario     the run as phases: start, calibrate, warm up, kill, return nodes, finish
+    driving      the driver as a process of its own, and what it says in its event file
+    display      the live table, or plain lines where there is no terminal
+    evidence     the report's directory: outputs, plans, input record, figures, picture
+
+Called by the commands `demo` and `bench`.
+"""

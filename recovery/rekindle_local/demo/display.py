@@ -1,0 +1,117 @@
+"""What a person sees while the demo runs: a live table, or plain lines without a terminal.
+
+Fed with the records of the run; it never waits and never decides.
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Display"]
+
+REFRESH_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class Display:
+    """One table row per query: priority, state, lag. `start` and `stop` bracket the run."""
+
+    priorities: Mapping[str, float]
+    partitions: Mapping[str, int]
+    console: Console = field(default_factory=lambda: Console(stderr=False))
+    cuts: dict[int, float] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+    phase: str = "starting"
+    failure_at: float | None = None
+    live: Live | None = None
+    shown_at: float = 0.0
+
+    def start(self) -> None:
+        """Open the live table where there is a terminal."""
+        if self.console.is_terminal:
+            self.live = Live(self._table(), console=self.console, refresh_per_second=4)
+            self.live.start()
+
+    def stop(self) -> None:
+        """Close the live table; what it showed last stays on screen."""
+        if self.live is not None:
+            self.live.update(self._table())
+            self.live.stop()
+            self.live = None
+
+    def show(self, record: Mapping[str, Any]) -> None:
+        """Take in one record of the run."""
+        handler = getattr(self, f"_on_{record['kind'].replace('-', '_')}", None)
+        if handler is not None:
+            handler(record)
+        if self.live is not None and time.monotonic() - self.shown_at > REFRESH_SECONDS:
+            self.shown_at = time.monotonic()
+            self.live.update(self._table())
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the failure where there has been one."""
+        self.phase = text
+        if self.live is None:
+            at = f"{time.time() - self.failure_at:+7.1f} s  " if self.failure_at else ""
+            self.console.print(f"{at}{text}", highlight=False)
+            sys.stdout.flush()
+
+    def _on_cut(self, record: Mapping[str, Any]) -> None:
+        self.cuts[record["epoch"]] = record["cut_at"]
+
+    def _on_commit(self, record: Mapping[str, Any]) -> None:
+        self.reached[record["query_partition"]] = record["epoch"]
+
+    def _on_joined(self, record: Mapping[str, Any]) -> None:
+        self.nodes.add(record["node"])
+        self.say(f"node {record['node']} is up ({len(self.nodes)} nodes)")
+
+    def _on_plan(self, record: Mapping[str, Any]) -> None:
+        self.say(record["text"])
+
+    def _on_statistics(self, record: Mapping[str, Any]) -> None:
+        load, rate = record["load_percent"], record["rows_per_second"]
+        if self.failure_at is None:
+            self.say(f"load {load:.0f} % of the capped capacity at {rate:,.0f} rows/s")
+
+    def _on_kill(self, record: Mapping[str, Any]) -> None:
+        self.failure_at = record["at"]
+        self.nodes -= set(record["nodes"])
+        self.waiting = set(self.partitions)
+        self.say(f"killed {len(record['nodes'])} nodes: {', '.join(record['nodes'])}")
+
+    def _on_caught_up(self, record: Mapping[str, Any]) -> None:
+        if self.failure_at is not None:
+            self.say(f"{record['query_partition']} has caught up")
+
+    def _on_recovered(self, _: Mapping[str, Any]) -> None:
+        self.say("all queries are running")
+
+    def _table(self) -> Table:
+        table = Table(title=self.phase, title_justify="left", expand=False)
+        for name, justify in (("priority", "right"), ("query", "left"), ("lag", "right")):
+            table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        ordered = sorted(self.priorities.items(), key=lambda item: (-item[1], item[0]))
+        for query, priority in ordered:
+            table.add_row(f"{priority:g}", query, self._lag(query))
+        return table
+
+    def _lag(self, query: str) -> Text:
+        reached = [
+            self.reached.get(f"{query}/{index}", 0) for index in range(self.partitions[query])
+        ]
+        cut = self.cuts.get(min(reached))
+        if cut is None:
+            return Text("-", style="dim")
+        lag = time.time() - cut
+        style = "green" if lag < 5 else "yellow" if lag < 15 else "red"
+        return Text(f"{lag:.1f} s", style=style)

@@ -1,0 +1,132 @@
+"""The driver as a process: starts it, follows its event file, asks it to finish, ends it.
+
+It knows nothing of what the events mean. `scenario` calls it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rekindle.errors import RunError
+
+__all__ = ["DriverProcess"]
+
+END_SECONDS_MAX = 60.0
+
+
+@dataclass(slots=True)
+class DriverProcess:
+    """One driver; `directory` takes its log, its event file and its checkpoint store."""
+
+    directory: Path
+    process: subprocess.Popen[bytes] | None = None
+    _read: int = 0
+    _rest: bytes = b""
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        """The checkpoint store."""
+        return self.directory / "store"
+
+    @property
+    def events(self) -> Path:
+        """The event file, the same for every start."""
+        return self.directory / "driver-events.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """What driver and Spark print."""
+        return self.directory / "driver.log"
+
+    def start(
+        self,
+        pipeline: Path,
+        master: str,
+        settings: Path,
+        conf: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start `rekindle run` in a session of its own."""
+        self.arguments = [
+            *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
+            *("--store", str(self.store), "--master", master, "--settings", str(settings)),
+            *("--events", str(self.events), "--cluster-has-jar"),
+            *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
+        ]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+
+    def fresh_events(self) -> Sequence[dict[str, Any]]:
+        """Events since the last call; a line that is not complete yet is left for the next."""
+        if not self.events.exists():
+            return []
+        with self.events.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        self._read += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def check(self) -> None:
+        """Raise RunError when the driver has ended with an error, with what it said last."""
+        assert self.process is not None
+        code = self.process.poll()
+        if code:
+            raise RunError(
+                where="the driver",
+                what=f"ended with exit code {code}: {self._last_words()}",
+                remedy=f"see {self.log}",
+            )
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.process is not None and self.process.poll() is not None
+
+    def request_finish(self) -> None:
+        """Ask for the final watermark and an orderly end."""
+        (self.store / "finish").touch()
+
+    def kill(self) -> None:
+        """SIGKILL the driver with its JVM."""
+        self._signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+
+    def end(self) -> None:
+        """End it whatever state it is in."""
+        if self.process is None or self.process.poll() is not None:
+            self._signal(signal.SIGKILL)
+            return
+        self._signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+
+    def _signal(self, number: int) -> None:
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return " ".join(lines[-1:])[:400]

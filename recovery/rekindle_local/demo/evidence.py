@@ -1,0 +1,176 @@
+"""The report's directory: everything that `rekindle verify` needs, written from a finished run.
+
+    report/  report.json report.html events.jsonl input.json queries.sql
+             problems/N.json answers/N.json outputs/QUERY/part.parquet input/*.parquet
+
+Reads the checkpoint store and the records of the run; decides nothing. Called by the demo.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle import events as run_events
+from rekindle import records as store_records
+from rekindle import report, topology, verification
+from rekindle.topology import Topology
+from rekindle_local import report_html
+from rekindle_local.flights import pipeline as flights
+
+__all__ = ["Run", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a finished run left: records by wall clock, the store, and what was asked for."""
+
+    records: Sequence[Mapping[str, Any]]
+    store: Path
+    failure_at: float
+    files: Mapping[str, Any]
+    topology: Topology
+    priorities: Mapping[str, float]
+    facts: report.RunFacts
+
+
+def write(directory: Path, run: Run) -> dict[str, Any]:
+    """Write all files; returns the report."""
+    events = run_events.relative(_without_bulk(run.records), run.failure_at)
+    (directory / "events.jsonl").write_text(run_events.serialize(events))
+    problems, answers = _write_plans(directory, run.records)
+    _write_outputs(directory, run)
+    input_record = _input_record(run)
+    _write_json(directory / "input.json", input_record)
+    sql = (Path(flights.__file__).parent / "queries.sql").read_text()
+    (directory / "queries.sql").write_text(sql)
+    inputs = report.Inputs.from_record(input_record)
+    exactly_once = verification.exactly_once(directory, inputs, sql)
+    computed = report.compute(
+        run_events.parse((directory / "events.jsonl").read_text()),
+        run.facts,
+        input_record,
+        problems,
+        answers,
+        exactly_once,
+        time.monotonic,
+    )
+    _write_json(directory / "report.json", computed)
+    (directory / "report.html").write_text(report_html.render(computed, events))
+    return computed
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def commit() -> str:
+    """The commit of the checkout that this code runs from, or "unknown"."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def _without_bulk(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Problems and answers have files of their own."""
+    return [
+        {key: value for key, value in record.items() if key not in ("problem", "answer")}
+        for record in records
+    ]
+
+
+def _write_plans(
+    directory: Path, records: Sequence[Mapping[str, Any]]
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    problems: dict[int, Any] = {}
+    answers: dict[int, Any] = {}
+    for record in records:
+        if record["kind"] == "plan":
+            problems[record["n"]] = record["problem"]
+            answers[record["n"]] = record["answer"]
+    for folder, content in (("problems", problems), ("answers", answers)):
+        (directory / folder).mkdir(exist_ok=True)
+        for number, item in content.items():
+            _write_json(directory / folder / f"{number}.json", item)
+    return problems, answers
+
+
+def _write_outputs(directory: Path, run: Run) -> None:
+    """Copy every committed row, with its epoch and commit time, one file per query partition."""
+    for query in run.priorities:
+        (directory / "outputs" / query).mkdir(parents=True, exist_ok=True)
+    tables: dict[str, list[pa.Table]] = {}
+    for record in _commits(run.store):
+        committed_at = record["at"] - run.failure_at
+        for query_partition, epoch, rows, name, _ in record["outputs"]:
+            query = query_partition.rpartition("/")[0]
+            table = pq.read_table(run.store / "outputs" / query / name)
+            assert table.num_rows == rows, f"{name} of {query} is not what was committed"
+            table = table.append_column("epoch", pa.array([epoch] * rows, pa.int64()))
+            times = pa.array([committed_at] * rows, pa.float64())
+            tables.setdefault(query_partition, []).append(
+                table.append_column("committed_at", times)
+            )
+    for query_partition, parts in tables.items():
+        query, _, index = query_partition.rpartition("/")
+        path = directory / "outputs" / query / f"{index}.parquet"
+        pq.write_table(pa.concat_tables(parts), path, compression="zstd")
+
+
+def _commits(store: Path) -> list[dict[str, Any]]:
+    paths = sorted((store / "commits").glob("*.json"), key=lambda path: int(path.stem))
+    return [
+        store_records.decode("commit", path.read_bytes(), f"commits/{path.name}") for path in paths
+    ]
+
+
+def _input_record(run: Run) -> dict[str, Any]:
+    last = max((run.store / "offsets").glob("*.json"), key=lambda path: int(path.stem))
+    final = store_records.decode("offsets", last.read_bytes(), f"offsets/{last.name}")
+    closures = {
+        name: sorted(partitions) for name, partitions in topology.closures(run.topology).items()
+    }
+    return {
+        "version": 1,
+        "files": [
+            {
+                "name": name,
+                "path": f"input/{Path(file['path']).name}",
+                "sha256": file["sha256"],
+                "rows": file["rows"],
+                "repeat_every_seconds": run.files["repeat_every_seconds"],
+                "event_time": "event_time",
+            }
+            for name, file in run.files["files"].items()
+        ],
+        "offsets": {name: pair[1] for name, pair in final["offsets"].items()},
+        "rows_per_second": final["rows_per_second"],
+        "queries": {name: {"keys": list(flights.keys(name))} for name in run.priorities},
+        "topology": {"closures": closures, "priorities": dict(run.priorities)},
+    }
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n")

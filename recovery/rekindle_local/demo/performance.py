@@ -1,0 +1,150 @@
+"""One performance of the demo: prepares it, runs the scenario, writes the report.
+
+Called by the commands `demo` and `bench recovery`.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from rekindle import report, topology
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo import evidence
+from rekindle_local.demo.display import Display
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.scenario import Options, Scenario
+from rekindle_local.flights import data
+from rekindle_local.flights import pipeline as flights
+from rekindle_spark import jar, program
+
+__all__ = ["perform", "summarise"]
+
+PIPELINE = '''"""The pipeline of this run."""
+
+from rekindle_local.flights import pipeline as flights
+
+
+def pipeline():
+    return flights.build({directory!r}, seed={seed})
+'''
+LOAD_TARGET_PERCENT = 70.0
+FIRST_RATE = 20_000.0
+EXECUTOR_MEGABYTES = 512
+
+
+def perform(options: Options, directory: Path) -> dict[str, Any]:
+    """Run the demo in an empty directory; returns the report. Nothing is left running."""
+    run_directory = directory / "run"
+    run_directory.mkdir()
+    files = data.prepare(directory / "input")
+    built = program.build(flights.build(directory / "input", options.seed))
+    closures = {name: tuple(part) for name, part in topology.closures(built.topology).items()}
+    priorities = {query.name: query.priority for query in built.topology.queries}
+    display = Display(priorities, _partitions(closures))
+    pipeline, settings = _write_inputs(directory, run_directory, options)
+    driver = DriverProcess(run_directory)
+    cluster = LocalCluster(
+        nodes=options.nodes,
+        cpu_quota=options.cpu_quota,
+        directory=run_directory / "cluster",
+        class_path=[Path(jar.path())],
+    )
+    display.say(f"starting a Spark cluster of {options.nodes} nodes")
+    with cluster:
+        try:
+            display.start()
+            driver.start(pipeline, cluster.master_url, settings, _conf(cluster))
+            scenario = Scenario(
+                options, cluster, driver, closures, lambda _, record: display.show(record)
+            )
+            scenario.run()
+        finally:
+            driver.end()
+            display.stop()
+        enforced = cluster.quota_enforced
+    display.say("writing the report and checking every row against a batch computation")
+    run = evidence.Run(
+        records=scenario.records,
+        store=driver.store,
+        failure_at=scenario.failure_at,
+        files=files,
+        topology=built.topology,
+        priorities=priorities,
+        facts=_facts(options, enforced),
+    )
+    result = evidence.write(directory, run)
+    shutil.rmtree(run_directory / "cluster", ignore_errors=True)
+    return result
+
+
+def summarise(result: dict[str, Any], directory: Path | None) -> None:
+    """The figures that matter, and where the rest is."""
+    counts = result["exactly_once"]
+    console = Console(highlight=False)
+    console.print(
+        f"weighted unavailability {result['weighted_unavailable_seconds']:.1f} s, "
+        f"bound {result['weighted_unavailable_seconds_bound']:.1f} s; "
+        f"first plan after {result['first_plan_epochs']} epochs; "
+        f"{len(result['plans'])} plans"
+    )
+    console.print(
+        f"{counts['expected_rows']} rows expected; missing: {counts['missing']}, "
+        f"duplicated: {counts['duplicated']}, wrong: {counts['wrong']}"
+    )
+    if directory is not None:
+        console.print(f"report: {directory / 'report.html'}; check it: rekindle verify {directory}")
+
+
+def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tuple[Path, Path]:
+    pipeline = run_directory / "pipeline.py"
+    pipeline.write_text(PIPELINE.format(directory=str(directory / "input"), seed=options.seed))
+    settings = run_directory / "settings.yaml"
+    rate = options.rows_per_second
+    content = {
+        "version": 1,
+        "policy": {"strategy": options.strategy},
+        "runtime": {
+            "nodes_expected": options.nodes,
+            "node_cpu_percent": 100 * options.cpu_quota,
+            "rows_per_second": rate or FIRST_RATE,
+            "load_target_percent": LOAD_TARGET_PERCENT if rate is None else None,
+        },
+    }
+    settings.write_text(yaml.safe_dump(content, sort_keys=False))
+    return pipeline, settings
+
+
+def _conf(cluster: LocalCluster) -> dict[str, str]:
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": f"{EXECUTOR_MEGABYTES}m",
+        "spark.executor.extraJavaOptions": cluster.executor_java_options(),
+    }
+
+
+def _facts(options: Options, enforced: bool) -> report.RunFacts:
+    return report.RunFacts(
+        commit=evidence.commit(),
+        seed=options.seed,
+        machine=evidence.machine(),
+        strategy=options.strategy,
+        engine="pipeline",
+        buffering="always",
+        ordering="always",
+        nodes=options.nodes,
+        quota_enforced=enforced,
+        cpu_quota=options.cpu_quota,
+    )
+
+
+def _partitions(closures: dict[str, tuple[str, ...]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in closures:
+        query = name.rpartition("/")[0]
+        counts[query] = counts.get(query, 0) + 1
+    return counts

@@ -1,0 +1,33 @@
+"""The epoch runtime on Spark: pipelines, exchanges, hosts, checkpoints and recovery by plans.
+
+What a user writes:
+    pipeline       named steps: sources, map, filter, window, join, stateful, top, sinks
+    replay         sources that replay files with event time at a chosen speed
+    operators      keyed operators on Arrow data (windows, joins, custom state, top rows)
+
+What runs in an executor's host:
+    frames         blocks on the wire: header, Arrow batch, digest
+    program        a pipeline fused into chains and edges, as it is shipped to hosts
+    partition      one operator partition: runs its chain for one epoch
+    states         versions of partition states, checkpoints and acknowledgements
+    usage          CPU used per partition and by the executor as a whole
+    host           the resident process: socket, requests, priorities
+
+What runs in the driver:
+    driver         opens the store, starts Spark, runs the loops to their end
+    application    what the parts of one driver share
+    epochs         the epoch loop: cut, run, commit, checkpoint
+    catchup        the catch-up loop: brings newly placed partitions forward
+    running        runs one job and makes its results finished
+    jobs           epochs and catch-up pieces as job specifications
+    exchange       Spark jobs of pinned tasks, retained and removed shuffles (Java in jvm/)
+    progress       where partitions are, how far, and which blocks are retained
+    checkpointing  when to take a checkpoint, and when one is global
+    arrivals       when rows arrive, and how they are cut into epochs
+    store          the checkpoint store: generations, offset log, commit log
+    control        the coordinator core beside the epoch loop
+    membership     executors that come, go and fall silent
+    statistics     windows of measured cost, calibration of the replay's rate
+    costs          what each operator partition costs
+    jar            builds the Java classes
+"""

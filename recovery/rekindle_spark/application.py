@@ -1,0 +1,94 @@
+"""What the parts of one driver share: program, store, progress, settings, events.
+
+Two threads use it, the epoch loop and the catch-up loop; `lock` guards everything that both
+change. It holds and hands over; deciding is done where it is used.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from rekindle.settings import Settings
+from rekindle_spark.arrivals import Arrivals, Cut
+from rekindle_spark.exchange import Exchange
+from rekindle_spark.pipeline import Source
+from rekindle_spark.program import Program
+from rekindle_spark.progress import Progress
+from rekindle_spark.store import Store
+
+__all__ = ["Application", "EventLog"]
+
+
+@dataclass(slots=True)
+class EventLog:
+    """Writes events.jsonl: one line per event, `at` in seconds since 1970."""
+
+    file: TextIO
+    generation: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one event and flush it."""
+        record = {
+            "version": 1,
+            "at": time.time(),
+            "kind": kind,
+            "generation": self.generation,
+            **fields,
+        }
+        with self.lock:
+            self.file.write(json.dumps(record) + "\n")
+            self.file.flush()
+
+
+@dataclass(slots=True)
+class Application:
+    """The state of one driver."""
+
+    program: Program
+    program_path: Path
+    store: Store
+    exchange: Exchange
+    settings: Settings
+    events: EventLog
+    progress: Progress
+    arrivals: Arrivals
+    cuts: dict[int, Cut]
+    digests: dict[tuple[int, int], str]
+    committed: dict[str, int]
+    newest: int = 0
+    plan_epoch: int = 0
+    losses: int = 0
+    executors: dict[str, str] = field(default_factory=dict)
+    claimed: frozenset[int] = frozenset()
+    caught_up_queries: set[str] = field(default_factory=set)
+    failure: Exception | None = None
+    stopping: bool = False
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Sources by the name of their chain."""
+        return {chain.name: chain.root.function for chain in self.program.chains if not chain.keyed}
+
+    def offsets(self, epoch: int) -> Mapping[str, Any]:
+        """Source offsets of an epoch, as requests carry them."""
+        cut = self.cuts[epoch]
+        return {name: [*pair, cut.watermark] for name, pair in cut.offsets.items()}
+
+    def common_header(self) -> dict[str, Any]:
+        """The fields that every request has."""
+        return {
+            "version": 1,
+            "program": [self.program.hash, str(self.program_path)],
+            "generation": self.store.generation,
+            "store": str(self.store.directory),
+        }
+
+    def names(self, numbers: Any) -> list[str]:
+        """Partition names of numbers."""
+        return [self.program.partition_names[number] for number in sorted(numbers)]

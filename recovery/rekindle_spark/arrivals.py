@@ -1,0 +1,111 @@
+"""When rows arrive: replay sources as one stream of a given rate, cut into epochs.
+
+All replay sources of a pipeline share one event-time clock: rows arrive in the order of their
+event times, `rows_per_second` of them together. A cut fixes, for every source, the offsets of
+one epoch and the watermark behind it. Pure: the driver gives the time and logs the cut.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rekindle_spark.pipeline import Source
+
+__all__ = ["FINAL_WATERMARK", "Arrivals", "Cut"]
+
+FINAL_WATERMARK = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The input of one epoch: offsets [begin, end) and watermark (microseconds) per source."""
+
+    epoch: int
+    cut_at: float
+    offsets: Mapping[str, tuple[int, int]]
+    watermark: int
+    rows_per_second: float
+    final: bool
+
+    def record(self) -> dict[str, Any]:
+        """As it stands in the offset log."""
+        return {
+            "epoch": self.epoch,
+            "cut_at": self.cut_at,
+            "offsets": {name: list(pair) for name, pair in self.offsets.items()},
+            "watermark": self.watermark,
+            "rows_per_second": self.rows_per_second,
+            "final": self.final,
+        }
+
+    @property
+    def rows(self) -> int:
+        """Rows of all sources."""
+        return sum(end - begin for begin, end in self.offsets.values())
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> "Cut":
+        """Read back what `record` wrote."""
+        offsets = {name: (pair[0], pair[1]) for name, pair in record["offsets"].items()}
+        return Cut(
+            record["epoch"],
+            record["cut_at"],
+            offsets,
+            record["watermark"],
+            record["rows_per_second"],
+            record["final"],
+        )
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Rows that have arrived but belong to no epoch yet; `last` is the newest cut."""
+
+    sources: Mapping[str, Source]
+    last: Cut
+    rows_per_epoch_max: int
+
+    def cut(self, now: float, rows_per_second: float, *, final: bool = False) -> Cut:
+        """Close an epoch at `now`: what has arrived since the last cut, up to the limit.
+
+        Where the limit bites, `cut_at` is when the epoch's newest row arrived, so that lag
+        counts what is still waiting.
+        """
+        arrived = max(0.0, now - self.last.cut_at) * self.last.rows_per_second
+        rows = min(int(arrived), self.rows_per_epoch_max)
+        cut_at = now
+        if rows < int(arrived):
+            cut_at = self.last.cut_at + rows / self.last.rows_per_second
+        ends, clock = self._ends(rows)
+        offsets = {
+            name: (self.last.offsets[name][1], max(end, self.last.offsets[name][1]))
+            for name, end in ends.items()
+        }
+        watermark = FINAL_WATERMARK if final else max(clock, self.last.watermark)
+        self.last = Cut(self.last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final)
+        return self.last
+
+    def _ends(self, rows: int) -> tuple[dict[str, int], int]:
+        """Offsets after `rows` more rows, and the event time reached: a search over it."""
+        begins = {name: self.last.offsets[name][1] for name in self.sources}
+        wanted = sum(begins.values()) + rows
+        low = min(source.event_time_at(begins[name]) for name, source in self.sources.items()) - 1
+        high = 1 + max(
+            source.event_time_at(begins[name] + rows) for name, source in self.sources.items()
+        )
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._total(middle) > wanted:
+                high = middle
+            else:
+                low = middle
+        return {name: source.rows_at(low) for name, source in self.sources.items()}, low
+
+    def _total(self, event_time: int) -> int:
+        return sum(source.rows_at(event_time) for source in self.sources.values())
+
+
+def beginning(sources: Mapping[str, Source], now: float, rows_per_second: float) -> Cut:
+    """The empty cut before the first epoch."""
+    offsets = dict.fromkeys(sources, (0, 0))
+    return Cut(0, now, offsets, -(2**63), rows_per_second, False)

@@ -1,0 +1,150 @@
+"""The driver of one pipeline: opens the store, starts Spark, runs the epoch loop to its end.
+
+    run(pipeline, settings, place) -> when the input has ended and everything is finished
+
+What earlier drivers of the same store left is gone on with: their offsets are run again exactly,
+from the newest global checkpoint, with the partitions of important queries first.
+"""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+from rekindle.errors import InputError, RunError
+from rekindle.settings import Settings
+from rekindle_spark import arrivals, jar, program
+from rekindle_spark.application import Application, EventLog
+from rekindle_spark.arrivals import Arrivals, Cut
+from rekindle_spark.catchup import CatchUp
+from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.control import Control
+from rekindle_spark.epochs import EpochLoop
+from rekindle_spark.exchange import Exchange
+from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.program import Program
+from rekindle_spark.progress import Progress
+from rekindle_spark.store import History, Store
+
+__all__ = ["FINISH_REQUEST", "Place", "run"]
+
+FINISH_REQUEST = "finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a driver runs: Spark master, checkpoint store, event file, Spark options."""
+
+    master: str
+    store: Path
+    events: Path
+    options: dict[str, str]
+    cluster_has_jar: bool = False
+
+
+def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
+    """Run until the file `finish` in the store asks for the end and all output is committed.
+
+    Raises InputError before anything is started; RunError when the run cannot go on. What is
+    committed stays, and a later run goes on from there.
+    """
+    built = program.build(pipeline)
+    store = Store(place.store)
+    history = store.open(time.time())
+    _check_history(built, history)
+    with ExitStack() as stack:
+        file = stack.enter_context(place.events.open("a"))
+        events = EventLog(file, store.generation)
+        exchange = Exchange(
+            pipeline.name,
+            place.master,
+            str(jar.path()),
+            place.options,
+            ship_jar=not place.cluster_has_jar,
+        )
+        stack.callback(exchange.stop)
+        application = _application(built, store, history, settings, exchange, events)
+        _run(application, store.directory / FINISH_REQUEST, bool(history.offsets))
+
+
+def _run(application: Application, finish: Path, resumed: bool) -> None:
+    checkpointing = Checkpointing(application)
+    control = Control(application, checkpointing, resumed)
+    catch_up = CatchUp(application, control)
+    loop = EpochLoop(application, control, checkpointing, finish.exists)
+    thread = catch_up.start()
+    try:
+        loop.run()
+        application.events.write("finish", epoch=application.newest)
+    except RunError as error:
+        application.events.write("failed", text=str(error))
+        raise
+    finally:
+        application.stopping = True
+        thread.join(timeout=30)
+
+
+def _application(
+    built: Program,
+    store: Store,
+    history: History,
+    settings: Settings,
+    exchange: Exchange,
+    events: EventLog,
+) -> Application:
+    path = store.write_program(cloudpickle.dumps(built))  # type: ignore[no-untyped-call]
+    sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
+    cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
+    restore_point = history.checkpoint["epoch"] if history.checkpoint else 0
+    if not cuts:
+        cuts[0] = arrivals.beginning(sources, time.time(), settings.runtime.rows_per_second)
+    last = cuts[max(cuts)]
+    digests, committed = _committed(built, history, restore_point)
+    return Application(
+        program=built,
+        program_path=path,
+        store=store,
+        exchange=exchange,
+        settings=settings,
+        events=events,
+        progress=Progress(built, restore_point),
+        arrivals=Arrivals(sources, last, settings.runtime.rows_per_epoch_max),
+        cuts=cuts,
+        digests=digests,
+        committed=committed,
+        newest=last.epoch,
+    )
+
+
+def _committed(
+    built: Program, history: History, restore_point: int
+) -> tuple[dict[tuple[int, int], str], dict[str, int]]:
+    """Digests of epochs that will be run again, and how far each query partition has got."""
+    digests: dict[tuple[int, int], str] = {}
+    committed: dict[str, int] = {}
+    for record in history.commits:
+        for name, (first, last, sums) in record["finished"].items():
+            number = built.numbers[name]
+            chain = built.owner[number]
+            for epoch, digest in zip(range(first, last + 1), sums, strict=True):
+                if epoch > restore_point:
+                    digests[number, epoch] = digest
+            for sink in chain.sinks:
+                key = f"{sink.name}/{number - chain.first}"
+                committed[key] = max(committed.get(key, 0), last)
+    return digests, committed
+
+
+def _check_history(built: Program, history: History) -> None:
+    """The store must belong to this pipeline: states of another one cannot be gone on with."""
+    names = set(built.partition_names)
+    known = {name for record in history.commits for name in record["finished"]}
+    hashed = history.checkpoint["program"] if history.checkpoint else built.hash
+    if known - names or hashed != built.hash:
+        raise InputError(
+            where=f"pipeline {built.name}",
+            what="is not the one that wrote this checkpoint store",
+            remedy="give it an empty store, or run the pipeline as it was",
+        )

@@ -1,0 +1,138 @@
+"""The epoch loop: cut, run, commit, checkpoint, again.
+
+    waiting ──cut──► running ──finished──► waiting
+                       │  ▲
+                       └──┘ interrupted by a loss: the same epoch again on what is left
+
+The offsets of all sources are logged before an epoch runs. Partitions that have almost caught
+up are taken along: they run the epochs that they lack and the new one in the same job.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rekindle_spark import running
+from rekindle_spark.application import Application
+from rekindle_spark.arrivals import Cut
+from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.control import Control
+
+__all__ = ["EpochLoop"]
+
+POLL_SECONDS = 0.03
+
+
+@dataclass(slots=True)
+class EpochLoop:
+    """Runs epochs until the input has ended and everything is finished."""
+
+    application: Application
+    control: Control
+    checkpointing: Checkpointing
+    finish_requested: Callable[[], bool]
+    final: Cut | None = None
+    attempts: int = 0
+    next_cut_at: float = field(default=0.0)
+
+    def run(self) -> None:
+        """The whole life of the loop. Raises what ends the application."""
+        self._resume()
+        while not self._done():
+            self._await_cut()
+            self._cut()
+            self._run_epoch(max(self.application.cuts))
+
+    def _resume(self) -> None:
+        """After a restart the epochs in the log are all behind; catch-up runs them."""
+        newest = max(self.application.cuts)
+        self.application.newest = newest
+        if self.application.cuts[newest].final:
+            self.final = self.application.cuts[newest]
+
+    def _done(self) -> bool:
+        progress = self.application.progress
+        return (
+            self.final is not None
+            and progress.complete
+            and all(epoch == self.final.epoch for epoch in progress.finished.values())
+        )
+
+    def _await_cut(self) -> None:
+        while True:
+            self.control.pump()
+            if time.time() >= self.next_cut_at:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _cut(self) -> None:
+        """Log the next epoch's input, unless the input has ended."""
+        application, now = self.application, time.time()
+        self.next_cut_at = now + application.settings.runtime.epoch_seconds
+        if self.final is not None:
+            return
+        final = application.progress.complete and self.finish_requested()
+        cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
+        application.store.log_offsets(cut.epoch, cut.record())
+        with application.lock:
+            application.cuts[cut.epoch] = cut
+        application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)
+        if final:
+            self.final = cut
+
+    def _run_epoch(self, epoch: int) -> None:
+        """Run an epoch for all live partitions, again after each loss until none interrupts."""
+        application = self.application
+        while True:
+            with application.lock:
+                work = self._work(epoch)
+                if not work:
+                    application.newest = epoch
+                    break
+            checkpoint = self.checkpointing.due(epoch, work)
+            result = running.run(
+                application,
+                work,
+                urgency=running.URGENT,
+                checkpoint=checkpoint,
+                meanwhile=self.control.pump,
+            )
+            self.control.results.put(result)
+            if result.finished:
+                self.attempts = 0
+                with application.lock:
+                    application.progress.live |= set(work)
+                    application.newest = epoch
+                break
+            self._failed(result)
+        self.control.pump()
+        self.control.report_caught_up()
+        self.checkpointing.advance()
+
+    def _work(self, epoch: int) -> dict[int, tuple[int, int]]:
+        """Live partitions, and those that may join: all their producers are in the same job."""
+        application, progress = self.application, self.application.progress
+        gap = application.settings.runtime.join_gap_epochs + 1
+        work: dict[int, tuple[int, int]] = {}
+        for partition in sorted(progress.placed):
+            if partition not in progress.live:
+                if partition in application.claimed:
+                    continue
+                if not progress.caught_up(partition, epoch, gap):
+                    continue
+            producers = {u for _, u in application.program.producers(partition)}
+            if any(u not in work and progress.finished.get(u, -1) < epoch for u in producers):
+                continue
+            if progress.finished[partition] < epoch:
+                work[partition] = (progress.finished[partition] + 1, epoch)
+            elif not producers - progress.live:
+                progress.live.add(partition)
+        return work
+
+    def _failed(self, result: running.Result) -> None:
+        self.control.pump()
+        if result.reason == "interrupted":
+            return
+        self.attempts += 1
+        self.control.fail_after(result, self.attempts)
+        time.sleep(POLL_SECONDS)

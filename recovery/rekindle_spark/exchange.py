@@ -1,0 +1,190 @@
+"""Spark for the driver: the context, jobs of pinned tasks, executors (Java side in jvm/).
+
+Nothing here knows what a task computes: a task is an executor, a header and what it reads.
+"""
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+__all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "ranges"]
+
+
+_DEFAULTS = {
+    "spark.plugins": "rekindle.HostPlugin",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.dynamicAllocation.enabled": "false",
+    # tasks stay where they are pinned, or are refused
+    "spark.locality.wait": "60s",
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    # one file per map task, and no work on bytes that are small and short-lived
+    "spark.shuffle.sort.bypassMergeThreshold": "1",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
+    "spark.shuffle.io.numConnectionsPerPeer": "1",
+    # dropped references (stages, broadcasts) are freed by a collection only
+    "spark.cleaner.periodicGC.interval": "60s",
+    "spark.executor.heartbeatInterval": "10s",
+    "spark.scheduler.listenerbus.eventqueue.capacity": "2000",
+    "spark.eventLog.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Some map outputs of some targets of a shuffle; a negative id -1-N is the job's stage N."""
+
+    shuffle: int
+    maps: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one executor does in one stage: `header` goes to its host."""
+
+    host: str
+    executor: str
+    header: bytes
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSeen:
+    """An executor that Spark counts; `silent_seconds` since it last said that it is there."""
+
+    executor: str
+    node: str
+    silent_seconds: float
+
+
+class Job:
+    """A submitted job; its reports may be read before it has ended."""
+
+    def __init__(self, exchange: "Exchange", handle: Any) -> None:
+        self._exchange = exchange
+        self._handle = handle
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the job has ended, waiting up to `seconds` for it."""
+        return bool(self._handle.await_(int(seconds * 1000)))
+
+    def failure(self) -> str:
+        """What Spark says of a job that failed; empty when it went well."""
+        return str(self._handle.failure())
+
+    def shuffle(self, stage: int) -> int:
+        """The shuffle id of a stage's output."""
+        return int(self._handle.shuffle(stage))
+
+    def reports(self) -> list[dict[str, Any]]:
+        """The reports of the tasks that have ended."""
+        data = bytes(self._handle.reports())
+        (count,) = struct.unpack_from(">i", data)
+        position, found = 4, []
+        for _ in range(count):
+            (size,) = struct.unpack_from(">i", data, position)
+            found.append(json.loads(data[position + 4 : position + 4 + size]))
+            position += 4 + size
+        return found
+
+    def cancel(self, reason: str) -> None:
+        """Give the job up; whatever it has done may be done again."""
+        self._exchange.handle.cancel(self._handle, reason)
+
+
+class Exchange:
+    """Pinned jobs and retained shuffles on one Spark application."""
+
+    def __init__(
+        self, name: str, master: str, jar: str, options: dict[str, str], *, ship_jar: bool = True
+    ) -> None:
+        # the scheduler back end binds where executors reach it; loopback for a local cluster
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = SparkConf().setMaster(master).setAppName(name)
+        shipped = {"spark.jars": jar, "spark.executor.extraClassPath": jar} if ship_jar else {}
+        driver = {"spark.driver.extraClassPath": jar}
+        for key, value in {**_DEFAULTS, **shipped, **driver, **options}.items():
+            conf.set(key, value)
+        self.context = SparkContext(conf=conf)
+        self.context.setLogLevel("FATAL")
+        jvm: Any = self.context._jvm
+        self.handle = jvm.rekindle.Exchange(self.context._jsc.sc())
+
+    def submit(self, stages: Sequence[Sequence[Task]], targets: int) -> Job:
+        """Run stages in order, each reading what its tasks name."""
+        return Job(self, self.handle.submit(_encode(stages), targets))
+
+    def remove(self, shuffles: Iterable[int]) -> None:
+        """Delete shuffles at once, files included."""
+        numbers = list(shuffles)
+        if numbers:
+            self.handle.remove(struct.pack(f">{len(numbers) + 1}i", len(numbers), *numbers))
+
+    def executors(self) -> list[ExecutorSeen]:
+        """Executors that run and whose host is ready."""
+        seen = []
+        for line in str(self.handle.executors()).splitlines():
+            executor, node, silent = line.split()
+            seen.append(ExecutorSeen(executor, node, int(silent) / 1000))
+        return seen
+
+    def drop(self, executor: str, reason: str) -> None:
+        """Remove a silent executor from the scheduler without waiting for its answer."""
+        self.handle.drop(executor, reason)
+
+    def retained_count(self) -> int:
+        """Shuffles that have not been removed."""
+        return int(self.handle.retainedCount())
+
+    def used_heap_bytes(self) -> int:
+        """The driver's live heap after a collection."""
+        return int(self.handle.usedHeapBytes())
+
+    def stop(self) -> None:
+        """End the application."""
+        self.context.stop()
+
+
+def ranges(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Begin and end (exclusive) of each stretch of consecutive numbers, flattened."""
+    found: list[int] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1] == number:
+            found[-1] = number + 1
+        else:
+            found += [number, number + 1]
+    return tuple(found)
+
+
+def _encode(stages: Sequence[Sequence[Task]]) -> bytes:
+    parts = [struct.pack(">i", len(stages))]
+    for tasks in stages:
+        parts.append(struct.pack(">i", len(tasks)))
+        for task in tasks:
+            parts += [_text(task.host), _text(task.executor)]
+            parts += [struct.pack(">i", len(task.header)), task.header]
+            parts.append(struct.pack(">i", len(task.reads)))
+            for read in task.reads:
+                parts.append(struct.pack(">i", read.shuffle))
+                parts += [_integers(read.maps), _integers(read.targets)]
+    return b"".join(parts)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+def _integers(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(numbers) + 1}i", len(numbers), *numbers)

@@ -1,0 +1,111 @@
+"""Blocks on the wire: one frame per edge, producer partition, target and epoch.
+
+A frame is a fixed header and one Arrow record batch without its schema (both ends know it from
+the program). A producer sends a frame to every target of an edge in every epoch, with zero rows
+where it has none: empty and lost never look alike, and a reader goes on only when each producer
+is there exactly once. Format: docs/formats.md.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Frame", "combined_digest", "decode", "digest", "encode", "frames", "stored_digest"]
+
+FRAME_VERSION = 1
+# version, edge, producer, target, plan epoch, epoch, watermark, rows, digest, payload bytes
+HEADER = struct.Struct("<HHIIIqqI8sI")
+NO_DIGEST = bytes(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One producer's rows of one epoch for one target. `watermark` in microseconds."""
+
+    edge: int
+    producer: int
+    target: int
+    plan_epoch: int
+    epoch: int
+    watermark: int
+    rows: int
+    digest: bytes
+    payload: memoryview
+
+
+def encode(
+    edge: int,
+    producer: int,
+    target: int,
+    plan_epoch: int,
+    epoch: int,
+    watermark: int,
+    table: pa.Table | None,
+) -> bytes:
+    """The bytes of one frame; `table` is None for zero rows."""
+    if table is None or table.num_rows == 0:
+        head = (FRAME_VERSION, edge, producer, target, plan_epoch, epoch, watermark)
+        return HEADER.pack(*head, 0, NO_DIGEST, 0)
+    payload = _batch(table).serialize()
+    head = (FRAME_VERSION, edge, producer, target, plan_epoch, epoch, watermark)
+    sum_ = digest(table)
+    block: bytes = HEADER.pack(*head, table.num_rows, sum_, payload.size)
+    return block + payload.to_pybytes()
+
+
+def frames(data: memoryview) -> Iterator[Frame]:
+    """All frames in a stretch of blocks."""
+    position = 0
+    while position < len(data):
+        fields = HEADER.unpack_from(data, position)
+        assert fields[0] == FRAME_VERSION, f"frame version {fields[0]}"
+        begin = position + HEADER.size
+        position = begin + fields[-1]
+        yield Frame(*fields[1:-1], payload=data[begin:position])
+
+
+def decode(frame: Frame, schema: pa.Schema) -> pa.Table:
+    """The frame's rows."""
+    if frame.rows == 0:
+        return schema.empty_table()
+    batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
+    return pa.Table.from_batches([batch])
+
+
+def digest(table: pa.Table) -> bytes:
+    """Eight bytes that depend on the rows alone, not on how memory holds them."""
+    columns = []
+    for column in table.columns:
+        if column.null_count:
+            columns.append(pc.is_valid(column))
+            column = pc.fill_null(column, _zero(column.type))
+        columns.append(column)
+    names = [str(i) for i in range(len(columns))]
+    plain = pa.table(columns, names=names)
+    return blake2b(_batch(plain).serialize(), digest_size=8).digest()
+
+
+def stored_digest(block: bytes) -> bytes:
+    """The digest in an encoded frame, with its number of rows mixed in by the header."""
+    fields = HEADER.unpack_from(block)
+    return bytes(fields[8])
+
+
+def combined_digest(digests: list[bytes]) -> str:
+    """One digest of a partition's whole output of an epoch, as hexadecimal digits."""
+    return blake2b(b"".join(digests), digest_size=8).hexdigest()
+
+
+def _batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.scalar("", kind)
+    return pa.scalar(0, pa.int64()).cast(kind)

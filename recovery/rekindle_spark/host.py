@@ -1,0 +1,293 @@
+"""The host: the resident process of one executor, which owns state and runs operators.
+
+    python -m rekindle_spark.host SOCKET JVM_PID
+
+Requests come from the executor's tasks (HostProcess.java) over a Unix socket: a JSON header and
+the input blocks; answers are a JSON report and the output blocks. Formats: docs/formats.md.
+Requests of active queries go before catch-up work. The host ends when its JVM ends; its state
+outlives failed and cancelled jobs. It never raises at a caller: what went wrong is the report.
+"""
+
+import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+import gc
+import heapq
+import json
+import pickle
+import select
+import socket
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+
+from rekindle.errors import RekindleError
+from rekindle_spark import frames, partition, states, usage
+from rekindle_spark.frames import Frame
+from rekindle_spark.partition import Incomplete, State, Work
+from rekindle_spark.program import Program
+
+__all__ = ["Host", "main"]
+
+
+class Missing(Exception):
+    """The state version that a request needs is not here."""
+
+
+class Refused(Exception):
+    """The request belongs to a generation or plan that has been replaced."""
+
+
+@dataclass(slots=True)
+class Turns:
+    """Lets one piece of work run at a time, the most urgent first (0 before 1)."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    waiting: list[tuple[int, int]] = field(default_factory=list)
+    tickets: int = 0
+    busy: bool = False
+
+    @contextmanager
+    def turn(self, urgency: int) -> Iterator[None]:
+        """Hold the only turn."""
+        with self.changed:
+            self.tickets += 1
+            ticket = (urgency, self.tickets)
+            heapq.heappush(self.waiting, ticket)
+            while self.busy or self.waiting[0] != ticket:
+                self.changed.wait()
+            heapq.heappop(self.waiting)
+            self.busy = True
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.busy = False
+                self.changed.notify_all()
+
+
+@dataclass(slots=True)
+class Host:
+    """State and programs of one executor."""
+
+    jvm: int
+    turns: Turns = field(default_factory=Turns)
+    versions: dict[int, states.Versions] = field(default_factory=dict)
+    checkpoints: states.Checkpoints = field(default_factory=states.Checkpoints)
+    programs: dict[str, Program] = field(default_factory=dict)
+    generation: int = 0
+    meter: usage.Meter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.meter = usage.Meter((self.jvm, os.getpid()))
+        self.checkpoints.start()
+
+    def answer(
+        self, request: dict[str, Any], data: memoryview
+    ) -> tuple[dict[str, Any], list[tuple[int, list[bytes]]]]:
+        """Report and output blocks of one request."""
+        report: dict[str, Any] = {
+            "status": "ok",
+            "executor": request["executor"],
+            "host": os.getpid(),
+            "partitions": {},
+        }
+        try:
+            program = self._program(request)
+            self._fence(request)
+        except (RekindleError, Refused) as error:
+            report.update(status="refused", text=str(error))
+            return report, []
+        blocks = self._run_all(program, request, data, report)
+        report["acks"] = self.checkpoints.taken()
+        report["cpu"] = self.meter.read()
+        return report, list(blocks.items())
+
+    def _run_all(
+        self, program: Program, request: dict[str, Any], data: memoryview, report: dict[str, Any]
+    ) -> dict[int, list[bytes]]:
+        received = _sorted_frames(data)
+        blocks: dict[int, list[bytes]] = {}
+        for item in request["work"]:
+            results, outgoing = self._run_one(program, request, item, received)
+            report["partitions"][str(item["partition"])] = results
+            for target, block in outgoing:
+                blocks.setdefault(target, []).append(block)
+        return blocks
+
+    def _run_one(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        item: dict[str, Any],
+        received: dict[tuple[int, int], list[Frame]],
+    ) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
+        """All epochs of one partition; all of them count, or none."""
+        number, epochs = item["partition"], []
+        blocks: list[tuple[int, bytes]] = []
+        try:
+            state = self._base(program, request, item)
+            for epoch in range(item["from"], item["to"] + 1):
+                work = _work(program, request, item, epoch)
+                with self.turns.turn(request["urgency"]), self.meter.measured(number):
+                    outcome = partition.run(program, work, state, received.get((number, epoch), []))
+                state = outcome.state
+                self._keep(program, request, item, epoch, state)
+                blocks += outcome.blocks
+                epochs.append([epoch, outcome.rows, outcome.digest, outcome.sinks])
+        except Missing as missing:
+            return {"status": "missing", "text": str(missing)}, []
+        except Incomplete as incomplete:
+            return {"status": "incomplete", "text": str(incomplete)}, []
+        except Refused as refused:
+            return {"status": "refused", "text": str(refused)}, []
+        except RekindleError as error:
+            fault = {"where": error.where, "what": error.what, "remedy": error.remedy}
+            return {"status": "error", **fault}, []
+        return {"status": "ok", "epochs": epochs}, blocks
+
+    def _base(self, program: Program, request: dict[str, Any], item: dict[str, Any]) -> State:
+        """The state before the first epoch of the item, from memory or the checkpoint store."""
+        chain, number = program.owner[item["partition"]], item["partition"]
+        if not chain.keyed:
+            return partition.initial(chain)
+        kept = self.versions.setdefault(number, states.Versions())
+        if item["plan_epoch"] < kept.plan_epoch:
+            raise Refused(f"plan {item['plan_epoch']} came after plan {kept.plan_epoch}")
+        kept.plan_epoch = item["plan_epoch"]
+        base = item["from"] - 1
+        if base not in kept.by_epoch:
+            if base != request["restore_point"]:
+                raise Missing(f"no version {base} of {program.partition_names[number]}")
+            path = _checkpoint_path(request, program, number, base)
+            kept.by_epoch[base] = states.load(path, chain, base)
+        return kept.by_epoch[base]
+
+    def _keep(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        item: dict[str, Any],
+        epoch: int,
+        state: State,
+    ) -> None:
+        number = item["partition"]
+        chain = program.owner[number]
+        if not chain.keyed:
+            return
+        kept = self.versions[number]
+        if epoch == item["to"]:
+            kept.by_epoch[epoch] = state
+            kept.keep_from(min(item["finished"], item["from"] - 1))
+        if epoch == request.get("checkpoint"):
+            path = _checkpoint_path(request, program, number, epoch)
+            self.checkpoints.submit(path, chain, number, epoch, state)
+
+    def _program(self, request: dict[str, Any]) -> Program:
+        digest, path = request["program"]
+        if digest not in self.programs:
+            self.programs[digest] = pickle.loads(Path(path).read_bytes())
+        return self.programs[digest]
+
+    def _fence(self, request: dict[str, Any]) -> None:
+        if request["generation"] < self.generation:
+            raise Refused(f"generation {request['generation']} came after {self.generation}")
+        if request["generation"] > self.generation:
+            self.versions.clear()
+            self.generation = request["generation"]
+
+
+def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch: int) -> Work:
+    outputs = Path(request["store"]) / "outputs"
+    number, plan_epoch = item["partition"], item["plan_epoch"]
+    chain = program.owner[number]
+    if chain.keyed:
+        return Work(number, plan_epoch, epoch, outputs)
+    begin, end, watermark = request["offsets"][str(epoch)][chain.name]
+    return Work(number, plan_epoch, epoch, outputs, begin, end, watermark)
+
+
+def _checkpoint_path(request: dict[str, Any], program: Program, number: int, epoch: int) -> Path:
+    name = program.partition_names[number].replace("/", "-")
+    return Path(request["store"]) / "checkpoints" / str(epoch) / f"{name}.state"
+
+
+def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:
+    received: dict[tuple[int, int], list[Frame]] = {}
+    for frame in frames.frames(data):
+        received.setdefault((frame.target, frame.epoch), []).append(frame)
+    return received
+
+
+def _serve(host: Host, connection: socket.socket) -> None:
+    """One request of one task; a caller that has gone is no error."""
+    try:
+        with connection, connection.makefile("rb") as reader:
+            (size,) = struct.unpack(">i", reader.read(4))
+            request = json.loads(reader.read(size))
+            (total,) = struct.unpack(">q", reader.read(8))
+            data = memoryview(reader.read(total))
+            try:
+                report, blocks = host.answer(request, data)
+            except Exception:
+                report, blocks = (
+                    {
+                        "status": "failed",
+                        "executor": request.get("executor"),
+                        "text": traceback.format_exc(),
+                    },
+                    [],
+                )
+            _reply(connection, report, blocks)
+    except (OSError, struct.error):
+        return
+
+
+def _reply(
+    connection: socket.socket, report: dict[str, Any], blocks: list[tuple[int, list[bytes]]]
+) -> None:
+    text = json.dumps(report).encode()
+    parts = [struct.pack(">i", len(text)), text, struct.pack(">i", len(blocks))]
+    for target, pieces in blocks:
+        parts.append(struct.pack(">ii", target, sum(map(len, pieces))))
+        parts += pieces
+    connection.sendall(b"".join(parts))
+
+
+def _end_with(jvm: int) -> None:
+    """End this process when the JVM has ended, however it ended."""
+    descriptor = os.pidfd_open(jvm)
+    select.select([descriptor], [], [])
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve until the JVM ends."""
+    path, jvm = sys.argv[1], int(sys.argv[2])
+    threading.Thread(target=_end_with, args=(jvm,), name="jvm-watch", daemon=True).start()
+    polars.DataFrame({"warm": [1]}).group_by("warm").len()
+    pa.table({"warm": [1]}).combine_chunks()
+    host = Host(jvm)
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(64)
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=_serve, args=(host, connection), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+package rekindle;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.spark.MapOutputTracker;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.executor.TempShuffleReadMetrics;
+import org.apache.spark.shuffle.BaseShuffleHandle;
+import org.apache.spark.shuffle.BlockStoreShuffleReader;
+import org.apache.spark.storage.BlockId;
+import org.apache.spark.storage.BlockManagerId;
+import scala.Product2;
+import scala.Tuple2;
+import scala.Tuple3;
+import scala.collection.Iterator;
+import scala.collection.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Reads any part of any shuffles in one go: one request per executor that holds some of it.
+ *
+ * <p>It runs on a thread without a TaskContext: Spark would otherwise note a failed fetch in the
+ * task and let the scheduler run map tasks of a past epoch again.
+ */
+final class Blocks {
+  private static final long NO_PROGRESS_SECONDS = 20;
+  private static final ExecutorService READERS =
+      Executors.newCachedThreadPool(
+          work -> {
+            Thread thread = new Thread(work, "rekindle-reader");
+            thread.setDaemon(true);
+            return thread;
+          });
+
+  static final class Unreadable extends Exception {
+    Unreadable(String message) {
+      super(message);
+    }
+  }
+
+  private Blocks() {}
+
+  static List<byte[]> read(Stage.Read[] reads, ShuffleDependency<?, ?, ?> template, TaskContext task)
+      throws Unreadable {
+    if (reads.length == 0) return List.of();
+    Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task));
+    try {
+      return reading.get(NO_PROGRESS_SECONDS, TimeUnit.SECONDS);
+    } catch (TimeoutException silent) {
+      reading.cancel(true);
+      throw new Unreadable("no answer for " + NO_PROGRESS_SECONDS + " s");
+    } catch (InterruptedException cancelled) {
+      reading.cancel(true);
+      Thread.currentThread().interrupt();
+      throw new Unreadable("cancelled");
+    } catch (ExecutionException failed) {
+      throw new Unreadable(String.valueOf(failed.getCause()));
+    }
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  private static List<byte[]> fetch(
+      Stage.Read[] reads, ShuffleDependency<?, ?, ?> template, TaskContext task) {
+    SparkEnv env = SparkEnv.get();
+    BaseShuffleHandle handle = new BaseShuffleHandle(template.shuffleId(), template);
+    TempShuffleReadMetrics metrics = task.taskMetrics().createTempShuffleReadMetrics();
+    BlockStoreShuffleReader reader =
+        new BlockStoreShuffleReader(
+            handle,
+            addresses(reads, env.mapOutputTracker()),
+            task,
+            metrics,
+            env.serializerManager(),
+            env.blockManager(),
+            env.mapOutputTracker(),
+            false);
+    List<byte[]> blocks = new ArrayList<>();
+    Iterator<Product2> records = reader.read();
+    while (records.hasNext()) blocks.add((byte[]) records.next()._2());
+    return blocks;
+  }
+
+  private static Iterator<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> addresses(
+      Stage.Read[] reads, MapOutputTracker tracker) {
+    Map<BlockManagerId, List<Tuple3<BlockId, Object, Object>>> merged = new LinkedHashMap<>();
+    for (Stage.Read read : reads) {
+      for (int m = 0; m < read.maps.length; m += 2) {
+        for (int t = 0; t < read.targets.length; t += 2) {
+          Iterator<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> found =
+              tracker.getMapSizesByExecutorId(
+                  read.shuffle,
+                  read.maps[m],
+                  read.maps[m + 1],
+                  read.targets[t],
+                  read.targets[t + 1]);
+          while (found.hasNext()) {
+            Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>> entry = found.next();
+            merged
+                .computeIfAbsent(entry._1(), address -> new ArrayList<>())
+                .addAll(CollectionConverters.asJava(entry._2()));
+          }
+        }
+      }
+    }
+    List<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> all = new ArrayList<>();
+    merged.forEach((address, ids) -> all.add(new Tuple2<>(address, CollectionConverters.asScala(ids))));
+    return CollectionConverters.asScala(all.iterator());
+  }
+}

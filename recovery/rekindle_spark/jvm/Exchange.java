@@ -1,0 +1,215 @@
+package rekindle;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.MapOutputTrackerMaster;
+import org.apache.spark.Partitioner;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SimpleFutureAction;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.scheduler.ExecutorProcessLost;
+import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
+import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
+import org.apache.spark.serializer.KryoSerializer;
+import org.apache.spark.shuffle.ShuffleWriteProcessor;
+import org.apache.spark.util.CollectionAccumulator;
+import scala.Option;
+import scala.reflect.ClassTag;
+import scala.reflect.ClassTag$;
+
+/**
+ * What Spark does not offer to Python, for the driver: jobs whose tasks are pinned to executors,
+ * shuffles that stay until they are removed, and removal of an executor that does not answer.
+ *
+ * <p>A job is a chain of map stages, described by one byte array (see jobs.py). Every stage's
+ * output is a shuffle whose reduce ids are operator partitions. Shuffles of earlier jobs are read
+ * without declaring a dependency: Spark would otherwise fill holes in them by lineage, which is
+ * wrong for state.
+ */
+public final class Exchange {
+  private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
+
+  private final SparkContext context;
+  private final ShuffleDependency<Object, Object, Object> template;
+  private final Map<Integer, ShuffleDependency<Object, Object, Object>> retained =
+      new ConcurrentHashMap<>();
+
+  public Exchange(SparkContext context) {
+    this.context = context;
+    this.template = dependency(new Stage(context, List.of(), List.of(), null, null), 1);
+  }
+
+  /** One submitted job: its shuffles, its end, the reports of its tasks. */
+  public static final class Job {
+    private final SimpleFutureAction<?> action;
+    private final CollectionAccumulator<byte[]> reports;
+    private final int[] shuffles;
+    private final int id;
+
+    Job(SimpleFutureAction<?> action, CollectionAccumulator<byte[]> reports, int[] shuffles) {
+      this.action = action;
+      this.reports = reports;
+      this.shuffles = shuffles;
+      this.id = (Integer) action.jobIds().head();
+    }
+
+    public boolean await_(long milliseconds) throws InterruptedException {
+      long end = System.nanoTime() + milliseconds * 1_000_000L;
+      while (!action.isCompleted() && System.nanoTime() < end) Thread.sleep(2);
+      return action.isCompleted();
+    }
+
+    /** Empty when the job went well, else what Spark says. */
+    public String failure() {
+      Object outcome = action.value().get();
+      if (outcome instanceof scala.util.Failure) {
+        return String.valueOf(((scala.util.Failure<?>) outcome).exception().getMessage());
+      }
+      return "";
+    }
+
+    public int shuffle(int stage) {
+      return shuffles[stage];
+    }
+
+    /** All reports so far: count, then length and bytes of each. */
+    public byte[] reports() throws IOException {
+      List<byte[]> all;
+      synchronized (reports) {
+        all = new ArrayList<>(reports.value());
+      }
+      ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+      DataOutputStream out = new DataOutputStream(bytes);
+      out.writeInt(all.size());
+      for (byte[] report : all) {
+        out.writeInt(report.length);
+        out.write(report);
+      }
+      return bytes.toByteArray();
+    }
+  }
+
+  /** Submits a job; `targets` is the number of operator partitions. */
+  public Job submit(byte[] specification, int targets) throws IOException {
+    DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
+    int stages = in.readInt();
+    CollectionAccumulator<byte[]> reports = context.collectionAccumulator();
+    List<ShuffleDependency<Object, Object, Object>> own = new ArrayList<>();
+    int[] shuffles = new int[stages];
+    for (int s = 0; s < stages; s++) {
+      List<Stage.Task> tasks = Stage.Task.readAll(in, shuffles);
+      List<ShuffleDependency<Object, Object, Object>> parents = new ArrayList<>(own);
+      Stage stage = new Stage(context, parents, tasks, reports, template);
+      ShuffleDependency<Object, Object, Object> output = dependency(stage, targets);
+      shuffles[s] = output.shuffleId();
+      own.add(output);
+      retained.put(output.shuffleId(), output);
+    }
+    return new Job(context.submitMapStage(own.get(stages - 1)), reports, shuffles);
+  }
+
+  public void cancel(Job job, String reason) {
+    job.action.cancel(Option.apply(reason));
+    context.cancelJob(job.id, reason);
+  }
+
+  /** Removes shuffles: files on the executors, map output records, the dependency itself. */
+  public void remove(byte[] shuffleIds) throws IOException {
+    DataInputStream in = new DataInputStream(new ByteArrayInputStream(shuffleIds));
+    for (int n = in.readInt(); n > 0; n--) {
+      int shuffle = in.readInt();
+      retained.remove(shuffle);
+      context.cleaner().get().doCleanupShuffle(shuffle, false);
+    }
+  }
+
+  public int retainedCount() {
+    return retained.size();
+  }
+
+  /** Number of map outputs of a shuffle that Spark still knows. */
+  public int available(int shuffle) {
+    return ((MapOutputTrackerMaster) SparkEnv.get().mapOutputTracker())
+        .getNumAvailableOutputs(shuffle);
+  }
+
+  /** Executors that Spark counts and whose plugin has said hello: "id host silent-ms" lines. */
+  public String executors() {
+    StringBuilder lines = new StringBuilder();
+    scala.collection.Iterator<String> ids = context.getExecutorIds().iterator();
+    while (ids.hasNext()) {
+      String id = ids.next();
+      HostPlugin.Seen seen = HostPlugin.SEEN.get(id);
+      if (seen == null) continue;
+      long silent = (System.nanoTime() - seen.at) / 1_000_000L;
+      lines.append(id).append(' ').append(seen.host).append(' ').append(silent).append('\n');
+    }
+    return lines.toString();
+  }
+
+  /** Takes an executor out of the scheduler without asking it: it may never answer. */
+  public void drop(String executor, String reason) {
+    CoarseGrainedSchedulerBackend backend =
+        (CoarseGrainedSchedulerBackend) context.schedulerBackend();
+    backend
+        .driverEndpoint()
+        .send(new RemoveExecutor(executor, new ExecutorProcessLost(reason, Option.empty(), false)));
+  }
+
+  public long usedHeapBytes() {
+    Runtime runtime = Runtime.getRuntime();
+    System.gc();
+    return runtime.totalMemory() - runtime.freeMemory();
+  }
+
+  private ShuffleDependency<Object, Object, Object> dependency(Stage stage, int targets) {
+    return new ShuffleDependency<>(
+        stage.asPairs(),
+        new Targets(targets),
+        new KryoSerializer(context.conf()),
+        Option.empty(),
+        Option.empty(),
+        false,
+        new ShuffleWriteProcessor(),
+        ANY,
+        ANY,
+        ANY);
+  }
+
+  /** Reduce id = the record's key. */
+  static final class Targets extends Partitioner {
+    private final int count;
+
+    Targets(int count) {
+      this.count = count;
+    }
+
+    @Override
+    public int numPartitions() {
+      return count;
+    }
+
+    @Override
+    public int getPartition(Object key) {
+      return (Integer) key;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof Targets && ((Targets) other).count == count;
+    }
+
+    @Override
+    public int hashCode() {
+      return count;
+    }
+  }
+}

@@ -1,0 +1,180 @@
+package rekindle;
+
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.io.Serializable;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.Dependency;
+import org.apache.spark.Partition;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.util.CollectionAccumulator;
+import scala.Product2;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag$;
+
+/**
+ * One level of the pipeline in one job: one task per executor, pinned there.
+ *
+ * <p>A task gathers its input blocks, hands them to the executor's host and passes the host's
+ * output blocks on to the shuffle. It never fails by itself: what went wrong is its report, and
+ * whoever reads its missing output reports that in turn.
+ */
+final class Stage extends RDD<Object> {
+  private final List<Task> tasks;
+  private final CollectionAccumulator<byte[]> reports;
+  private final ShuffleDependency<?, ?, ?> template;
+
+  Stage(
+      SparkContext context,
+      List<? extends Dependency<?>> parents,
+      List<Task> tasks,
+      CollectionAccumulator<byte[]> reports,
+      ShuffleDependency<?, ?, ?> template) {
+    super(context, sequence(parents), ClassTag$.MODULE$.apply(Object.class));
+    this.tasks = tasks;
+    this.reports = reports;
+    this.template = template;
+  }
+
+  /** A part of one earlier or lower shuffle: map outputs and targets as [begin, end) ranges. */
+  static final class Read implements Serializable {
+    final int shuffle;
+    final int[] maps;
+    final int[] targets;
+
+    Read(int shuffle, int[] maps, int[] targets) {
+      this.shuffle = shuffle;
+      this.maps = maps;
+      this.targets = targets;
+    }
+  }
+
+  /** What one executor does at this level. */
+  static final class Task implements Partition {
+    final int index;
+    final String host;
+    final String executor;
+    final byte[] header;
+    final Read[] reads;
+
+    Task(int index, String host, String executor, byte[] header, Read[] reads) {
+      this.index = index;
+      this.host = host;
+      this.executor = executor;
+      this.header = header;
+      this.reads = reads;
+    }
+
+    static List<Task> readAll(DataInputStream in, int[] own) throws IOException {
+      int count = in.readInt();
+      List<Task> tasks = new ArrayList<>(count);
+      for (int i = 0; i < count; i++) {
+        String host = in.readUTF();
+        String executor = in.readUTF();
+        byte[] header = new byte[in.readInt()];
+        in.readFully(header);
+        Read[] reads = new Read[in.readInt()];
+        for (int r = 0; r < reads.length; r++) {
+          int shuffle = in.readInt();
+          // a negative id is a lower stage of the same job
+          reads[r] = new Read(shuffle < 0 ? own[-1 - shuffle] : shuffle, ints(in), ints(in));
+        }
+        tasks.add(new Task(i, host, executor, header, reads));
+      }
+      return tasks;
+    }
+
+    private static int[] ints(DataInputStream in) throws IOException {
+      int[] values = new int[in.readInt()];
+      for (int i = 0; i < values.length; i++) values[i] = in.readInt();
+      return values;
+    }
+
+    @Override
+    public int index() {
+      return index;
+    }
+
+    @Override
+    public int hashCode() {
+      return index;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof Task && ((Task) other).index == index;
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  RDD<Product2<Object, Object>> asPairs() {
+    return (RDD<Product2<Object, Object>>) (RDD<?>) this;
+  }
+
+  @Override
+  public Partition[] getPartitions() {
+    return tasks.toArray(new Partition[0]);
+  }
+
+  @Override
+  public Seq<String> getPreferredLocations(Partition split) {
+    Task task = (Task) split;
+    String place = "executor_" + task.host + "_" + task.executor;
+    return CollectionConverters.asScala(Collections.singletonList(place)).toSeq();
+  }
+
+  @Override
+  public Iterator<Object> compute(Partition split, TaskContext context) {
+    Task task = (Task) split;
+    HostProcess.Answer answer = answer(task, context);
+    reports.add(answer.report);
+    List<Object> records = new ArrayList<>(answer.targets.length);
+    for (int i = 0; i < answer.targets.length; i++) {
+      records.add(new Tuple2<>(answer.targets[i], answer.blocks[i]));
+    }
+    return CollectionConverters.asScala(records.iterator());
+  }
+
+  private HostProcess.Answer answer(Task task, TaskContext context) {
+    if (!SparkEnv.get().executorId().equals(task.executor)) {
+      return refused(task, "ran on executor " + SparkEnv.get().executorId());
+    }
+    try {
+      List<byte[]> blocks = Blocks.read(task.reads, template, context);
+      return HostProcess.get().call(task.header, blocks);
+    } catch (Blocks.Unreadable unreadable) {
+      return failure(task, "unreadable", unreadable.getMessage());
+    } catch (IOException failed) {
+      return failure(task, "host-lost", String.valueOf(failed.getMessage()));
+    }
+  }
+
+  private static HostProcess.Answer refused(Task task, String why) {
+    return failure(task, "refused", why);
+  }
+
+  private static HostProcess.Answer failure(Task task, String status, String text) {
+    String clean = text == null ? "" : text.replace("\\", "/").replace("\"", "'").replaceAll("\\p{Cntrl}", " ");
+    String report =
+        String.format(
+            "{\"status\": \"%s\", \"executor\": \"%s\", \"text\": \"%s\"}",
+            status, task.executor, clean);
+    return new HostProcess.Answer(
+        report.getBytes(StandardCharsets.UTF_8), new int[0], new byte[0][]);
+  }
+
+  @SuppressWarnings("unchecked")
+  private static Seq<Dependency<?>> sequence(List<? extends Dependency<?>> parents) {
+    return CollectionConverters.asScala((List<Dependency<?>>) (List<?>) parents).toSeq();
+  }
+}

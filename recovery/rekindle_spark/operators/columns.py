@@ -1,0 +1,149 @@
+"""Arrow columns as numpy and Python values, and the checks of columns that users name.
+
+Knows nothing of groups, windows or states. Called by all operators.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from rekindle.errors import InputError
+
+__all__ = [
+    "Integers",
+    "Mask",
+    "canonical",
+    "check_columns",
+    "check_event_time",
+    "check_keys",
+    "check_names",
+    "has_integers",
+    "integers",
+    "python_values",
+    "valid",
+    "whole",
+]
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+INT64_MIN = np.int64(-(2**63))
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as one array."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def valid(array: pa.Array) -> Mask | None:
+    """Where an array has values; None when everywhere."""
+    if array.null_count == 0:
+        return None
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+
+
+def canonical(array: pa.Array) -> pa.Array:
+    """The array with equal floats in equal bits (one zero, one NaN); others as they are."""
+    if not kinds.is_floating(array.type):
+        return array
+    filled = array.fill_null(0) if array.null_count else array
+    values = filled.to_numpy(zero_copy_only=False) + 0.0
+    values[np.isnan(values)] = np.nan
+    present = valid(array)
+    return pa.array(values, array.type, mask=None if present is None else ~present)
+
+
+def has_integers(kind: pa.DataType) -> bool:
+    """Whether `integers` takes a type: booleans, integers, dates, times and durations."""
+    return bool(kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_temporal(kind))
+
+
+def integers(array: pa.Array) -> Integers:
+    """An array's values as int64 (in their own unit, uint64 by its bits); nulls as 0."""
+    kind = array.type
+    if kinds.is_boolean(kind):
+        array = array.cast(pa.int8())
+    elif kinds.is_temporal(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    values = np.asarray(array.fill_null(0) if array.null_count else array)
+    return values.view(np.int64) if kinds.is_uint64(kind) else values.astype(np.int64, copy=False)
+
+
+def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """A column's values as Python values, as `to_pylist` has them but several times faster."""
+    array = whole(column)
+    kind = array.type
+    if kinds.is_string(kind) and len(array) > 16:
+        encoded = array.dictionary_encode("encode")
+        words = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+        texts: list[Any] = words[encoded.indices.to_numpy()].tolist()
+        return texts
+    fast = kind == pa.timestamp("us") or kinds.is_integer(kind) or kinds.is_floating(kind)
+    if not fast or array.null_count == len(array):
+        return list(array.to_pylist())
+    filled = array.fill_null(array.drop_null()[0]) if array.null_count else array
+    values: list[Any] = filled.to_numpy(zero_copy_only=False).tolist()
+    present = valid(array)
+    if present is not None:
+        for row in np.flatnonzero(~present).tolist():
+            values[row] = None
+    return values
+
+
+def check_columns(step: str, schema: pa.Schema, names: Sequence[str]) -> None:
+    """Raise InputError when a column is not there."""
+    for name in names:
+        if name not in schema.names:
+            raise InputError(
+                where=f"step {step}",
+                what=f"there is no column {name!r}",
+                remedy=f"name one of its input's columns: {', '.join(schema.names)}",
+            )
+
+
+def check_event_time(step: str, schema: pa.Schema, name: str) -> None:
+    """Raise InputError unless the column is there and has type timestamp[us]."""
+    check_columns(step, schema, [name])
+    if schema.field(name).type != pa.timestamp("us"):
+        raise InputError(
+            where=f"step {step}: event time {name!r}",
+            what=f"has type {schema.field(name).type}",
+            remedy="make it timestamp[us]",
+        )
+
+
+def check_keys(
+    step: str,
+    schema: pa.Schema,
+    names: Sequence[str],
+    what: str = "key",
+    floats: bool = True,
+) -> None:
+    """Raise InputError unless the columns are there, once each, and have an order and a hash."""
+    check_columns(step, schema, names)
+    check_names(step, names)
+    for name in names:
+        kind = schema.field(name).type
+        texts = kinds.is_string(kind) or kinds.is_binary(kind)
+        if not (has_integers(kind) or (floats and kinds.is_floating(kind)) or texts):
+            raise InputError(
+                where=f"step {step}: {what} {name!r}",
+                what=f"has type {kind}",
+                remedy="use integers, booleans, times, strings or bytes" + ", or floats" * floats,
+            )
+
+
+def check_names(step: str, names: Sequence[str]) -> None:
+    """Raise InputError when a name is there twice."""
+    for name in names:
+        if list(names).count(name) > 1:
+            raise InputError(
+                where=f"step {step}",
+                what=f"has more than one column {name!r}",
+                remedy="give each column a name of its own",
+            )

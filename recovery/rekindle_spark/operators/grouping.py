@@ -1,0 +1,154 @@
+"""Rows with equal keys, and rows in order, in numpy.
+
+Groups are numbered in the order in which their keys first appear, so that nothing depends on a
+hash table's inner order. Called by the operators. Not with polars or Acero: they cost 0.1 to 0.4 ms
+for five rows (this a tenth), and their order of summing floats is theirs to change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from rekindle_spark.operators import columns
+from rekindle_spark.operators.columns import Integers, Mask
+
+__all__ = ["Groups", "Ordered", "add", "expand", "extreme", "group", "order_values", "sort_rows"]
+
+CODE_MAX = 2**62
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`ids`: the group of each row; `first`: the first row of each group."""
+
+    ids: Integers
+    first: Integers
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return len(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An array as int64 `values` with the same order (nulls: any value, and not in `valid`).
+
+    A NaN is above all numbers, as in Spark. `dictionary` holds the sorted distinct values of
+    types that are not numbers.
+    """
+
+    values: Integers
+    valid: Mask | None
+    kind: pa.DataType
+    dictionary: pa.Array | None = None
+
+    def decode(self, values: Integers, present: Mask) -> pa.Array:
+        """Other int64 values of this order as an array; null where not `present`."""
+        values, mask = np.where(present, values, 0), ~present
+        if self.dictionary is not None:
+            return self.dictionary.take(pa.array(values, mask=mask))
+        if kinds.is_floating(self.kind):
+            floats = _flip_negative(values).view(np.float64)
+            return pa.array(floats.astype(self.kind.to_pandas_dtype()), self.kind, mask=mask)
+        if kinds.is_uint64(self.kind):
+            return pa.array((values ^ columns.INT64_MIN).view(np.uint64), mask=mask)
+        if kinds.is_temporal(self.kind):
+            width = np.int32 if self.kind.bit_width == 32 else np.int64
+            return pa.array(values.astype(width), mask=mask).view(self.kind)
+        return pa.array(values, mask=mask).cast(self.kind)
+
+
+def group(keys: Sequence[pa.Array], rows: int) -> Groups:
+    """Group rows by equal keys: a null equals a null, a NaN a NaN, and 0.0 equals -0.0."""
+    ids, distinct = np.zeros(rows, np.int64), 1
+    for key in keys:
+        codes, size = _codes(columns.canonical(key))
+        if distinct * size > CODE_MAX:
+            ids, distinct = _codes(pa.array(ids))
+        ids = ids * size + codes if distinct > 1 else codes
+        distinct *= size
+    if len(keys) > 1:
+        ids, distinct = _codes(pa.array(ids))
+    first = np.empty(distinct if rows else 0, np.int64)
+    first[ids[::-1]] = np.arange(rows - 1, -1, -1)
+    return Groups(ids, first)
+
+
+def add(groups: Groups, values: np.ndarray) -> np.ndarray:
+    """Sums per group of int64 or float64 values, added in the order of the rows."""
+    if values.dtype == np.float64:
+        return np.bincount(groups.ids, weights=values, minlength=groups.count)
+    sums = np.zeros(groups.count, np.int64)
+    np.add.at(sums, groups.ids, values)
+    return sums
+
+
+def extreme(groups: Groups, array: pa.Array, smallest: bool) -> pa.Array:
+    """The smallest or largest value per group, nulls ignored; null where there is none."""
+    ordered = order_values(array)
+    ids, values = groups.ids, ordered.values
+    seen = np.ones(groups.count, bool)
+    if ordered.valid is not None:
+        ids, values = ids[ordered.valid], values[ordered.valid]
+        seen = np.bincount(ids, minlength=groups.count) > 0
+    best = np.full(groups.count, INT64_MAX if smallest else -INT64_MAX - 1, np.int64)
+    (np.minimum if smallest else np.maximum).at(best, ids, values)
+    return ordered.decode(best, seen)
+
+
+def order_values(array: pa.Array) -> Ordered:
+    """Map an array to int64 so that the order stays; see `Ordered`."""
+    present, kind = columns.valid(array), array.type
+    if kinds.is_floating(kind):
+        plain = columns.canonical(array)
+        filled = plain.fill_null(0) if plain.null_count else plain
+        bits = filled.to_numpy(zero_copy_only=False).astype(np.float64).view(np.int64)
+        return Ordered(_flip_negative(bits), present, kind)
+    if columns.has_integers(kind):
+        values = columns.integers(array)
+        return Ordered(
+            values ^ columns.INT64_MIN if kinds.is_uint64(kind) else values, present, kind
+        )
+    encoded = array.dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.zeros(max(1, len(order)), np.int64)
+    ranks[order] = np.arange(len(order))
+    codes = encoded.indices.fill_null(0) if encoded.null_count else encoded.indices
+    dictionary = encoded.dictionary.take(pa.array(order))
+    return Ordered(ranks[codes.to_numpy()], present, kind, dictionary)
+
+
+def sort_rows(keys: Sequence[tuple[pa.Array, bool]]) -> Integers:
+    """Row numbers in the order of `keys` (column, descending), nulls last, ties as they stand."""
+    levels: list[Integers | Mask] = []
+    for array, descending in keys:
+        ordered = order_values(columns.whole(array))
+        values = ~ordered.values if descending else ordered.values
+        if ordered.valid is not None:
+            levels.append(~ordered.valid)
+            values = np.where(ordered.valid, values, 0)
+        levels.append(values)
+    return np.lexsort(levels[::-1])
+
+
+def expand(counts: Integers) -> tuple[Integers, Integers]:
+    """For counts (2, 0, 3): the item of each (0, 0, 2, 2, 2) and its place (0, 1, 0, 1, 2)."""
+    items = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(items)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return items, places
+
+
+def _codes(array: pa.Array) -> tuple[Integers, int]:
+    encoded = array.dictionary_encode("encode")
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def _flip_negative(bits: Integers) -> Integers:
+    """IEEE bits to integers of the same order; its own inverse."""
+    return bits ^ ((bits >> 63) & INT64_MAX)

@@ -1,0 +1,103 @@
+"""Which partition a row belongs to, the same on every machine and in every version of libraries.
+
+Version 1. A row's hash starts at 0; for each key column in order, `hash = mix(hash ^ column_hash)`
+where `mix` is splitmix64's step (Steele, Lea and Flood, OOPSLA 2014) and `column_hash`, of 64 bits:
+    booleans, integers, dates, times    mix(value as int64, in its own unit; uint64 by its bits)
+    floats                              mix(IEEE bits as float64; one zero, one NaN)
+    strings, bytes                      BLAKE2b with an 8-byte digest, read as little-endian
+    null                                NULL_HASH
+The partition is the hash's upper 32 bits scaled to [0, partitions). A change of any of this would
+send a key to another partition than its state: it needs a new HASH_VERSION and a migration.
+Called by `partition` for exchanges and by `joins`.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+from numpy.typing import NDArray
+
+from rekindle_spark.operators import columns
+from rekindle_spark.operators.columns import Integers
+
+__all__ = ["HASH_VERSION", "Hashes", "hashes", "partition_of", "split"]
+
+Hashes = NDArray[np.uint64]
+HASH_VERSION = 1
+NULL_HASH = np.uint64(0x9AE16A3B2F90404F)
+DISTINCT_CACHED_MAX = 65_536
+PARTITIONS_MAX = 2**31
+
+
+def hashes(table: pa.Table, keys: Sequence[str]) -> Hashes:
+    """The hash of each row's keys, uint64."""
+    combined = np.zeros(table.num_rows, np.uint64)
+    for name in keys:
+        combined = _mix(combined ^ _column_hashes(columns.whole(table[name])))
+    return combined
+
+
+def partition_of(table: pa.Table, keys: Sequence[str], partitions: int) -> Integers:
+    """The partition of each row, int64 in [0, partitions)."""
+    assert 0 < partitions <= PARTITIONS_MAX
+    upper = hashes(table, keys) >> np.uint64(32)
+    return ((upper * np.uint64(partitions)) >> np.uint64(32)).view(np.int64)
+
+
+def split(table: pa.Table, keys: Sequence[str], partitions: int) -> dict[int, pa.Table]:
+    """Rows by partition, in the order they had; only partitions that have rows."""
+    if table.num_rows == 0:
+        return {}
+    if partitions == 1:
+        return {0: table}
+    targets = partition_of(table, keys, partitions)
+    counts = np.bincount(targets)
+    found = np.flatnonzero(counts).tolist()
+    if len(found) == 1:
+        return {found[0]: table}
+    # numpy sorts 16-bit integers by radix: a tenth of the time.
+    narrow = targets.astype(np.uint16) if partitions <= 2**16 else targets
+    rows = table.take(pa.array(np.argsort(narrow, kind="stable")))
+    ends = np.cumsum(counts).tolist()
+    return {
+        target: rows.slice(ends[target] - int(counts[target]), int(counts[target]))
+        for target in found
+    }
+
+
+def _column_hashes(array: pa.Array) -> Hashes:
+    kind = array.type
+    if columns.has_integers(kind):
+        result = _mix(columns.integers(array).view(np.uint64))
+    elif kinds.is_floating(kind):
+        floats = columns.canonical(array)
+        filled = floats.fill_null(0) if floats.null_count else floats
+        bits = filled.to_numpy(zero_copy_only=False).astype(np.float64).view(np.uint64)
+        result = _mix(bits)
+    else:
+        result = _text_hashes(array)
+    present = columns.valid(array)
+    return result if present is None else np.asarray(np.where(present, result, NULL_HASH))
+
+
+def _text_hashes(array: pa.Array) -> Hashes:
+    encoded = array.dictionary_encode("encode")
+    texts = encoded.dictionary.cast(pa.binary()).to_pylist()
+    distinct: Hashes = np.array([_text_hash(text or b"") for text in texts], np.uint64)
+    return np.take(distinct, np.asarray(encoded.indices))
+
+
+@lru_cache(maxsize=DISTINCT_CACHED_MAX)
+def _text_hash(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+def _mix(values: Hashes) -> Hashes:
+    """Splitmix64's output for the state `values`, modulo 2**64."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,334 @@
+"""Custom operators with a value per key, after PySpark's transformWithState.
+
+    class Landings(StatefulOperator):
+        value_schema = pa.schema([("count", pa.int64())])
+
+        def handle(self, key, rows, value):
+            count = value.get()[0] if value.exists() else 0
+            for row in rows:
+                count += 1
+                yield {"tailnum": key[0], "landed": row["event_time"], "count": count}
+            value.update((count,))
+
+Rows wait until the watermark has reached their event time, so that `handle` sees a key's rows in
+event-time order, however they arrived. Called by `partition`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from rekindle.errors import InputError, StepError
+from rekindle_spark.operators import columns, grouping, tables, times
+from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
+
+__all__ = ["KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
+
+Value = tuple[Any, ...]
+Emitted = Mapping[str, Any] | tuple[Any, ...]
+LAST = "#last"
+
+
+class ValueState:
+    """The value of one key, a tuple in the order of the operator's `value_schema`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Value | None) -> None:
+        self._value = value
+
+    def exists(self) -> bool:
+        """Whether the key has a value."""
+        return self._value is not None
+
+    def get(self) -> Value | None:
+        """The value, or None."""
+        return self._value
+
+    def update(self, value: Sequence[Any]) -> None:
+        """Give the key a value."""
+        self._value = tuple(value)
+
+    def clear(self) -> None:
+        """Take the key's value away."""
+        self._value = None
+
+
+class StatefulOperator:
+    """What a user derives from. One instance serves all keys and threads: keep nothing in it.
+
+    A key's value is dropped after `ttl_seconds` of event time without a row of that key.
+    """
+
+    value_schema: pa.Schema
+    ttl_seconds: float | None = None
+
+    def handle(
+        self, key: tuple[Any, ...], rows: list[dict[str, Any]], value: ValueState
+    ) -> Iterable[Emitted]:
+        """Take a key's next rows; return rows of the output, as dicts or as tuples in its order.
+
+        How many rows come at once depends on the cut of epochs: treat them one by one. No clock
+        and no chance in here: a repeat must give the same rows.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedValues:
+    """Values by key with the event time of the key's last row, and the rows that wait.
+
+    Microseconds: the earliest row is due at `due_at`, idle values are looked for at `purge_at`.
+    """
+
+    values: dict[Value, tuple[Value, int]]
+    waiting: pa.Table
+    due_at: int
+    purge_at: int
+    late_rows: int
+
+
+class KeyedStateful:
+    """Runs a StatefulOperator per key.
+
+    With `arrival_order`, rows do not wait and are not sorted.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_schema: pa.Schema,
+        event_time: str,
+        keys: Sequence[str],
+        operator: StatefulOperator,
+        output_schema: pa.Schema,
+        output_event_time: str,
+        arrival_order: bool = False,
+    ) -> None:
+        columns.check_event_time(name, input_schema, event_time)
+        columns.check_keys(name, input_schema, keys, floats=False)
+        columns.check_event_time(name, output_schema, output_event_time)
+        columns.check_names(name, output_schema.names)
+        schema = getattr(operator, "value_schema", None)
+        if not isinstance(schema, pa.Schema):
+            raise InputError(
+                where=f"step {name}: {type(operator).__name__}",
+                what="has no value_schema",
+                remedy="give it the Arrow schema of a key's value",
+            )
+        self.ttl = None
+        if operator.ttl_seconds is not None:
+            where = f"step {name}: ttl_seconds"
+            self.ttl = times.duration_microseconds(where, operator.ttl_seconds)
+        self.name, self.event_time, self.keys = name, event_time, tuple(keys)
+        self.input_schema, self.operator = input_schema, operator
+        self.output_schema, self.output_event_time = output_schema, output_event_time
+        self.no_output = output_schema.empty_table()
+        self.output_names, self.output_name_set = output_schema.names, set(output_schema.names)
+        self.arrival_order = arrival_order
+        self.nested = any(kinds.is_nested(column.type) for column in schema)
+        fields = [pa.field(f"#value {i}", column.type) for i, column in enumerate(schema)]
+        self.value_schema = pa.schema(fields)
+
+    def initial(self) -> KeyedValues:
+        waiting = self.input_schema.empty_table()
+        return KeyedValues({}, waiting, FINAL_WATERMARK, INITIAL_WATERMARK, 0)
+
+    def process(
+        self,
+        state: KeyedValues,
+        inputs: Sequence[pa.Table],
+        previous_watermark: int,
+        watermark: int,
+    ) -> tuple[KeyedValues, pa.Table]:
+        """Take new rows; hand over those with event time up to `watermark`, key by key."""
+        rows, late_rows = inputs[0], state.late_rows
+        if rows.num_rows:
+            in_time = times.microseconds(rows[self.event_time]) > times.late(previous_watermark)
+            if not in_time.all():
+                late_rows += int(np.count_nonzero(~in_time))
+                rows = tables.select_rows(rows, in_time)
+        nothing_due = state.waiting.num_rows == 0 or watermark < state.due_at
+        if rows.num_rows == 0 and nothing_due:
+            values, purge_at = self._purge(state.values, state.purge_at, watermark)
+            if values is not state.values or late_rows != state.late_rows:
+                state = KeyedValues(values, state.waiting, state.due_at, purge_at, late_rows)
+            return state, self.no_output
+        rows = tables.concatenate([state.waiting, rows])
+        moments = times.microseconds(rows[self.event_time])
+        due = np.ones(len(moments), bool) if self.arrival_order else moments <= watermark
+        values, output = self._handle(state.values, rows, moments, np.flatnonzero(due))
+        values, purge_at = self._purge(values, state.purge_at, watermark)
+        waiting = tables.select_rows(rows, ~due)
+        due_at = int(moments[~due].min()) if waiting.num_rows else FINAL_WATERMARK
+        return KeyedValues(values, waiting, due_at, purge_at, late_rows), output
+
+    def dump(self, state: KeyedValues) -> list[pa.Table]:
+        scalars = tables.dump_scalars(
+            due_at=state.due_at, purge_at=state.purge_at, late_rows=state.late_rows
+        )
+        lasts = pa.array([last for _, last in state.values.values()], pa.int64())
+        held = self._value_table([value for value, _ in state.values.values()])
+        keys = list(state.values)
+        for place, name in reversed(list(enumerate(self.keys))):
+            kind = self.input_schema.field(name).type
+            array = pa.array([key[place] for key in keys], kind)
+            held = held.add_column(0, pa.field(f"#key {place}", kind), [array])
+        return [scalars, held.append_column(LAST, lasts), state.waiting]
+
+    def load(self, dumped: Sequence[pa.Table]) -> KeyedValues:
+        scalars, held, waiting = tables.load_scalars(dumped[0]), dumped[1], dumped[2]
+        count = len(self.keys)
+        keys = _tuples(held.columns[:count], held.num_rows)
+        values = _tuples(held.columns[count:-1], held.num_rows)
+        pairs = zip(values, held[LAST].to_pylist(), strict=True)
+        return KeyedValues(dict(zip(keys, pairs, strict=True)), waiting=waiting, **scalars)
+
+    def state_bytes(self, state: KeyedValues) -> int:
+        """Estimated: a value in Python counts 64 bytes, and 200 per key."""
+        width = 64 * (len(self.keys) + len(self.value_schema)) + 200
+        return int(state.waiting.nbytes) + width * len(state.values)
+
+    def _handle(
+        self,
+        values: dict[Value, tuple[Value, int]],
+        rows: pa.Table,
+        moments: Integers,
+        due: Integers,
+    ) -> tuple[dict[Value, tuple[Value, int]], pa.Table]:
+        if len(due) == 0:
+            return values, self.no_output
+        keys = [columns.whole(rows[key]).take(pa.array(due)) for key in self.keys]
+        groups = grouping.group(keys, len(due))
+        levels = (groups.ids,) if self.arrival_order else (moments[due], groups.ids)
+        order = np.lexsort(levels)
+        ordered = tables.select_rows(rows, due[order])
+        moments, ids = moments[due[order]], groups.ids[order]
+        firsts = pa.array(groups.first)
+        names = _tuples([key.take(firsts) for key in keys], groups.count)
+        cells = list(zip(*(columns.python_values(c) for c in ordered.columns), strict=True))
+        fields = self.input_schema.names
+        begins = [*np.flatnonzero(np.diff(ids, prepend=-1)).tolist(), len(ids)]
+        changed, emitted = dict(values), list[Value]()
+        slots: list[int] = moments.tolist()
+        for key, (begin, end) in zip(names, pairwise(begins), strict=True):
+            table = [dict(zip(fields, row, strict=False)) for row in cells[begin:end]]
+            self._handle_key(key, table, slots[begin:end], changed, emitted)
+        self._settle(names, changed)
+        return changed, self._output(emitted)
+
+    def _handle_key(
+        self,
+        key: Value,
+        rows: list[dict[str, Any]],
+        moments: list[int],
+        values: dict[Value, tuple[Value, int]],
+        emitted: list[Value],
+    ) -> None:
+        """Hand a key's rows over, in pieces where its value runs out in between."""
+        held, last = values.get(key, (None, INITIAL_WATERMARK))
+        value = ValueState(deepcopy(held) if self.nested else held)
+        for begin, end in self._pieces(moments, last):
+            if self.ttl is not None and last + self.ttl < moments[begin]:
+                value.clear()
+            for row in self.operator.handle(key, rows[begin:end], value) or ():
+                emitted.append(self._emitted(row))
+            last = max(last, *moments[begin:end])
+        kept = value.get()
+        if kept is not None:
+            values[key] = (kept, last)
+        else:
+            values.pop(key, None)
+
+    def _pieces(self, moments: list[int], last: int) -> Iterable[tuple[int, int]]:
+        if self.ttl is None:
+            return [(0, len(moments))]
+        bounds = [0]
+        for place, moment in enumerate(moments):
+            if place and moment > last + self.ttl:
+                bounds.append(place)
+            last = max(last, moment)
+        return pairwise([*bounds, len(moments)])
+
+    def _settle(self, keys: list[Value], values: dict[Value, tuple[Value, int]]) -> None:
+        """Give new values the exact form that a checkpoint would give them; `values` changes."""
+        written = [(key, *values[key]) for key in keys if key in values]
+        table = self._value_table([value for _, value, _ in written])
+        settled = _tuples(table.columns, len(written))
+        for (key, _, last), value in zip(written, settled, strict=True):
+            values[key] = (value, last)
+
+    def _purge(
+        self, values: dict[Value, tuple[Value, int]], purge_at: int, watermark: int
+    ) -> tuple[dict[Value, tuple[Value, int]], int]:
+        """Drop idle values, now and then: `_handle_key` passes over them in any case."""
+        if self.ttl is None or not values or watermark < purge_at:
+            return values, purge_at
+        held = {key: pair for key, pair in values.items() if pair[1] + self.ttl > watermark}
+        return held, min(watermark + max(1, self.ttl // 4), FINAL_WATERMARK)
+
+    def _value_table(self, values: list[Value]) -> pa.Table:
+        width = len(self.value_schema)
+        for value in values:
+            if len(value) != width:
+                raise self._misfit(f"a value has {len(value)} fields instead of {width}")
+        lists = zip(*values, strict=True) if values else [()] * width
+        return self._table(self.value_schema, list(lists), "the value of a key")
+
+    def _output(self, emitted: list[Value]) -> pa.Table:
+        if not emitted:
+            return self.no_output
+        cells = list(zip(*emitted, strict=True))
+        return self._table(self.output_schema, cells, "an emitted row")
+
+    def _emitted(self, row: Emitted) -> Value:
+        """A row as a tuple: at once, as the user may go on to fill the same dict again."""
+        if isinstance(row, tuple) and len(row) == len(self.output_names):
+            return row
+        if isinstance(row, Mapping) and row.keys() == self.output_name_set:
+            return tuple([row[name] for name in self.output_names])
+        found = f"columns {sorted(map(str, row))}" if isinstance(row, Mapping) else repr(row)
+        raise self._misfit(f"an emitted row has {found}")
+
+    def _table(self, schema: pa.Schema, lists: list[Any], what: str) -> pa.Table:
+        arrays = []
+        for field, values in zip(schema, lists, strict=True):
+            try:
+                array = _typed(values, field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise self._misfit(f"{what} does not fit {field}: {error}") from error
+            if not field.nullable and array.null_count:
+                raise self._misfit(f"{what} has a null where the schema says {field}")
+            arrays.append(array)
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _misfit(self, what: str) -> StepError:
+        return StepError(
+            where=f"step {self.name}",
+            what=what,
+            remedy=f"make {type(self.operator).__name__}.handle keep to the declared schema",
+        )
+
+
+def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if kinds.is_integer(kind):
+        # With the type given, Arrow would cut 1.5 down to 1 without a word.
+        array = pa.array(values)
+        numbers = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_null)
+        if not any(is_kind(array.type) for is_kind in numbers):
+            raise TypeError(f"found {array.type}")
+        return array.cast(kind)
+    return pa.array(values, kind)
+
+
+def _tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]:
+    if not held:
+        return [()] * rows
+    return list(zip(*(columns.python_values(column) for column in held), strict=True))

@@ -1,0 +1,123 @@
+"""The largest rows per event time, pruned before the exchange.
+
+Called by `partition`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rekindle.errors import InputError
+from rekindle_spark.operators import columns, grouping, tables, times
+from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators.times import FINAL_WATERMARK
+
+__all__ = ["Top", "TopState"]
+
+RANK = "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class TopState:
+    """The best rows so far, sorted; the earliest of their event times is `closes_at`."""
+
+    rows: pa.Table
+    closes_at: int
+    late_rows: int
+
+
+class Top:
+    """The `count` rows with the largest `by` per event time and keys, with their `rank` from 1.
+
+    Nulls in `by` come last, ties go by the `ties` columns ascending (default: all others), then
+    by arrival. Emitted when the watermark reaches the event time, sorted by event time, keys, rank.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_schema: pa.Schema,
+        event_time: str,
+        by: str,
+        count: int,
+        keys: Sequence[str] = (),
+        ties: Sequence[str] = (),
+    ) -> None:
+        columns.check_event_time(name, input_schema, event_time)
+        columns.check_keys(name, input_schema, keys)
+        columns.check_names(name, [*input_schema.names, RANK])
+        if not isinstance(count, int) or count < 1:
+            raise InputError(
+                where=f"step {name}: count", what=f"is {count!r}", remedy="give a number from 1"
+            )
+        taken = {event_time, by, *keys}
+        self.ties = tuple(ties) or tuple(c for c in input_schema.names if c not in taken)
+        columns.check_keys(name, input_schema, [by], "column")
+        columns.check_keys(name, input_schema, self.ties, "tie-breaking column")
+        self.name, self.event_time, self.by, self.count = name, event_time, by, count
+        self.keys = tuple(keys)
+        self.combined_schema = input_schema
+        self.output_schema = input_schema.append(pa.field(RANK, pa.int64()))
+        self.output_event_time = event_time
+        self.no_rows, self.no_output = input_schema.empty_table(), self.output_schema.empty_table()
+
+    def initial(self) -> TopState:
+        return TopState(self.no_rows, FINAL_WATERMARK, 0)
+
+    def combine(self, table: pa.Table) -> pa.Table:
+        """The rows of one producer and epoch that can be among the best."""
+        return self._best(table)[0] if table.num_rows else self.no_rows
+
+    def process(
+        self, state: TopState, inputs: Sequence[pa.Table], previous_watermark: int, watermark: int
+    ) -> tuple[TopState, pa.Table]:
+        """Take rows; emit those whose event time lies in (previous_watermark, watermark]."""
+        rows, late_rows = inputs[0], state.late_rows
+        if rows.num_rows:
+            on_time = times.microseconds(rows[self.event_time]) > times.late(previous_watermark)
+            if not on_time.all():
+                late_rows += int(np.count_nonzero(~on_time))
+                rows = tables.select_rows(rows, on_time)
+        elif watermark < state.closes_at or state.rows.num_rows == 0:
+            return state, self.no_output
+        best, ranks = self._best(tables.concatenate([state.rows, rows]))
+        moments = times.microseconds(best[self.event_time])
+        # Sorted by event time first, so what is due comes first.
+        due = int(np.searchsorted(moments, watermark, side="right"))
+        output = self.no_output
+        if due:
+            output = best.slice(0, due).append_column(
+                pa.field(RANK, pa.int64()), pa.array(ranks[:due])
+            )
+            best = tables.select_rows(best, np.arange(due, len(moments)))
+        closes_at = int(moments[due]) if due < len(moments) else FINAL_WATERMARK
+        return TopState(best, closes_at, late_rows), output
+
+    def dump(self, state: TopState) -> list[pa.Table]:
+        scalars = tables.dump_scalars(closes_at=state.closes_at, late_rows=state.late_rows)
+        return [scalars, state.rows]
+
+    def load(self, dumped: Sequence[pa.Table]) -> TopState:
+        return TopState(dumped[1], **tables.load_scalars(dumped[0]))
+
+    def state_bytes(self, state: TopState) -> int:
+        return int(state.rows.nbytes)
+
+    def _best(self, table: pa.Table) -> tuple[pa.Table, Integers]:
+        """The best rows, sorted by event time, keys and rank, and their ranks."""
+        names = (self.event_time, *self.keys)
+        order = grouping.sort_rows(
+            [(table[name], False) for name in names]
+            + [(table[self.by], True)]
+            + [(table[name], False) for name in self.ties]
+        )
+        keys = [columns.whole(table[name]) for name in names]
+        ids = grouping.group(keys, table.num_rows).ids[order]
+        # Rows of a group lie side by side now: the rank is the distance to where it begins.
+        places = np.arange(len(order))
+        begins = np.flatnonzero(np.diff(ids, prepend=-1))
+        ranks = places - np.repeat(begins, np.diff(begins, append=len(order))) + 1
+        kept = ranks <= self.count
+        return tables.select_rows(table, order[kept]), ranks[kept]

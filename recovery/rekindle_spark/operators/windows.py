@@ -1,0 +1,206 @@
+"""Event-time windows, aggregated before the exchange and merged behind it.
+
+Windows are [start, start + size), starts are multiples of `slide` since 1970. Rows are aggregated
+by pane: the longest stretch that every window takes whole or not at all (a tumbling window is one
+pane; Li et al., "No pane, no gain", SIGMOD Record 2005). Panes, not windows, are exchanged and
+kept, so a row costs the same however many windows it is in. Called by `partition`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+import pyarrow as pa
+
+from rekindle.errors import InputError
+from rekindle_spark.operators import aggregates as parts
+from rekindle_spark.operators import columns, grouping, tables, times
+from rekindle_spark.operators.aggregates import Aggregate
+from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators.times import FINAL_WATERMARK, NO_TIME, TIMESTAMP
+
+__all__ = ["WindowAggregate", "WindowState"]
+
+PANE = "#pane"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """Open panes in `combined_schema`; the next window closes at watermark `closes_at`."""
+
+    panes: pa.Table
+    closes_at: int
+    late_rows: int
+
+
+class WindowAggregate:
+    """Aggregates per keys and window, each emitted once, when the watermark passes its end.
+
+    Output: keys, `window_start`, `window_end` (timestamp[us]), the aggregates; sorted by
+    `window_end` and keys (nulls last). A row that comes after some of its windows have closed
+    counts in the others; one that has none left is late.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_schema: pa.Schema,
+        event_time: str,
+        keys: Sequence[str],
+        size_seconds: float,
+        slide_seconds: float | None,
+        aggregates: Mapping[str, Aggregate],
+    ) -> None:
+        columns.check_event_time(name, input_schema, event_time)
+        columns.check_keys(name, input_schema, keys)
+        for column, aggregate in aggregates.items():
+            parts.check(name, column, aggregate, input_schema)
+        columns.check_names(name, [*keys, "window_start", "window_end", *aggregates])
+        self.name, self.event_time, self.keys = name, event_time, tuple(keys)
+        self.aggregates = dict(aggregates)
+        self.size, self.slide = _durations(name, size_seconds, slide_seconds)
+        self.pane = gcd(self.size, self.slide)
+        self.partials = parts.partials(aggregates)
+        key_fields = [pa.field(key, input_schema.field(key).type) for key in keys]
+        self.combined_schema = pa.schema(
+            [*key_fields, pa.field(PANE, TIMESTAMP)]
+            + [pa.field(partial.name, partial.kind(input_schema)) for partial in self.partials]
+        )
+        self.output_schema = pa.schema(
+            [*key_fields, pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP)]
+            + [pa.field(column, a.kind(input_schema)) for column, a in aggregates.items()]
+        )
+        self.output_event_time = "window_end"
+        # To make an empty table costs more than to find out that nothing is to be done.
+        self.no_panes = self.combined_schema.empty_table()
+        self.no_output = self.output_schema.empty_table()
+
+    def initial(self) -> WindowState:
+        return WindowState(self.no_panes, FINAL_WATERMARK, 0)
+
+    def combine(self, table: pa.Table) -> pa.Table:
+        """Aggregate one producer's rows of one epoch by keys and pane."""
+        if table.num_rows == 0:
+            return self.no_panes
+        rows = times.microseconds(table[self.event_time])
+        panes = rows - rows % self.pane
+        keys = [columns.canonical(columns.whole(table[key])) for key in self.keys]
+        groups = grouping.group([pa.array(panes), *keys], len(panes))
+        first = pa.array(groups.first)
+        return pa.Table.from_arrays(
+            [
+                *(key.take(first) for key in keys),
+                times.timestamps(panes[groups.first]),
+                *(parts.combine(partial, table, groups) for partial in self.partials),
+            ],
+            schema=self.combined_schema,
+        )
+
+    def process(
+        self,
+        state: WindowState,
+        inputs: Sequence[pa.Table],
+        previous_watermark: int,
+        watermark: int,
+    ) -> tuple[WindowState, pa.Table]:
+        """Take combined rows; emit the windows that end in (previous_watermark, watermark]."""
+        if inputs[0].num_rows:
+            state = self._absorb(state, inputs[0], previous_watermark)
+        if watermark < state.closes_at or state.panes.num_rows == 0:
+            return state, self.no_output
+        output = self._close(state.panes, previous_watermark, watermark)
+        ends = self._last_starts(times.microseconds(state.panes[PANE])) + (self.size - 1)
+        panes = tables.select_rows(state.panes, ends > watermark)
+        return WindowState(panes, self._closes_at(panes, watermark), state.late_rows), output
+
+    def dump(self, state: WindowState) -> list[pa.Table]:
+        scalars = tables.dump_scalars(closes_at=state.closes_at, late_rows=state.late_rows)
+        return [scalars, state.panes]
+
+    def load(self, dumped: Sequence[pa.Table]) -> WindowState:
+        return WindowState(dumped[1], **tables.load_scalars(dumped[0]))
+
+    def state_bytes(self, state: WindowState) -> int:
+        return int(state.panes.nbytes)
+
+    def _absorb(self, state: WindowState, rows: pa.Table, previous_watermark: int) -> WindowState:
+        ends = self._last_starts(times.microseconds(rows[PANE])) + (self.size - 1)
+        late = ends <= times.late(previous_watermark)
+        late_rows = state.late_rows
+        if late.any():
+            late_rows += int(rows[parts.ROWS.name].to_numpy()[late].sum())
+            rows = tables.select_rows(rows, ~late)
+        panes = tables.concatenate([state.panes, rows])
+        panes = self._merge(panes, times.microseconds(panes[PANE]))
+        return WindowState(panes, self._closes_at(panes, previous_watermark), late_rows)
+
+    def _merge(self, table: pa.Table, starts: Integers) -> pa.Table:
+        """One row per keys and `starts`, which become the pane column."""
+        keys = [columns.whole(table[key]) for key in self.keys]
+        groups = grouping.group([pa.array(starts), *keys], len(starts))
+        first = pa.array(groups.first)
+        arrays = [*(key.take(first) for key in keys), times.timestamps(starts[groups.first])]
+        for partial in self.partials:
+            array = columns.whole(table[partial.name])
+            arrays.append(parts.merge(partial, array, groups))
+        return pa.Table.from_arrays(arrays, schema=self.combined_schema)
+
+    def _close(self, panes: pa.Table, previous_watermark: int, watermark: int) -> pa.Table:
+        begins = times.microseconds(panes[PANE])
+        # The windows of each pane that close now: starts low, low + slide, ..., high.
+        opened = max(self._next_end(previous_watermark) - self.size, NO_TIME)
+        closed = watermark + 1 - self.size
+        low = np.maximum(self._first_starts(begins), opened)
+        high = np.minimum(self._last_starts(begins), closed - closed % self.slide)
+        rows, places = grouping.expand(np.maximum((high - low) // self.slide + 1, 0))
+        windows = tables.select_rows(panes, rows)
+        starts = low[rows] + places * self.slide
+        if self.pane == self.size:
+            windows = windows.set_column(len(self.keys), PANE, times.timestamps(starts))
+        else:
+            windows = self._merge(windows, starts)
+        order = grouping.sort_rows([(windows[name], False) for name in (PANE, *self.keys)])
+        windows = windows.take(pa.array(order))
+        begins = times.microseconds(windows[PANE])
+        return pa.Table.from_arrays(
+            [
+                *(windows[key] for key in self.keys),
+                times.timestamps(begins),
+                times.timestamps(begins + self.size),
+                *(parts.result(aggregate, windows) for aggregate in self.aggregates.values()),
+            ],
+            schema=self.output_schema,
+        )
+
+    def _closes_at(self, panes: pa.Table, watermark: int) -> int:
+        """The watermark at which the next window with rows closes."""
+        if panes.num_rows == 0:
+            return FINAL_WATERMARK
+        earliest = int(self._first_starts(times.microseconds(panes[PANE])).min()) + self.size
+        return min(max(earliest, self._next_end(watermark)) - 1, FINAL_WATERMARK)
+
+    def _next_end(self, watermark: int) -> int:
+        """The end of the first window that is still open at a watermark."""
+        return watermark + 2 + (self.size - watermark - 2) % self.slide
+
+    def _first_starts(self, panes: Integers) -> Integers:
+        before = panes - self.size
+        return before - before % self.slide + self.slide
+
+    def _last_starts(self, panes: Integers) -> Integers:
+        return panes - panes % self.slide
+
+
+def _durations(name: str, size_seconds: float, slide_seconds: float | None) -> tuple[int, int]:
+    size = times.duration_microseconds(f"step {name}: size_seconds", size_seconds)
+    if slide_seconds is None:
+        return size, size
+    slide = times.duration_microseconds(f"step {name}: slide_seconds", slide_seconds)
+    if slide > size:
+        raise InputError(
+            where=f"step {name}: slide_seconds",
+            what=f"is {slide_seconds}, more than the size of {size_seconds}",
+            remedy="give a slide of at most the size, or rows between windows are lost",
+        )
+    return size, slide

@@ -1,0 +1,213 @@
+"""One operator partition for one epoch: root, stateless steps, frames out, sink files.
+
+Pure but for the sink's files: the same state and the same frames give the same results.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle.errors import RekindleError, StepError
+from rekindle_spark import frames
+from rekindle_spark.frames import Frame
+from rekindle_spark.operators import hashing
+from rekindle_spark.pipeline import Step
+from rekindle_spark.program import Chain, Edge, Program
+
+__all__ = ["Incomplete", "Outcome", "State", "Work", "run"]
+
+BEFORE_ALL = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A partition's state after an epoch: its operator's, and the watermark it has reached."""
+
+    watermark: int
+    operator: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's."""
+
+    partition: int
+    plan_epoch: int
+    epoch: int
+    outputs: Path
+    begin: int = 0
+    end: int = 0
+    watermark: int = BEFORE_ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it. `blocks`: target partition to frame; `sinks`: query to its file."""
+
+    state: State
+    blocks: list[tuple[int, bytes]]
+    sinks: dict[str, tuple[int, str, str]]
+    rows: int
+    digest: str
+
+
+class Incomplete(Exception):
+    """A producer's frame is absent or there twice; says which."""
+
+
+def initial(chain: Chain) -> State:
+    """The state before the first epoch."""
+    return State(BEFORE_ALL, chain.root.function.initial() if chain.keyed else None)
+
+
+def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -> Outcome:
+    """Run one epoch of one partition.
+
+    `received` holds the frames of this partition and epoch, in any order. Raises Incomplete,
+    or StepError where a user's function raises or returns another schema.
+    """
+    chain = program.owner[work.partition]
+    if chain.keyed:
+        inputs, watermark = _gather(program, work, received)
+        rows = sum(table.num_rows for table in inputs)
+        operator_state, table = _guarded(
+            chain.root,
+            lambda: chain.root.function.process(state.operator, inputs, state.watermark, watermark),
+        )
+    else:
+        table = _slice(chain, work)
+        rows, watermark, operator_state = table.num_rows, work.watermark, None
+    tables = _stateless(chain, table)
+    sums: list[bytes] = []
+    blocks = [
+        (target, block)
+        for edge in program.outputs[chain.index]
+        for target, block in _outgoing(program, edge, work, watermark, tables[edge.step], sums)
+    ]
+    sinks = {
+        sink.name: _write(chain, sink, work, tables[sink.inputs[0]], sums) for sink in chain.sinks
+    }
+    return Outcome(
+        State(watermark, operator_state), blocks, sinks, rows, frames.combined_digest(sums)
+    )
+
+
+def _gather(program: Program, work: Work, received: Sequence[Frame]) -> tuple[list[pa.Table], int]:
+    """Input tables by slot in the fixed order (edge, producer), and the least watermark."""
+    found = _unique(received)
+    chain = program.owner[work.partition]
+    slots: list[list[pa.Table]] = [[] for _ in chain.root.inputs]
+    schemas: dict[int, pa.Schema] = {}
+    watermark = 2**63 - 1
+    for edge, producer in program.producers(work.partition):
+        frame = found.get((edge.index, producer))
+        if frame is None:
+            name = program.partition_names[producer]
+            raise Incomplete(f"no frame of {name} in epoch {work.epoch}")
+        watermark = min(watermark, frame.watermark)
+        schemas[edge.slot] = edge.schema
+        if frame.rows:
+            slots[edge.slot].append(frames.decode(frame, edge.schema))
+    tables = [
+        pa.concat_tables(slot) if slot else schemas[i].empty_table() for i, slot in enumerate(slots)
+    ]
+    return tables, watermark
+
+
+def _unique(received: Sequence[Frame]) -> dict[tuple[int, int], Frame]:
+    """Frames by edge and producer; the same frame twice counts once, another one is an error."""
+    found: dict[tuple[int, int], Frame] = {}
+    for frame in received:
+        other = found.setdefault((frame.edge, frame.producer), frame)
+        if other.digest != frame.digest or other.rows != frame.rows:
+            raise Incomplete(f"two different frames of producer {frame.producer}")
+    return found
+
+
+def _slice(chain: Chain, work: Work) -> pa.Table:
+    """The rows of one source partition: its share of the epoch's stretch of offsets."""
+    index, share = work.partition - chain.first, work.end - work.begin
+    begin = work.begin + share * index // chain.parallelism
+    end = work.begin + share * (index + 1) // chain.parallelism
+    table: pa.Table = _guarded(chain.root, lambda: chain.root.function.read(begin, end))
+    return table
+
+
+def _stateless(chain: Chain, table: pa.Table) -> dict[str, pa.Table]:
+    tables = {chain.name: table}
+    for step in chain.steps:
+        tables[step.name] = _apply(step, tables[step.inputs[0]])
+    return tables
+
+
+def _apply(step: Step, table: pa.Table) -> pa.Table:
+    result = _guarded(step, lambda: step.function(table))
+    if step.kind == "filter":
+        return _guarded(step, lambda: table.filter(result))
+    if not isinstance(result, pa.Table) or not result.schema.equals(step.schema):
+        got = result.schema if isinstance(result, pa.Table) else type(result).__name__
+        raise StepError(
+            where=f"step {step.name}",
+            what=f"returned {_one_line(got)} where {_one_line(step.schema)} was declared",
+            remedy="return a pyarrow.Table with the declared schema",
+        )
+    return result
+
+
+def _guarded(step: Step, work: Any) -> Any:
+    """Run user code: whatever it raises becomes a StepError that names the step."""
+    try:
+        return work()
+    except RekindleError:
+        raise
+    except Exception as error:
+        raise StepError(
+            where=f"step {step.name}",
+            what=f"raised {type(error).__name__}: {_one_line(error)}",
+            remedy="mend the step's function and start again: committed output stays",
+        ) from error
+
+
+def _outgoing(
+    program: Program, edge: Edge, work: Work, watermark: int, table: pa.Table, sums: list[bytes]
+) -> list[tuple[int, bytes]]:
+    consumer = program.chains[edge.consumer]
+    if edge.combine:
+        table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
+    if consumer.parallelism == 1:
+        parts = {0: table}
+    else:
+        parts = hashing.split(table, list(edge.keys), consumer.parallelism)
+    blocks = []
+    for target in consumer.partitions:
+        part = parts.get(target - consumer.first)
+        block = frames.encode(
+            edge.index, work.partition, target, work.plan_epoch, work.epoch, watermark, part
+        )
+        sums.append(frames.stored_digest(block))
+        blocks.append((target, block))
+    return blocks
+
+
+def _write(
+    chain: Chain, sink: Step, work: Work, table: pa.Table, sums: list[bytes]
+) -> tuple[int, str, str]:
+    """Rows, file name and digest of one sink's output of one epoch; no file without rows."""
+    if table.num_rows == 0:
+        return 0, "", ""
+    folder = work.outputs / sink.name
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{work.partition - chain.first}-{work.epoch:09d}.parquet"
+    unfinished = folder / f".{name}.{work.plan_epoch}"
+    pq.write_table(table, unfinished, compression="zstd")
+    unfinished.replace(folder / name)
+    sums.append(frames.digest(table))
+    return table.num_rows, name, sums[-1].hex()
+
+
+def _one_line(value: object) -> str:
+    return " ".join(str(value).split())[:300]

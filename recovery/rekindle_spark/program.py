@@ -1,0 +1,248 @@
+"""A program: a pipeline fused into chains and edges, as it is planned, shipped and run.
+
+    chain   a source or a keyed step with all stateless steps and sinks behind it; its
+            partitions are the operator partitions of plans, state and checkpoints
+    edge    from a step of one chain to an input of a keyed chain, an exchange by key
+
+Fusing costs nothing in freedom: stateless steps hold no state and sinks follow their input.
+Partitions have one number each, in topological order; they are the reduce ids of exchanges.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import networkx as nx
+import pyarrow as pa
+
+from rekindle import topology
+from rekindle.errors import InputError
+from rekindle.topology import Operator, Query, Topology
+from rekindle_spark.pipeline import Pipeline, Step
+
+__all__ = ["Chain", "Edge", "Program", "build"]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A root step with the stateless steps and sinks behind it, in order."""
+
+    index: int
+    root: Step
+    steps: tuple[Step, ...]
+    sinks: tuple[Step, ...]
+    level: int
+    first: int
+
+    @property
+    def name(self) -> str:
+        """The root step's name: the operator's name in topology and plans."""
+        return self.root.name
+
+    @property
+    def parallelism(self) -> int:
+        """Number of partitions."""
+        return self.root.parallelism
+
+    @property
+    def partitions(self) -> range:
+        """The numbers of its partitions."""
+        return range(self.first, self.first + self.parallelism)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it has an operator with state (else it is a source)."""
+        return self.root.kind == "keyed"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An exchange: rows of `step` go by `keys` to input `slot` of a keyed chain."""
+
+    index: int
+    producer: int
+    consumer: int
+    slot: int
+    step: str
+    keys: tuple[str, ...]
+    schema: pa.Schema
+    combine: bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that drivers and hosts know about one pipeline."""
+
+    name: str
+    chains: tuple[Chain, ...]
+    edges: tuple[Edge, ...]
+
+    @cached_property
+    def partition_names(self) -> tuple[str, ...]:
+        """Name "CHAIN/INDEX" of each partition number."""
+        return tuple(f"{chain.name}/{i}" for chain in self.chains for i in range(chain.parallelism))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Partition number of each name."""
+        return {name: number for number, name in enumerate(self.partition_names)}
+
+    @cached_property
+    def owner(self) -> tuple[Chain, ...]:
+        """The chain of each partition number."""
+        return tuple(chain for chain in self.chains for _ in chain.partitions)
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[Edge, ...], ...]:
+        """Edges into each chain, in the fixed order in which they are read."""
+        return tuple(
+            tuple(edge for edge in self.edges if edge.consumer == chain.index)
+            for chain in self.chains
+        )
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[Edge, ...], ...]:
+        """Edges out of each chain."""
+        return tuple(
+            tuple(edge for edge in self.edges if edge.producer == chain.index)
+            for chain in self.chains
+        )
+
+    @cached_property
+    def levels(self) -> int:
+        """Number of levels: Spark stages of an epoch."""
+        return max(chain.level for chain in self.chains) + 1
+
+    @cached_property
+    def topology(self) -> Topology:
+        """What the planner sees: operators, edges, queries."""
+        operators = tuple(Operator(chain.name, chain.parallelism) for chain in self.chains)
+        pairs = {(self.chains[e.producer].name, self.chains[e.consumer].name) for e in self.edges}
+        queries = tuple(
+            Query(sink.name, chain.name, sink.priority)
+            for chain in self.chains
+            for sink in chain.sinks
+        )
+        return Topology(operators, tuple(sorted(pairs)), queries).checked()
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the structure, not of the functions: a mended function may go on with the state."""
+        text = repr([list(_describe(chain, self)) for chain in self.chains])
+        return sha256(text.encode()).hexdigest()[:16]
+
+    def producers(self, partition: int) -> Iterator[tuple[Edge, int]]:
+        """Each input edge of a partition with each producer partition of it."""
+        for edge in self.inputs[self.owner[partition].index]:
+            for producer in self.chains[edge.producer].partitions:
+                yield edge, producer
+
+
+def build(pipeline: Pipeline) -> Program:
+    """Check a pipeline as a whole and fuse it.
+
+    Raises InputError for a cycle, an unknown input, or a pipeline without sources or sinks.
+    """
+    order = _ordered(pipeline)
+    roots = [step for step in order if step.kind in ("source", "keyed")]
+    home = _homes(order)
+    chains: list[Chain] = []
+    levels: dict[str, int] = {}
+    first = 0
+    for index, root in enumerate(roots):
+        fed_by = [leaf for name in root.inputs for leaf in _leaves(pipeline, name)]
+        level = max((levels[home[leaf]] + 1 for leaf in fed_by), default=0)
+        levels[root.name] = level
+        members = [
+            step for step in order if home.get(step.name) == root.name and step.name != root.name
+        ]
+        chains.append(
+            Chain(
+                index,
+                root,
+                tuple(step for step in members if step.kind != "sink"),
+                tuple(step for step in members if step.kind == "sink"),
+                level,
+                first,
+            )
+        )
+        first += root.parallelism
+    return Program(pipeline.name, tuple(chains), _edges(chains, home, pipeline))
+
+
+def _ordered(pipeline: Pipeline) -> list[Step]:
+    steps = pipeline.steps
+    if not any(step.kind == "sink" for step in steps.values()):
+        raise InputError(
+            where=f"pipeline {pipeline.name}",
+            what="has no sink",
+            remedy="end at least one stream with .sink(name)",
+        )
+    for step in steps.values():
+        for name in step.inputs:
+            if name not in steps:
+                raise InputError(
+                    where=f"step {step.name}",
+                    what=f"reads {name!r}, which is no step",
+                    remedy=f"name one of: {', '.join(sorted(steps))}",
+                )
+    edges = tuple((name, step.name) for step in steps.values() for name in step.inputs)
+    graph = Topology(tuple(Operator(name, 1) for name in steps), edges, ()).checked()
+    position = {name: number for number, name in enumerate(steps)}
+    order = nx.lexicographical_topological_sort(
+        topology.operator_graph(graph), key=position.__getitem__
+    )
+    return [steps[name] for name in order]
+
+
+def _homes(order: list[Step]) -> dict[str, str]:
+    """The root of the chain that each step belongs to; a union belongs to none."""
+    home: dict[str, str] = {}
+    for step in order:
+        if step.kind in ("source", "keyed"):
+            home[step.name] = step.name
+        elif step.kind != "union":
+            if step.inputs[0] not in home:
+                raise InputError(
+                    where=f"step {step.name}",
+                    what=f"reads the union {step.inputs[0]!r} without a key",
+                    remedy="put maps, filters and sinks before the union or behind a keyed step",
+                )
+            home[step.name] = home[step.inputs[0]]
+    return home
+
+
+def _leaves(pipeline: Pipeline, name: str) -> list[str]:
+    """The step itself, or what a union unites."""
+    step = pipeline.steps[name]
+    if step.kind != "union":
+        return [name]
+    return [leaf for inner in step.inputs for leaf in _leaves(pipeline, inner)]
+
+
+def _edges(chains: list[Chain], home: dict[str, str], pipeline: Pipeline) -> tuple[Edge, ...]:
+    index = {chain.name: chain.index for chain in chains}
+    edges: list[Edge] = []
+    for chain in chains:
+        operator: Any = chain.root.function
+        combine = hasattr(operator, "combine")
+        inputs = [
+            (slot, leaf)
+            for slot, name in enumerate(chain.root.inputs)
+            for leaf in _leaves(pipeline, name)
+        ]
+        for slot, name in inputs:
+            schema = operator.combined_schema if combine else pipeline.steps[name].schema
+            producer, keys = index[home[name]], chain.root.keys
+            edges.append(Edge(len(edges), producer, chain.index, slot, name, keys, schema, combine))
+    return tuple(edges)
+
+
+def _describe(chain: Chain, program: Program) -> Iterator[str]:
+    yield f"{chain.name} {chain.root.kind} x{chain.parallelism} {chain.root.schema}"
+    for step in (*chain.steps, *chain.sinks):
+        yield f"{step.name} {step.kind} {step.inputs} {step.schema}"
+    for edge in program.inputs[chain.index]:
+        yield f"{edge.step} -> {edge.slot} by {edge.keys} {edge.schema}"

@@ -1,0 +1,130 @@
+"""What the driver knows of its partitions: where they are, how far, and which blocks are kept.
+
+    inactive      not placed; its input is retained since the restore point
+    resident      inactive, but its state is still in a living host
+    catching up   placed by a plan, behind the newest epoch
+    live          runs in every epoch
+
+Plain bookkeeping for one driver; it decides nothing and talks to nobody.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rekindle_spark.program import Program
+
+__all__ = ["Progress", "Retained"]
+
+
+@dataclass(slots=True)
+class Retained:
+    """Which map output holds the frames of a producer partition and epoch."""
+
+    places: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    contents: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    executors: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add(
+        self, shuffle: int, tasks: Sequence[tuple[str, Mapping[int, tuple[int, int]]]]
+    ) -> list[int]:
+        """Enter a shuffle: per map index, its executor and {producer: (first, last epoch)}.
+
+        Returns shuffles that hold nothing any more because newer blocks took their place.
+        """
+        emptied = []
+        content = self.contents.setdefault(shuffle, set())
+        for index, (executor, produced) in enumerate(tasks):
+            self.executors[shuffle, index] = executor
+            for producer, (first, last) in produced.items():
+                for epoch in range(first, last + 1):
+                    emptied += self._forget((producer, epoch))
+                    self.places[producer, epoch] = (shuffle, index)
+                    content.add((producer, epoch))
+        return emptied
+
+    def lose(self, executor: str) -> list[int]:
+        """Forget what an executor held; returns shuffles that hold nothing any more."""
+        lost = [key for key, place in self.places.items() if self.executors[place] == executor]
+        return [shuffle for key in lost for shuffle in self._forget(key)]
+
+    def trim(self, epoch: int) -> list[int]:
+        """Forget blocks of epochs up to `epoch`; returns shuffles to remove."""
+        old = [key for key in self.places if key[1] <= epoch]
+        return [shuffle for key in old for shuffle in self._forget(key)]
+
+    def _forget(self, key: tuple[int, int]) -> list[int]:
+        place = self.places.pop(key, None)
+        if place is None:
+            return []
+        content = self.contents[place[0]]
+        content.discard(key)
+        if content:
+            return []
+        del self.contents[place[0]]
+        return [place[0]]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Placement and progress of every partition, by number; epochs are the last finished."""
+
+    program: Program
+    restore_point: int = 0
+    placed: dict[int, str] = field(default_factory=dict)
+    live: set[int] = field(default_factory=set)
+    resident: dict[int, str] = field(default_factory=dict)
+    finished: dict[int, int] = field(default_factory=dict)
+    plan_epochs: dict[int, int] = field(default_factory=dict)
+    retained: Retained = field(default_factory=Retained)
+
+    @property
+    def catching_up(self) -> set[int]:
+        """Partitions that are placed and not live."""
+        return set(self.placed) - self.live
+
+    @property
+    def complete(self) -> bool:
+        """Whether every partition is live."""
+        return len(self.live) == len(self.program.partition_names)
+
+    def place(self, partition: int, executor: str, plan_epoch: int) -> None:
+        """Activate a partition: it goes on from its resident state, or from the restore point."""
+        if self.resident.pop(partition, None) != executor:
+            self.finished[partition] = self.restore_point
+        self.placed[partition] = executor
+        self.plan_epochs[partition] = plan_epoch
+
+    def lose(self, executors: Iterable[str]) -> list[int]:
+        """Take out lost executors and what cannot run without them; returns empty shuffles."""
+        emptied = []
+        for executor in executors:
+            emptied += self.retained.lose(executor)
+            for held in (self.placed, self.resident):
+                for partition in [p for p, where in held.items() if where == executor]:
+                    del held[partition]
+                    self.live.discard(partition)
+                    self.finished.pop(partition, None)
+        self._suspend_orphans()
+        return emptied
+
+    def forget_state(self, executor: str) -> None:
+        """An executor's host has lost its state, but its blocks are still there."""
+        for held in (self.placed, self.resident):
+            for partition in [p for p, where in held.items() if where == executor]:
+                del held[partition]
+                self.live.discard(partition)
+                self.finished.pop(partition, None)
+        self._suspend_orphans()
+
+    def _suspend_orphans(self) -> None:
+        """What has lost something upstream becomes resident; repeated down the levels."""
+        for partition in range(len(self.program.partition_names)):
+            if partition not in self.placed:
+                continue
+            if any(u not in self.placed for _, u in self.program.producers(partition)):
+                self.resident[partition] = self.placed.pop(partition)
+                self.live.discard(partition)
+
+    def caught_up(self, partition: int, newest: int, gap: int) -> bool:
+        """Whether a partition is so close behind that it may join the next epoch."""
+        return newest - self.finished[partition] <= gap

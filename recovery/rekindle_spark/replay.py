@@ -1,0 +1,180 @@
+"""Replay sources: Parquet files with event time, read again as if their rows arrived now.
+
+A replay is a row order that never changes: the file's rows as they stand (they must be sorted
+by event time), then, where `repeat_every_seconds` is given, the same rows again with event
+times shifted by that much, for ever. How fast rows arrive is the driver's matter (`arrivals`).
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rekindle.errors import InputError
+
+__all__ = ["Replay"]
+
+ROW_GROUPS_CACHED_MAX = 4
+
+
+@dataclass(slots=True)
+class Replay:
+    """One Parquet file as a source; `columns` narrows it, `event_time` names its time column.
+
+    Raises InputError where the file is missing, is no Parquet file, lacks a column, or where
+    event times are null or not sorted.
+    """
+
+    path: str
+    event_time: str
+    columns: tuple[str, ...] | None = None
+    repeat_every_seconds: float | None = None
+    schema: pa.Schema = field(init=False)
+    _file: pq.ParquetFile | None = field(init=False, default=None)
+    _times: np.ndarray | None = field(init=False, default=None)
+    _starts: np.ndarray | None = field(init=False, default=None)
+    _groups: "OrderedDict[int, pa.Table]" = field(init=False, default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        if not Path(self.path).is_file():
+            raise InputError(
+                where=f"source file {self.path}",
+                what="is not there",
+                remedy="check the path, or make the file first",
+            )
+        whole = self._open().schema_arrow
+        names = self.columns or tuple(whole.names)
+        for name in (*names, self.event_time):
+            if name not in whole.names:
+                raise InputError(
+                    where=f"source file {self.path}",
+                    what=f"has no column {name!r}",
+                    remedy=f"name one of: {', '.join(whole.names)}",
+                )
+        self.columns = names if self.event_time in names else (*names, self.event_time)
+        self.schema = pa.schema([whole.field(name).with_nullable(True) for name in self.columns])
+
+    def __getstate__(self) -> tuple[str, str, tuple[str, ...] | None, float | None, bytes]:
+        return (
+            self.path,
+            self.event_time,
+            self.columns,
+            self.repeat_every_seconds,
+            self.schema.serialize().to_pybytes(),
+        )
+
+    def __setstate__(
+        self, saved: tuple[str, str, tuple[str, ...] | None, float | None, bytes]
+    ) -> None:
+        self.path, self.event_time, self.columns, self.repeat_every_seconds = saved[:4]
+        self.schema = pa.ipc.read_schema(pa.py_buffer(saved[4]))
+        self._file = self._times = self._starts = None
+        self._groups = OrderedDict()
+
+    def check(self, step: str) -> None:
+        """Raise InputError naming the step when the file cannot be replayed."""
+        times = self._event_times()
+        if len(times) == 0 or bool(np.any(np.diff(times) < 0)):
+            raise InputError(
+                where=f"step {step}: source file {self.path}",
+                what=f"is empty or not sorted by {self.event_time!r}",
+                remedy="sort the rows by event time when you write the file",
+            )
+
+    @property
+    def file_rows(self) -> int:
+        """Rows in the file itself."""
+        return int(self._open().metadata.num_rows)
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        """Rows [begin, end) of the replay, at most what there is."""
+        pieces = []
+        for lap, low, high in self._laps(begin, end):
+            rows = self._read_file(low, high)
+            pieces.append(rows if lap == 0 else self._shift(rows, lap))
+        return pa.concat_tables(pieces) if pieces else self.schema.empty_table()
+
+    def rows_at(self, event_time: int) -> int:
+        """Number of rows with event time at most `event_time` (microseconds)."""
+        times = self._event_times()
+        lap = 0
+        if self.repeat_every_seconds:
+            lap = max(0, (event_time - int(times[0])) // self._period())
+            event_time -= lap * self._period()
+        return lap * len(times) + int(np.searchsorted(times, event_time, side="right"))
+
+    def event_time_at(self, offset: int) -> int:
+        """Event time (microseconds) of row `offset`; beyond the end, the last one."""
+        times = self._event_times()
+        if not self.repeat_every_seconds:
+            return int(times[min(offset, len(times) - 1)])
+        lap, row = divmod(offset, len(times))
+        return int(times[row]) + lap * self._period()
+
+    def _period(self) -> int:
+        return int((self.repeat_every_seconds or 0) * 1_000_000)
+
+    def _open(self) -> pq.ParquetFile:
+        if self._file is None:
+            try:
+                self._file = pq.ParquetFile(self.path, memory_map=True)
+            except (OSError, pa.ArrowException) as error:
+                raise InputError(
+                    where=f"source file {self.path}",
+                    what=f"cannot be read as Parquet ({error})",
+                    remedy="write it as a Parquet file",
+                ) from error
+        return self._file
+
+    def _event_times(self) -> np.ndarray:
+        if self._times is None:
+            column = self._open().read([self.event_time])[self.event_time]
+            self._times = column.cast(pa.timestamp("us")).to_numpy().astype("int64")
+        return self._times
+
+    def _laps(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        size = self.file_rows
+        if not self.repeat_every_seconds:
+            return [(0, begin, min(end, size))] if begin < min(end, size) else []
+        laps = []
+        while begin < end:
+            lap, low = divmod(begin, size)
+            high = min(size, low + end - begin)
+            laps.append((lap, low, high))
+            begin += high - low
+        return laps
+
+    def _read_file(self, low: int, high: int) -> pa.Table:
+        if self._starts is None:
+            metadata = self._open().metadata
+            sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        first = int(np.searchsorted(self._starts, low, side="right")) - 1
+        pieces = []
+        for group in range(first, len(self._starts) - 1):
+            start = int(self._starts[group])
+            if start >= high:
+                break
+            table = self._group(group)
+            pieces.append(table.slice(max(0, low - start), high - max(low, start)))
+        return pa.concat_tables(pieces).slice(0, high - low)
+
+    def _group(self, group: int) -> pa.Table:
+        table = self._groups.get(group)
+        if table is None:
+            assert self.columns is not None
+            table = self._open().read_row_group(group, columns=list(self.columns))
+            table = table.select(list(self.columns)).cast(self.schema)
+            self._groups[group] = table
+            if len(self._groups) > ROW_GROUPS_CACHED_MAX:
+                self._groups.popitem(last=False)
+        return table
+
+    def _shift(self, rows: pa.Table, lap: int) -> pa.Table:
+        index = rows.schema.get_field_index(self.event_time)
+        shift = pa.scalar(lap * self._period(), pa.duration("us"))
+        return rows.set_column(index, self.schema.field(index), pc.add(rows[index], shift))

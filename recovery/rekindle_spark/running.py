@@ -1,0 +1,225 @@
+"""Runs one job to its end and makes its results finished, or says why not.
+
+A job counts as a whole: either all its partitions ran, then their blocks are retained, their
+output is committed and their epochs are finished; or nothing of it counts and it may be run
+again on what is left, because every state version that it started from is still there.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.errors import RunError, StepError
+from rekindle_spark import jobs
+from rekindle_spark.application import Application
+from rekindle_spark.exchange import Job
+from rekindle_spark.jobs import Ranges, Specification
+
+__all__ = ["Result", "run"]
+
+POLL_SECONDS = 0.02
+URGENT, CATCH_UP = 0, 1
+
+
+@dataclass(slots=True)
+class Result:
+    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise."""
+
+    finished: bool
+    seconds: float
+    rows: int = 0
+    acknowledgements: list[dict[str, Any]] = field(default_factory=list)
+    cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows_by_partition: dict[int, int] = field(default_factory=dict)
+    step_error: StepError | None = None
+    stateless_executors: set[str] = field(default_factory=set)
+    reason: str = ""
+
+
+def run(
+    application: Application,
+    work: Ranges,
+    *,
+    urgency: int,
+    checkpoint: int | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Result:
+    """Run `work`; `meanwhile` is called while waiting. A loss on the way ends the job."""
+    began = time.monotonic()
+    with application.lock:
+        losses = application.losses
+        specification = _specification(application, work, urgency, checkpoint)
+    job = application.exchange.submit(
+        specification.stages, len(application.program.partition_names)
+    )
+    while not job.wait(POLL_SECONDS):
+        meanwhile()
+        if application.losses != losses or application.stopping:
+            job.cancel("executors were lost")
+            _discard(application, specification, job)
+            return Result(False, time.monotonic() - began, reason="interrupted")
+    result = _absorb(application, specification, job, losses)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _specification(
+    application: Application, work: Ranges, urgency: int, checkpoint: int | None
+) -> Specification:
+    common = {**application.common_header(), "urgency": urgency, "checkpoint": checkpoint}
+    epochs = {epoch for first, last in work.values() for epoch in range(first, last + 1)}
+    offsets = {epoch: application.offsets(epoch) for epoch in epochs}
+    return jobs.specify(application.progress, work, application.executors, common, offsets)
+
+
+def _absorb(
+    application: Application, specification: Specification, job: Job, losses: int
+) -> Result:
+    failure = job.failure()
+    reports = job.reports()
+    result = _judge(application, specification, reports, failure)
+    with application.lock:
+        if application.losses != losses:
+            result.finished, result.reason = False, "interrupted"
+        if not result.finished:
+            _discard(application, specification, job)
+            return result
+        partitions = _partitions(reports)
+        _check_digests(application, partitions)
+        _retain(application, specification, job)
+        _commit(application, specification, partitions)
+        for partition, (_, last) in specification.ranges.items():
+            application.progress.finished[partition] = last
+    return result
+
+
+def _judge(
+    application: Application,
+    specification: Specification,
+    reports: list[dict[str, Any]],
+    failure: str,
+) -> Result:
+    partitions = _partitions(reports)
+    result = Result(False, 0.0)
+    for report in reports:
+        result.acknowledgements += report.get("acks", [])
+        if "cpu" in report:
+            _merge_cpu(result.cpu, report["executor"], report["cpu"])
+        if report["status"] == "host-lost":
+            result.stateless_executors.add(report["executor"])
+        if report["status"] != "ok":
+            result.reason = f"{report['status']}: {report.get('text', '')}"
+    for number, outcome in partitions.items():
+        if outcome["status"] == "error":
+            fault = {key: outcome[key] for key in ("where", "what", "remedy")}
+            result.step_error = StepError(**fault)
+        if outcome["status"] == "missing":
+            result.stateless_executors.add(application.progress.placed.get(number, ""))
+        if outcome["status"] != "ok" and not result.reason:
+            result.reason = f"{outcome['status']}: {outcome.get('text', outcome.get('what'))}"
+    good = {number for number, outcome in partitions.items() if outcome["status"] == "ok"}
+    if failure:
+        result.reason = result.reason or failure
+    result.finished = not failure and good == set(specification.ranges)
+    result.rows_by_partition = {
+        number: sum(epoch[1] for epoch in partitions[number]["epochs"]) for number in good
+    }
+    return result
+
+
+def _partitions(reports: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {
+        int(number): outcome
+        for report in reports
+        for number, outcome in report.get("partitions", {}).items()
+    }
+
+
+def _merge_cpu(
+    merged: dict[str, dict[str, Any]], executor: str, reading: Mapping[str, Any]
+) -> None:
+    entry = merged.setdefault(executor, {"work": {}, "processes": 0.0})
+    for number, seconds in reading["work"].items():
+        entry["work"][number] = entry["work"].get(number, 0.0) + seconds
+    entry["processes"] = max(entry["processes"], reading["processes"])
+
+
+def _check_digests(application: Application, partitions: Mapping[int, Any]) -> None:
+    """A repeat must give what the first run gave; else nothing downstream can be trusted."""
+    for number, outcome in partitions.items():
+        for epoch, _, digest, _ in outcome["epochs"]:
+            known = application.digests.setdefault((number, epoch), digest)
+            if known != digest:
+                raise RunError(
+                    where=f"step {application.program.owner[number].name}, epoch {epoch}",
+                    what="gave another output when it ran again on the same input",
+                    remedy="take clocks, random numbers and unordered data out of its function",
+                )
+
+
+def _retain(application: Application, specification: Specification, job: Job) -> None:
+    """Keep the exchanges that some consumer may still need; remove the others at once."""
+    program, emptied = application.program, []
+    for stage, tasks in enumerate(specification.produced):
+        kept = [
+            (executor, {p: span for p, span in produced.items() if _feeds(program, p)})
+            for executor, produced in tasks
+        ]
+        shuffle = job.shuffle(stage)
+        if any(produced for _, produced in kept):
+            emptied += application.progress.retained.add(shuffle, kept)
+        else:
+            emptied.append(shuffle)
+    application.exchange.remove(emptied)
+
+
+def _feeds(program: Any, partition: int) -> bool:
+    return bool(program.outputs[program.owner[partition].index])
+
+
+def _discard(application: Application, specification: Specification, job: Job) -> None:
+    application.exchange.remove(job.shuffle(stage) for stage in range(len(specification.stages)))
+
+
+def _commit(
+    application: Application, specification: Specification, partitions: Mapping[int, Any]
+) -> None:
+    """One commit record for the whole job, then the events that tell of it."""
+    program = application.program
+    outputs, queries = [], []
+    for number, (first, last) in sorted(specification.ranges.items()):
+        chain = program.owner[number]
+        for sink in chain.sinks:
+            query_partition = f"{sink.name}/{number - chain.first}"
+            queries.append((sink.name, query_partition, first, last))
+            done = application.committed.get(query_partition, 0)
+            for epoch, _, _, sinks in partitions[number]["epochs"]:
+                rows, name, digest = sinks[sink.name]
+                if rows and epoch > done:
+                    outputs.append([query_partition, epoch, rows, name, digest])
+            application.committed[query_partition] = max(done, last)
+    application.store.commit(
+        {
+            "at": time.time(),
+            "plan_epoch": application.plan_epoch,
+            "finished": {
+                program.partition_names[number]: [
+                    first,
+                    last,
+                    [epoch[2] for epoch in partitions[number]["epochs"]],
+                ]
+                for number, (first, last) in specification.ranges.items()
+            },
+            "outputs": outputs,
+        }
+    )
+    for query, query_partition, first, last in queries:
+        application.events.write(
+            "commit",
+            query=query,
+            query_partition=query_partition,
+            from_epoch=first,
+            epoch=last,
+            plan_epoch=application.plan_epoch,
+        )

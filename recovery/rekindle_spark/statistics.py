@@ -1,0 +1,94 @@
+"""Windows of measured cost, and the calibration of the replay's rate.
+
+A window counts only when every partition was live all the time and nothing was lost: what is
+measured during a recovery says nothing of the steady state. Called by `control`.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from rekindle_spark import costs
+from rekindle_spark.application import Application
+from rekindle_spark.costs import Costs
+from rekindle_spark.running import Result
+
+__all__ = ["Statistics"]
+
+WINDOW_SECONDS = 5.0
+SETTLED_WINDOWS = 2
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Costs by partition name, in percent of one core, and the rate of rows."""
+
+    application: Application
+    costs: Costs = field(init=False)
+    rows_per_second: float = field(init=False)
+    calibrating: bool = field(init=False)
+    losses: int = 0
+    steady: bool = False
+    settled: int = 0
+
+    def __post_init__(self) -> None:
+        runtime = self.application.settings.runtime
+        self.costs = Costs(self.application.program, began_at=time.monotonic())
+        self.rows_per_second = self.application.arrivals.last.rows_per_second
+        self.calibrating = runtime.load_target_percent is not None
+
+    def add(self, result: Result) -> None:
+        """Enter the readings of a job."""
+        self.costs.add(result.cpu, result.rows_by_partition)
+
+    def forget(self, executor: str) -> None:
+        """An executor has gone, and with it the window."""
+        self.costs.forget(executor)
+        self.steady = False
+
+    def closed_window(self) -> dict[str, float] | None:
+        """Costs when a window has ended that counts, else None."""
+        application, now = self.application, time.monotonic()
+        complete = application.progress.complete and self.losses == application.losses
+        if not complete or not self.steady:
+            self.losses, self.steady = application.losses, application.progress.complete
+            self.costs.restart(now)
+            return None
+        if now - self.costs.began_at < WINDOW_SECONDS:
+            return None
+        percent = self.costs.close(application.progress.placed, now)
+        names = application.program.partition_names
+        named = {names[number]: cost for number, cost in sorted(percent.items())}
+        self._report(named)
+        return named
+
+    def _report(self, named: dict[str, float]) -> None:
+        application = self.application
+        settings, progress = application.settings, application.progress
+        capacity = (
+            len(application.executors) * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
+        )
+        load = 100 * sum(named.values()) / capacity
+        names = application.program.partition_names
+        application.events.write(
+            "statistics",
+            costs=named,
+            placement={
+                names[number]: application.executors[executor]
+                for number, executor in sorted(progress.placed.items())
+            },
+            load_percent=load,
+            rows_per_second=self.rows_per_second,
+        )
+        if self.calibrating:
+            self._calibrate(load)
+
+    def _calibrate(self, load_percent: float) -> None:
+        target = self.application.settings.runtime.load_target_percent
+        assert target is not None
+        self.rows_per_second, there = costs.calibrated(
+            self.rows_per_second, load_percent / 100, target / 100
+        )
+        self.settled = self.settled + 1 if there else 0
+        if self.settled >= SETTLED_WINDOWS:
+            self.calibrating = False
+            self.application.events.write("calibrated", rows_per_second=self.rows_per_second)

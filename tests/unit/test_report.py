@@ -1,0 +1,233 @@
+"""The figures of a report, for made-up runs in which every figure is known."""
+
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rekindle import report
+from rekindle.errors import InputError
+from rekindle.events import Event
+from rekindle.report import bound
+from rekindle.testing import runs
+from rekindle.testing.runs import Run, Scenario
+
+RIGHT = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
+# 3 nodes: a and d lie on the one that survives, b, c, e and f are lost. A node's cap is 40 %.
+PRIORITIES = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 1.0, "e": 5.0, "f": 3.0}
+SCENARIO = Scenario(PRIORITIES, nodes=3, killed=2, returns=(10.0, 16.0), cpu_quota=0.75)
+
+
+def compute(run: Run) -> dict[str, Any]:
+    return report.compute(
+        run.events,
+        run.facts,
+        run.input_record,
+        run.problems,
+        run.answers,
+        RIGHT,
+        time.monotonic,
+    )
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Any]:
+    return compute(runs.make(SCENARIO))
+
+
+def test_a_query_on_surviving_nodes_was_never_lost(figures: dict[str, Any]) -> None:
+    assert figures["queries"]["a"] == {
+        "priority": 1.0,
+        "survived": True,
+        "normal_worst_lag_seconds": pytest.approx(1.25),
+        "unavailable": [],
+        "unavailable_seconds": 0.0,
+        "lost_at": None,
+        "back_at": None,
+        "epochs_lost": 0,
+    }
+
+
+def test_a_lost_query_is_unavailable_from_its_limit_until_its_first_complete_commit(
+    figures: dict[str, Any],
+) -> None:
+    # Last commit before the failure: the epoch cut at -0.5. Limit: 1.25 s and an epoch of 1 s.
+    # Planned half a second after the return at 10 s, back 1.5 s later.
+    query = figures["queries"]["c"]
+    assert query["unavailable"] == [[pytest.approx(1.75), pytest.approx(12.0)]]
+    assert query["unavailable_seconds"] == pytest.approx(10.25)
+    assert (query["lost_at"], query["back_at"]) == (0.0, 12.0)
+
+
+def test_unavailability_is_weighed_by_priority(figures: dict[str, Any]) -> None:
+    seconds = {name: query["unavailable_seconds"] for name, query in figures["queries"].items()}
+    weighed = sum(PRIORITIES[name] * seconds[name] for name in seconds) / 21.0
+    assert figures["weighted_unavailable_seconds"] == pytest.approx(weighed)
+
+
+def test_the_bound_has_the_same_plans_without_delay(figures: dict[str, Any]) -> None:
+    # Costs are equal, so importance alone decides, and each plan takes effect 2 s earlier.
+    lost = sum(PRIORITIES[name] for name in "bcef")
+    expected = figures["weighted_unavailable_seconds"] - 2.0 * lost / 21.0
+    assert figures["weighted_unavailable_seconds_bound"] == pytest.approx(expected)
+
+
+def test_plans_tell_what_they_brought_back_and_with_what(figures: dict[str, Any]) -> None:
+    assert [plan["queries"] for plan in figures["plans"]] == [["c", "e", "f"], ["b"]]
+    assert figures["plans"][0] == {
+        "at": 10.5,
+        "capacity_cpu_percent": pytest.approx(60.0),
+        "queries": ["c", "e", "f"],
+        "priority_sum": 17.0,
+        "solver": "best-density",
+        "gap": 0.0,
+    }
+
+
+def test_the_first_plan_is_counted_in_epochs_from_the_return_that_made_it_possible(
+    figures: dict[str, Any],
+) -> None:
+    assert figures["first_plan_epochs"] == 2
+
+
+def test_nodes_are_listed_as_killed_and_returned(figures: dict[str, Any]) -> None:
+    assert figures["killed"] == 2
+    assert figures["victims"] == ["127.0.0.3", "127.0.0.4"]
+    assert figures["returns"] == [
+        {"node": "127.0.0.3", "at": 10.0},
+        {"node": "127.0.0.4", "at": 16.0},
+    ]
+
+
+def test_throughput_is_rows_over_the_time_that_the_cuts_span(figures: dict[str, Any]) -> None:
+    assert figures["throughput_rows_per_second"] == pytest.approx(10.0)
+
+
+def test_a_report_is_plain_json(figures: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures
+
+
+def test_a_query_that_never_comes_back_is_unavailable_to_the_end() -> None:
+    run = runs.make(replace(SCENARIO, returns=(10.0,)))
+    query = compute(run)["queries"]["b"]
+    assert query["back_at"] is None
+    assert query["unavailable"] == [[pytest.approx(1.75), 42.0]]
+
+
+def test_warm_up_does_not_count_into_the_normal_lag() -> None:
+    run = runs.make(SCENARIO)
+    slow = [event for event in run.events if event.kind != "commit" or not -50 < event.t < -40]
+    assert compute(replace(run, events=tuple(slow)))["queries"]["a"][
+        "normal_worst_lag_seconds"
+    ] == pytest.approx(11.25)
+    warm = sorted([*slow, Event(-30.0, "warm")], key=lambda event: event.t)
+    assert compute(replace(run, events=tuple(warm)))["queries"]["a"][
+        "normal_worst_lag_seconds"
+    ] == pytest.approx(1.25)
+
+
+def test_a_survivor_that_stalls_is_unavailable_and_its_late_epochs_are_counted() -> None:
+    run = runs.make(SCENARIO)
+    stalled = [
+        event
+        for event in run.events
+        if event.kind != "commit" or event.query != "a" or not 0 <= event.t < 6
+    ]
+    query = compute(replace(run, events=tuple(stalled)))["queries"]["a"]
+    assert query["survived"]
+    assert query["unavailable"] == [[pytest.approx(1.75), pytest.approx(6.75)]]
+    # Epochs cut at 0.5, ..., 5.5 come at 6.75; those up to 3.5 are over 2.25 s late, the one
+    # in flight at the failure is the one cut at 0.5.
+    assert query["epochs_lost"] == 3
+    assert query["lost_at"] is None
+
+
+def test_without_statistics_nothing_is_known_to_have_survived_and_there_is_no_bound() -> None:
+    run = runs.make(SCENARIO)
+    events = tuple(event for event in run.events if event.kind != "statistics")
+    figures = compute(replace(run, events=events))
+    assert not any(query["survived"] for query in figures["queries"].values())
+    assert figures["weighted_unavailable_seconds_bound"] is None
+
+
+def test_cuts_that_name_a_query_count_for_that_query_alone() -> None:
+    run = runs.make(SCENARIO)
+    own = [
+        replace(event, query=query) if event.kind == "cut" else event
+        for event in run.events
+        for query in (PRIORITIES if event.kind == "cut" else ["-"])
+    ]
+    assert compute(replace(run, events=tuple(own)))["queries"] == compute(run)["queries"]
+
+
+@pytest.mark.parametrize(
+    ("without", "message"),
+    [("finish", "no finish event"), ("cut", "fewer than two cuts")],
+)
+def test_a_run_without_the_records_that_a_figure_needs_is_refused(
+    without: str, message: str
+) -> None:
+    run = runs.make(SCENARIO)
+    events = tuple(event for event in run.events if event.kind != without)
+    with pytest.raises(InputError, match=message):
+        compute(replace(run, events=events))
+
+
+def test_a_plan_without_its_problem_is_refused() -> None:
+    with pytest.raises(InputError, match=r"problems/1\.json: is missing"):
+        compute(replace(runs.make(SCENARIO), problems={}))
+
+
+def test_the_bound_keeps_what_is_back_and_pays_shared_partitions_once() -> None:
+    record = {
+        **runs.make(SCENARIO).input_record,
+        "topology": {
+            "closures": {"a/0": ["s/0", "a/0"], "b/0": ["s/0", "b/0"], "c/0": ["c/0"]},
+            "priorities": {"a": 3, "b": 2, "c": 4},
+        },
+    }
+    inputs = report.Inputs.from_record(record)
+    costs = {"s/0": 30.0, "a/0": 10.0, "b/0": 10.0, "c/0": 35.0}
+    asked: list[list[str]] = []
+
+    def choose(problem: Any) -> list[str]:
+        asked.append(sorted(problem["queries"]))
+        fits = problem["capacity_cpu_percent"] >= 40
+        return ["a"] if "a" in problem["queries"] and fits else []
+
+    steps = [(0.0, 20.0), (10.0, 45.0), (20.0, 50.0)]
+    assert bound.back_times(inputs, costs, frozenset(), steps, choose) == {"a": 10.0}
+    assert asked == [["a", "b", "c"], ["a", "b", "c"], ["b", "c"]]
+
+
+def test_a_query_whose_partitions_all_run_for_others_is_back_with_them() -> None:
+    record = {
+        **runs.make(SCENARIO).input_record,
+        "topology": {
+            "closures": {"a/0": ["s/0", "a/0"], "b/0": ["s/0"]},
+            "priorities": {"a": 3, "b": 2},
+        },
+    }
+    inputs = report.Inputs.from_record(record)
+    back = bound.back_times(
+        inputs, {"s/0": 1.0, "a/0": 1.0}, frozenset(), [(5.0, 9.0)], lambda _: ["a"]
+    )
+    assert back == {"a": 5.0, "b": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version: is 2"),
+        ({"topology": {"closures": {}, "priorities": {"a": 1}}}, "no partition of the query a"),
+        ({"topology": {"closures": {"a/0": []}, "priorities": {"a": 0}}}, "not above 0"),
+        ({"offsets": {}}, "offsets.flights: is missing"),
+        ({"files": [{"name": "flights"}]}, r"files\[0\]: path: is missing"),
+    ],
+)
+def test_an_ill_formed_input_record_is_named_by_field(change: Any, message: str) -> None:
+    record = {**runs.make(SCENARIO).input_record, **change}
+    with pytest.raises(InputError, match=message):
+        report.Inputs.from_record(record)
