@@ -43,6 +43,7 @@ class Command:
 # In the order of --help. A summary is the first line of its function's docstring, which ends with
 # an example.
 COMMANDS = (
+    Command("demo", "Kill nodes under a running pipeline and report how its queries come back."),
     Command(
         "run",
         "Run a pipeline; a file named `finish` in the store ends it when all output is committed.",

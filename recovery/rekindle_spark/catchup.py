@@ -8,7 +8,7 @@ it along in its next epoch.
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rekindle_spark import jobs, running
 from rekindle_spark.application import Application
@@ -17,6 +17,7 @@ from rekindle_spark.control import Control
 __all__ = ["CatchUp"]
 
 IDLE_SECONDS = 0.05
+RETRY_SECONDS = 0.15
 PIECE_EPOCHS_MAX = 64
 PIECE_ROWS_MAX = 4_000_000
 
@@ -28,7 +29,7 @@ class CatchUp:
     application: Application
     control: Control
     piece_epochs: int = 4
-    attempts: int = 0
+    attempts: running.Attempts = field(default_factory=running.Attempts)
 
     def start(self) -> threading.Thread:
         """Start the thread."""
@@ -58,7 +59,7 @@ class CatchUp:
             application.claimed = frozenset()
         self.control.results.put(result)
         if result.finished:
-            self.attempts = 0
+            self.attempts.clear()
             self._resize(result.seconds)
         elif result.reason != "interrupted":
             self._failed(result)
@@ -97,7 +98,6 @@ class CatchUp:
         self.piece_epochs = max(1, min(PIECE_EPOCHS_MAX, round(self.piece_epochs * factor)))
 
     def _failed(self, result: running.Result) -> None:
-        self.attempts += 1
         self.piece_epochs = max(1, self.piece_epochs // 2)
-        self.control.fail_after(result, self.attempts)
-        time.sleep(IDLE_SECONDS)
+        self.control.failures.put((result, self.attempts))
+        time.sleep(RETRY_SECONDS)

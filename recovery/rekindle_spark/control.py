@@ -18,12 +18,13 @@ from rekindle.errors import RunError
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.membership import Loss, Membership
-from rekindle_spark.running import Result
+from rekindle_spark.running import Attempts, Result
 from rekindle_spark.statistics import Statistics
 
 __all__ = ["Control"]
 
 TICK_SECONDS = 0.25
+FAILING_SECONDS_MAX = 60.0
 FIRST_COSTS_SHARE = 0.5
 
 
@@ -36,9 +37,11 @@ class Control:
         self.application = application
         self.checkpointing = checkpointing
         self.results: queue.Queue[Result] = queue.Queue()
+        # of catch-up jobs, whose thread must not decide about the application
+        self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.statistics = Statistics(application)
-        self.announced: set[str] = set()
+        self.was_complete = False
         self.checkpoints_told = 0
         self.ticked_at = 0.0
         settings = application.settings
@@ -78,7 +81,9 @@ class Control:
             self.tell(coordination.Tick())
 
     def tell(self, event: Any) -> None:
-        """One event to the core; its instructions are carried out at once."""
+        """One event to the core; its instructions are carried out at once, a plan with a tick."""
+        if not isinstance(event, coordination.Tick):
+            self.ticked_at = 0.0
         self.state, instructions = coordination.advance(
             self.state, event, time.time(), clock=time.monotonic
         )
@@ -90,34 +95,43 @@ class Control:
         application = self.application
         with application.lock:
             live = set(application.names(application.progress.live))
-        reached = {name for name, closure in self.state.closures.items() if closure <= live}
-        for query_partition in sorted(reached - self.announced):
-            application.events.write("caught-up", query_partition=query_partition)
-            self.tell(coordination.QueryCaughtUp(query_partition))
-        if len(reached) == len(self.state.closures) > len(self.announced & reached):
+        for query_partition in sorted(self.state.catching_up):
+            if self.state.closures[query_partition] <= live:
+                application.events.write("caught-up", query_partition=query_partition)
+                self.tell(coordination.QueryCaughtUp(query_partition))
+        complete = len(live) == len(application.program.partition_names)
+        if complete and not self.was_complete:
             application.events.write("recovered", epoch=application.newest)
-        self.announced = reached
+        self.was_complete = complete
 
-    def fail_after(self, result: Result, attempts: int) -> None:
-        """Decide about a job that failed without a loss: once more, or the end."""
+    def fail_after(self, result: Result, attempts: Attempts) -> None:
+        """Decide about a job that failed without a loss: once more, or the end.
+
+        A step's error counts: it will not go away by itself. Anything else is most often a loss
+        that has not been noticed yet, so it gets time.
+        """
         for executor in sorted(result.stateless_executors):
             self._lose_state(executor)
-        self.application.events.write("job-failed", text=result.reason, attempt=attempts)
-        if attempts < self.application.settings.runtime.epoch_attempts_max:
-            return
+        attempts.count(result.step_error is not None)
+        self.application.events.write("job-failed", text=result.reason)
+        settings = self.application.settings
         if result.step_error is not None:
-            raise result.step_error
-        raise RunError(
-            where="epoch job",
-            what=f"failed {attempts} times: {result.reason}",
-            remedy="see the driver's and the executors' logs; committed output stays",
-        )
+            if attempts.step_errors >= settings.runtime.epoch_attempts_max:
+                raise result.step_error
+        elif attempts.seconds > settings.policy.silent_seconds + FAILING_SECONDS_MAX:
+            raise RunError(
+                where="epoch job",
+                what=f"failed for {attempts.seconds:.0f} s: {result.reason}",
+                remedy="see the driver's and the executors' logs; committed output stays",
+            )
 
     def _take_results(self) -> None:
         while not self.results.empty():
             result = self.results.get()
             self.checkpointing.acknowledge(result.acknowledgements)
             self.statistics.add(result)
+        while not self.failures.empty():
+            self.fail_after(*self.failures.get())
 
     def _join(self, executor: str, node: str) -> None:
         with self.application.lock:
@@ -166,6 +180,9 @@ class Control:
                 application.events.write("buffering", mode=mode, reason=str(reason))
             case coordination.SetOrdering(mode, reason):
                 application.events.write("ordering", mode=mode, reason=str(reason))
+            case coordination.DropExecutors(nodes, reason):
+                # observed losses are out of Spark's scheduler already (membership)
+                application.events.write("dropped", nodes=list(nodes), reason=str(reason))
             case coordination.RequestNodes(count, domains, reason):
                 application.events.write(
                     "nodes-requested", count=count, outside=list(domains), reason=str(reason)

@@ -16,6 +16,8 @@ __all__ = ["Costs", "calibrated"]
 
 SMOOTHING = 0.5
 LOAD_TOLERANCE = 0.05
+STEP_MIN, STEP_MAX, STEP_BACK = 0.7, 1.5, 0.8
+STRETCH_MAX = 1.3
 
 
 @dataclass(slots=True)
@@ -81,12 +83,15 @@ class Costs:
         return {number: cost + max(0.0, rest) / len(here) for number, cost in spent.items()}
 
 
-def calibrated(rate: float, load: float, target: float) -> tuple[float, bool]:
+def calibrated(rate: float, load: float, target: float, stretch: float) -> tuple[float, bool]:
     """A rate nearer to the target load, and whether the load is there already.
 
-    Loads are shares of the capped capacity. Steps are bounded: part of the load does not
-    depend on the rate, and a first reading may be far off.
+    Loads are shares of the capped capacity; `stretch` is the time between two epochs over the
+    wanted one: above 1 the nodes do not keep up, whatever the load says. Steps are bounded: part
+    of the load does not depend on the rate, and a first reading may be far off.
     """
+    if stretch > STRETCH_MAX:
+        return rate * STEP_BACK, False
     if abs(load - target) <= LOAD_TOLERANCE:
         return rate, True
-    return rate * min(1.6, max(0.6, target / max(load, 0.01))), False
+    return rate * min(STEP_MAX, max(STEP_MIN, target / max(load, 0.01))), False

@@ -21,6 +21,7 @@ from rekindle_spark.control import Control
 __all__ = ["EpochLoop"]
 
 POLL_SECONDS = 0.03
+RETRY_SECONDS = 0.15
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class EpochLoop:
     checkpointing: Checkpointing
     finish_requested: Callable[[], bool]
     final: Cut | None = None
-    attempts: int = 0
+    attempts: running.Attempts = field(default_factory=running.Attempts)
     next_cut_at: float = field(default=0.0)
 
     def run(self) -> None:
@@ -99,7 +100,7 @@ class EpochLoop:
             )
             self.control.results.put(result)
             if result.finished:
-                self.attempts = 0
+                self.attempts.clear()
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch
@@ -133,6 +134,5 @@ class EpochLoop:
         self.control.pump()
         if result.reason == "interrupted":
             return
-        self.attempts += 1
         self.control.fail_after(result, self.attempts)
-        time.sleep(POLL_SECONDS)
+        time.sleep(RETRY_SECONDS)

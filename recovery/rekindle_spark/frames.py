@@ -50,11 +50,9 @@ def encode(
     if table is None or table.num_rows == 0:
         head = (FRAME_VERSION, edge, producer, target, plan_epoch, epoch, watermark)
         return HEADER.pack(*head, 0, NO_DIGEST, 0)
-    payload = _batch(table).serialize()
+    payload: bytes = _batch(table).serialize().to_pybytes()
     head = (FRAME_VERSION, edge, producer, target, plan_epoch, epoch, watermark)
-    sum_ = digest(table)
-    block: bytes = HEADER.pack(*head, table.num_rows, sum_, payload.size)
-    return block + payload.to_pybytes()
+    return HEADER.pack(*head, table.num_rows, digest(table), len(payload)) + payload
 
 
 def frames(data: memoryview) -> Iterator[Frame]:
@@ -65,7 +63,7 @@ def frames(data: memoryview) -> Iterator[Frame]:
         assert fields[0] == FRAME_VERSION, f"frame version {fields[0]}"
         begin = position + HEADER.size
         position = begin + fields[-1]
-        yield Frame(*fields[1:-1], payload=data[begin:position])
+        yield Frame(*fields[1:-1], data[begin:position])  # type: ignore[call-arg]
 
 
 def decode(frame: Frame, schema: pa.Schema) -> pa.Table:

@@ -205,7 +205,7 @@ class Pipeline:
     steps: dict[str, Step] = field(default_factory=dict)
 
     def source(
-        self, name: str, source: Source, *, parallelism: int = 1, cost_hint: float = 4.0
+        self, name: str, source: Source, *, parallelism: int = 1, cost_hint: float = 2.0
     ) -> Stream:
         """Read `source` in `parallelism` slices; `cost_hint` weighs it until costs are known."""
         source.check(name)

@@ -155,9 +155,7 @@ def build(pipeline: Pipeline) -> Program:
         fed_by = [leaf for name in root.inputs for leaf in _leaves(pipeline, name)]
         level = max((levels[home[leaf]] + 1 for leaf in fed_by), default=0)
         levels[root.name] = level
-        members = [
-            step for step in order if home.get(step.name) == root.name and step.name != root.name
-        ]
+        members = [step for step in order if home.get(step.name) == root.name != step.name]
         chains.append(
             Chain(
                 index,

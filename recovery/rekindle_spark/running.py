@@ -16,7 +16,7 @@ from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
 
-__all__ = ["Result", "run"]
+__all__ = ["CATCH_UP", "URGENT", "Attempts", "Result", "run"]
 
 POLL_SECONDS = 0.02
 URGENT, CATCH_UP = 0, 1
@@ -35,6 +35,29 @@ class Result:
     step_error: StepError | None = None
     stateless_executors: set[str] = field(default_factory=set)
     reason: str = ""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Failures of one kind of job since the last that went well."""
+
+    step_errors: int = 0
+    failing_since: float | None = None
+
+    def count(self, step_error: bool) -> None:
+        """One more failure."""
+        self.step_errors += step_error
+        if self.failing_since is None:
+            self.failing_since = time.monotonic()
+
+    def clear(self) -> None:
+        """A job went well."""
+        self.step_errors, self.failing_since = 0, None
+
+    @property
+    def seconds(self) -> float:
+        """Since the first failure of the row."""
+        return 0.0 if self.failing_since is None else time.monotonic() - self.failing_since
 
 
 def run(

@@ -62,15 +62,11 @@ class Checkpoints:
     def _write_all(self) -> None:
         while True:
             path, chain, partition, epoch, state = self.pending.get()
+            done: dict[str, Any] = {"partition": partition, "epoch": epoch}
             try:
-                size = save(path, chain, state)
-                done: dict[str, Any] = {"partition": partition, "epoch": epoch, "bytes": size}
+                done["bytes"] = save(path, chain, state)
             except (OSError, pa.ArrowException) as error:
-                done: dict[str, Any] = {
-                    "partition": partition,
-                    "epoch": epoch,
-                    "failed": str(error),
-                }
+                done["failed"] = str(error)
             self.written.put(done)
 
 

@@ -16,6 +16,8 @@ __all__ = ["Statistics"]
 
 WINDOW_SECONDS = 5.0
 SETTLED_WINDOWS = 2
+CALIBRATION_WINDOWS_MAX = 24
+STRETCH_EPOCHS = 6
 
 
 @dataclass(slots=True)
@@ -25,16 +27,15 @@ class Statistics:
     application: Application
     costs: Costs = field(init=False)
     rows_per_second: float = field(init=False)
-    calibrating: bool = field(init=False)
+    calibrating: bool = True
     losses: int = 0
     steady: bool = False
     settled: int = 0
+    windows: int = 0
 
     def __post_init__(self) -> None:
-        runtime = self.application.settings.runtime
         self.costs = Costs(self.application.program, began_at=time.monotonic())
         self.rows_per_second = self.application.arrivals.last.rows_per_second
-        self.calibrating = runtime.load_target_percent is not None
 
     def add(self, result: Result) -> None:
         """Enter the readings of a job."""
@@ -83,12 +84,21 @@ class Statistics:
             self._calibrate(load)
 
     def _calibrate(self, load_percent: float) -> None:
-        target = self.application.settings.runtime.load_target_percent
-        assert target is not None
-        self.rows_per_second, there = costs.calibrated(
-            self.rows_per_second, load_percent / 100, target / 100
-        )
+        target, there = self.application.settings.runtime.load_target_percent, True
+        if target is not None:
+            self.rows_per_second, there = costs.calibrated(
+                self.rows_per_second, load_percent / 100, target / 100, self._stretch()
+            )
         self.settled = self.settled + 1 if there else 0
-        if self.settled >= SETTLED_WINDOWS:
+        self.windows += 1
+        if self.settled >= SETTLED_WINDOWS or self.windows >= CALIBRATION_WINDOWS_MAX:
             self.calibrating = False
             self.application.events.write("calibrated", rows_per_second=self.rows_per_second)
+
+    def _stretch(self) -> float:
+        """Time between the newest epochs over the wanted time; 1 when all is well."""
+        cuts = [cut.cut_at for _, cut in sorted(self.application.cuts.items())][-STRETCH_EPOCHS:]
+        if len(cuts) < 2:
+            return 1.0
+        wanted = self.application.settings.runtime.epoch_seconds
+        return (cuts[-1] - cuts[0]) / (len(cuts) - 1) / wanted

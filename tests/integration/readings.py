@@ -1,9 +1,11 @@
 """A small pipeline over made-up sensor readings, and the same queries computed by polars at once.
 
-Run by the real runtime in the integration tests; the batch half shares no code with it.
+Run by the real runtime in the integration tests; the batch half shares no code with it. What a
+test wants to go wrong inside the user's functions it asks for by a file in the folder of traps.
 """
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,11 @@ from rekindle_spark.replay import Replay
 ROWS = 60_000
 ALARMS = 6_000
 DAY = 86_400 * 1_000_000
-ALARM_SCHEMA = pa.schema(
+HIGH = 95
+SLOW_SECONDS = 2.0
+# Names of the files that a test puts into the folder of traps, and of the one that answers.
+RAISE_ONCE, RAISE, SCHEMA, SLOW, REACHED = "raise-once", "raise", "schema", "slow", "reached"
+RISE_SCHEMA = pa.schema(
     [
         ("sensor", pa.string()),
         ("event_time", pa.timestamp("us")),
@@ -67,18 +73,30 @@ class Rises(StatefulOperator):
         value.update((last, rises))
 
 
-def positive(table):
-    """The filter's function; the file named by BREAK_ONCE, where it is, makes it raise once."""
-    trap = os.environ.get("REKINDLE_TEST_TRAP")
-    if trap and Path(trap).exists():
-        Path(trap).unlink()
-        raise ValueError("the trap was set")
-    return pc.greater(table["value"], 0)
+def trapped_grade(traps: Path):
+    """The function of the step `graded`, with a look into the folder of traps at each call."""
+
+    def grade(table: pa.Table) -> pa.Table:
+        if (traps / SLOW).exists():
+            (traps / SLOW).unlink(missing_ok=True)
+            (traps / REACHED).touch()
+            time.sleep(SLOW_SECONDS)
+        if (traps / RAISE_ONCE).exists():
+            (traps / RAISE_ONCE).unlink(missing_ok=True)
+            raise ValueError("a trap was set for once")
+        if (traps / RAISE).exists():
+            raise ValueError("a trap is set")
+        if (traps / SCHEMA).exists():
+            return table.append_column("extra", pc.is_valid(table["peak"]))
+        return table.append_column("high", pc.greater(table["peak"], HIGH))
+
+    return grade
 
 
 def pipeline() -> Pipeline:
-    """Six queries on three levels; input folder from the environment."""
+    """Six queries on three levels; the folders of input and traps come from the environment."""
     directory = Path(os.environ["REKINDLE_TEST_INPUT"])
+    grade = trapped_grade(Path(os.environ["REKINDLE_TEST_TRAPS"]))
     built = Pipeline("readings")
     readings = built.source(
         "readings", Replay(str(directory / "readings.parquet"), "event_time"), parallelism=2
@@ -87,17 +105,20 @@ def pipeline() -> Pipeline:
     alarms.filter("grave", lambda table: pc.greater(table["code"], 3)).sink(
         "grave-alarms", priority=9
     )
-    warm = readings.filter("warm", positive)
-    hourly = warm.window(
+    warm = readings.filter("warm", lambda table: pc.greater(table["value"], 0))
+    windows = warm.window(
         "by-hour",
         keys=["sensor"],
         size_seconds=3600 * 6,
         aggregates={"readings": count(), "sum": total("value"), "peak": largest("value")},
         parallelism=2,
     )
+    hourly = windows.map(
+        "graded", grade, schema=windows.schema.append(pa.field("high", pa.bool_()))
+    )
     hourly.sink("hourly", priority=5)
     hourly.top("most-readings", by="readings", count=3, ties=["sensor"]).sink("busiest", priority=8)
-    readings.stateful("rising", Rises(), keys=["sensor"], schema=ALARM_SCHEMA, parallelism=2).sink(
+    readings.stateful("rising", Rises(), keys=["sensor"], schema=RISE_SCHEMA, parallelism=2).sink(
         "rises", priority=3
     )
     joined = warm.join("near", alarms, keys=["sensor"], within_seconds=900, parallelism=2)
@@ -109,36 +130,55 @@ def pipeline() -> Pipeline:
 
 
 def expected(directory: Path) -> dict[str, pl.DataFrame]:
-    """The same queries over the whole files, by polars."""
+    """The same queries over the whole files, by polars: all columns, rows in any order."""
     readings = pl.read_parquet(directory / "readings.parquet")
     alarms = pl.read_parquet(directory / "alarms.parquet")
     warm = readings.filter(pl.col("value") > 0)
-    hourly = (
-        warm.with_columns(window_start=pl.col("event_time").dt.truncate("6h"))
-        .group_by("sensor", "window_start")
-        .agg(readings=pl.len(), sum=pl.col("value").sum(), peak=pl.col("value").max())
-        .with_columns(window_end=pl.col("window_start").dt.offset_by("6h"))
-    )
+    hourly = _hourly(warm)
     ranked = hourly.sort(
         ["window_end", "readings", "sensor"], descending=[False, True, False]
     ).with_columns(rank=pl.int_range(pl.len()).over("window_end") + 1)
-    steps = readings.sort("event_time").with_columns(rise=pl.col("value").diff().over("sensor"))
-    rises = steps.filter(pl.col("rise") > 0).with_columns(
-        number=pl.int_range(pl.len()).over("sensor") + 1
-    )
-    near = warm.join(alarms, on="sensor", suffix="_right").filter(
-        (pl.col("event_time") - pl.col("event_time_right")).abs() <= pl.duration(seconds=900)
-    )
-    daily = (
-        alarms.with_columns(window_start=pl.col("event_time").dt.truncate("1d"))
-        .group_by("code", "window_start")
-        .agg(alarms=pl.len())
-    )
     return {
         "grave-alarms": alarms.filter(pl.col("code") > 3),
         "hourly": hourly,
         "busiest": ranked.filter(pl.col("rank") <= 3),
-        "rises": rises.select("sensor", "event_time", "rise", "number"),
-        "near-alarms": near.select("sensor", "value", "code"),
-        "alarms-daily": daily.select("code", "window_start", "alarms"),
+        "rises": _rises(readings),
+        "near-alarms": _near(warm, alarms),
+        "alarms-daily": (
+            alarms.with_columns(window_start=pl.col("event_time").dt.truncate("1d"))
+            .group_by("code", "window_start")
+            .agg(alarms=pl.len())
+            .with_columns(window_end=pl.col("window_start").dt.offset_by("1d"))
+        ),
     }
+
+
+def _hourly(warm: pl.DataFrame) -> pl.DataFrame:
+    return (
+        warm.with_columns(window_start=pl.col("event_time").dt.truncate("6h"))
+        .group_by("sensor", "window_start")
+        .agg(readings=pl.len(), sum=pl.col("value").sum(), peak=pl.col("value").max())
+        .with_columns(
+            window_end=pl.col("window_start").dt.offset_by("6h"), high=pl.col("peak") > HIGH
+        )
+    )
+
+
+def _rises(readings: pl.DataFrame) -> pl.DataFrame:
+    steps = readings.sort("event_time").with_columns(rise=pl.col("value").diff().over("sensor"))
+    return (
+        steps.filter(pl.col("rise") > 0)
+        .with_columns(number=pl.int_range(pl.len()).over("sensor") + 1)
+        .drop("value")
+    )
+
+
+def _near(warm: pl.DataFrame, alarms: pl.DataFrame) -> pl.DataFrame:
+    left = warm.rename({"event_time": "event_time_left"})
+    right = alarms.rename({"event_time": "event_time_right"})
+    apart = pl.col("event_time_left") - pl.col("event_time_right")
+    return (
+        left.join(right, on="sensor")
+        .filter(apart.abs() <= pl.duration(seconds=900))
+        .with_columns(event_time=pl.max_horizontal("event_time_left", "event_time_right"))
+    )

@@ -40,6 +40,9 @@ class Run:
         """Rows with event time in (begin, end], then the watermark."""
         tables: dict[str, pa.Table] = {}
         for step in self.pipeline.steps.values():
+            if step.kind == "union":
+                tables[step.name] = pa.concat_tables(tables[name] for name in step.inputs)
+                continue
             inputs = [tables[name] for name in step.inputs]
             if step.kind == "source":
                 source = step.function

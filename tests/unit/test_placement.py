@@ -186,6 +186,18 @@ def test_a_choice_that_does_not_place_is_repaired_by_what_does() -> None:
     assert answer.skipped == {"wide": "unplaceable"}
 
 
+def test_a_smaller_query_comes_back_where_the_choice_of_both_does_not_place() -> None:
+    problem = Problem(
+        {"a": PartitionCost(18.0), "b": PartitionCost(30.0)},
+        {"both": QueryDemand(6.0, ("a", "b")), "one": QueryDemand(9.0, ("a",))},
+        frozenset({"a", "b"}),
+        nodes={"n1": 37.0, "n2": 14.0},
+    )
+    answer = solve(problem)
+    assert answer.queries == ("one",)
+    assert answer.skipped == {"both": "does-not-fit-a-node"}
+
+
 def test_without_any_node_nothing_can_be_placed() -> None:
     problem = Problem(
         {"a": PartitionCost(0.0)}, {"q": QueryDemand(1.0, ("a",))}, frozenset({"a"}), nodes={}

@@ -96,9 +96,9 @@ def test_a_bad_file_ends_with_code_2_and_names_the_field(
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_cannot_be_read_ends_with_code_2(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "none.json"):
-        done = plan(str(path))
-        assert done.returncode == 2
-        assert "cannot be read" in done.stderr
-        assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("name", [".", "none.json"])
+def test_a_file_that_cannot_be_read_ends_with_code_2(tmp_path: Path, name: str) -> None:
+    done = plan(str(tmp_path / name))
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -8,13 +8,12 @@
     drafting      the next plan, or none
     membership    nodes that come, fall silent, are lost
     switches      buffering and ordering, on or off
-    advance       one event: dispatch, planning, switches
+    transitions   one event in: `advance`
 
 No I/O, no clock, no chance: the same events give the same instructions. The driver (and later the
 operator and the local coordinator) are its shells: they gather events and apply instructions.
 """
 
-from rekindle.coordination.advance import advance
 from rekindle.coordination.events import (
     CheckpointCompleted,
     DriverLost,
@@ -43,6 +42,7 @@ from rekindle.coordination.instructions import (
 )
 from rekindle.coordination.plans import Plan, describe
 from rekindle.coordination.state import NodeView, State, Status, initial
+from rekindle.coordination.transitions import advance
 
 __all__ = [
     "CheckpointCompleted",

@@ -8,7 +8,7 @@ A plan is drafted with the first of these that gives one:
        before the failure must come back, even where it no longer fits under the cap
 
 Blocking plans and the first one of a fresh start begin with the second. Partitions whose state
-survived stay on their node where it holds them. Changes nothing; `advance` calls it.
+survived stay on their node where it holds them. Changes nothing; `transitions` calls it.
 """
 
 from collections.abc import Callable, Iterator, Mapping

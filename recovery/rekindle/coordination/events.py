@@ -1,6 +1,6 @@
 """What the shells report to the coordinator, one value per event.
 
-Only values; `advance` gives each its meaning.
+Only values; `transitions` gives each its meaning.
 """
 
 from collections.abc import Mapping

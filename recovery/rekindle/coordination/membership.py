@@ -7,7 +7,7 @@
                     └─────lost───────┴─────┘
 
 With a node go the partitions placed there, and what is downstream of them stops on its living
-node. Makes no plan: it says when the next is due. Called by `advance` only.
+node. Makes no plan: it says when the next is due. Called by `transitions` only.
 """
 
 from collections.abc import Iterable
@@ -78,16 +78,16 @@ def lose(state: State, nodes: Iterable[str], now: float) -> Result:
     state, told = _mark_lost(state, lost, now)
     if state.starting:
         return state, told
-    if not with_status(state, Status.UP, Status.SUSPECTED):
+    if not _living(state):
         text = "Every node looks lost: nothing is done until one is back."
         holding = Record("holding", Reason.ALL_NODES_LOST, text, {"lost": lost})
-        return replace(state, holding=True, due=None), (*told, holding)
+        return replace(state, holding=True), (*told, holding)
     return state, (*told, *_replacements(state, lost))
 
 
 def lose_driver(state: State, now: float) -> Result:
     """The driver takes all executors and exchanges with it: a complete failure."""
-    nodes = with_status(state, Status.UP, Status.SUSPECTED)
+    nodes = _living(state)
     told: tuple[Instruction, ...] = ()
     if nodes:
         state, told = _mark_lost(state, nodes, now)
@@ -116,7 +116,7 @@ def enter_incident(state: State, incident: Incident) -> Result:
 
 def _mark_lost(state: State, lost: tuple[str, ...], now: float) -> Result:
     """Nodes, placement, incident and next planning after a loss of nodes that were there."""
-    before = len(with_status(state, Status.UP, Status.SUSPECTED))
+    before = len(_living(state))
     placed = len(state.placement)
     gone = {node: replace(state.nodes[node], status=Status.LOST, lost_at=now) for node in lost}
     state = _without_lost(replace(state, nodes={**state.nodes, **gone}))
@@ -128,13 +128,14 @@ def _mark_lost(state: State, lost: tuple[str, ...], now: float) -> Result:
     state = replace(state, losses=state.losses + tuple(Loss(node, now) for node in lost))
     incident = _incident(state, lost, before, now)
     reason = incidents.reason(incident.kind)
-    state, told = enter_incident(replace(state, due=Due(now, reason)), incident)
+    due = Due(now, reason) if _living(state) else None
+    state, told = enter_incident(replace(state, due=due), incident)
     return state, (Record("nodes-lost", reason, text, details), *told)
 
 
 def _without_lost(state: State) -> State:
     """Take out lost nodes; what cannot run without them stays resident where it lives."""
-    living = with_status(state, Status.UP, Status.SUSPECTED)
+    living = _living(state)
     kept = {name: node for name, node in state.placement.items() if node in living}
     running = graph.runnable(state.topology, kept)
     resident = {name: node for name, node in state.resident.items() if node in living}
@@ -152,7 +153,7 @@ def _incident(state: State, lost: tuple[str, ...], nodes_before: int, now: float
     kind = incidents.classify(
         state.losses,
         state.incident,
-        nodes_left=len(with_status(state, Status.UP, Status.SUSPECTED)),
+        nodes_left=len(_living(state)),
         correlated_nodes_min=state.policy.correlated_nodes_min,
         window_seconds=state.policy.correlated_window_seconds,
     )
@@ -173,6 +174,10 @@ def _incident(state: State, lost: tuple[str, ...], nodes_before: int, now: float
         lost=everyone,
         domains=() if kind is Kind.INDEPENDENT else _domains(state, everyone),
     )
+
+
+def _living(state: State) -> tuple[str, ...]:
+    return with_status(state, Status.UP, Status.SUSPECTED)
 
 
 def _domains(state: State, nodes: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Buffering and ordering: on or off, from the policy and the incident alone.
 
 `always` is on; `adaptive` is on from a correlated failure until the incident is over (paper,
-sections 4.2.1 and 4.2.2). Nothing is stored: `advance` compares before and after.
+sections 4.2.1 and 4.2.2). Nothing is stored: `transitions` compares before and after.
 """
 
 from rekindle import incidents
@@ -11,10 +11,10 @@ from rekindle.incidents import Kind
 from rekindle.reasons import Reason
 from rekindle.settings import ADAPTIVE
 
-__all__ = ["changes", "settings"]
+__all__ = ["announce", "announce_changes"]
 
 
-def settings(state: State, reason: Reason) -> tuple[Instruction, ...]:
+def announce(state: State, reason: Reason) -> tuple[Instruction, ...]:
     """Both switches as they are, for a driver that has just started."""
     return (
         SetBuffering(_mode(state.policy.buffering, state), reason),
@@ -22,10 +22,10 @@ def settings(state: State, reason: Reason) -> tuple[Instruction, ...]:
     )
 
 
-def changes(before: State, state: State) -> tuple[Instruction, ...]:
+def announce_changes(before: State, state: State) -> tuple[Instruction, ...]:
     """The switches that are not as before."""
     reason = _reason(before, state)
-    old, new = settings(before, reason), settings(state, reason)
+    old, new = announce(before, reason), announce(state, reason)
     return tuple(switch for switch in new if switch not in old)
 
 

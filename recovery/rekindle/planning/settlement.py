@@ -12,8 +12,9 @@ from rekindle.planning.instance import ROUNDING_CPU_PERCENT, Budget, missing_par
 from rekindle.planning.placement import SEARCH_STEPS_MAX, Placement, place
 from rekindle.problem import Problem
 
-__all__ = ["Settled", "settle"]
+__all__ = ["Settled", "place_only", "settle"]
 
+ANEW_PARTITIONS_MAX = 500  # beyond, placing all of them anew takes long and gains little
 DROPPED_PART = 8  # of the queries in the way, one in so many is given up per round
 
 
@@ -24,6 +25,13 @@ class Settled:
     queries: frozenset[str]
     placement: Placement
     priority_sum: float
+
+
+def place_only(
+    problem: Problem, nodes: Mapping[str, float], chosen: Iterable[str], budget: Budget
+) -> Settled:
+    """Place `chosen`, less what does not fit: for a baseline that shall not be improved."""
+    return _Demand(problem, nodes, budget).reduced(frozenset(chosen))
 
 
 def settle(
@@ -37,18 +45,14 @@ def settle(
 
     While the budget lasts, every query left out may also come first, with the rest filled up
     around it. Independent of the budget, the result is never worse than the best query that
-    places alone. Without `others` (a baseline that shall not be improved) the result is what is
-    left of `chosen`.
+    places alone.
     """
     demand = _Demand(problem, nodes, budget)
-    wanted, spare = frozenset(chosen), frozenset(others)
-    best = demand.reduced(wanted)
-    if not spare:
-        return best
-    everyone = wanted | spare
-    best = demand.filled(best, demand.by_density(everyone))
-    order = demand.by_density(best.queries) + demand.by_density(everyone - best.queries)
+    wanted = frozenset(chosen)
+    everyone = wanted.union(others)
+    best = demand.filled(demand.reduced(wanted), demand.by_density(everyone))
     left_out = everyone - best.queries
+    order = demand.by_density(best.queries) + demand.by_density(left_out)
     for query in sorted(left_out, key=lambda name: (-demand.priority(name), name)):
         if budget.spent() and demand.priority(query) <= best.priority_sum:
             break
@@ -105,8 +109,10 @@ class _Demand:
         return settled
 
     def filled(self, settled: Settled, order: Iterable[str], *, hurried: bool = False) -> Settled:
-        """`settled` and every query of `order` that goes beside it, or, while the budget lasts,
-        with everything placed anew. In a hurry the end of the budget ends it.
+        """`settled` and every query of `order` that goes beside it.
+
+        In a small plan, while the budget lasts, also what goes only with everything placed anew.
+        In a hurry the end of the budget ends it.
         """
         for query in order:
             if hurried and self._budget.spent():
@@ -128,7 +134,7 @@ class _Demand:
             if not added.unplaced:
                 node_of = {**there.node_of, **added.node_of}
                 return self._settled(queries, Placement(node_of, (), added.free_cpu_percent))
-        if self._budget.spent():
+        if self._budget.spent() or len(there.node_of) > ANEW_PARTITIONS_MAX:
             return None
         anew = self.settled(queries)
         return None if anew.placement.unplaced else anew

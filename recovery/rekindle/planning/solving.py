@@ -18,7 +18,7 @@ from rekindle.planning.mixed_integer import exact
 from rekindle.planning.operator_order import operator_centric
 from rekindle.planning.outcome import Certificate, answer
 from rekindle.planning.placement import Placement
-from rekindle.planning.settlement import Settled, settle
+from rekindle.planning.settlement import Settled, place_only, settle
 from rekindle.problem import Answer, Problem
 
 __all__ = ["AUTO", "SOLVERS", "Solver", "solve"]
@@ -100,5 +100,6 @@ def _settled(
     if problem.nodes is None:
         priority_sum = sum(problem.queries[query].priority for query in sorted(chosen))
         return Settled(chosen, Placement({}, (), {}), priority_sum)
-    others = frozenset() if solver == OPERATOR_CENTRIC else loss.candidates - selected
-    return settle(problem, problem.nodes, chosen, others, budget)
+    if solver == OPERATOR_CENTRIC:
+        return place_only(problem, problem.nodes, chosen, budget)
+    return settle(problem, problem.nodes, chosen, loss.candidates, budget)

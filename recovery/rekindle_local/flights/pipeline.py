@@ -52,7 +52,7 @@ def build(input_directory: str | Path, seed: int = 1) -> Pipeline:
     pipeline = Pipeline("flights")
     directory = Path(input_directory)
     flights = {
-        origin.lower(): _source(pipeline, directory, f"flights_{origin.lower()}", parallelism=2)
+        origin.lower(): _source(pipeline, directory, f"flights_{origin.lower()}", parallelism=3)
         for origin in data.ORIGINS
     }
     weather = _source(pipeline, directory, "weather", parallelism=1)

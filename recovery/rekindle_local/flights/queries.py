@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 
 from rekindle_local.flights import columns
 from rekindle_local.flights.carry_over import CARRIED, CarryOver
-from rekindle_local.flights.merging import merge
-from rekindle_spark.operators import Aggregate, KeyedStateful, WindowAggregate
+from rekindle_spark.operators import Aggregate
 from rekindle_spark.pipeline import Stream, count, largest, mean, smallest, total
 
 __all__ = ["add"]
@@ -148,7 +147,7 @@ def _add_departures(flights: Mapping[str, Flights], ranks: Mapping[str, int]) ->
         "mean_delay": mean("arr_delay"),
     }
     measures = [streams.measures for streams in flights.values()]
-    weeks = _window("destinations", measures, ["dest"], WEEK_SECONDS, aggregates, parallelism=2)
+    weeks = _window("destinations", measures, ["dest"], WEEK_SECONDS, aggregates, parallelism=3)
     _sink(weeks, "destination-weeks", ranks)
     top = weeks.top("busiest", by="flights", count=3, ties=["dest"])
     _sink(top, "top-destinations", ranks)
@@ -178,11 +177,11 @@ def _add_joins(flights: Mapping[str, Flights], weather: Stream, ranks: Mapping[s
 
 
 def _add_carry_over(flights: Mapping[str, Flights], ranks: Mapping[str, int]) -> None:
-    legs = [streams.legs for streams in flights.values()]
-    operator = KeyedStateful(
-        "carry-over", columns.LEGS, "event_time", ["tailnum"], CarryOver(), CARRIED, "event_time"
+    pipeline = next(iter(flights.values())).legs.pipeline
+    legs = pipeline.union("legs", *(streams.legs for streams in flights.values()))
+    carried = legs.stateful(
+        "carry-over", CarryOver(), keys=["tailnum"], schema=CARRIED, parallelism=5
     )
-    carried = merge("carry-over", legs, operator, keys=["tailnum"], parallelism=3)
     chains = carried.filter("long-chains", lambda table: pc.greater_equal(table["legs"], 2))
     _sink(chains, "carried-delay-chains", ranks)
     weeks = carried.window(
@@ -224,11 +223,14 @@ def _window(
     parallelism: int = 1,
 ) -> Stream:
     """A tumbling window over several streams."""
-    first = streams[0]
-    operator = WindowAggregate(
-        name, first.schema, first.event_time, group_by, size_seconds, None, aggregates
+    united = streams[0].pipeline.union(f"{name}-input", *streams)
+    return united.window(
+        name,
+        keys=group_by,
+        size_seconds=size_seconds,
+        aggregates=aggregates,
+        parallelism=parallelism,
     )
-    return merge(name, streams, operator, keys=group_by, parallelism=parallelism)
 
 
 def _sink(stream: Stream, query: str, ranks: Mapping[str, int]) -> None:

@@ -27,7 +27,7 @@ import scala.collection.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Reads any part of any shuffles in one go: one request per executor that holds some of it.
+ * Reads any part of any shuffles in one go: one request per shuffle and executor that holds some.
  *
  * <p>It runs on a thread without a TaskContext: Spark would otherwise note a failed fetch in the
  * task and let the scheduler run map tasks of a past epoch again.
@@ -64,7 +64,9 @@ final class Blocks {
       Thread.currentThread().interrupt();
       throw new Unreadable("cancelled");
     } catch (ExecutionException failed) {
-      throw new Unreadable(String.valueOf(failed.getCause()));
+      Throwable cause = failed.getCause();
+      while (cause.getMessage() == null && cause.getCause() != null) cause = cause.getCause();
+      throw new Unreadable(cause.getClass().getSimpleName() + ": " + cause.getMessage());
     }
   }
 
@@ -92,8 +94,10 @@ final class Blocks {
 
   private static Iterator<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> addresses(
       Stage.Read[] reads, MapOutputTracker tracker) {
-    Map<BlockManagerId, List<Tuple3<BlockId, Object, Object>>> merged = new LinkedHashMap<>();
+    List<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> all = new ArrayList<>();
     for (Stage.Read read : reads) {
+      // apart for each shuffle: Spark refuses a request for blocks of several
+      Map<BlockManagerId, List<Tuple3<BlockId, Object, Object>>> merged = new LinkedHashMap<>();
       for (int m = 0; m < read.maps.length; m += 2) {
         for (int t = 0; t < read.targets.length; t += 2) {
           Iterator<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> found =
@@ -111,9 +115,9 @@ final class Blocks {
           }
         }
       }
+      merged.forEach(
+          (address, ids) -> all.add(new Tuple2<>(address, CollectionConverters.asScala(ids))));
     }
-    List<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> all = new ArrayList<>();
-    merged.forEach((address, ids) -> all.add(new Tuple2<>(address, CollectionConverters.asScala(ids))));
     return CollectionConverters.asScala(all.iterator());
   }
 }

@@ -18,7 +18,6 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.scheduler.ExecutorProcessLost;
 import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
-import org.apache.spark.serializer.KryoSerializer;
 import org.apache.spark.shuffle.ShuffleWriteProcessor;
 import org.apache.spark.util.CollectionAccumulator;
 import scala.Option;
@@ -174,7 +173,7 @@ public final class Exchange {
     return new ShuffleDependency<>(
         stage.asPairs(),
         new Targets(targets),
-        new KryoSerializer(context.conf()),
+        new BlockSerializer(),
         Option.empty(),
         Option.empty(),
         false,

@@ -30,7 +30,7 @@ import scala.reflect.ClassTag$;
  * whoever reads its missing output reports that in turn.
  */
 final class Stage extends RDD<Object> {
-  private final List<Task> tasks;
+  private final transient List<Task> tasks;
   private final CollectionAccumulator<byte[]> reports;
   private final ShuffleDependency<?, ?, ?> template;
 

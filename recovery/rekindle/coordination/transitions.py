@@ -39,7 +39,7 @@ def advance(
     if state.start is not None:
         state, first = _start(state, state.start, now)
     after, told = _handle(state, event, now, clock)
-    return after, (*first, *told, *switches.changes(state, after))
+    return after, (*first, *told, *switches.announce_changes(state, after))
 
 
 def _handle(
@@ -77,7 +77,7 @@ def _start(state: State, start: happened.Started, now: float) -> Result:
     if not start.resumed:
         text = f"A fresh start waits for {start.nodes_expected} nodes."
         record = Record("started", Reason.WAITING_FOR_NODES, text)
-        return state, (*switches.settings(state, Reason.STARTED), record)
+        return state, (*switches.announce(state, Reason.STARTED), record)
     unfinished = state.incident or Incident(
         number=state.incidents + 1,
         kind=Kind.COMPLETE,
@@ -88,7 +88,7 @@ def _start(state: State, start: happened.Started, now: float) -> Result:
     )
     state = replace(state, starting=False)
     state, told = membership.enter_incident(state, replace(unfinished, kind=Kind.COMPLETE))
-    return state, (*switches.settings(state, Reason.RESUMED), *told)
+    return state, (*switches.announce(state, Reason.RESUMED), *told)
 
 
 def _plan_when_due(state: State, now: float, clock: Callable[[], float]) -> Result:

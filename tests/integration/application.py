@@ -1,0 +1,311 @@
+"""The pipeline of `readings` on a local cluster: started, followed, disturbed, and checked.
+
+A test starts it, waits for conditions, does its harm, and asks whether the committed output is
+exactly right. It reads what any reader of a store may: events, the commit log, output files that
+a commit record names. Nothing here decides what is harmed, or when.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import readings
+
+import rekindle
+from rekindle import records
+from rekindle_local import processes
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo.driving import DriverProcess
+
+LIMIT_SECONDS = 120.0
+POLL_SECONDS = 0.05
+SOURCES = str(Path(rekindle.__file__).parents[1])
+PIPELINE = Path(readings.__file__)
+RUNTIME = {
+    "node_cpu_percent": 100,
+    "epoch_seconds": 0.5,
+    "checkpoint_seconds": 3,
+    "rows_per_second": 2_500,
+}
+POLICY = {"silent_seconds": 15}
+
+Event = Mapping[str, Any]
+
+
+def restore(cluster: LocalCluster) -> None:
+    """Bring back every node that is down or stopped."""
+    for node in cluster.nodes:
+        cluster.continue_processes(node.name)
+        if not cluster.processes(node.name):
+            cluster.start_worker(node.name)
+
+
+@dataclass(slots=True)
+class Application:
+    """One application: the driver that runs, and the store that outlives it."""
+
+    cluster: LocalCluster
+    directory: Path
+    inputs: Path
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    store_of: Path | None = None
+    events: list[Event] = field(default_factory=list)
+    driver: DriverProcess = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.traps.mkdir(parents=True)
+        self.driver = DriverProcess(self.directory)
+        if self.store_of is not None:
+            self.driver.store.symlink_to(self.store_of)
+        self._write_settings()
+
+    @property
+    def traps(self) -> Path:
+        """The folder of traps (see `readings`)."""
+        return self.directory / "traps"
+
+    @property
+    def store(self) -> Path:
+        """The checkpoint store."""
+        return self.driver.store
+
+    def start(self) -> None:
+        """Start a driver; a second start goes on from the store."""
+        paths = [SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.driver.start(
+            PIPELINE,
+            self.cluster.master_url,
+            self.directory / "settings.yaml",
+            {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.executor.memory": "512m",
+                "spark.executor.extraJavaOptions": self.cluster.executor_java_options(),
+            },
+            {
+                "PYTHONPATH": os.pathsep.join(paths),
+                "REKINDLE_TEST_INPUT": str(self.inputs),
+                "REKINDLE_TEST_TRAPS": str(self.traps),
+            },
+        )
+
+    def start_and_recover(self) -> None:
+        """Start a driver and wait until every query is live and a checkpoint is there."""
+        begin = self.seen
+        self.start()
+        self.await_event("recovered", after=begin)
+        self.await_event("checkpoint", after=begin)
+
+    @property
+    def seen(self) -> int:
+        """Number of events up to now."""
+        self.poll()
+        return len(self.events)
+
+    def poll(self) -> None:
+        """Take in new events."""
+        self.events += self.driver.fresh_events()
+
+    def happened(self, kind: str, *, after: int = 0, **values: Any) -> list[Event]:
+        """Events of a kind since `after`, with these values."""
+        return [
+            event
+            for event in self.events[after:]
+            if event["kind"] == kind and all(event.get(k) == v for k, v in values.items())
+        ]
+
+    def await_event(self, kind: str, *, after: int = 0, **values: Any) -> Event:
+        """The first event of a kind since `after`, with these values."""
+        self.await_condition(
+            f"event {kind} {values or ''}", lambda: bool(self.happened(kind, after=after, **values))
+        )
+        return self.happened(kind, after=after, **values)[0]
+
+    def await_condition(self, what: str, condition: Callable[[], bool]) -> None:
+        """Follow the driver until a condition holds; it must not end with an error before."""
+        print(f"  {time.strftime('%H:%M:%S')} waiting: {what}", flush=True)
+        end = time.monotonic() + LIMIT_SECONDS
+        self.poll()
+        while not condition():
+            self.driver.check()
+            time.sleep(POLL_SECONDS)
+            self.poll()
+            assert time.monotonic() < end, f"waited {LIMIT_SECONDS:.0f} s for {what}\n{self.tail()}"
+
+    def await_end(self) -> int:
+        """The driver's exit code, when it has ended by itself."""
+        print(f"  {time.strftime('%H:%M:%S')} waiting: the driver's end", flush=True)
+        assert self.driver.process is not None
+        end = time.monotonic() + LIMIT_SECONDS
+        while not self.driver.ended:
+            time.sleep(POLL_SECONDS)
+            assert time.monotonic() < end, f"the driver does not end\n{self.tail()}"
+        self.poll()
+        return int(self.driver.process.returncode)
+
+    def finish_reading(self) -> None:
+        """Wait until epochs have been cut of the whole input."""
+        self.await_condition("the whole input is read", self._is_all_read)
+
+    def finish(self) -> None:
+        """Wait for the whole input, ask for the end, and check all output."""
+        self.finish_reading()
+        self.driver.request_finish()
+        code = self.await_end()
+        assert code == 0, f"exit code {code}\n{self.tail()}"
+        self.assert_exactly_right()
+
+    def tail(self) -> str:
+        """What driver and events said last."""
+        log = self.driver.log.read_text(errors="replace").splitlines()[-20:]
+        told = [str({k: str(v)[:200] for k, v in event.items()}) for event in self.events[-25:]]
+        return "\n".join(["--- log", *log, "--- events", *told])
+
+    def last_words(self) -> str:
+        """The last line of the driver's log."""
+        return self.driver.log.read_text(errors="replace").strip().splitlines()[-1]
+
+    def placement(self) -> dict[str, str]:
+        """Node of each partition after all plans so far."""
+        self.poll()
+        placed: dict[str, str] = {}
+        for event in self.happened("plan"):
+            placed |= event["placement"]
+        return placed
+
+    def nodes_of(self, operator: str) -> set[str]:
+        """Nodes that run partitions of an operator."""
+        return {node for name, node in self.placement().items() if name.split("/")[0] == operator}
+
+    def commits(self) -> list[Event]:
+        """The commit log."""
+        files = sorted((self.store / "commits").glob("[0-9]*.json"), key=lambda f: int(f.stem))
+        return [records.decode("commit", file.read_bytes(), file.name) for file in files]
+
+    def assert_exactly_right(self) -> None:
+        """All committed rows, and no others, are those of the batch computation."""
+        names: dict[str, list[str]] = {}
+        committed: set[tuple[str, int]] = set()
+        for record in self.commits():
+            for query_partition, epoch, _, name, _ in record["outputs"]:
+                assert (query_partition, epoch) not in committed, "committed twice"
+                committed.add((query_partition, epoch))
+                query = query_partition.split("/")[0]
+                names.setdefault(query, []).append(str(self.store / "outputs" / query / name))
+        wanted = readings.expected(self.inputs)
+        assert set(names) == set(wanted)
+        for query, rows in wanted.items():
+            compare(query, pl.read_parquet(names[query]), rows)
+
+    def executors(self) -> dict[str, frozenset[int]]:
+        """Process ids of each node's executor JVM and host."""
+        return {
+            node.name: frozenset(filter(is_executor, self.cluster.processes(node.name)))
+            for node in self.cluster.nodes
+        }
+
+    def _is_all_read(self) -> bool:
+        offsets = self.store / "offsets"
+        newest = max(offsets.glob("[0-9]*.json"), key=lambda f: int(f.stem))
+        ends = records.decode("offsets", newest.read_bytes(), newest.name)["offsets"]
+        return sum(end for _, end in ends.values()) == readings.ROWS + readings.ALARMS
+
+    def _write_settings(self) -> None:
+        lines = ["version: 1"]
+        runtime = {"nodes_expected": len(self.cluster.nodes), **RUNTIME, **self.runtime}
+        for section, values in (("policy", {**POLICY, **self.policy}), ("runtime", runtime)):
+            lines += [f"{section}:", *(f"  {name}: {value}" for name, value in values.items())]
+        (self.directory / "settings.yaml").write_text("\n".join(lines) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there was before the harm: compared with what is there afterwards."""
+
+    application: Application
+    executors: Mapping[str, frozenset[int]]
+    placement: Mapping[str, str]
+    commits: int
+    events: int
+
+    @staticmethod
+    def of(application: Application) -> "Before":
+        """Look around."""
+        return Before(
+            application,
+            application.executors(),
+            application.placement(),
+            len(application.commits()),
+            application.seen,
+        )
+
+    def assert_untouched(self, nodes: Iterable[str]) -> None:
+        """These nodes kept processes and state: nothing there ran an epoch a second time."""
+        now = self.application.executors()
+        for node in nodes:
+            assert len(self.executors[node]) == 2, "an executor JVM and a host"
+            assert now[node] == self.executors[node]
+            for kind in ("joined", "confirmed", "state-lost"):
+                assert not self.application.happened(kind, after=self.events, node=node)
+        again = self._partitions_run_again()
+        assert not {name for name in again if self.placement[name] in nodes}
+
+    def _partitions_run_again(self) -> set[str]:
+        """Partitions that went back, by the commit log, since the harm."""
+        reached: dict[str, int] = {}
+        again = set()
+        for number, record in enumerate(self.application.commits()):
+            for name, (first, last, _) in record["finished"].items():
+                if number >= self.commits and first <= reached.get(name, 0):
+                    again.add(name)
+                reached[name] = last
+        return again
+
+
+def compare(query: str, got: pl.DataFrame, wanted: pl.DataFrame) -> None:
+    """Equal as bags of rows over all columns."""
+    assert set(got.columns) == set(wanted.columns), query
+    columns = sorted(wanted.columns)
+    wanted = wanted.select(columns).cast({name: got.schema[name] for name in columns})
+    missing, surplus = _only(wanted, got), _only(got, wanted)
+    text = f"{query}: {missing.height} rows missing, {surplus.height} too many or wrong"
+    assert missing.is_empty(), f"{text}\n{missing}"
+    assert surplus.is_empty(), f"{text}\n{surplus}"
+
+
+def _only(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    """Rows that `left` has more often than `right`."""
+    columns = sorted(left.columns)
+    counted = (
+        left.group_by(columns)
+        .len()
+        .join(
+            right.group_by(columns).len(), on=columns, how="left", nulls_equal=True, suffix="_right"
+        )
+    )
+    return counted.filter(pl.col("len") > pl.col("len_right").fill_null(0))
+
+
+def is_executor(pid: int) -> bool:
+    """Whether a process is an executor's JVM or its host."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"CoarseGrainedExecutorBackend" in command or b"rekindle_spark.host" in command
+
+
+def kill_host(application: Application, node: str) -> None:
+    """SIGKILL a node's host; its JVM lives on."""
+    hosts = [
+        pid
+        for pid in application.cluster.processes(node)
+        if b"rekindle_spark.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    processes.signal_all(hosts, signal.SIGKILL)

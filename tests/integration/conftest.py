@@ -1,0 +1,54 @@
+"""What integration tests share: one cluster for all applications, and the input files."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import readings
+from application import Application, restore
+
+from rekindle_local.cluster import LocalCluster
+from rekindle_spark import jar
+
+NODES = 3
+
+Start = Callable[..., Application]
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three nodes without a quota, used by one application after the other."""
+    directory = tmp_path_factory.mktemp("nodes")
+    with LocalCluster(
+        nodes=NODES, directory=directory, cpu_quota=None, class_path=[Path(jar.path())]
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the input files."""
+    directory = tmp_path_factory.mktemp("input")
+    readings.prepare(directory)
+    return directory
+
+
+@pytest.fixture
+def prepare(shared_cluster: LocalCluster, inputs: Path, tmp_path: Path) -> Iterator[Start]:
+    """Makes applications, not started yet; ends their drivers and restores the cluster."""
+    made: list[Application] = []
+
+    def make(**options: object) -> Application:
+        directory = tmp_path / f"application-{len(made)}"
+        made.append(Application(shared_cluster, directory, inputs, **options))
+        return made[-1]
+
+    restore(shared_cluster)
+    yield make
+    for application in made:
+        application.driver.end()
+    restore(shared_cluster)

@@ -1,0 +1,154 @@
+"""Workers that die or fall silent, at bad moments: the output stays exactly right.
+
+And whoever was not harmed keeps its processes and its state, which the commit log shows.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import readings
+from application import Application, Before, kill_host
+
+Prepare = Callable[..., Application]
+
+
+def neighbours(application: Application, *victims: str) -> list[str]:
+    return [node.name for node in application.cluster.nodes if node.name not in victims]
+
+
+def node_of(application: Application, operator: str) -> str:
+    return min(application.nodes_of(operator))
+
+
+def harm_in_the_middle_of_an_epoch(application: Application) -> None:
+    """Returns while the step `graded` is at work."""
+    (application.traps / readings.SLOW).touch()
+    application.await_condition(
+        "an epoch is at work", (application.traps / readings.REACHED).exists
+    )
+
+
+def test_a_worker_killed_in_the_middle_of_an_epoch_changes_no_row(prepare: Prepare) -> None:
+    application = prepare()
+    application.start_and_recover()
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    harm_in_the_middle_of_an_epoch(application)
+    application.cluster.kill([victim])
+    application.await_event("confirmed", after=before.events, node=victim)
+    application.await_event("recovered", after=before.events)
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def test_a_second_worker_killed_during_catch_up_changes_no_row(prepare: Prepare) -> None:
+    application = prepare(runtime={"checkpoint_seconds": 3, "catch_up_piece_seconds": 0.1})
+    application.start_and_recover()
+    first, second = application.cluster.nodes[0].name, application.cluster.nodes[1].name
+    before = Before.of(application)
+    application.cluster.kill([first])
+    application.await_event("ack", after=before.events)
+    application.cluster.kill([second])
+    application.await_event("confirmed", after=before.events, node=second)
+    application.cluster.start_worker(first)
+    application.await_event("recovered", after=before.events)
+    before.assert_untouched(neighbours(application, first, second))
+    application.finish()
+
+
+def test_a_worker_killed_during_a_checkpoint_changes_no_row(prepare: Prepare) -> None:
+    application = prepare()
+    application.start_and_recover()
+    victim = node_of(application, "rising")
+    before = Before.of(application)
+    open_one = await_open_checkpoint(application)
+    application.cluster.kill([victim])
+    application.await_event("confirmed", after=before.events, node=victim)
+    assert not (open_one.with_suffix(".json")).exists(), "the checkpoint was complete already"
+    application.await_event("recovered", after=before.events)
+    application.await_event("checkpoint", after=before.events)
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def test_a_worker_that_is_stopped_is_dropped_and_its_late_work_changes_no_row(
+    prepare: Prepare,
+) -> None:
+    application = prepare(policy={"silent_seconds": 4})
+    application.start_and_recover()
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    harm_in_the_middle_of_an_epoch(application)
+    application.cluster.stop_processes(victim)
+    application.await_event("confirmed", after=before.events, node=victim, silent=True)
+    application.await_event("recovered", after=before.events)
+    application.cluster.continue_processes(victim)
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def test_after_the_loss_of_all_workers_everything_comes_back(prepare: Prepare) -> None:
+    application = prepare()
+    application.start_and_recover()
+    begin = application.seen
+    nodes = [node.name for node in application.cluster.nodes]
+    application.cluster.kill(nodes)
+    for node in nodes:
+        application.await_event("confirmed", after=begin, node=node)
+    for node in nodes:
+        application.cluster.start_worker(node)
+    application.await_event("recovered", after=begin)
+    application.finish()
+
+
+@pytest.mark.parametrize("strategy", ["incremental", "blocking"])
+def test_killed_workers_come_back_one_by_one(prepare: Prepare, strategy: str) -> None:
+    application = prepare(policy={"strategy": strategy}, runtime={"node_cpu_percent": 40})
+    application.start_and_recover()
+    victims = [node.name for node in application.cluster.nodes[:2]]
+    before = Before.of(application)
+    application.cluster.kill(victims)
+    for victim in victims:
+        application.await_event("confirmed", after=before.events, node=victim)
+    application.cluster.start_worker(victims[0])
+    application.await_event("joined", after=before.events, node=victims[0])
+    assert strategy == "incremental" or not application.happened("plan", after=before.events)
+    application.cluster.start_worker(victims[1])
+    application.await_event("joined", after=before.events, node=victims[1])
+    application.await_event("recovered", after=before.events)
+    before.assert_untouched(neighbours(application, *victims))
+    application.finish()
+
+
+def test_a_host_that_dies_under_a_living_executor_loses_only_its_own_state(
+    prepare: Prepare,
+) -> None:
+    application = prepare()
+    application.start_and_recover()
+    victim = node_of(application, "rising")
+    before = Before.of(application)
+    kill_host(application, victim)
+    application.await_event("state-lost", after=before.events, node=victim)
+    application.await_event("recovered", after=before.events)
+    assert not application.happened("confirmed", after=before.events)
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def await_open_checkpoint(application: Application) -> Path:
+    """The folder of a checkpoint of which some states are written and which is not global."""
+    found: list[Path] = []
+
+    def look() -> bool:
+        found[:] = [
+            folder
+            for folder in (application.store / "checkpoints").iterdir()
+            if folder.is_dir()
+            and any(folder.glob("*.state"))
+            and not folder.with_suffix(".json").exists()
+        ]
+        return bool(found)
+
+    application.await_condition("a checkpoint is being taken", look)
+    return found[0]

@@ -1,0 +1,150 @@
+"""The coordinator core under whatever may happen: random pipelines, losses, returns and reports.
+
+Every plan keeps the rules of plans, and once all nodes are back and everyone has reported, all
+partitions are placed and the incident is over.
+"""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rekindle import coordination as core
+from rekindle import topology as graph
+from rekindle.coordination import Event, Plan, State, drafting, load
+from rekindle.settings import Policy
+from rekindle.topology import Operator, Query, Topology
+
+NODES = ("n1", "n2", "n3", "n4")
+CAPACITY_PERCENT = 100.0
+SECONDS = st.sampled_from([0.0, 0.5, 5.0, 30.0, 500.0])
+COST = st.floats(0.0, 150.0) | st.sampled_from([1.0, 30.0, 80.0])
+POLICIES = st.builds(
+    Policy,
+    strategy=st.sampled_from(["incremental", "blocking"]),
+    stabilisation_seconds=st.sampled_from([0.0, 5.0]),
+    correlated_nodes_min=st.integers(1, 3),
+)
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Up to five operators, each reading from some before it; a query on each end and on some."""
+    count = draw(st.integers(1, 5))
+    operators = [Operator(f"o{i}", draw(st.integers(1, 3))) for i in range(count)]
+    edges = [(f"o{i}", f"o{j}") for j in range(count) for i in range(j) if draw(st.booleans())]
+    ends = {operator.name for operator in operators} - {producer for producer, _ in edges}
+    queries = [
+        Query(f"q{i}", operator.name, draw(st.integers(1, 10)))
+        for i, operator in enumerate(operators)
+        if operator.name in ends or draw(st.booleans())
+    ]
+    return Topology(tuple(operators), tuple(edges), tuple(queries)).checked()
+
+
+def happenings(topology: Topology) -> st.SearchStrategy[Event]:
+    """Any event, for nodes, partitions and queries that there are."""
+    partitions = st.sampled_from(graph.partitions(topology))
+    queries = st.sampled_from(sorted(graph.closures(topology)))
+    lost = st.lists(st.sampled_from(NODES), min_size=1, unique=True).map(tuple)
+    capacity = st.sampled_from([50.0, CAPACITY_PERCENT])
+    return st.one_of(
+        lost.map(core.NodesLost),
+        st.builds(core.NodeBack, st.sampled_from(NODES), capacity),
+        st.sampled_from(NODES).map(core.NodeSuspected),
+        queries.map(core.QueryCaughtUp),
+        st.builds(core.StatisticsReported, st.dictionaries(partitions, COST)),
+        st.integers(1, 9).map(core.CheckpointCompleted),
+        st.integers(1, 9).map(core.PlanAcknowledged),
+        st.just(core.DriverLost()),
+        st.just(core.Tick()),
+    )
+
+
+def check_plan(before: State, plan: Plan) -> None:
+    """What holds for every plan."""
+    assert plan.plan_epoch == before.plan_epoch + 1
+    assert not plan.placement.keys() & before.placement.keys()
+    assert all(before.nodes[node].status is core.Status.UP for node in plan.placement.values())
+    placed = {**before.placement, **plan.placement}
+    assert graph.runnable(before.topology, placed) == set(placed)
+    newly = {
+        query
+        for query, closure in before.closures.items()
+        if closure <= placed.keys() and not closure <= before.placement.keys()
+    }
+    assert newly == set(plan.query_partitions)
+    check_capacity(before, plan)
+
+
+def check_capacity(before: State, plan: Plan) -> None:
+    """No node gets more than it has free; over its cap only when all else has been tried."""
+    nodes = plan.problem.nodes or {}
+    used = dict.fromkeys(nodes, 0.0)
+    for name, node in plan.placement.items():
+        used[node] += plan.problem.partitions[name].cpu_percent
+    assert all(used[node] <= nodes[node] + 1e-6 for node in nodes)
+    costs = load.steady(before) | dict(before.charges)
+    free = {node: before.policy.cpu_cap * before.nodes[node].capacity_percent for node in nodes}
+    for name, node in before.placement.items():
+        if node in free:
+            free[node] -= costs[name]
+    if any(nodes[node] > max(0.0, free[node]) + 1e-6 for node in nodes):
+        assert not before.catching_up
+        assert len(nodes) >= drafting.nodes_wanted(before)
+
+
+class Run:
+    """A coordinator that checks itself at every step."""
+
+    def __init__(self, topology: Topology, policy: Policy, resumed: bool) -> None:
+        self.state = core.initial(topology, policy, len(NODES), resumed=resumed)
+        self.now = 1000.0
+
+    def tell(self, event: Event, after_seconds: float) -> None:
+        """Report an event and a tick."""
+        self.now += after_seconds
+        for happened in (event, core.Tick()):
+            before = self.state
+            self.state, told = core.advance(before, happened, self.now, clock=float)
+            for instruction in told:
+                if isinstance(instruction, core.PublishPlan):
+                    check_plan(before, instruction.plan)
+            self.check_state()
+
+    def check_state(self) -> None:
+        """What holds after every event."""
+        state = self.state
+        living = {n for n, view in state.nodes.items() if view.status is not core.Status.LOST}
+        assert graph.runnable(state.topology, state.placement) == set(state.placement)
+        assert {*state.placement.values(), *state.resident.values()} <= living
+        assert not state.placement.keys() & state.resident.keys()
+        assert state.charges.keys() <= state.placement.keys()
+        assert all(state.closures[query] <= state.placement.keys() for query in state.catching_up)
+        assert state.holding <= (not living)
+
+    def finish(self) -> None:
+        """All nodes come back; plans are acknowledged and queries catch up until none is left."""
+        for node in NODES:
+            self.tell(core.NodeBack(node, CAPACITY_PERCENT), 1.0)
+        for _ in range(len(self.state.closures) + 1):
+            self.tell(core.Tick(), 10.0)
+            self.tell(core.PlanAcknowledged(self.state.plan_epoch), 0.0)
+            for query_partition in sorted(self.state.catching_up):
+                self.tell(core.QueryCaughtUp(query_partition), 1.0)
+        self.tell(core.CheckpointCompleted(10), 1.0)
+
+
+@settings(max_examples=40)
+@given(st.data(), topologies(), POLICIES, st.booleans())
+def test_whatever_happens_it_ends_once_all_nodes_are_back(
+    data: Any, topology: Topology, policy: Policy, resumed: bool
+) -> None:
+    run = Run(topology, policy, resumed)
+    for event, after_seconds in data.draw(
+        st.lists(st.tuples(happenings(topology), SECONDS), max_size=12)
+    ):
+        run.tell(event, after_seconds)
+    run.finish()
+    assert set(run.state.placement) == set(graph.partitions(topology))
+    assert (run.state.incident, run.state.starting) == (None, False)
