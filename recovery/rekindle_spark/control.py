@@ -143,6 +143,7 @@ class Control:
     def _lose(self, loss: Loss) -> None:
         """Executors are gone: take them out everywhere, then tell the core."""
         application = self.application
+        self.was_complete = False
         with application.lock:
             application.losses += 1
             emptied = application.progress.lose(loss.executors)
@@ -162,6 +163,7 @@ class Control:
         node = application.executors.get(executor)
         if node is None:
             return
+        self.was_complete = False
         with application.lock:
             application.losses += 1
             application.progress.forget_state(executor)

@@ -147,9 +147,9 @@ class Exchange:
         """Shuffles that have not been removed."""
         return int(self.handle.retainedCount())
 
-    def used_heap_bytes(self) -> int:
-        """The driver's live heap after a collection."""
-        return int(self.handle.usedHeapBytes())
+    def live_heap_bytes(self) -> int:
+        """What was alive on the driver's heap after the last collections."""
+        return int(self.handle.liveHeapBytes())
 
     def stop(self) -> None:
         """End the application."""

@@ -40,8 +40,7 @@ def specify(
     `nodes` gives each executor's node, `common` the header fields of every request, `offsets`
     the source offsets of each epoch.
     """
-    levels = sorted({progress.program.owner[p].level for p in work})
-    layout = [_by_executor(progress, work, level) for level in levels]
+    layout = [_by_executor(progress, stage) for stage in _stages(progress, work)]
     index = {
         partition: (stage, task)
         for stage, tasks in enumerate(layout)
@@ -68,21 +67,32 @@ def specify(
     return Specification(tuple(stages), tuple(produced), dict(work), executors)
 
 
-def reachable(progress: Progress, partition: int, work: Ranges, last: int) -> int:
-    """The last epoch up to which all producers of a partition will have run, at most `last`."""
-    for _, producer in progress.program.producers(partition):
-        if producer in work:
-            last = min(last, work[producer][1])
-        else:
-            last = min(last, progress.finished.get(producer, 0))
-    return last
+def reachable(progress: Progress, partition: int, last: int) -> int:
+    """The last epoch that all producers of a partition have finished, at most `last`."""
+    producers = progress.program.producers(partition)
+    return min([last, *(progress.finished.get(producer, 0) for _, producer in producers)])
 
 
-def _by_executor(progress: Progress, work: Ranges, level: int) -> list[tuple[str, list[int]]]:
-    tasks: dict[str, list[int]] = {}
+def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
+    """Partitions by the number of producers in a row whose frames come from this very job."""
+    depth: dict[int, int] = {}
     for partition in sorted(work):
-        if progress.program.owner[partition].level == level:
-            tasks.setdefault(progress.placed[partition], []).append(partition)
+        feeding = (
+            depth[producer] + 1
+            for _, producer in progress.program.producers(partition)
+            if producer in work and work[producer][0] <= work[partition][1]
+        )
+        depth[partition] = max(feeding, default=0)
+    stages: list[list[int]] = [[] for _ in range(max(depth.values()) + 1)]
+    for partition, stage in depth.items():
+        stages[stage].append(partition)
+    return stages
+
+
+def _by_executor(progress: Progress, partitions: Sequence[int]) -> list[tuple[str, list[int]]]:
+    tasks: dict[str, list[int]] = {}
+    for partition in partitions:
+        tasks.setdefault(progress.placed[partition], []).append(partition)
     return sorted(tasks.items())
 
 

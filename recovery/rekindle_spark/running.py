@@ -16,7 +16,7 @@ from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
 
-__all__ = ["CATCH_UP", "URGENT", "Attempts", "Result", "run"]
+__all__ = ["CATCH_UP", "URGENT", "Attempts", "Result", "Running", "poll", "run", "start"]
 
 POLL_SECONDS = 0.02
 URGENT, CATCH_UP = 0, 1
@@ -60,6 +60,43 @@ class Attempts:
         return 0.0 if self.failing_since is None else time.monotonic() - self.failing_since
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job on its way."""
+
+    specification: Specification
+    job: Job
+    losses: int
+    began: float
+
+
+def start(
+    application: Application, work: Ranges, *, urgency: int, checkpoint: int | None = None
+) -> Running:
+    """Submit a job that runs `work`."""
+    began = time.monotonic()
+    with application.lock:
+        losses = application.losses
+        specification = _specification(application, work, urgency, checkpoint)
+    targets = len(application.program.partition_names)
+    job = application.exchange.submit(specification.stages, targets)
+    return Running(specification, job, losses, began)
+
+
+def poll(application: Application, running: Running, seconds: float) -> Result | None:
+    """The job's result once it has ended, waiting up to `seconds`. A loss on the way ends it."""
+    if running.job.wait(seconds):
+        result = _absorb(application, running.specification, running.job, running.losses)
+    elif application.losses != running.losses or application.stopping:
+        running.job.cancel("executors were lost")
+        _discard(application, running.specification, running.job)
+        result = Result(False, 0.0, reason="interrupted")
+    else:
+        return None
+    result.seconds = time.monotonic() - running.began
+    return result
+
+
 def run(
     application: Application,
     work: Ranges,
@@ -68,23 +105,13 @@ def run(
     checkpoint: int | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Run `work`; `meanwhile` is called while waiting. A loss on the way ends the job."""
-    began = time.monotonic()
-    with application.lock:
-        losses = application.losses
-        specification = _specification(application, work, urgency, checkpoint)
-    job = application.exchange.submit(
-        specification.stages, len(application.program.partition_names)
-    )
-    while not job.wait(POLL_SECONDS):
+    """Run `work` to its end; `meanwhile` is called while waiting."""
+    running = start(application, work, urgency=urgency, checkpoint=checkpoint)
+    while True:
+        result = poll(application, running, POLL_SECONDS)
+        if result is not None:
+            return result
         meanwhile()
-        if application.losses != losses or application.stopping:
-            job.cancel("executors were lost")
-            _discard(application, specification, job)
-            return Result(False, time.monotonic() - began, reason="interrupted")
-    result = _absorb(application, specification, job, losses)
-    result.seconds = time.monotonic() - began
-    return result
 
 
 def _specification(

@@ -79,6 +79,9 @@ class Statistics:
             },
             load_percent=load,
             rows_per_second=self.rows_per_second,
+            epoch=application.newest,
+            retained_shuffles=application.exchange.retained_count(),
+            driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
         if self.calibrating:
             self._calibrate(load)

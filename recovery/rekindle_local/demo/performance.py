@@ -3,6 +3,7 @@
 Called by the commands `demo` and `bench recovery`.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rekindle_local.flights import data
 from rekindle_local.flights import pipeline as flights
 from rekindle_spark import jar, program
 
-__all__ = ["perform", "summarise"]
+__all__ = ["perform", "rate", "summarise"]
 
 PIPELINE = '''"""The pipeline of this run."""
 
@@ -78,6 +79,12 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
     result = evidence.write(directory, run)
     shutil.rmtree(run_directory / "cluster", ignore_errors=True)
     return result
+
+
+def rate(directory: Path) -> float:
+    """The rate of rows that a run in `directory` settled on."""
+    rows_per_second: float = json.loads((directory / "input.json").read_text())["rows_per_second"]
+    return rows_per_second
 
 
 def summarise(result: dict[str, Any], directory: Path | None) -> None:

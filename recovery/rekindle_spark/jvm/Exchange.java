@@ -5,6 +5,10 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryType;
+import java.lang.management.MemoryUsage;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -163,10 +167,14 @@ public final class Exchange {
         .send(new RemoveExecutor(executor, new ExecutorProcessLost(reason, Option.empty(), false)));
   }
 
-  public long usedHeapBytes() {
-    Runtime runtime = Runtime.getRuntime();
-    System.gc();
-    return runtime.totalMemory() - runtime.freeMemory();
+  /** What was alive on the heap after the last collections. */
+  public long liveHeapBytes() {
+    long live = 0;
+    for (MemoryPoolMXBean pool : ManagementFactory.getMemoryPoolMXBeans()) {
+      MemoryUsage usage = pool.getCollectionUsage();
+      if (pool.getType() == MemoryType.HEAP && usage != null) live += usage.getUsed();
+    }
+    return live;
   }
 
   private ShuffleDependency<Object, Object, Object> dependency(Stage stage, int targets) {
