@@ -68,22 +68,49 @@ class Arrivals:
     def cut(self, now: float, rows_per_second: float, *, final: bool = False) -> Cut:
         """Close an epoch at `now`: what has arrived since the last cut, up to the limit.
 
-        Where the limit bites, `cut_at` is when the epoch's newest row arrived, so that lag
-        counts what is still waiting.
+        Rows of one event time go into one epoch. Where that or the limit leaves some out,
+        `cut_at` is when the epoch's newest row arrived, so that lag counts what is waiting.
         """
-        arrived = max(0.0, now - self.last.cut_at) * self.last.rows_per_second
-        rows = min(int(arrived), self.rows_per_epoch_max)
+        arrived = int(max(0.0, now - self.last.cut_at) * self.last.rows_per_second)
+        rows = min(arrived, self.rows_per_epoch_max)
+        offsets, clock = self._offsets(rows)
+        taken = sum(end - begin for begin, end in offsets.values())
+        if taken == 0 and rows == self.rows_per_epoch_max:
+            offsets, clock = self._offsets(rows, together=True)
+            taken = rows
         cut_at = now
-        if rows < int(arrived):
-            cut_at = self.last.cut_at + rows / self.last.rows_per_second
-        ends, clock = self._ends(rows)
-        offsets = {
-            name: (self.last.offsets[name][1], max(end, self.last.offsets[name][1]))
-            for name, end in ends.items()
-        }
+        if taken < arrived and self._waiting():
+            cut_at = self.last.cut_at + taken / self.last.rows_per_second
         watermark = FINAL_WATERMARK if final else max(clock, self.last.watermark)
         self.last = Cut(self.last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final)
         return self.last
+
+    def adopt(self, record: Mapping[str, Any]) -> Cut:
+        """Go on from the cut that stands in the offset log, which may be an older driver's."""
+        self.last = Cut.from_record(record)
+        return self.last
+
+    def _waiting(self) -> bool:
+        """Whether there are rows behind the newest cut."""
+        begins = {name: self.last.offsets[name][1] for name in self.sources}
+        return any(
+            source.rows_at(source.event_time_at(begins[name])) > begins[name]
+            for name, source in self.sources.items()
+        )
+
+    def _offsets(
+        self, rows: int, *, together: bool = False
+    ) -> tuple[dict[str, tuple[int, int]], int]:
+        """Offsets of `rows` more rows at most, and the event time reached.
+
+        `together`: of all rows of the next event time, however many they are.
+        """
+        ends, clock = self._ends(rows)
+        if together:
+            clock += 1
+            ends = {name: source.rows_at(clock) for name, source in self.sources.items()}
+        begins = {name: self.last.offsets[name][1] for name in self.sources}
+        return {name: (begins[name], max(end, begins[name])) for name, end in ends.items()}, clock
 
     def _ends(self, rows: int) -> tuple[dict[str, int], int]:
         """Offsets after `rows` more rows, and the event time reached: a search over it."""

@@ -52,8 +52,8 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     """
     built = program.build(pipeline)
     store = Store(place.store)
+    _check_history(built, store.read())
     history = store.open(time.time())
-    _check_history(built, history)
     with ExitStack() as stack:
         file = stack.enter_context(place.events.open("a"))
         events = EventLog(file, store.generation)

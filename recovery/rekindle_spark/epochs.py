@@ -74,11 +74,11 @@ class EpochLoop:
             return
         final = application.progress.complete and self.finish_requested()
         cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
-        application.store.log_offsets(cut.epoch, cut.record())
+        cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
         with application.lock:
             application.cuts[cut.epoch] = cut
         application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)
-        if final:
+        if cut.final:
             self.final = cut
 
     def _run_epoch(self, epoch: int) -> None:

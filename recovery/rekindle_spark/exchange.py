@@ -13,6 +13,8 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext
 
+from rekindle.errors import RunError
+
 __all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "ranges"]
 
 
@@ -116,7 +118,14 @@ class Exchange:
         driver = {"spark.driver.extraClassPath": jar}
         for key, value in {**_DEFAULTS, **shipped, **driver, **options}.items():
             conf.set(key, value)
-        self.context = SparkContext(conf=conf)
+        try:
+            self.context = SparkContext(conf=conf)
+        except Exception as error:
+            raise RunError(
+                where=f"Spark master {master}",
+                what=f"gave no application: {_cause(error)}",
+                remedy="see that it is there, and the log above",
+            ) from error
         self.context.setLogLevel("FATAL")
         jvm: Any = self.context._jvm
         self.handle = jvm.rekindle.Exchange(self.context._jsc.sc())
@@ -154,6 +163,13 @@ class Exchange:
     def stop(self) -> None:
         """End the application."""
         self.context.stop()
+
+
+def _cause(error: Exception) -> str:
+    """The line of a Java error that says most, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("org.", "java.", "Caused by"))]
+    return (told or lines or [type(error).__name__])[0][:300]
 
 
 def ranges(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -76,15 +76,16 @@ def decode(frame: Frame, schema: pa.Schema) -> pa.Table:
 
 def digest(table: pa.Table) -> bytes:
     """Eight bytes that depend on the rows alone, not on how memory holds them."""
-    columns = []
+    columns, partial = [], []
     for column in table.columns:
         if column.null_count:
-            columns.append(pc.is_valid(column))
-            column = pc.fill_null(column, _zero(column.type))
+            partial.append(column.drop_null())
+            column = pc.is_valid(column)
         columns.append(column)
-    names = [str(i) for i in range(len(columns))]
-    plain = pa.table(columns, names=names)
-    return blake2b(_batch(plain).serialize(), digest_size=8).digest()
+    sum_ = blake2b(_plain(columns), digest_size=8)
+    for column in partial:
+        sum_.update(_plain([column]))
+    return sum_.digest()
 
 
 def stored_digest(block: bytes) -> bytes:
@@ -103,7 +104,13 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def _zero(kind: pa.DataType) -> pa.Scalar:
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return pa.scalar("", kind)
-    return pa.scalar(0, pa.int64()).cast(kind)
+def _plain(columns: list[pa.ChunkedArray]) -> pa.Buffer:
+    """Columns without nulls as bytes. A slice of text keeps offsets of its whole, so it is copied."""
+    batch = _batch(pa.table(columns, names=[str(i) for i in range(len(columns))]))
+    arrays = [
+        array
+        if pa.types.is_primitive(array.type)
+        else pa.concat_arrays([array, array.slice(0, 0)])
+        for array in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names).serialize()

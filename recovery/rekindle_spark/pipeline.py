@@ -208,8 +208,8 @@ class Pipeline:
         self, name: str, source: Source, *, parallelism: int = 1, cost_hint: float = 2.0
     ) -> Stream:
         """Read `source` in `parallelism` slices; `cost_hint` weighs it until costs are known."""
-        source.check(name)
         _check_event_time(name, source.schema, source.event_time)
+        source.check(name)
         return self.add(
             Step(
                 name,

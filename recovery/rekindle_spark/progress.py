@@ -22,7 +22,7 @@ class Retained:
 
     places: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     contents: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
-    executors: dict[tuple[int, int], str] = field(default_factory=dict)
+    executors: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def add(
         self, shuffle: int, tasks: Sequence[tuple[str, Mapping[int, tuple[int, int]]]]
@@ -33,8 +33,8 @@ class Retained:
         """
         emptied = []
         content = self.contents.setdefault(shuffle, set())
-        for index, (executor, produced) in enumerate(tasks):
-            self.executors[shuffle, index] = executor
+        self.executors[shuffle] = tuple(executor for executor, _ in tasks)
+        for index, (_, produced) in enumerate(tasks):
             for producer, (first, last) in produced.items():
                 for epoch in range(first, last + 1):
                     emptied += self._forget((producer, epoch))
@@ -44,7 +44,11 @@ class Retained:
 
     def lose(self, executor: str) -> list[int]:
         """Forget what an executor held; returns shuffles that hold nothing any more."""
-        lost = [key for key, place in self.places.items() if self.executors[place] == executor]
+        lost = [
+            key
+            for key, (shuffle, index) in self.places.items()
+            if self.executors[shuffle][index] == executor
+        ]
         return [shuffle for key in lost for shuffle in self._forget(key)]
 
     def trim(self, epoch: int) -> list[int]:
@@ -60,7 +64,7 @@ class Retained:
         content.discard(key)
         if content:
             return []
-        del self.contents[place[0]]
+        del self.contents[place[0]], self.executors[place[0]]
         return [place[0]]
 
 

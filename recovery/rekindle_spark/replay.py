@@ -18,7 +18,7 @@ from rekindle.errors import InputError
 
 __all__ = ["Replay"]
 
-ROW_GROUPS_CACHED_MAX = 4
+ROW_GROUPS_CACHED_MAX = 16
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Replay:
                     remedy=f"name one of: {', '.join(whole.names)}",
                 )
         self.columns = names if self.event_time in names else (*names, self.event_time)
-        self.schema = pa.schema([whole.field(name).with_nullable(True) for name in self.columns])
+        self.schema = pa.schema([_plain(whole.field(name)) for name in self.columns])
 
     def __getstate__(self) -> tuple[str, str, tuple[str, ...] | None, float | None, bytes]:
         return (
@@ -78,6 +78,12 @@ class Replay:
     def check(self, step: str) -> None:
         """Raise InputError naming the step when the file cannot be replayed."""
         times = self._event_times()
+        if np.any(times == np.iinfo("int64").min):
+            raise InputError(
+                where=f"step {step}: source file {self.path}",
+                what=f"has rows without event time in {self.event_time!r}",
+                remedy="leave them out when you write the file, or give them a time",
+            )
         if len(times) == 0 or bool(np.any(np.diff(times) < 0)):
             raise InputError(
                 where=f"step {step}: source file {self.path}",
@@ -178,3 +184,9 @@ class Replay:
         index = rows.schema.get_field_index(self.event_time)
         shift = pa.scalar(lap * self._period(), pa.duration("us"))
         return rows.set_column(index, self.schema.field(index), pc.add(rows[index], shift))
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """A field as frames carry it: nullable, and its values instead of numbers in a dictionary."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return pa.field(field.name, kind)

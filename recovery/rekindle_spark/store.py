@@ -7,7 +7,8 @@
     program.pickle         the program that hosts load
     outputs/QUERY/*.parquet
 
-Every record is created only if it is absent, so of two drivers one is told that it is late.
+Every record is created only if it is absent, so of two drivers one is told that it is late: a
+driver that starts seals the commit log with an empty record, at which an older one fails.
 Formats: docs/formats.md. The store is a folder that all nodes share.
 """
 
@@ -42,7 +43,7 @@ class Store:
         self.commits = 0
 
     def open(self, now: float) -> History:
-        """Take the next generation and read what is there."""
+        """Take the next generation, fence older ones, and read what they left."""
         for name in ("generations", "offsets", "commits", "checkpoints", "outputs"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         while True:
@@ -52,11 +53,37 @@ class Store:
                 break
             except FencedError:
                 continue
-        return self._history()
+        while self.generation > 1:
+            history = self.read()
+            try:
+                self.commit({"at": now, "plan_epoch": 0, "finished": {}, "outputs": []})
+                return history
+            except FencedError:
+                self.check_generation()
+        return self.read()
 
-    def log_offsets(self, epoch: int, offsets: Mapping[str, Any]) -> None:
-        """Fix the input of an epoch. Raises FencedError when another driver has done so."""
-        self._create("offsets", epoch, "offsets", {"epoch": epoch, **offsets})
+    def read(self) -> History:
+        """What drivers have left up to now; changes nothing."""
+        while True:
+            try:
+                return self._history()
+            except FileNotFoundError:
+                continue  # a driver that runs has removed what was listed
+
+    def log_offsets(self, epoch: int, offsets: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Fix the input of an epoch; returns the record that stands.
+
+        That is an older driver's where it was faster. Raises FencedError when a newer one has
+        started.
+        """
+        self.check_generation()
+        record = {"epoch": epoch, **offsets}
+        try:
+            self._create("offsets", epoch, "offsets", record)
+        except FencedError:
+            self.check_generation()
+            return self._read("offsets", epoch, "offsets")
+        return record
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""

@@ -38,7 +38,7 @@ def run(
 
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     built = _load(pipeline)
-    store.mkdir(parents=True, exist_ok=True)
+    _prepare(store, events or store / "events.jsonl")
     place = driver.Place(
         master=master,
         store=store,
@@ -81,19 +81,20 @@ def _import(path: Path) -> ModuleType:
         specification.loader.exec_module(module)
     except InputError:
         raise
-    except Exception as error:
-        raise InputError(
-            where=f"pipeline file {path}",
-            what=f"cannot be imported: {type(error).__name__}: {error}",
-            remedy="mend the file",
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise _wrong(path, "cannot be imported", error) from error
     return module
 
 
 def _call(function: Callable[[], Any], path: Path) -> Any:
     from rekindle_spark.pipeline import Pipeline
 
-    built = function()
+    try:
+        built = function()
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _wrong(path, f"{function.__name__}() failed", error) from error
     if not isinstance(built, Pipeline):
         raise InputError(
             where=f"pipeline file {path}",
@@ -101,6 +102,30 @@ def _call(function: Callable[[], Any], path: Path) -> Any:
             remedy="return a rekindle_spark.pipeline.Pipeline",
         )
     return built
+
+
+def _wrong(path: Path, what: str, error: BaseException) -> InputError:
+    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    return InputError(
+        where=f"pipeline file {path}", what=f"{what}: {cause}", remedy="mend the file"
+    )
+
+
+def _prepare(store: Path, events: Path) -> None:
+    """Make the store's folder and see that the event file can be written."""
+    attempts: tuple[tuple[str, Path, Callable[[], None]], ...] = (
+        ("checkpoint store", store, lambda: store.mkdir(parents=True, exist_ok=True)),
+        ("event file", events, lambda: events.open("a").close()),
+    )
+    for where, path, attempt in attempts:
+        try:
+            attempt()
+        except OSError as error:
+            raise InputError(
+                where=f"{where} {path}",
+                what=f"cannot be written ({error.strerror})",
+                remedy="name a place in a folder that is there and may be written",
+            ) from error
 
 
 def _options(conf: list[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ SELECT *,
        CASE WHEN dep_delay IS NULL THEN 1 ELSE 0 END AS is_cancelled
 FROM flights;
 
-CREATE VIEW carrier_days AS
+CREATE TEMP TABLE carrier_days AS
 SELECT origin, carrier,
        day AS window_start, day + INTERVAL 1 DAY AS window_end,
        count(*) AS flights,
@@ -28,7 +28,7 @@ SELECT origin, carrier,
 FROM flights_in_time
 GROUP BY ALL;
 
-CREATE VIEW carrier_week_sums AS
+CREATE TEMP TABLE carrier_week_sums AS
 SELECT carrier,
        week AS window_start, week + INTERVAL 7 DAY AS window_end,
        count(*) AS flights,
@@ -38,7 +38,7 @@ SELECT carrier,
 FROM flights_in_time
 GROUP BY ALL;
 
-CREATE VIEW destination_week_sums AS
+CREATE TEMP TABLE destination_week_sums AS
 SELECT dest,
        week AS window_start, week + INTERVAL 7 DAY AS window_end,
        count(*) AS flights,
@@ -47,7 +47,7 @@ SELECT dest,
 FROM flights_in_time
 GROUP BY ALL;
 
-CREATE VIEW weather_day_sums AS
+CREATE TEMP TABLE weather_day_sums AS
 SELECT origin,
        time_bucket(INTERVAL 1 DAY, event_time, TIMESTAMP '1970-01-01') AS window_start,
        time_bucket(INTERVAL 1 DAY, event_time, TIMESTAMP '1970-01-01') + INTERVAL 1 DAY
@@ -60,7 +60,8 @@ SELECT origin,
 FROM weather
 GROUP BY ALL;
 
-CREATE VIEW departures_in_weather AS
+-- Joined by origin and hour first, so that the batch engine need not compare all pairs.
+CREATE TEMP TABLE departures_in_weather AS
 SELECT greatest(f.event_time, w.event_time) AS event_time,
        f.event_time AS departure,
        w.event_time AS observed,
@@ -69,42 +70,54 @@ SELECT greatest(f.event_time, w.event_time) AS event_time,
             WHEN w.precipitation_hundredths > 0 THEN 'rain'
             WHEN w.wind_speed_tenths >= 200 THEN 'wind'
             ELSE 'fair' END AS conditions
-FROM flights f
-JOIN weather w
+FROM (
+    SELECT event_time, origin, carrier, flight, dep_delay,
+           unnest(list_distinct([
+               date_trunc('hour', event_time - INTERVAL 30 MINUTE),
+               date_trunc('hour', event_time + INTERVAL 30 MINUTE)
+           ])) AS hour
+    FROM flights
+    WHERE dep_delay IS NOT NULL
+) f
+JOIN (SELECT *, date_trunc('hour', event_time) AS hour FROM weather) w
   ON w.origin = f.origin
- AND w.event_time BETWEEN f.event_time - INTERVAL 30 MINUTE AND f.event_time + INTERVAL 30 MINUTE
-WHERE f.dep_delay IS NOT NULL;
+ AND w.hour = f.hour
+ AND w.event_time BETWEEN f.event_time - INTERVAL 30 MINUTE AND f.event_time + INTERVAL 30 MINUTE;
 
-CREATE VIEW legs_and_previous AS
-SELECT event_time, tailnum, origin, carrier, flight, sequence, dep_delay,
+CREATE VIEW legs_and_neighbours AS
+SELECT event_time, tailnum, origin, carrier, flight, dep_delay,
+       row_number() OVER leg AS place,
        lag(arr_delay) OVER leg AS previous_arr_delay,
        coalesce(
            dep_delay > 15
            AND lag(arr_delay) OVER leg > 15
            AND event_time - lag(event_time) OVER leg <= INTERVAL 12 HOUR,
            false
-       ) AS carries
+       ) AS carries,
+       coalesce(
+           lead(dep_delay) OVER leg > 15
+           AND arr_delay > 15
+           AND lead(event_time) OVER leg - event_time <= INTERVAL 12 HOUR,
+           false
+       ) AS next_carries
 FROM flights
 WHERE dep_delay IS NOT NULL AND tailnum <> 'unknown'
 WINDOW leg AS (PARTITION BY tailnum ORDER BY event_time, origin, sequence);
 
+-- A chain is counted from the last leg that carries nothing over.
 CREATE VIEW legs_in_chains AS
 SELECT *,
-       count(*) FILTER (NOT carries) OVER (
-           PARTITION BY tailnum ORDER BY event_time, origin, sequence
-       ) AS chain
-FROM legs_and_previous;
+       place - max(place) FILTER (NOT carries) OVER (PARTITION BY tailnum ORDER BY place) AS legs
+FROM legs_and_neighbours
+WHERE carries OR next_carries;
 
-CREATE VIEW carried_legs AS
-SELECT event_time, tailnum, origin, carrier, flight, previous_arr_delay, dep_delay,
-       row_number() OVER (
-           PARTITION BY tailnum, chain ORDER BY event_time, origin, sequence
-       ) AS legs,
+CREATE TEMP TABLE carried_legs AS
+SELECT event_time, tailnum, origin, carrier, flight, previous_arr_delay, dep_delay, legs,
        time_bucket(INTERVAL 7 DAY, event_time, TIMESTAMP '1970-01-01') AS week
 FROM legs_in_chains
 WHERE carries;
 
-CREATE VIEW carried_week_sums AS
+CREATE TEMP TABLE carried_week_sums AS
 SELECT carrier,
        week AS window_start, week + INTERVAL 7 DAY AS window_end,
        count(*) AS carried,

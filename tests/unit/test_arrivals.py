@@ -1,0 +1,133 @@
+"""Arrivals: every row belongs to exactly one epoch, and watermarks keep their promise."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle_spark import arrivals
+from rekindle_spark.arrivals import FINAL_WATERMARK, Arrivals, Cut
+
+LIMIT = 1_000_000
+
+
+@dataclass
+class Listed:
+    """A source that is a list of event times."""
+
+    times: list[int]
+    event_time: str = "at"
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([("at", pa.timestamp("us"))]))
+
+    def check(self, step: str) -> None:
+        raise AssertionError(step)
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        raise AssertionError((begin, end))
+
+    def rows_at(self, event_time: int) -> int:
+        return sum(time <= event_time for time in self.times)
+
+    def event_time_at(self, offset: int) -> int:
+        return self.times[min(offset, len(self.times) - 1)]
+
+
+TIMES = st.lists(st.integers(0, 60), min_size=1, max_size=30).map(sorted)
+STEPS = st.lists(st.floats(0, 3), min_size=1, max_size=8)
+
+
+def start(*lists: list[int], rate: float = 5.0, limit: int = LIMIT) -> Arrivals:
+    sources = {f"source-{i}": Listed(times) for i, times in enumerate(lists)}
+    return Arrivals(sources, arrivals.beginning(sources, 100.0, rate), limit)
+
+
+@given(TIMES, TIMES, STEPS)
+def test_epochs_follow_one_another_without_gap_or_overlap(
+    one: list[int], other: list[int], steps: list[float]
+) -> None:
+    arriving, now = start(one, other), 100.0
+    previous = arriving.last
+    for step in steps:
+        now += step
+        cut = arriving.cut(now, 5.0)
+        assert cut.epoch == previous.epoch + 1
+        assert cut.watermark >= previous.watermark
+        for name, (begin, end) in cut.offsets.items():
+            assert begin == previous.offsets[name][1]
+            assert begin <= end <= len(arriving.sources[name].times)  # type: ignore[attr-defined]
+        previous = cut
+
+
+@given(TIMES, TIMES, STEPS)
+def test_no_row_comes_behind_the_watermark(
+    one: list[int], other: list[int], steps: list[float]
+) -> None:
+    arriving, now = start(one, other), 100.0
+    for step in steps:
+        before = arriving.last.watermark
+        now += step
+        cut = arriving.cut(now, 5.0)
+        for name, (begin, end) in cut.offsets.items():
+            times = arriving.sources[name].times[begin:end]  # type: ignore[attr-defined]
+            assert all(before < time <= cut.watermark for time in times)
+
+
+@given(TIMES, st.integers(1, 4))
+def test_in_the_end_all_rows_have_arrived(times: list[int], limit: int) -> None:
+    arriving, seen = start(times, limit=limit), 0
+    for number in range(200):
+        cut = arriving.cut(101.0 + number * 10, 5.0)
+        seen += cut.rows
+    assert seen == len(times)
+
+
+def test_rows_arrive_at_the_rate_of_all_sources_together() -> None:
+    arriving = start(list(range(0, 1000, 2)), list(range(1, 1000, 2)), rate=20.0)
+    cut = arriving.cut(102.0, 20.0)
+    assert cut.rows == pytest.approx(40, abs=2)
+    assert cut.cut_at == 102.0
+
+
+def test_what_the_limit_leaves_out_counts_as_waiting_since_it_arrived() -> None:
+    arriving = start(list(range(1000)), rate=100.0, limit=50)
+    cut = arriving.cut(102.0, 100.0)
+    assert cut.rows <= 50
+    assert cut.cut_at == pytest.approx(100.5)
+    assert arriving.cut(102.0, 100.0).cut_at == pytest.approx(101.0)
+
+
+def test_a_new_rate_holds_from_the_next_epoch_on() -> None:
+    arriving = start(list(range(1000)), rate=10.0)
+    assert arriving.cut(101.0, 50.0).rows == pytest.approx(10, abs=1)
+    assert arriving.cut(102.0, 50.0).rows == pytest.approx(50, abs=1)
+
+
+def test_a_clock_that_goes_back_brings_no_rows() -> None:
+    arriving = start(list(range(100)))
+    assert arriving.cut(90.0, 5.0).rows == 0
+
+
+def test_the_final_cut_closes_everything() -> None:
+    arriving = start([1, 2, 3])
+    cut = arriving.cut(105.0, 5.0, final=True)
+    assert cut.final
+    assert cut.watermark == FINAL_WATERMARK
+
+
+def test_a_cut_reads_back_from_the_offset_log_as_it_was() -> None:
+    arriving = start([1, 2, 3], [2, 4])
+    cut = arriving.cut(100.5, 7.0)
+    record: dict[str, Any] = json.loads(json.dumps(cut.record()))
+    assert Cut.from_record(record) == cut
+
+
+def test_another_drivers_cut_is_gone_on_from() -> None:
+    arriving, faster = start([1, 2, 3, 4, 5, 6]), start([1, 2, 3, 4, 5, 6])
+    arriving.cut(100.2, 5.0)
+    stands = faster.cut(100.6, 5.0)
+    assert arriving.adopt(stands.record()) == stands
+    assert arriving.cut(101.0, 5.0).offsets["source-0"][0] == stands.offsets["source-0"][1]

@@ -1,0 +1,252 @@
+"""The host, without Spark: it answers every request, keeps versions, and never raises at a caller."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from rekindle_spark import frames, partition, program, states
+from rekindle_spark.host import Host
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.program import Program
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+SECOND = 1_000_000
+ROWS, COUNTS = 0, 1
+
+
+class Numbers:
+    """Row `n` has event time n seconds and key n modulo 3."""
+
+    schema = SCHEMA
+    event_time = "at"
+
+    def check(self, step: str) -> None: ...
+    def rows_at(self, event_time: int) -> int: ...
+    def event_time_at(self, offset: int) -> int: ...
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        times = pa.array([n * SECOND for n in range(begin, end)], pa.timestamp("us"))
+        return pa.table({"at": times, "key": [f"key-{n % 3}" for n in range(begin, end)]})
+
+
+def build() -> Program:
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", Numbers())
+    rows.window("counts", keys=["key"], size_seconds=10, aggregates={"n": count()}).sink("out")
+    return program.build(pipeline)
+
+
+@dataclass
+class Desk:
+    """Asks a host as the tasks of a driver do; ten rows a second, an epoch a second."""
+
+    directory: Path
+    host: Host = field(default_factory=lambda: Host(os.getpid()))
+    program: Program = field(default_factory=build)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(exist_ok=True)
+        (self.directory / "program").write_bytes(cloudpickle.dumps(self.program))
+
+    def ask(
+        self, number: int, first: int, last: int, received: bytes = b"", **header: Any
+    ) -> tuple[dict[str, Any], list[tuple[int, list[bytes]]]]:
+        item = {
+            "partition": number,
+            "plan_epoch": header.pop("plan_epoch", 1),
+            "from": first,
+            "to": last,
+            "finished": header.pop("finished", first - 1),
+        }
+        request = {
+            "version": 1,
+            "program": [self.program.hash, str(self.directory / "program")],
+            "generation": 1,
+            "store": str(self.directory),
+            "urgency": 0,
+            "checkpoint": None,
+            "executor": "7",
+            "restore_point": 0,
+            "work": [item],
+            "offsets": {
+                str(epoch): {"rows": [epoch * 10 - 10, epoch * 10, epoch * 10 * SECOND]}
+                for epoch in range(first, last + 1)
+            },
+            **header,
+        }
+        return self.host.answer(request, memoryview(received))
+
+    def read_rows(self, first: int, last: int) -> bytes:
+        """The frames of the source."""
+        _, blocks = self.ask(ROWS, first, last)
+        return b"".join(block for target, parts in blocks if target == COUNTS for block in parts)
+
+    def count_rows(self, first: int, last: int, **header: Any) -> dict[str, Any]:
+        """The outcome of the counting partition, fed by the source."""
+        report, _ = self.ask(COUNTS, first, last, self.read_rows(first, last), **header)
+        outcome: dict[str, Any] = report["partitions"][str(COUNTS)]
+        return outcome
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "store")
+
+
+def digests(outcome: dict[str, Any]) -> list[str]:
+    assert outcome["status"] == "ok", outcome
+    return [epoch[2] for epoch in outcome["epochs"]]
+
+
+def test_an_answer_says_who_gave_it_and_what_every_partition_did(desk: Desk) -> None:
+    report, blocks = desk.ask(ROWS, 1, 2)
+    assert (report["status"], report["executor"], report["host"]) == ("ok", "7", os.getpid())
+    epochs = report["partitions"]["0"]["epochs"]
+    assert [(epoch, rows) for epoch, rows, _, _ in epochs] == [(1, 10), (2, 10)]
+    assert [(target, len(parts)) for target, parts in blocks] == [(COUNTS, 2)]
+    assert set(report["cpu"]) == {"work", "processes"}
+
+
+def test_epochs_one_by_one_or_in_one_piece_give_the_same_digests(tmp_path: Path) -> None:
+    single, whole = Desk(tmp_path / "single"), Desk(tmp_path / "whole")
+    one_by_one = [sum_ for epoch in range(1, 6) for sum_ in digests(single.count_rows(epoch, epoch))]
+    assert one_by_one == digests(whole.count_rows(1, 5))
+
+
+def test_an_epoch_that_is_run_again_starts_from_the_version_before_it(desk: Desk) -> None:
+    desk.count_rows(1, 3)
+    first = digests(desk.count_rows(4, 4, finished=3))
+    assert digests(desk.count_rows(4, 4, finished=3)) == first
+    assert digests(desk.count_rows(4, 5, finished=3))[0] == first[0]
+
+
+def test_versions_before_the_finished_one_are_forgotten(desk: Desk) -> None:
+    for epoch in range(1, 9):
+        desk.count_rows(epoch, epoch)
+    assert sorted(desk.host.versions[COUNTS].by_epoch) == [7, 8]
+
+
+def test_a_version_that_is_not_here_is_answered_as_missing(desk: Desk) -> None:
+    outcome = desk.count_rows(5, 5)
+    assert outcome == {"status": "missing", "text": "no version 4 of counts/0"}
+    assert desk.count_rows(1, 1)["status"] == "ok"
+
+
+def test_an_incomplete_input_leaves_the_state_as_it_was(desk: Desk) -> None:
+    desk.count_rows(1, 2)
+    report, blocks = desk.ask(COUNTS, 3, 3)
+    assert report["partitions"]["1"]["status"] == "incomplete"
+    assert "no frame of rows/0 in epoch 3" in report["partitions"]["1"]["text"]
+    assert blocks == []
+    assert digests(desk.count_rows(3, 3))
+
+
+def test_a_piece_that_breaks_off_counts_for_nothing(desk: Desk) -> None:
+    whole = digests(Desk(desk.directory.with_name("whole")).count_rows(1, 3))
+    report, blocks = desk.ask(COUNTS, 1, 3, desk.read_rows(1, 2))
+    assert report["partitions"]["1"]["status"] == "incomplete"
+    assert blocks == []
+    assert digests(desk.count_rows(1, 3)) == whole
+
+
+def test_an_older_plan_is_refused(desk: Desk) -> None:
+    desk.count_rows(1, 1, plan_epoch=3)
+    outcome = desk.count_rows(2, 2, plan_epoch=2)
+    assert outcome == {"status": "refused", "text": "plan 2 came after plan 3"}
+    assert desk.count_rows(2, 2, plan_epoch=4)["status"] == "ok"
+
+
+def test_an_older_driver_is_refused_and_a_newer_one_starts_without_state(desk: Desk) -> None:
+    desk.count_rows(1, 1)
+    assert desk.count_rows(2, 2, generation=1)["status"] == "ok"
+    report, _ = desk.ask(ROWS, 1, 1, generation=2)
+    assert report["status"] == "ok"
+    report, blocks = desk.ask(ROWS, 2, 2, generation=1)
+    assert (report["status"], report["text"]) == ("refused", "generation 1 came after 2")
+    assert (report["partitions"], blocks) == ({}, [])
+    report, _ = desk.ask(COUNTS, 3, 3, generation=2)
+    assert report["partitions"]["1"]["status"] == "missing"
+
+
+def test_a_wrong_function_is_answered_with_step_and_remedy(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = desk.host._program({"program": [desk.program.hash, str(desk.directory / "program")]})
+    monkeypatch.setattr(copy.chains[ROWS].root.function, "read", lambda begin, end: 1 / 0, False)
+    report, blocks = desk.ask(ROWS, 1, 1)
+    fault = report["partitions"]["0"]
+    assert fault["status"] == "error"
+    assert fault["where"] == "step rows"
+    assert fault["what"] == "raised ZeroDivisionError: division by zero"
+    assert fault["remedy"]
+    assert blocks == []
+
+
+def test_a_checkpoint_is_written_aside_and_acknowledged_with_a_later_answer(desk: Desk) -> None:
+    desk.count_rows(1, 2)
+    desk.count_rows(3, 3, checkpoint=3)
+    acknowledged = await_acknowledgements(desk)
+    path = desk.directory / "checkpoints" / "3" / "counts-0.state"
+    assert [(a["partition"], a["epoch"]) for a in acknowledged] == [(COUNTS, 3)]
+    chain = desk.program.owner[COUNTS]
+    kept = desk.host.versions[COUNTS].by_epoch[3]
+    assert states.load(path, chain, 3).watermark == kept.watermark
+
+
+def test_a_restored_state_gives_the_digests_that_the_lost_one_gave(desk: Desk) -> None:
+    desk.count_rows(1, 3, checkpoint=3)
+    await_acknowledgements(desk)
+    first = digests(desk.count_rows(4, 8))
+    fresh = Desk(desk.directory)
+    assert digests(fresh.count_rows(4, 8, restore_point=3)) == first
+
+
+def test_a_checkpoint_that_is_gone_is_an_error_with_a_remedy(desk: Desk) -> None:
+    outcome = desk.count_rows(4, 4, restore_point=3)
+    assert outcome["status"] == "error"
+    assert outcome["where"] == "checkpoint counts-0.state"
+    assert "restore the checkpoint store" in outcome["remedy"]
+
+
+def test_a_damaged_checkpoint_is_noticed(desk: Desk) -> None:
+    desk.count_rows(1, 3, checkpoint=3)
+    await_acknowledgements(desk)
+    path = desk.directory / "checkpoints" / "3" / "counts-0.state"
+    data = bytearray(path.read_bytes())
+    data[-20] ^= 1
+    path.write_bytes(data)
+    outcome = Desk(desk.directory).count_rows(4, 4, restore_point=3)
+    assert outcome["status"] == "error"
+    assert "checksum" in outcome["what"]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_reported(desk: Desk) -> None:
+    (desk.directory / "checkpoints").write_text("in the way")
+    desk.count_rows(1, 1, checkpoint=1)
+    (acknowledged,) = await_acknowledgements(desk)
+    assert acknowledged["failed"]
+
+
+def await_acknowledgements(desk: Desk) -> Sequence[dict[str, Any]]:
+    """Acknowledgements from later answers; the limit on a unit test ends a vain wait."""
+    found: list[dict[str, Any]] = []
+    while not found:
+        report, _ = desk.ask(ROWS, 1, 1)
+        found += report["acks"]
+    return found
+
+
+def test_every_frame_of_an_answer_names_its_epoch(desk: Desk) -> None:
+    found = list(frames.frames(memoryview(desk.read_rows(1, 3))))
+    assert [(frame.producer, frame.epoch, frame.rows) for frame in found] == [
+        (ROWS, 1, 10),
+        (ROWS, 2, 10),
+        (ROWS, 3, 10),
+    ]
+    assert partition.initial(desk.program.owner[COUNTS]).watermark < found[0].watermark

@@ -1,0 +1,200 @@
+"""One partition, one epoch: the same state and frames give the same results, whoever runs it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle.errors import StepError
+from rekindle_spark import frames, partition, program
+from rekindle_spark.frames import Frame
+from rekindle_spark.partition import Incomplete, Outcome, Work
+from rekindle_spark.pipeline import Pipeline, total
+from rekindle_spark.program import Program
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
+WIDE = SCHEMA.append(pa.field("double", pa.int64()))
+SECOND = 1_000_000
+ROWS0, ROWS1, SUMS0, SUMS1 = range(4)
+
+
+@dataclass
+class Numbers:
+    """Row `n` has event time n seconds, key n modulo 5, size n."""
+
+    schema: pa.Schema = SCHEMA
+    event_time: str = "at"
+
+    def check(self, step: str) -> None: ...
+    def rows_at(self, event_time: int) -> int: ...
+    def event_time_at(self, offset: int) -> int: ...
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        numbers = range(begin, end)
+        return pa.table(
+            {
+                "at": pa.array([n * SECOND for n in numbers], pa.timestamp("us")),
+                "key": pa.array([f"key-{n % 5}" for n in numbers], pa.string()),
+                "size": pa.array(numbers, pa.int64()),
+            }
+        )
+
+
+def double(table: pa.Table) -> pa.Table:
+    return table.append_column("double", pc.multiply(table["size"], 2))
+
+
+def built(
+    function: Callable[[pa.Table], Any] = double,
+    predicate: Callable[[pa.Table], Any] = lambda table: pc.greater(table["size"], 0),
+) -> Program:
+    """rows x2 (with two stateless steps and a sink) -> sums x2 with a sink."""
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", Numbers(), parallelism=2)
+    wide = rows.filter("positive", predicate).map("wide", function, schema=WIDE)
+    wide.sink("every-row")
+    wide.window(
+        "sums", keys=["key"], size_seconds=10, aggregates={"sum": total("double")}, parallelism=2
+    ).sink("sums-by-key")
+    return program.build(pipeline)
+
+
+def read(made: Program, number: int, outputs: Path, begin: int = 0, end: int = 40) -> Outcome:
+    work = Work(number, 1, 3, outputs, begin, end, end * SECOND)
+    return partition.run(made, work, partition.initial(made.owner[number]), [])
+
+
+def add_up(made: Program, number: int, outputs: Path, received: list[Frame]) -> Outcome:
+    state = partition.initial(made.owner[number])
+    return partition.run(made, Work(number, 1, 3, outputs), state, received)
+
+
+def frames_for(made: Program, target: int, outputs: Path) -> list[Frame]:
+    blocks = [
+        block
+        for source in (ROWS0, ROWS1)
+        for to, block in read(made, source, outputs).blocks
+        if to == target
+    ]
+    return list(frames.frames(memoryview(b"".join(blocks))))
+
+
+@given(begin=st.integers(0, 50), size=st.integers(0, 20))
+def test_the_partitions_of_a_source_share_its_rows_without_gap_or_overlap(
+    tmp_path_factory: pytest.TempPathFactory, begin: int, size: int
+) -> None:
+    outputs, made = tmp_path_factory.mktemp("outputs"), built()
+    for number in (ROWS0, ROWS1):
+        read(made, number, outputs, begin, begin + size)
+    files = sorted((outputs / "every-row").glob("*.parquet"))
+    sizes = [n for file in files for n in pq.read_table(file)["size"].to_pylist()]
+    assert sizes == [n for n in range(begin, begin + size) if n > 0]
+
+
+def test_every_target_gets_a_frame_of_every_producer_also_when_it_is_empty(tmp_path: Path) -> None:
+    outcome = read(built(), ROWS0, tmp_path, 0, 0)
+    assert [target for target, _ in outcome.blocks] == [SUMS0, SUMS1]
+    for _, block in outcome.blocks:
+        (frame,) = frames.frames(memoryview(block))
+        assert (frame.rows, frame.producer, frame.epoch) == (0, ROWS0, 3)
+
+
+def test_the_same_work_twice_gives_the_same_blocks_files_and_digests(tmp_path: Path) -> None:
+    first, again = (read(built(), ROWS1, tmp_path / name) for name in ("first", "again"))
+    assert first.digest == again.digest
+    assert first.blocks == again.blocks
+    assert first.sinks == again.sinks
+    other = read(built(), ROWS1, tmp_path / "other", 1, 41)
+    assert other.digest != first.digest
+
+
+def test_frames_are_taken_in_one_order_however_they_come(tmp_path: Path) -> None:
+    made = built()
+    received = frames_for(made, SUMS0, tmp_path)
+    one, other = (add_up(made, SUMS0, tmp_path, f) for f in (received, received[::-1]))
+    assert one.digest == other.digest
+    assert one.rows == sum(frame.rows for frame in received)
+
+
+def test_a_frame_that_comes_twice_counts_once(tmp_path: Path) -> None:
+    made = built()
+    received = frames_for(made, SUMS0, tmp_path)
+    once, twice = (add_up(made, SUMS0, tmp_path, f) for f in (received, received * 2))
+    assert once.digest == twice.digest
+
+
+def test_a_missing_frame_is_noticed_and_named(tmp_path: Path) -> None:
+    made = built()
+    received = frames_for(made, SUMS0, tmp_path)
+    with pytest.raises(Incomplete, match=r"no frame of rows/1 in epoch 3"):
+        add_up(made, SUMS0, tmp_path, received[:1])
+
+
+def test_two_different_frames_of_one_producer_are_noticed(tmp_path: Path) -> None:
+    made = built()
+    received = frames_for(made, SUMS0, tmp_path)
+    (other,) = frames.frames(memoryview(frames.encode(0, ROWS0, SUMS0, 1, 3, 0, None)))
+    with pytest.raises(Incomplete, match="two different frames of producer 0"):
+        add_up(made, SUMS0, tmp_path, [*received, other])
+
+
+def test_the_watermark_is_the_least_of_all_producers(tmp_path: Path) -> None:
+    made = built()
+    blocks = [frames.encode(0, p, SUMS0, 1, 3, mark, None) for p, mark in ((ROWS0, 7), (ROWS1, 5))]
+    received = list(frames.frames(memoryview(b"".join(blocks))))
+    assert add_up(made, SUMS0, tmp_path, received).state.watermark == 5
+
+
+def test_a_file_that_is_written_again_is_the_same_file(tmp_path: Path) -> None:
+    made = built()
+    rows, name, digest = read(made, ROWS0, tmp_path).sinks["every-row"]
+    before = (tmp_path / "every-row" / name).read_bytes()
+    assert read(made, ROWS0, tmp_path).sinks["every-row"] == (rows, name, digest)
+    assert [path.name for path in (tmp_path / "every-row").iterdir()] == [name]
+    assert (tmp_path / "every-row" / name).read_bytes() == before
+
+
+def test_an_epoch_without_rows_writes_no_file(tmp_path: Path) -> None:
+    assert read(built(), ROWS0, tmp_path, 0, 0).sinks["every-row"] == (0, "", "")
+    assert not (tmp_path / "every-row").exists()
+
+
+def fail(table: pa.Table) -> pa.Table:
+    raise KeyError(f"no column\nof {table.num_columns}")
+
+
+def leave(table: pa.Table) -> pa.Table:
+    raise SystemExit(f"{table.num_rows} rows")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (fail, "step wide: raised KeyError: 'no column"),
+        (leave, "step wide: raised SystemExit: "),
+        (lambda table: table, "step wide: returned at: timestamp"),
+        (lambda table: table.num_rows, "step wide: returned int where at: timestamp"),
+        (lambda table: double(table).cast(pa.schema([*SCHEMA, ("double", pa.int32())])), "int32"),
+    ],
+)
+def test_a_wrong_function_is_named_in_one_line(function: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(StepError, match=words) as raised:
+        read(built(function), ROWS0, tmp_path)
+    assert "\n" not in str(raised.value)
+    assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [lambda table: 1 / 0, lambda table: table["size"], lambda table: pa.array([True])],
+)
+def test_a_wrong_predicate_is_named(predicate: Any, tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="step positive: raised "):
+        read(built(predicate=predicate), ROWS0, tmp_path)

@@ -1,0 +1,167 @@
+"""Bookkeeping of partitions: who runs where, how far, and which exchanges are still needed."""
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle_spark import program
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.progress import Progress, Retained
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+# rows/0, rows/1, other/0, counted/0, counted/1, largest/0, others/0
+ROWS0, ROWS1, OTHER, COUNTED0, COUNTED1, LARGEST, OTHERS = range(7)
+
+
+class Rows:
+    """A source whose rows nobody reads here."""
+
+    schema = SCHEMA
+    event_time = "at"
+
+    def check(self, step: str) -> None: ...
+    def read(self, begin: int, end: int) -> pa.Table: ...
+    def rows_at(self, event_time: int) -> int: ...
+    def event_time_at(self, offset: int) -> int: ...
+
+
+def two_closures() -> Progress:
+    """rows x2 -> counted x2 -> largest, and other -> others, all on no executor yet."""
+    built = Pipeline("two")
+    rows, other = built.source("rows", Rows(), parallelism=2), built.source("other", Rows())
+    numbers = {"n": count()}
+    counted = rows.window(
+        "counted", keys=["key"], size_seconds=1, aggregates=numbers, parallelism=2
+    )
+    counted.top("largest", by="n", count=1).sink("top")
+    other.window("others", keys=["key"], size_seconds=1, aggregates=numbers).sink("others-counted")
+    return Progress(program.build(built))
+
+
+def running() -> Progress:
+    """All live on a, b and c, after epoch 7; restore point 4."""
+    progress = two_closures()
+    progress.restore_point = 4
+    places = {ROWS0: "a", ROWS1: "b", OTHER: "c", COUNTED0: "a", COUNTED1: "b", LARGEST: "c"}
+    for partition, executor in {**places, OTHERS: "c"}.items():
+        progress.place(partition, executor, 1)
+        progress.finished[partition] = 7
+        progress.live.add(partition)
+    return progress
+
+
+def test_a_loss_takes_what_was_there_and_suspends_what_is_downstream() -> None:
+    progress = running()
+    progress.lose(["a"])
+    assert progress.placed == {ROWS1: "b", OTHER: "c", OTHERS: "c"}
+    assert progress.resident == {COUNTED1: "b", LARGEST: "c"}
+    assert progress.live == {ROWS1, OTHER, OTHERS}
+    assert not progress.complete
+
+
+def test_what_was_suspended_goes_on_from_its_state_and_what_was_lost_from_the_restore_point() -> (
+    None
+):
+    progress = running()
+    progress.lose(["a"])
+    for partition, executor in {ROWS0: "b", COUNTED0: "c", COUNTED1: "b", LARGEST: "c"}.items():
+        progress.place(partition, executor, 2)
+    assert progress.finished[COUNTED1] == progress.finished[LARGEST] == 7
+    assert progress.finished[ROWS0] == progress.finished[COUNTED0] == 4
+    assert progress.catching_up == {ROWS0, COUNTED0, COUNTED1, LARGEST}
+
+
+def test_a_suspended_partition_that_is_put_elsewhere_starts_from_the_restore_point() -> None:
+    progress = running()
+    progress.lose(["a"])
+    progress.place(LARGEST, "b", 2)
+    assert progress.finished[LARGEST] == 4
+    assert LARGEST not in progress.resident
+
+
+def test_a_suspended_partition_is_lost_with_its_executor() -> None:
+    progress = running()
+    progress.lose(["a"])
+    progress.lose(["c"])
+    assert progress.resident == {COUNTED1: "b"}
+    assert LARGEST not in progress.finished
+    progress.place(LARGEST, "c", 3)  # a returned node joins empty
+    assert progress.finished[LARGEST] == 4
+
+
+def test_a_host_without_state_keeps_its_blocks() -> None:
+    progress = running()
+    progress.retained.add(11, [("a", {ROWS0: (5, 7)})])
+    progress.forget_state("a")
+    assert ROWS0 not in progress.placed
+    assert progress.retained.places[ROWS0, 6] == (11, 0)
+    assert progress.lose(["a"]) == [11]
+    assert progress.retained.places == {}
+
+
+def test_a_partition_that_is_close_behind_may_join() -> None:
+    progress = running()
+    progress.finished[LARGEST] = 5
+    assert progress.caught_up(LARGEST, 7, 2)
+    assert not progress.caught_up(LARGEST, 8, 2)
+
+
+def test_a_shuffle_is_needed_until_the_last_of_its_epochs_is_trimmed() -> None:
+    retained = Retained()
+    assert retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 3)})]) == []
+    assert retained.trim(2) == []
+    assert retained.places == {(ROWS1, 3): (1, 1)}
+    assert retained.trim(3) == [1]
+
+
+def test_blocks_made_again_take_the_place_of_the_old_ones() -> None:
+    retained = Retained()
+    retained.add(1, [("a", {ROWS0: (1, 2)})])
+    assert retained.add(2, [("b", {ROWS0: (1, 1)})]) == []
+    assert retained.add(3, [("b", {ROWS0: (2, 2)})]) == [1]
+    assert retained.places == {(ROWS0, 1): (2, 0), (ROWS0, 2): (3, 0)}
+
+
+def test_a_shuffle_that_is_half_lost_serves_with_its_other_half() -> None:
+    retained = Retained()
+    retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 2)})])
+    assert retained.lose("a") == []
+    assert set(retained.places) == {(ROWS1, 1), (ROWS1, 2)}
+    assert retained.lose("b") == [1]
+
+
+JOBS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("add"),
+            st.lists(
+                st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 6)),
+                min_size=1,
+                unique_by=lambda task: task[1],
+            ),
+        ),
+        st.tuples(st.just("lose"), st.sampled_from("abc")),
+        st.tuples(st.just("trim"), st.integers(0, 6)),
+    ),
+    max_size=12,
+)
+
+
+@given(JOBS)
+def test_a_shuffle_is_removed_once_and_exactly_when_nothing_of_it_is_needed(
+    jobs: list[tuple[str, object]],
+) -> None:
+    retained, made, removed = Retained(), 0, []
+    for kind, value in jobs:
+        if kind == "add":
+            made += 1
+            tasks = [(executor, {p: (first, 6)}) for executor, p, first in value]  # type: ignore[attr-defined]
+            removed += retained.add(made, tasks)
+        elif kind == "lose":
+            removed += retained.lose(str(value))
+        else:
+            removed += retained.trim(int(str(value)))
+        needed = {shuffle for shuffle, _ in retained.places.values()}
+        assert len(removed) == len(set(removed))
+        assert needed == set(range(1, made + 1)) - set(removed)
+        assert set(retained.executors) == set(retained.contents) == needed

@@ -1,0 +1,133 @@
+"""The store: records are made once, a newer driver fences an older one, readers see what stands."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle.errors import FencedError, RunError
+from rekindle_spark.store import Store
+
+CUT = {"cut_at": 1.0, "offsets": {"rows": [0, 5]}, "watermark": 3, "rows_per_second": 1.0}
+FINISHED: dict[str, Any] = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
+
+
+def cut(end: int) -> dict[str, Any]:
+    return {**CUT, "offsets": {"rows": [0, end]}, "final": False}
+
+
+def opened(directory: Path) -> Store:
+    store = Store(directory)
+    store.open(10.0)
+    return store
+
+
+def test_a_fresh_store_has_no_history_and_the_first_generation(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
+    history = store.open(10.0)
+    assert store.generation == 1
+    assert (history.offsets, history.commits, history.checkpoint) == ({}, [], None)
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    history = Store(tmp_path / "new").read()
+    assert history.commits == []
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_next_driver_finds_what_the_one_before_has_left(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    first.log_offsets(1, cut(5))
+    first.commit({**FINISHED, "finished": {"rows/0": [1, 1, ["d"]]}})
+    first.complete_checkpoint(1, {"program": "abc"})
+    second = Store(tmp_path)
+    history = second.open(20.0)
+    assert second.generation == 2
+    assert history.offsets[1]["offsets"] == {"rows": [0, 5]}
+    assert history.commits[0]["finished"] == {"rows/0": [1, 1, ["d"]]}
+    assert history.checkpoint is not None
+    assert history.checkpoint["program"] == "abc"
+
+
+def test_a_commit_of_an_older_driver_fails_once_a_newer_has_started(tmp_path: Path) -> None:
+    older = opened(tmp_path)
+    older.commit(FINISHED)
+    newer = opened(tmp_path)
+    with pytest.raises(FencedError, match="driver of generation 1: generation 2 has started; let"):
+        older.commit(FINISHED)
+    newer.commit(FINISHED)
+    assert [record["generation"] for record in newer.read().commits] == [1, 2, 2]
+
+
+def test_a_commit_that_was_under_way_while_a_newer_driver_started_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(tmp_path)
+    monkeypatch.setattr(older, "check_generation", lambda: None)  # it had looked before
+    newer = opened(tmp_path)
+    with pytest.raises(FencedError, match="is there already"):
+        older.commit(FINISHED)
+    newer.commit(FINISHED)
+
+
+def test_offsets_are_never_rewritten_and_the_newer_driver_adopts_the_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(tmp_path)
+    newer = opened(tmp_path)
+    monkeypatch.setattr(older, "check_generation", lambda: None)  # it had looked before
+    assert older.log_offsets(1, cut(5))["offsets"] == {"rows": [0, 5]}
+    assert newer.log_offsets(1, cut(9))["offsets"] == {"rows": [0, 5]}
+    assert newer.read().offsets[1]["offsets"] == {"rows": [0, 5]}
+
+
+def test_an_older_driver_logs_no_offsets(tmp_path: Path) -> None:
+    older = opened(tmp_path)
+    opened(tmp_path)
+    with pytest.raises(FencedError, match="let the newer driver go on"):
+        older.log_offsets(1, cut(5))
+
+
+def test_an_older_driver_completes_no_checkpoint(tmp_path: Path) -> None:
+    older = opened(tmp_path)
+    newer = opened(tmp_path)
+    with pytest.raises(FencedError):
+        older.complete_checkpoint(4, {"program": "abc"})
+    assert newer.read().checkpoint is None
+
+
+def test_a_global_checkpoint_removes_older_ones_and_the_offsets_before_it(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for epoch in (1, 2, 3):
+        store.log_offsets(epoch, cut(epoch))
+        folder = tmp_path / "checkpoints" / str(epoch)
+        folder.mkdir()
+        (folder / "rows-0.state").write_text("state")
+    store.complete_checkpoint(1, {"program": "abc"})
+    store.complete_checkpoint(3, {"program": "abc"})
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["3", "3.json"]
+    assert list(store.read().offsets) == [3]
+
+
+def test_a_damaged_record_is_named_with_a_remedy(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.commit(FINISHED)
+    path = tmp_path / "commits" / "1.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "at": 2.0}))
+    with pytest.raises(RunError, match=r"commits/1\.json: does not match its checksum; restore"):
+        store.read()
+
+
+def test_what_a_crash_left_half_written_is_no_record(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    (tmp_path / "commits" / ".1.1.unfinished").write_text("{")
+    assert store.read().commits == []
+    store.commit(FINISHED)
+    assert len(store.read().commits) == 1
+
+
+def test_each_driver_writes_a_program_of_its_own(tmp_path: Path) -> None:
+    first, second = opened(tmp_path), opened(tmp_path)
+    assert first.write_program(b"one") != second.write_program(b"two")
