@@ -38,7 +38,6 @@ VERSION = 1
 INCREMENTAL, BLOCKING = "incremental", "blocking"
 ALWAYS, ADAPTIVE = "always", "adaptive"
 DAY_SECONDS = 86_400.0
-GIGABYTE = 10**9
 
 
 class _Kind(Protocol):
@@ -144,9 +143,6 @@ class RuntimeSettings:
     load_target_percent: float | None = _setting(None, _Number(1.0, 100.0, optional=True))
     join_gap_epochs: int = _count(2, low=0, high=1_000)
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
-    retained_bytes_max: int = _count(4 * GIGABYTE, low=10**6, high=10**15)
-    executor_memory_megabytes: int = _count(512, low=256, high=10**6)
-    host_memory_megabytes: int = _count(1_024, low=128, high=10**6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ Nothing imports this package; it stands on the runtime and the pure core.
 
     cli                 finds the command, turns errors into messages and exit codes
     commands            the commands, a module each
+    demo                the demo: a real failure, and a report that anyone can check
+    bench               benchmarks: figures beside bars
     flights             the pipeline of the demo and the benchmarks
     report_html         the report as a page, with the timeline as a picture
     cluster             the local cluster: one master, N workers, killed and brought back by node

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
+from rekindle import coordination
 from rekindle.errors import InputError, RunError
 from rekindle.settings import Settings
 from rekindle_spark import arrivals, jar, program
@@ -51,6 +52,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     committed stays, and a later run goes on from there.
     """
     built = program.build(pipeline)
+    coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
     store = Store(place.store)
     _check_history(built, store.read())
     history = store.open(time.time())

@@ -105,12 +105,10 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _plain(columns: list[pa.ChunkedArray]) -> pa.Buffer:
-    """Columns without nulls as bytes. A slice of text keeps offsets of its whole, so it is copied."""
+    """Columns without nulls as bytes; text is copied, for a slice keeps offsets of its whole."""
     batch = _batch(pa.table(columns, names=[str(i) for i in range(len(columns))]))
     arrays = [
-        array
-        if pa.types.is_primitive(array.type)
-        else pa.concat_arrays([array, array.slice(0, 0)])
+        array if pa.types.is_primitive(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
         for array in batch.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names).serialize()

@@ -3,7 +3,8 @@
     expected ──hello──► up ──gone from Spark, or silent too long──► lost ──new hello──► up
 
 A node is an executor's host name. Losses that come close together are reported as one. A silent
-executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever.
+executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever. After
+a pause of this very process silence counts anew: it is us who have not listened.
 """
 
 import time
@@ -37,6 +38,7 @@ class Membership:
     silent: set[str] = field(default_factory=set)
     settled_at: float = 0.0
     looked_at: float = 0.0
+    listening_since: float = 0.0
     fresh: list[str] = field(default_factory=list)
 
     def observe(self) -> list[Loss]:
@@ -44,9 +46,11 @@ class Membership:
         now = time.monotonic()
         if now - self.looked_at < POLL_SECONDS:
             return []
-        self.looked_at = now
         seen = [e for e in self.application.exchange.executors() if e.executor not in self.dropped]
-        self._note_silent(seen)
+        if time.monotonic() - self.looked_at > self.application.settings.policy.silent_seconds / 2:
+            self.listening_since = time.monotonic()
+        self.looked_at = now
+        self._note_silent(seen, time.monotonic() - self.listening_since)
         present = {e.executor: e.node for e in seen if e.executor not in self.dropped}
         gone = {executor: node for executor, node in self.known.items() if executor not in present}
         if gone:
@@ -66,10 +70,10 @@ class Membership:
         self.fresh.clear()
         return found
 
-    def _note_silent(self, seen: list[ExecutorSeen]) -> None:
+    def _note_silent(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
         limit = self.application.settings.policy.silent_seconds
         for executor in seen:
-            if executor.silent_seconds > limit:
+            if min(executor.silent_seconds, listening_seconds) > limit:
                 self.application.exchange.drop(executor.executor, "silent")
                 self.dropped.add(executor.executor)
                 self.silent.add(executor.executor)

@@ -164,7 +164,7 @@ def _guarded(step: Step, work: Any) -> Any:
         return work()
     except RekindleError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise StepError(
             where=f"step {step.name}",
             what=f"raised {type(error).__name__}: {_one_line(error)}",

@@ -8,7 +8,7 @@ Fusing costs nothing in freedom: stateless steps hold no state and sinks follow 
 Partitions have one number each, in topological order; they are the reduce ids of exchanges.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -244,3 +244,16 @@ def _describe(chain: Chain, program: Program) -> Iterator[str]:
         yield f"{step.name} {step.kind} {step.inputs} {step.schema}"
     for edge in program.inputs[chain.index]:
         yield f"{edge.step} -> {edge.slot} by {edge.keys} {edge.schema}"
+    if chain.keyed:
+        yield repr(sorted(_parameters(vars(chain.root.function)).items()))
+
+
+def _parameters(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides how an operator's state is read: sizes, bounds, names; no functions."""
+    plain = (int, float, str, bool, type(None))
+    return {
+        name: value
+        for name, value in attributes.items()
+        if isinstance(value, plain)
+        or (isinstance(value, tuple | list) and all(isinstance(item, plain) for item in value))
+    }

@@ -6,6 +6,7 @@ acknowledged with the next report. Nothing here decides which version is right: 
 """
 
 import json
+import os
 import queue
 import threading
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ def save(path: Path, chain: Chain, state: State) -> int:
     with unfinished.open("wb") as file:
         file.write(json.dumps(head).encode() + b"\n" + body)
         file.flush()
+        os.fsync(file.fileno())
     unfinished.replace(path)
     return len(body)
 

@@ -27,7 +27,7 @@ class Statistics:
     application: Application
     costs: Costs = field(init=False)
     rows_per_second: float = field(init=False)
-    calibrating: bool = True
+    calibrated: bool = False
     losses: int = 0
     steady: bool = False
     settled: int = 0
@@ -83,10 +83,15 @@ class Statistics:
             retained_shuffles=application.exchange.retained_count(),
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
-        if self.calibrating:
+        if application.losses == 0:
             self._calibrate(load)
 
     def _calibrate(self, load_percent: float) -> None:
+        """Move the rate towards the wanted load, until the first loss; say once that it is there.
+
+        Nodes get faster while their code is compiled, so that the rate of the first minute would
+        be too low a minute later.
+        """
         target, there = self.application.settings.runtime.load_target_percent, True
         if target is not None:
             self.rows_per_second, there = costs.calibrated(
@@ -94,8 +99,9 @@ class Statistics:
             )
         self.settled = self.settled + 1 if there else 0
         self.windows += 1
-        if self.settled >= SETTLED_WINDOWS or self.windows >= CALIBRATION_WINDOWS_MAX:
-            self.calibrating = False
+        settled = self.settled >= SETTLED_WINDOWS or self.windows >= CALIBRATION_WINDOWS_MAX
+        if settled and not self.calibrated:
+            self.calibrated = True
             self.application.events.write("calibrated", rows_per_second=self.rows_per_second)
 
     def _stretch(self) -> float:

@@ -30,7 +30,7 @@ RUNTIME = {
     "node_cpu_percent": 100,
     "epoch_seconds": 0.5,
     "checkpoint_seconds": 3,
-    "rows_per_second": 2_500,
+    "rows_per_second": 3_500,
 }
 POLICY = {"silent_seconds": 15}
 

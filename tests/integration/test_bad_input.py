@@ -245,8 +245,10 @@ def test_an_event_file_that_cannot_be_written_is_refused(refuse: Run, file: Path
 
 def run_command(pipeline: Path, master: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "rekindle_local", "run", str(pipeline)]
-        + ["--store", str(pipeline.with_name("store")), "--master", master],
+        [
+            *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
+            *("--store", str(pipeline.with_name("store")), "--master", master),
+        ],
         env={**os.environ, "PYTHONPATH": SOURCES},
         capture_output=True,
         text=True,

@@ -1,8 +1,11 @@
 """Drivers that die, start again, or are there twice: commits go on, and none is made twice."""
 
+import os
+import signal
+import time
 from collections.abc import Callable
 
-from application import Application
+from application import Application, Before
 
 Prepare = Callable[..., Application]
 
@@ -20,6 +23,21 @@ def test_a_killed_driver_goes_on_where_its_commits_ended(prepare: Prepare) -> No
     after = application.commits()
     assert after[: len(before)] == before
     assert {record["generation"] for record in after} == {1, 2}
+
+
+def test_a_driver_that_was_stopped_for_a_while_drops_nobody(prepare: Prepare) -> None:
+    application = prepare(policy={"silent_seconds": 3})
+    application.start_and_recover()
+    before = Before.of(application)
+    assert application.driver.process is not None
+    group = application.driver.process.pid
+    os.killpg(group, signal.SIGSTOP)
+    time.sleep(5)  # longer than the silence that gets an executor dropped
+    os.killpg(group, signal.SIGCONT)
+    application.await_event("checkpoint", after=before.events)
+    before.assert_untouched([node.name for node in application.cluster.nodes])
+    application.finish()
+    assert not application.happened("confirmed")
 
 
 def test_of_two_drivers_on_one_store_the_older_stops_and_the_newer_finishes(

@@ -43,14 +43,17 @@ def test_a_worker_killed_in_the_middle_of_an_epoch_changes_no_row(prepare: Prepa
 
 
 def test_a_second_worker_killed_during_catch_up_changes_no_row(prepare: Prepare) -> None:
-    application = prepare(runtime={"checkpoint_seconds": 3, "catch_up_piece_seconds": 0.1})
+    application = prepare(runtime={"checkpoint_seconds": 3, "join_gap_epochs": 0})
     application.start_and_recover()
-    first, second = application.cluster.nodes[0].name, application.cluster.nodes[1].name
+    first = node_of(application, "by-hour")
+    second = neighbours(application, first)[0]
     before = Before.of(application)
     application.cluster.kill([first])
     application.await_event("ack", after=before.events)
+    harm_in_the_middle_of_an_epoch(application)
     application.cluster.kill([second])
     application.await_event("confirmed", after=before.events, node=second)
+    assert not application.happened("recovered", after=before.events), "it had caught up already"
     application.cluster.start_worker(first)
     application.await_event("recovered", after=before.events)
     before.assert_untouched(neighbours(application, first, second))

@@ -9,9 +9,8 @@ import networkx as nx
 import pytest
 
 from rekindle.errors import InputError
-from rekindle_local.flights import data, merging, pipeline
-from rekindle_spark.operators import WindowAggregate
-from rekindle_spark.pipeline import Pipeline, count
+from rekindle_local.flights import data, pipeline
+from rekindle_spark.pipeline import Pipeline
 
 NODES = [f"127.0.0.{number}" for number in range(1, 11)]
 CLOSURES = {"small": ["a/0"], "other": ["b/0", "b/1"], "large": ["a/0", "b/1", "c/0"]}
@@ -45,7 +44,7 @@ def test_the_pipeline_is_four_levels_deep_and_has_few_partitions(flights: Pipeli
         above = max((levels[name] for name in step.inputs), default=-1)
         levels[step.name] = above + (step.kind in ("source", "keyed"))
     assert max(levels.values()) == 3
-    assert 25 <= sum(step.parallelism for step in rooted) <= 45
+    assert 25 <= sum(step.parallelism for step in rooted) <= 50
 
 
 def test_every_source_has_a_query_of_its_own_and_some_queries_need_three(
@@ -110,13 +109,10 @@ def test_a_kill_that_leaves_fewer_than_two_queries_is_refused(kill: int) -> None
         pipeline.victims(CLOSURES, PLACEMENT, NODES, kill, Random(1))
 
 
-def test_streams_of_different_columns_cannot_be_merged(flights: Pipeline) -> None:
+def test_streams_of_different_columns_cannot_be_united(flights: Pipeline) -> None:
     streams = [
         flights.source(f"more-{name}", flights.steps[name].function)
         for name in ("flights_ewr", "weather")
     ]
-    window = WindowAggregate(
-        "mixed", streams[0].schema, "event_time", ["origin"], 60, None, {"rows": count()}
-    )
     with pytest.raises(InputError, match="step mixed: input more-weather: has another schema"):
-        merging.merge("mixed", streams, window, keys=["origin"])
+        flights.union("mixed", *streams)

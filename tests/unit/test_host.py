@@ -1,4 +1,4 @@
-"""The host, without Spark: it answers every request, keeps versions, and never raises at a caller."""
+"""The host, without Spark: it answers every request, keeps versions, and never raises."""
 
 import os
 from collections.abc import Sequence
@@ -99,6 +99,10 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store")
 
 
+def divide(begin: int, end: int) -> float:
+    return begin / (end - end)
+
+
 def digests(outcome: dict[str, Any]) -> list[str]:
     assert outcome["status"] == "ok", outcome
     return [epoch[2] for epoch in outcome["epochs"]]
@@ -115,8 +119,10 @@ def test_an_answer_says_who_gave_it_and_what_every_partition_did(desk: Desk) -> 
 
 def test_epochs_one_by_one_or_in_one_piece_give_the_same_digests(tmp_path: Path) -> None:
     single, whole = Desk(tmp_path / "single"), Desk(tmp_path / "whole")
-    one_by_one = [sum_ for epoch in range(1, 6) for sum_ in digests(single.count_rows(epoch, epoch))]
-    assert one_by_one == digests(whole.count_rows(1, 5))
+    one_by_one = [single.count_rows(epoch, epoch) for epoch in range(1, 6)]
+    assert [sum_ for outcome in one_by_one for sum_ in digests(outcome)] == digests(
+        whole.count_rows(1, 5)
+    )
 
 
 def test_an_epoch_that_is_run_again_starts_from_the_version_before_it(desk: Desk) -> None:
@@ -178,12 +184,12 @@ def test_a_wrong_function_is_answered_with_step_and_remedy(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = desk.host._program({"program": [desk.program.hash, str(desk.directory / "program")]})
-    monkeypatch.setattr(copy.chains[ROWS].root.function, "read", lambda begin, end: 1 / 0, False)
+    monkeypatch.setattr(copy.chains[ROWS].root.function, "read", divide, raising=False)
     report, blocks = desk.ask(ROWS, 1, 1)
     fault = report["partitions"]["0"]
     assert fault["status"] == "error"
     assert fault["where"] == "step rows"
-    assert fault["what"] == "raised ZeroDivisionError: division by zero"
+    assert fault["what"].startswith("raised ZeroDivisionError: ")
     assert fault["remedy"]
     assert blocks == []
 
@@ -245,8 +251,8 @@ def await_acknowledgements(desk: Desk) -> Sequence[dict[str, Any]]:
 def test_every_frame_of_an_answer_names_its_epoch(desk: Desk) -> None:
     found = list(frames.frames(memoryview(desk.read_rows(1, 3))))
     assert [(frame.producer, frame.epoch, frame.rows) for frame in found] == [
-        (ROWS, 1, 10),
-        (ROWS, 2, 10),
-        (ROWS, 3, 10),
+        (ROWS, 1, 3),  # one row a key: they are counted before the exchange
+        (ROWS, 2, 3),
+        (ROWS, 3, 3),
     ]
     assert partition.initial(desk.program.owner[COUNTS]).watermark < found[0].watermark

@@ -1,6 +1,7 @@
 """Replay sources: one order of rows that never changes, from any offset, for ever if wanted."""
 
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ def test_any_stretch_of_offsets_gives_just_those_rows(file: str, begin: int, siz
 def test_stretches_in_a_row_give_what_one_read_gives(file: str, cuts: list[int]) -> None:
     replay = Replay(file, "at", repeat_every_seconds=LAP_SECONDS)
     ends = [0, *sorted(cuts), 45]
-    pieces = [replay.read(low, high) for low, high in zip(ends, ends[1:], strict=False)]
+    pieces = [replay.read(low, high) for low, high in pairwise(ends)]
     assert pa.concat_tables(pieces).equals(replay.read(0, 45))
 
 
@@ -106,7 +107,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(file: str) -> N
 
 def test_rows_out_of_order_are_refused_with_the_step(tmp_path: Path) -> None:
     replay = Replay(write(tmp_path, [1, 3, 2]), "at")
-    with pytest.raises(InputError, match="step rows: source file .* not sorted by 'at'; sort"):
+    with pytest.raises(InputError, match=r"step rows: source file .* not sorted by 'at'; sort"):
         replay.check("rows")
 
 

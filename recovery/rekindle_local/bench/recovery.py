@@ -1,7 +1,7 @@
 """Recovery strategies on the same failure: weighted unavailability as a ratio, seed by seed.
 
-The rate of rows is calibrated in the first run and kept in all others, so that every run has
-the same load. Bars count only where the nodes' CPU quota is enforced.
+The rate of rows is calibrated to the same load in every run, from the rate of the one before.
+Bars count only where the nodes' CPU quota is enforced.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,7 @@ def measure(
                 continue
             performance.summarise(report, place)
             reports[strategy][seed] = report
-            if options.rows_per_second is None:
-                options = replace(options, rows_per_second=performance.rate(place))
+            options = replace(options, first_rows_per_second=performance.rate(place))
     command = f"rekindle bench recovery --strategies {','.join(strategies)}"
     command += f" --seeds {seeds[0]}..{seeds[-1]}"
     figures = _figures(reports, failed)

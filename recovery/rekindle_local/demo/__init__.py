@@ -1,5 +1,6 @@
 """The demo: a real cluster, a real failure, and a report that anyone can check.
 
+    performance  one performance: prepares, runs, writes the report
     scenario     the run as phases: start, calibrate, warm up, kill, return nodes, finish
     driving      the driver as a process of its own, and what it says in its event file
     display      the live table, or plain lines where there is no terminal

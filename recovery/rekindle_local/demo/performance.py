@@ -31,8 +31,7 @@ from rekindle_local.flights import pipeline as flights
 def pipeline():
     return flights.build({directory!r}, seed={seed})
 '''
-LOAD_TARGET_PERCENT = 70.0
-FIRST_RATE = 50_000.0
+LOAD_TARGET_PERCENT = 66.0
 EXECUTOR_MEGABYTES = 512
 
 
@@ -116,7 +115,7 @@ def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tup
         "runtime": {
             "nodes_expected": options.nodes,
             "node_cpu_percent": 100 * options.cpu_quota,
-            "rows_per_second": rate or FIRST_RATE,
+            "rows_per_second": rate or options.first_rows_per_second,
             "load_target_percent": LOAD_TARGET_PERCENT if rate is None else None,
         },
     }

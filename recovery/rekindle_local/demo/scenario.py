@@ -36,8 +36,9 @@ class Options:
     seed: int = 1
     return_every_seconds: float = 6.0
     rows_per_second: float | None = None
+    first_rows_per_second: float = 90_000.0
     cpu_quota: float = 0.2
-    warm_seconds: float = 30.0
+    warm_seconds: float = 20.0
     phase_seconds_max: float = 240.0
 
 

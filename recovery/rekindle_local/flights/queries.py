@@ -180,7 +180,7 @@ def _add_carry_over(flights: Mapping[str, Flights], ranks: Mapping[str, int]) ->
     pipeline = next(iter(flights.values())).legs.pipeline
     legs = pipeline.union("legs", *(streams.legs for streams in flights.values()))
     carried = legs.stateful(
-        "carry-over", CarryOver(), keys=["tailnum"], schema=CARRIED, parallelism=5
+        "carry-over", CarryOver(), keys=["tailnum"], schema=CARRIED, parallelism=10
     )
     chains = carried.filter("long-chains", lambda table: pc.greater_equal(table["legs"], 2))
     _sink(chains, "carried-delay-chains", ranks)

@@ -33,7 +33,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * task and let the scheduler run map tasks of a past epoch again.
  */
 final class Blocks {
-  private static final long NO_PROGRESS_SECONDS = 20;
+  private static final long READ_SECONDS_MAX = 20;
   private static final ExecutorService READERS =
       Executors.newCachedThreadPool(
           work -> {
@@ -55,10 +55,10 @@ final class Blocks {
     if (reads.length == 0) return List.of();
     Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task));
     try {
-      return reading.get(NO_PROGRESS_SECONDS, TimeUnit.SECONDS);
+      return reading.get(READ_SECONDS_MAX, TimeUnit.SECONDS);
     } catch (TimeoutException silent) {
       reading.cancel(true);
-      throw new Unreadable("no answer for " + NO_PROGRESS_SECONDS + " s");
+      throw new Unreadable("blocks did not come within " + READ_SECONDS_MAX + " s");
     } catch (InterruptedException cancelled) {
       reading.cancel(true);
       Thread.currentThread().interrupt();

@@ -1,0 +1,109 @@
+"""Costs by the paper's rule, and the way to a rate that makes a wanted load."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle_spark import costs, program
+from rekindle_spark.costs import Costs
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.program import Program
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+ROWS0, ROWS1, COUNTED = range(3)
+
+
+class Rows:
+    """A source whose rows nobody reads here."""
+
+    schema = SCHEMA
+    event_time = "at"
+
+    def check(self, step: str) -> None: ...
+    def read(self, begin: int, end: int) -> pa.Table: ...
+    def rows_at(self, event_time: int) -> int: ...
+    def event_time_at(self, offset: int) -> int: ...
+
+
+def build() -> Program:
+    built = Pipeline("costs")
+    rows = built.source("rows", Rows(), parallelism=2)
+    rows.window("counted", keys=["key"], size_seconds=1, aggregates={"n": count()}).sink("out")
+    return program.build(built)
+
+
+def reading(processes: float, **work: float) -> dict[str, Any]:
+    return {"processes": processes, "work": {name.strip("p"): s for name, s in work.items()}}
+
+
+def started(*executors: str) -> Costs:
+    """A window that begins at 100 s, executors having used 50 s each before it."""
+    measured = Costs(build())
+    measured.add({executor: reading(50.0) for executor in executors}, {})
+    measured.restart(100.0)
+    return measured
+
+
+def test_partitions_of_one_operator_on_one_executor_share_its_time_by_rows() -> None:
+    measured = started("a")
+    measured.add({"a": reading(51.0, p0=0.5, p1=0.5)}, {ROWS0: 300, ROWS1: 100})
+    assert measured.close({ROWS0: "a", ROWS1: "a"}, 110.0) == pytest.approx(
+        {ROWS0: 7.5, ROWS1: 2.5}
+    )
+
+
+def test_what_an_executor_spends_besides_is_shared_by_what_is_placed_on_it() -> None:
+    measured = started("a")
+    measured.add({"a": reading(53.0, p0=0.5, p2=0.5)}, {ROWS0: 10, COUNTED: 10})
+    percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
+    assert percent == pytest.approx({ROWS0: 15.0, COUNTED: 15.0})
+
+
+def test_all_costs_of_a_first_window_are_the_time_of_all_executors() -> None:
+    measured = started("a", "b")
+    measured.add({"a": reading(51.0, p0=0.4), "b": reading(52.0, p1=1.0, p2=0.2)}, {ROWS0: 4})
+    percent = measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "b"}, 120.0)
+    assert sum(percent.values()) == pytest.approx(100 * 3.0 / 20)
+
+
+def test_costs_are_smoothed_over_windows() -> None:
+    measured = started("a")
+    measured.add({"a": reading(51.0, p0=1.0)}, {ROWS0: 1})
+    assert measured.close({ROWS0: "a"}, 110.0) == pytest.approx({ROWS0: 10.0})
+    measured.add({"a": reading(54.0, p0=3.0)}, {ROWS0: 1})
+    assert measured.close({ROWS0: "a"}, 120.0) == pytest.approx({ROWS0: 20.0})
+
+
+def test_a_window_that_was_restarted_counts_for_nothing() -> None:
+    measured = started("a")
+    measured.add({"a": reading(90.0, p0=40.0)}, {ROWS0: 1})
+    measured.restart(110.0)
+    measured.add({"a": reading(91.0, p0=1.0)}, {ROWS0: 1})
+    assert measured.close({ROWS0: "a"}, 120.0) == pytest.approx({ROWS0: 10.0})
+
+
+def test_an_executor_that_has_gone_is_measured_no_more() -> None:
+    measured = started("a", "b")
+    measured.add({"a": reading(51.0, p0=1.0), "b": reading(59.0, p1=9.0)}, {ROWS0: 1, ROWS1: 1})
+    measured.forget("b")
+    assert set(measured.close({ROWS0: "a"}, 110.0)) == {ROWS0}
+
+
+@given(rate=st.floats(1, 1e6), load=st.floats(0, 3), target=st.floats(0.1, 0.9))
+def test_a_new_rate_is_nearer_to_the_target_and_never_far_off(
+    rate: float, load: float, target: float
+) -> None:
+    found, there = costs.calibrated(rate, load, target, 1.0)
+    assert 0.69 * rate <= found <= 1.51 * rate
+    assert there == (found == rate) or load == target
+    if not there:
+        assert (found > rate) == (load < target)
+
+
+def test_nodes_that_do_not_keep_up_get_fewer_rows_whatever_the_load_says() -> None:
+    found, there = costs.calibrated(1000.0, 0.5, 0.7, 2.0)
+    assert found < 1000
+    assert not there

@@ -1,0 +1,152 @@
+"""Jobs: who runs what in which stage, and where each reads what it needs."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from rekindle_spark import jobs, program
+from rekindle_spark.exchange import Read, ranges
+from rekindle_spark.jobs import Ranges, Specification
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.progress import Progress
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+ROWS0, ROWS1, COUNTED0, COUNTED1, LARGEST = range(5)
+PLACES = {ROWS0: "a", ROWS1: "b", COUNTED0: "a", COUNTED1: "b", LARGEST: "a"}
+NODES = {"a": "127.0.0.2", "b": "127.0.0.3"}
+
+
+class Rows:
+    """A source whose rows nobody reads here."""
+
+    schema = SCHEMA
+    event_time = "at"
+
+    def check(self, step: str) -> None: ...
+    def read(self, begin: int, end: int) -> pa.Table: ...
+    def rows_at(self, event_time: int) -> int: ...
+    def event_time_at(self, offset: int) -> int: ...
+
+
+def placed() -> Progress:
+    """rows x2 -> counted x2 -> largest, all at epoch 7, restore point 4."""
+    built = Pipeline("jobs")
+    rows = built.source("rows", Rows(), parallelism=2)
+    counted = rows.window(
+        "counted", keys=["key"], size_seconds=1, aggregates={"n": count()}, parallelism=2
+    )
+    counted.top("largest", by="n", count=1).sink("top")
+    progress = Progress(program.build(built), 4)
+    for partition, executor in PLACES.items():
+        progress.place(partition, executor, 2)
+        progress.finished[partition] = 7
+    return progress
+
+
+def specify(progress: Progress, work: Ranges) -> Specification:
+    epochs = {epoch for first, last in work.values() for epoch in range(first, last + 1)}
+    offsets = {epoch: {"rows": [epoch, epoch + 1, 0]} for epoch in epochs}
+    return jobs.specify(progress, work, NODES, {"version": 1}, offsets)
+
+
+def layout(specification: Specification) -> list[dict[str, list[int]]]:
+    """Partitions by executor in each stage, as the headers say."""
+    return [
+        {task.executor: [i["partition"] for i in header(task)["work"]] for task in stage}
+        for stage in specification.stages
+    ]
+
+
+def header(task: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(task.header)
+    return found
+
+
+def test_an_epoch_runs_level_by_level_with_one_task_per_executor() -> None:
+    specification = specify(placed(), dict.fromkeys(PLACES, (8, 8)))
+    assert layout(specification) == [
+        {"a": [ROWS0], "b": [ROWS1]},
+        {"a": [COUNTED0], "b": [COUNTED1]},
+        {"a": [LARGEST]},
+    ]
+    assert specification.executors == {"a", "b"}
+    assert [task.host for task in specification.stages[0]] == ["127.0.0.2", "127.0.0.3"]
+
+
+def test_frames_of_the_same_job_come_from_the_stage_below() -> None:
+    specification = specify(placed(), dict.fromkeys(PLACES, (8, 8)))
+    (largest,) = specification.stages[2]
+    assert largest.reads == (Read(-2, (0, 2), (LARGEST, LARGEST + 1)),)
+    for task, target in zip(specification.stages[1], (COUNTED0, COUNTED1), strict=True):
+        assert task.reads == (Read(-1, (0, 2), (target, target + 1)),)
+    assert all(task.reads == () for task in specification.stages[0])
+
+
+def test_frames_of_earlier_epochs_come_from_where_they_are_retained() -> None:
+    progress = placed()
+    progress.finished[LARGEST] = 5
+    progress.retained.add(31, [("a", {COUNTED0: (5, 7)}), ("b", {COUNTED1: (5, 6)})])
+    progress.retained.add(32, [("b", {ROWS1: (7, 7)}), ("b", {COUNTED1: (7, 7)})])
+    ((task,),) = specify(progress, {LARGEST: (6, 7)}).stages
+    assert task.reads == (
+        Read(31, (0, 2), (LARGEST, LARGEST + 1)),
+        Read(32, (1, 2), (LARGEST, LARGEST + 1)),
+    )
+
+
+def test_one_that_joins_reads_what_it_missed_and_the_new_epoch_at_once() -> None:
+    progress = placed()
+    progress.finished[LARGEST] = 6
+    progress.retained.add(31, [("a", {COUNTED0: (7, 7)}), ("b", {COUNTED1: (7, 7)})])
+    work = {**dict.fromkeys(PLACES, (8, 8)), LARGEST: (7, 8)}
+    (largest,) = specify(progress, work).stages[2]
+    assert [read.shuffle for read in largest.reads] == [-2, 31]
+    assert header(largest)["work"][0]["from"] == 7
+
+
+def test_stages_are_as_many_as_producers_in_a_row_within_the_job() -> None:
+    progress = placed()
+    progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (5, 7)})])
+    progress.retained.add(32, [("a", {COUNTED0: (5, 7)}), ("b", {COUNTED1: (5, 7)})])
+    work = {COUNTED0: (6, 6), LARGEST: (7, 7)}
+    assert len(specify(progress, {LARGEST: (6, 7)}).stages) == 1
+    assert len(specify(progress, work).stages) == 2
+
+
+def test_a_header_says_from_which_version_to_start_and_what_to_read_of_sources() -> None:
+    progress = placed()
+    progress.finished[ROWS0] = 5
+    specification = specify(progress, {ROWS0: (6, 7)})
+    content = header(specification.stages[0][0])
+    assert content["work"] == [
+        {"partition": ROWS0, "plan_epoch": 2, "from": 6, "to": 7, "finished": 5}
+    ]
+    assert content["offsets"] == {"6": {"rows": [6, 7, 0]}, "7": {"rows": [7, 8, 0]}}
+    assert (content["restore_point"], content["executor"]) == (4, "a")
+
+
+def test_operators_with_state_are_not_sent_the_offsets_of_sources() -> None:
+    specification = specify(placed(), dict.fromkeys(PLACES, (8, 8)))
+    assert header(specification.stages[1][0])["offsets"] == {}
+
+
+def test_what_a_job_has_made_is_known_by_stage_map_and_partition() -> None:
+    specification = specify(placed(), dict.fromkeys(PLACES, (8, 8)))
+    assert specification.produced[0] == (("a", {ROWS0: (8, 8)}), ("b", {ROWS1: (8, 8)}))
+    assert specification.ranges == dict.fromkeys(PLACES, (8, 8))
+
+
+def test_a_partition_can_go_as_far_as_the_slowest_of_its_producers() -> None:
+    progress = placed()
+    progress.finished[ROWS1] = 5
+    assert jobs.reachable(progress, COUNTED0, 9) == 5
+    assert jobs.reachable(progress, COUNTED0, 4) == 4
+    assert jobs.reachable(progress, ROWS0, 9) == 9
+    del progress.finished[ROWS0]
+    assert jobs.reachable(progress, COUNTED0, 9) == 0
+
+
+def test_numbers_in_a_row_become_ranges() -> None:
+    assert ranges([]) == ()
+    assert ranges([3, 1, 2, 7, 7]) == (1, 4, 7, 8)
