@@ -92,7 +92,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     for command in COMMANDS:
         implementation = command.load() if command.name in arguments else _listed
         if isinstance(implementation, typer.Typer):
-            app.add_typer(implementation, name=command.name, help=command.summary)
+            app.add_typer(implementation, name=command.name, short_help=command.summary)
         else:
             app.command(command.name, short_help=command.summary)(implementation)
     return app

@@ -24,6 +24,8 @@ def verify(
     """Recompute every figure of a report and check every output row.
 
     Reads nothing but the report's directory and the input files that it names.
+
+    Example: rekindle verify out
     """
     found = verification.verify(directory, time.monotonic)
     if found:
