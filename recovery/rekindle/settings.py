@@ -141,7 +141,7 @@ class RuntimeSettings:
     rows_per_second: float = _setting(1_000.0, _Number(0.001, 1e9))
     rows_per_epoch_max: int = _count(2_000_000, high=10**9)
     load_target_percent: float | None = _setting(None, _Number(1.0, 100.0, optional=True))
-    join_gap_epochs: int = _count(2, low=0, high=1_000)
+    join_gap_epochs: int = _count(1, low=0, high=1_000)
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
 
 

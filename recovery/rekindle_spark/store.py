@@ -4,7 +4,7 @@
     offsets/EPOCH.json     the input of an epoch, written before it runs, never again
     commits/N.json         what became finished, in order; readers ignore output that none names
     checkpoints/EPOCH.json a global checkpoint; the states are in the folder EPOCH
-    program.pickle         the program that hosts load
+    generations/program-N.pickle   the program that hosts load
     outputs/QUERY/*.parquet
 
 Every record is created only if it is absent, so of two drivers one is told that it is late: a
