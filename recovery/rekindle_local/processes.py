@@ -118,12 +118,24 @@ def kill_all(listing: Listing, *, limit_seconds: float) -> tuple[int, ...]:
 
 
 def stop_all(listing: Listing, *, limit_seconds: float) -> tuple[int, ...]:
-    """SIGSTOP whatever `listing` shows until all of it is stopped; what still runs at the limit."""
+    """SIGSTOP whatever `listing` shows until all of it is stopped; what still runs at the limit.
+
+    Done when a listing shows nothing that the one before did not: what was all stopped by then
+    cannot have forked in between.
+    """
     deadline = time.monotonic() + limit_seconds
-    while (pids := _running(listing())) and time.monotonic() < deadline:
-        signal_all(pids, signal.SIGSTOP)
-        time.sleep(0.005)
-    return pids
+    stopped: frozenset[int] = frozenset()
+    while True:
+        pids = listing()
+        running = _running(pids)
+        if not running and stopped.issuperset(pids):
+            return ()
+        if time.monotonic() > deadline:
+            return running
+        stopped = frozenset() if running else frozenset(pids)
+        if running:
+            signal_all(running, signal.SIGSTOP)
+            time.sleep(0.005)
 
 
 def continue_all(listing: Listing) -> None:
