@@ -1,7 +1,8 @@
 """Endurance: thousands of small epochs, after which nothing may have grown.
 
 Files of exchanges, the driver's live heap and the nodes' memory are sampled all along; the last
-samples are compared with those after the first hundred epochs.
+samples are compared with those after the first hundred epochs. Files rise between two checkpoints
+and fall with each, so their peaks are compared; of the others the medians.
 """
 
 import time
@@ -145,7 +146,8 @@ def _judge(samples: list[dict[str, float]], epochs: int, directory: Path) -> dic
     late = [s for s in samples if s["epoch"] >= last - WINDOW_EPOCHS]
     ratios, bars = {}, []
     for name in ("shuffle_files", "driver_heap_bytes", "node_memory_bytes"):
-        before, after = (median(s[name] for s in part) for part in (early, late))
+        typical = max if name == "shuffle_files" else median
+        before, after = (typical([s[name] for s in part]) for part in (early, late))
         ratios[name] = after / max(before, 1)
         bars.append(
             Bar(
