@@ -17,6 +17,9 @@ from rekindle_spark.jobs import Ranges
 
 __all__ = ["Checkpointing"]
 
+# an acknowledgement may be lost with the report that carried it
+TAKING_SECONDS_MAX = 120.0
+
 
 @dataclass(slots=True)
 class Checkpointing:
@@ -33,7 +36,10 @@ class Checkpointing:
     def due(self, epoch: int, work: Ranges) -> int | None:
         """The epoch to checkpoint in this job, or None."""
         application = self.application
-        if self.epoch is not None and self.losses != application.losses:
+        late = time.monotonic() - self.last_at > TAKING_SECONDS_MAX
+        if self.epoch is not None and late:
+            application.events.write("checkpoint-failed", text="was not acknowledged in time")
+        if late or self.losses != application.losses:
             self.epoch = None
         if self.epoch == epoch:
             return epoch

@@ -110,7 +110,9 @@ class Control:
         A step's error counts: it will not go away by itself. Anything else is most often a loss
         that has not been noticed yet, so it gets time.
         """
-        for executor in sorted(result.stateless_executors):
+        # after a loss this verdict is of partitions that have been placed anew since
+        stale = result.losses != self.application.losses
+        for executor in () if stale else sorted(result.stateless_executors):
             self._lose_state(executor)
         attempts.count(result.step_error is not None)
         self.application.events.write("job-failed", text=result.reason)
@@ -167,6 +169,7 @@ class Control:
         with application.lock:
             application.losses += 1
             application.progress.forget_state(executor)
+            self.statistics.forget(executor)
         application.events.write("state-lost", executor=executor, node=node)
         self.tell(coordination.NodesLost((node,)))
         self.tell(coordination.NodeBack(node, application.settings.runtime.node_cpu_percent))

@@ -113,13 +113,13 @@ class EpochLoop:
     def _work(self, epoch: int) -> dict[int, tuple[int, int]]:
         """Live partitions, and those that may join: all their producers are in the same job."""
         application, progress = self.application, self.application.progress
-        gap = application.settings.runtime.join_gap_epochs + 1
+        gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
         for partition in sorted(progress.placed):
             if partition not in progress.live:
                 if partition in application.claimed:
                     continue
-                if not progress.caught_up(partition, epoch, gap):
+                if not progress.caught_up(partition, application.newest, gap):
                     continue
             producers = {u for _, u in application.program.producers(partition)}
             if any(u not in work and progress.finished.get(u, -1) < epoch for u in producers):

@@ -188,6 +188,8 @@ class Host:
         if not chain.keyed:
             return
         kept = self.versions[number]
+        if item["plan_epoch"] < kept.plan_epoch:
+            raise Refused(f"plan {item['plan_epoch']} was replaced by {kept.plan_epoch}")
         if epoch == item["to"]:
             kept.by_epoch[epoch] = state
             kept.keep_from(min(item["finished"], item["from"] - 1))
@@ -268,7 +270,12 @@ def _reply(
 
 def _end_with(jvm: int) -> None:
     """End this process when the JVM has ended, however it ended."""
-    descriptor = os.pidfd_open(jvm)
+    try:
+        descriptor = os.pidfd_open(jvm)
+    except ProcessLookupError:
+        os._exit(0)
+    if os.getppid() != jvm:  # it ended before it could be watched
+        os._exit(0)
     select.select([descriptor], [], [])
     os._exit(0)
 

@@ -65,9 +65,15 @@ class Membership:
         return [loss]
 
     def arrived(self) -> list[tuple[str, str]]:
-        """Executor and node of each arrival since the last call."""
-        found = [(executor, self.known[executor]) for executor in self.fresh]
-        self.fresh.clear()
+        """Executor and node of each arrival since the last call.
+
+        One whose node still counts with an older executor waits until that one's loss is told:
+        the other way round the node would be taken for lost with its new executor up.
+        """
+        older = {**self.application.executors, **self.pending}
+        held = {node for executor, node in older.items() if executor not in self.fresh}
+        found = [(e, self.known[e]) for e in self.fresh if self.known[e] not in held]
+        self.fresh = [executor for executor in self.fresh if self.known[executor] in held]
         return found
 
     def _note_silent(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:

@@ -19,6 +19,9 @@ from rekindle_spark.jobs import Ranges, Specification
 __all__ = ["CATCH_UP", "URGENT", "Attempts", "Result", "Running", "poll", "run", "start"]
 
 POLL_SECONDS = 0.02
+# a host that hangs keeps its executor's heartbeat going, so jobs need a limit of their own
+JOB_SECONDS_MAX = 120.0
+ROW_GAP_SECONDS = 150.0
 URGENT, CATCH_UP = 0, 1
 
 
@@ -28,7 +31,7 @@ class Result:
 
     finished: bool
     seconds: float
-    rows: int = 0
+    losses: int = 0
     acknowledgements: list[dict[str, Any]] = field(default_factory=list)
     cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows_by_partition: dict[int, int] = field(default_factory=dict)
@@ -39,16 +42,19 @@ class Result:
 
 @dataclass(slots=True)
 class Attempts:
-    """Failures of one kind of job since the last that went well."""
+    """Failures of one kind of job in a row: since the last that went well, close together."""
 
     step_errors: int = 0
     failing_since: float | None = None
+    failed_at: float = 0.0
 
     def count(self, step_error: bool) -> None:
-        """One more failure."""
+        """One more failure; one long after the others begins a row of its own."""
+        now = time.monotonic()
+        if self.failing_since is None or now - self.failed_at > ROW_GAP_SECONDS:
+            self.step_errors, self.failing_since = 0, now
+        self.failed_at = now
         self.step_errors += step_error
-        if self.failing_since is None:
-            self.failing_since = time.monotonic()
 
     def clear(self) -> None:
         """A job went well."""
@@ -91,9 +97,14 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
         running.job.cancel("executors were lost")
         _discard(application, running.specification, running.job)
         result = Result(False, 0.0, reason="interrupted")
+    elif time.monotonic() - running.began > JOB_SECONDS_MAX:
+        running.job.cancel("took too long")
+        _discard(application, running.specification, running.job)
+        result = Result(False, 0.0, reason=f"did not end within {JOB_SECONDS_MAX:.0f} s")
     else:
         return None
     result.seconds = time.monotonic() - running.began
+    result.losses = running.losses
     return result
 
 

@@ -34,8 +34,8 @@ class Versions:
 
     def keep_from(self, epoch: int) -> None:
         """Forget the versions before `epoch`."""
-        for old in [known for known in self.by_epoch if known < epoch]:
-            del self.by_epoch[old]
+        for old in [known for known in list(self.by_epoch) if known < epoch]:
+            self.by_epoch.pop(old, None)
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Checkpoints:
             done: dict[str, Any] = {"partition": partition, "epoch": epoch}
             try:
                 done["bytes"] = save(path, chain, state)
-            except (OSError, pa.ArrowException) as error:
+            except Exception as error:  # the thread must outlive any state
                 done["failed"] = str(error)
             self.written.put(done)
 

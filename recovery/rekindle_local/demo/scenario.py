@@ -132,7 +132,7 @@ class Scenario:
         nodes = [node.name for node in self.cluster.nodes]
         rng = random.Random(self.options.seed)
         self.victims = flights.victims(self.closures, placement, nodes, self.options.kill, rng)
-        self.kinds.discard("recovered")
+        self.kinds -= {"recovered", "incident-closed"}
         self.failure_at = time.time()
         self.joined -= set(self.victims)
         self.cluster.kill(self.victims)
