@@ -34,7 +34,11 @@ def recovery(
     """
     from rekindle_local.bench import recovery as benchmark
 
-    wanted = strategies.split(",")
+    if kill >= nodes:
+        raise InputError(
+            where="--kill", what=f"is {kill} of {nodes} nodes", remedy="leave some alive"
+        )
+    wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
         if strategy not in ("incremental", "blocking"):
             raise InputError(
@@ -73,7 +77,14 @@ def _seeds(text: str) -> list[int]:
 
 
 def _new(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            where=f"--report {directory}",
+            what=f"cannot be made ({error.strerror})",
+            remedy="name a new directory",
+        ) from error
     if any(directory.iterdir()):
         raise InputError(
             where=f"--report {directory}", what="is not empty", remedy="name a new directory"

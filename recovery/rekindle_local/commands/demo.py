@@ -23,7 +23,10 @@ def demo(
     buffering: Annotated[str, typer.Option(help="always")] = "always",
     ordering: Annotated[str, typer.Option(help="always")] = "always",
     engine: Annotated[str, typer.Option(help="pipeline")] = "pipeline",
-    report: Annotated[Path | None, typer.Option(help="Where the report is written.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="A new directory for the report; without it nothing is kept."),
+    ] = None,
 ) -> None:
     """Kill nodes under a running pipeline and report how its queries come back.
 
@@ -37,6 +40,10 @@ def demo(
         raise InputError(
             where="--kill", what=f"is {kill} of {nodes} nodes", remedy="leave some alive"
         )
+    _check_range("--return-every", return_every, 0.1, 600)
+    _check_range("--seed", seed, 0, 2**31)
+    if rows_per_second is not None:
+        _check_range("--rows-per-second", rows_per_second, 1, 1e9)
     from rekindle_local.demo import performance
     from rekindle_local.demo.scenario import Options
 
@@ -62,9 +69,23 @@ def _check(option: str, value: str, choices: tuple[str, ...]) -> None:
         )
 
 
+def _check_range(option: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise InputError(
+            where=option, what=f"is {value}", remedy=f"give a number from {low:g} to {high:g}"
+        )
+
+
 def _prepared(directory: Path) -> Path:
     """An empty directory; one with files in it is left alone."""
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            where=f"--report {directory}",
+            what=f"cannot be made ({error.strerror})",
+            remedy="name a new directory",
+        ) from error
     if any(directory.iterdir()):
         raise InputError(
             where=f"--report {directory}",

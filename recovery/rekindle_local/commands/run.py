@@ -73,8 +73,12 @@ def _load(argument: str) -> Any:
 
 def _import(path: Path) -> ModuleType:
     specification = importlib.util.spec_from_file_location("rekindle_pipeline", path)
-    assert specification is not None
-    assert specification.loader is not None
+    if specification is None or specification.loader is None:
+        raise InputError(
+            where=f"pipeline file {path}",
+            what="does not end in .py",
+            remedy="name a Python file",
+        )
     module = importlib.util.module_from_spec(specification)
     sys.modules["rekindle_pipeline"] = module
     try:
