@@ -4,6 +4,7 @@ Nothing imports this package; it stands on the runtime and the pure core.
 
     cli                 finds the command, turns errors into messages and exit codes
     commands            the commands, a module each
+    options             checks of options that several commands share
     demo                the demo: a real failure, and a report that anyone can check
     bench               benchmarks: figures beside bars
     flights             the pipeline of the demo and the benchmarks

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rekindle.errors import InputError, RunError
+from rekindle_local import options
 
 __all__ = ["bench"]
 
@@ -34,10 +35,7 @@ def recovery(
     """
     from rekindle_local.bench import recovery as benchmark
 
-    if kill >= nodes:
-        raise InputError(
-            where="--kill", what=f"is {kill} of {nodes} nodes", remedy="leave some alive"
-        )
+    options.check_kill(kill, nodes)
     wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
         if strategy not in ("incremental", "blocking"):
@@ -46,7 +44,7 @@ def recovery(
                 what=f"names {strategy!r}",
                 remedy="choose from incremental, blocking",
             )
-    result = benchmark.measure(wanted, _seeds(seeds), nodes, kill, _new(report))
+    result = benchmark.measure(wanted, _seeds(seeds), nodes, kill, options.new_directory(report))
     _enforce(result, enforce)
 
 
@@ -62,7 +60,7 @@ def soak(
     """
     from rekindle_local.bench import soak as benchmark
 
-    _enforce(benchmark.measure(epochs, _new(report)), enforce)
+    _enforce(benchmark.measure(epochs, options.new_directory(report)), enforce)
 
 
 def _seeds(text: str) -> list[int]:
@@ -74,22 +72,6 @@ def _seeds(text: str) -> list[int]:
     if not numbers:
         raise InputError(where="--seeds", what=f"is {text!r}", remedy="write 3 or 1..5")
     return numbers
-
-
-def _new(directory: Path) -> Path:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            where=f"--report {directory}",
-            what=f"cannot be made ({error.strerror})",
-            remedy="name a new directory",
-        ) from error
-    if any(directory.iterdir()):
-        raise InputError(
-            where=f"--report {directory}", what="is not empty", remedy="name a new directory"
-        )
-    return directory.resolve()
 
 
 def _enforce(result: dict[str, object], enforce: bool) -> None:

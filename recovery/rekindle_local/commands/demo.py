@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rekindle.errors import InputError, RunError
+from rekindle_local import options
 
 __all__ = ["demo"]
 
@@ -36,10 +37,7 @@ def demo(
     _check("--buffering", buffering, ("always",))
     _check("--ordering", ordering, ("always",))
     _check("--engine", engine, ("pipeline",))
-    if kill >= nodes:
-        raise InputError(
-            where="--kill", what=f"is {kill} of {nodes} nodes", remedy="leave some alive"
-        )
+    options.check_kill(kill, nodes)
     _check_range("--return-every", return_every, 0.1, 600)
     _check_range("--seed", seed, 0, 2**31)
     if rows_per_second is not None:
@@ -47,7 +45,7 @@ def demo(
     from rekindle_local.demo import performance
     from rekindle_local.demo.scenario import Options
 
-    options = Options(
+    wanted = Options(
         nodes=nodes,
         kill=kill,
         strategy=strategy,
@@ -56,8 +54,8 @@ def demo(
         rows_per_second=rows_per_second,
     )
     with tempfile.TemporaryDirectory(prefix="rekindle-demo-") as temporary:
-        directory = _prepared(report or Path(temporary))
-        result = performance.perform(options, directory)
+        directory = options.new_directory(report or Path(temporary))
+        result = performance.perform(wanted, directory)
         performance.summarise(result, report)
     _check_rows(result)
 
@@ -74,25 +72,6 @@ def _check_range(option: str, value: float, low: float, high: float) -> None:
         raise InputError(
             where=option, what=f"is {value}", remedy=f"give a number from {low:g} to {high:g}"
         )
-
-
-def _prepared(directory: Path) -> Path:
-    """An empty directory; one with files in it is left alone."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            where=f"--report {directory}",
-            what=f"cannot be made ({error.strerror})",
-            remedy="name a new directory",
-        ) from error
-    if any(directory.iterdir()):
-        raise InputError(
-            where=f"--report {directory}",
-            what="is not empty",
-            remedy="name a new directory, or empty this one",
-        )
-    return directory.resolve()
 
 
 def _check_rows(result: dict[str, Any]) -> None:

@@ -28,7 +28,6 @@ class Display:
     console: Console = field(default_factory=lambda: Console(stderr=False))
     cuts: dict[int, float] = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)
-    waiting: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     phase: str = "starting"
     failure_at: float | None = None
@@ -86,7 +85,6 @@ class Display:
     def _on_kill(self, record: Mapping[str, Any]) -> None:
         self.failure_at = record["at"]
         self.nodes -= set(record["nodes"])
-        self.waiting = set(self.partitions)
         self.say(f"killed {len(record['nodes'])} nodes: {', '.join(record['nodes'])}")
 
     def _on_caught_up(self, record: Mapping[str, Any]) -> None:

@@ -18,8 +18,6 @@ from rekindle.errors import RunError
 
 __all__ = ["DriverProcess"]
 
-END_SECONDS_MAX = 60.0
-
 
 @dataclass(slots=True)
 class DriverProcess:
