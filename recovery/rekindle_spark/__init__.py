@@ -30,4 +30,5 @@ What runs in the driver:
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs
     jar            builds the Java classes
+    testing        builders for tests of the runtime
 """

@@ -15,7 +15,6 @@ from typing import Any, TextIO
 from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.exchange import Exchange
-from rekindle_spark.pipeline import Source
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.store import Store
@@ -68,11 +67,6 @@ class Application:
     failure: Exception | None = None
     stopping: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        """Sources by the name of their chain."""
-        return {chain.name: chain.root.function for chain in self.program.chains if not chain.keyed}
 
     def offsets(self, epoch: int) -> Mapping[str, Any]:
         """Source offsets of an epoch, as requests carry them."""

@@ -46,10 +46,9 @@ class EpochLoop:
 
     def _resume(self) -> None:
         """After a restart the epochs in the log are all behind; catch-up runs them."""
-        newest = max(self.application.cuts)
-        self.application.newest = newest
-        if self.application.cuts[newest].final:
-            self.final = self.application.cuts[newest]
+        last = self.application.arrivals.last
+        if last.final:
+            self.final = last
 
     def _done(self) -> bool:
         progress = self.application.progress

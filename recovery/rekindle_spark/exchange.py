@@ -111,7 +111,6 @@ class Exchange:
     def __init__(
         self, name: str, master: str, jar: str, options: dict[str, str], *, ship_jar: bool = True
     ) -> None:
-        # the scheduler back end binds where executors reach it; loopback for a local cluster
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setMaster(master).setAppName(name)
         shipped = {"spark.jars": jar, "spark.executor.extraClassPath": jar} if ship_jar else {}

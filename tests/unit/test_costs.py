@@ -11,26 +11,15 @@ from rekindle_spark import costs, program
 from rekindle_spark.costs import Costs
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
+from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS0, ROWS1, COUNTED = range(3)
 
 
-class Rows:
-    """A source whose rows nobody reads here."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def read(self, begin: int, end: int) -> pa.Table: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-
 def build() -> Program:
     built = Pipeline("costs")
-    rows = built.source("rows", Rows(), parallelism=2)
+    rows = built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2)
     rows.window("counted", keys=["key"], size_seconds=1, aggregates={"n": count()}).sink("out")
     return program.build(built)
 

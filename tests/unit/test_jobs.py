@@ -10,6 +10,7 @@ from rekindle_spark.exchange import Read, ranges
 from rekindle_spark.jobs import Ranges, Specification
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
+from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS0, ROWS1, COUNTED0, COUNTED1, LARGEST = range(5)
@@ -17,22 +18,10 @@ PLACES = {ROWS0: "a", ROWS1: "b", COUNTED0: "a", COUNTED1: "b", LARGEST: "a"}
 NODES = {"a": "127.0.0.2", "b": "127.0.0.3"}
 
 
-class Rows:
-    """A source whose rows nobody reads here."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def read(self, begin: int, end: int) -> pa.Table: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-
 def placed() -> Progress:
     """rows x2 -> counted x2 -> largest, all at epoch 7, restore point 4."""
     built = Pipeline("jobs")
-    rows = built.source("rows", Rows(), parallelism=2)
+    rows = built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2)
     counted = rows.window(
         "counted", keys=["key"], size_seconds=1, aggregates={"n": count()}, parallelism=2
     )

@@ -10,20 +10,9 @@ from pyspark import cloudpickle
 from rekindle.errors import InputError
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, Step, Stream, count, total
+from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
-
-
-class Rows:
-    """A source whose rows nobody reads here."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def read(self, begin: int, end: int) -> pa.Table: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
 
 
 def keep(table: pa.Table) -> Any:
@@ -38,7 +27,7 @@ def counted(stream: Stream, name: str, keys: Sequence[str] = ("key",), paralleli
 
 def three_levels(function: Any = keep) -> Pipeline:
     built = Pipeline("levels")
-    rows = built.source("rows", Rows(), parallelism=2)
+    rows = built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2)
     kept = rows.filter("kept", function)
     kept.sink("every-row", priority=3)
     hourly = counted(kept, "hourly", parallelism=3)
@@ -99,7 +88,10 @@ def test_the_planner_sees_operators_edges_and_queries_with_priorities() -> None:
 
 def test_a_union_feeds_a_keyed_step_from_each_of_its_streams() -> None:
     built = Pipeline("union")
-    one, other = built.source("one", Rows()), built.source("other", Rows(), parallelism=2)
+    one, other = (
+        built.source("one", UnreadSource(SCHEMA, "at")),
+        built.source("other", UnreadSource(SCHEMA, "at"), parallelism=2),
+    )
     counted(built.union("both", one, other), "counted").sink("counts")
     made = program.build(built)
     assert [(edge.step, edge.slot) for edge in made.edges] == [("one", 0), ("other", 0)]
@@ -123,7 +115,7 @@ def test_a_program_survives_the_way_to_a_host() -> None:
 
 def test_a_cycle_is_refused_with_its_steps() -> None:
     built = Pipeline("cycle")
-    built.source("rows", Rows()).sink("every-row")
+    built.source("rows", UnreadSource(SCHEMA, "at")).sink("every-row")
     for name, before in (("first", "second"), ("second", "first")):
         built.add(Step(name, "map", (before,), 1, None, SCHEMA, "at"))
     with pytest.raises(InputError, match=r"first.*second"):
@@ -132,14 +124,14 @@ def test_a_cycle_is_refused_with_its_steps() -> None:
 
 def test_a_pipeline_without_a_sink_is_refused() -> None:
     built = Pipeline("open")
-    built.source("rows", Rows())
+    built.source("rows", UnreadSource(SCHEMA, "at"))
     with pytest.raises(InputError, match=r"pipeline open: has no sink; end at least one stream"):
         program.build(built)
 
 
 def test_an_input_that_is_no_step_is_refused_with_those_that_are() -> None:
     built = Pipeline("open")
-    built.source("rows", Rows())
+    built.source("rows", UnreadSource(SCHEMA, "at"))
     Stream(built, "row", SCHEMA, "at").sink("every-row")
     with pytest.raises(InputError, match="step every-row: reads 'row', which is no step; name one"):
         program.build(built)
@@ -147,14 +139,18 @@ def test_an_input_that_is_no_step_is_refused_with_those_that_are() -> None:
 
 def test_a_union_without_a_key_behind_it_is_refused() -> None:
     built = Pipeline("union")
-    built.union("both", built.source("one", Rows()), built.source("other", Rows())).sink("rows")
+    built.union(
+        "both",
+        built.source("one", UnreadSource(SCHEMA, "at")),
+        built.source("other", UnreadSource(SCHEMA, "at")),
+    ).sink("rows")
     with pytest.raises(InputError, match="step rows: reads the union 'both' without a key; put"):
         program.build(built)
 
 
 def test_streams_of_different_schemas_make_no_union() -> None:
     built = Pipeline("union")
-    rows = built.source("rows", Rows())
+    rows = built.source("rows", UnreadSource(SCHEMA, "at"))
     narrow = rows.map("narrow", keep, schema=pa.schema([SCHEMA.field("at")]))
     with pytest.raises(InputError, match="step both: input narrow: has another schema"):
         built.union("both", rows, narrow)
@@ -177,6 +173,6 @@ def test_streams_of_different_schemas_make_no_union() -> None:
     ],
 )
 def test_a_wrong_step_is_refused_where_it_is_written(wrong: Any, words: str) -> None:
-    rows = Pipeline("wrong").source("rows", Rows())
+    rows = Pipeline("wrong").source("rows", UnreadSource(SCHEMA, "at"))
     with pytest.raises(InputError, match=words):
         wrong(rows)

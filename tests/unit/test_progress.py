@@ -7,28 +7,20 @@ from hypothesis import strategies as st
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress, Retained
+from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 # rows/0, rows/1, other/0, counted/0, counted/1, largest/0, others/0
 ROWS0, ROWS1, OTHER, COUNTED0, COUNTED1, LARGEST, OTHERS = range(7)
 
 
-class Rows:
-    """A source whose rows nobody reads here."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def read(self, begin: int, end: int) -> pa.Table: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-
 def two_closures() -> Progress:
     """rows x2 -> counted x2 -> largest, and other -> others, all on no executor yet."""
     built = Pipeline("two")
-    rows, other = built.source("rows", Rows(), parallelism=2), built.source("other", Rows())
+    rows, other = (
+        built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2),
+        built.source("other", UnreadSource(SCHEMA, "at")),
+    )
     numbers = {"n": count()}
     counted = rows.window(
         "counted", keys=["key"], size_seconds=1, aggregates=numbers, parallelism=2

@@ -13,12 +13,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.spark.MapOutputTrackerMaster;
 import org.apache.spark.Partitioner;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SimpleFutureAction;
 import org.apache.spark.SparkContext;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.scheduler.ExecutorProcessLost;
 import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
@@ -136,12 +134,6 @@ public final class Exchange {
 
   public int retainedCount() {
     return retained.size();
-  }
-
-  /** Number of map outputs of a shuffle that Spark still knows. */
-  public int available(int shuffle) {
-    return ((MapOutputTrackerMaster) SparkEnv.get().mapOutputTracker())
-        .getNumAvailableOutputs(shuffle);
   }
 
   /** Executors that Spark counts and whose plugin has said hello: "id host silent-ms" lines. */

@@ -147,7 +147,7 @@ final class Stage extends RDD<Object> {
 
   private HostProcess.Answer answer(Task task, TaskContext context) {
     if (!SparkEnv.get().executorId().equals(task.executor)) {
-      return refused(task, "ran on executor " + SparkEnv.get().executorId());
+      return failure(task, "refused", "ran on executor " + SparkEnv.get().executorId());
     }
     try {
       List<byte[]> blocks = Blocks.read(task.reads, template, context);
@@ -157,10 +157,6 @@ final class Stage extends RDD<Object> {
     } catch (IOException failed) {
       return failure(task, "host-lost", String.valueOf(failed.getMessage()));
     }
-  }
-
-  private static HostProcess.Answer refused(Task task, String why) {
-    return failure(task, "refused", why);
   }
 
   private static HostProcess.Answer failure(Task task, String status, String text) {
