@@ -10,7 +10,6 @@ here acts on a setting.
 """
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -62,9 +61,8 @@ class _Number:
         remedy = f"give a {what} from {self.low:,g} to {self.high:,g}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             _refuse(where, f"is {_shown(value)}, not a {what}", remedy)
-        if not math.isfinite(value) or (self.whole and value != int(value)):
-            _refuse(where, f"is {value}", remedy)
-        if not self.low <= value <= self.high:
+        # Limits first: they also keep out NaN, infinity and what is too large for a float.
+        if not self.low <= value <= self.high or (self.whole and value != int(value)):
             _refuse(where, f"is {_shown(value)}", remedy)
         return int(value) if self.whole else float(value)
 

@@ -13,6 +13,9 @@ import networkx as nx
 from rekindle.errors import InputError
 
 __all__ = [
+    "PARALLELISM_MAX",
+    "PRIORITY_MAX",
+    "PRIORITY_MIN",
     "Operator",
     "Query",
     "Topology",
@@ -30,11 +33,15 @@ __all__ = [
 
 VERSION = 1
 PRIORITY_MIN, PRIORITY_MAX = 1, 10
+# Every partition of a producer makes a block for every one of a consumer, in every epoch.
+PARALLELISM_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """`parallelism` is the number of its partitions, "NAME/0" to "NAME/(parallelism - 1)"."""
+    """`parallelism` is the number of its partitions, "NAME/0" to "NAME/(parallelism - 1)", at
+    most `PARALLELISM_MAX`.
+    """
 
     name: str
     parallelism: int
@@ -210,8 +217,9 @@ def _check_operators(operators: Iterable[Operator]) -> None:
     for operator in operators:
         _check_name("operator", operator.name, seen)
         count = operator.parallelism
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            remedy = "give a whole number from 1"
+        whole = isinstance(count, int) and not isinstance(count, bool)
+        if not whole or not 1 <= count <= PARALLELISM_MAX:
+            remedy = f"give a whole number from 1 to {PARALLELISM_MAX:,}"
             _refuse(f"operator {operator.name}: parallelism", f"is {count!r}", remedy)
 
 
@@ -243,7 +251,7 @@ def _check_acyclic(graph: nx.DiGraph) -> None:
         return
     first = cycle.index(min(cycle))
     path = " -> ".join([*cycle[first:], *cycle[:first], cycle[first]])
-    _refuse(f"cycle {path}", "no operator of it could ever start", "remove one of its edges")
+    _refuse(f"cycle {path}", "nothing on it could ever start", "cut it at one of its arrows")
 
 
 def _fields(value: object, where: str, names: tuple[str, ...]) -> dict[str, Any]:

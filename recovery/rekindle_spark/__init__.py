@@ -4,12 +4,14 @@ What a user writes:
     pipeline       named steps: sources, map, filter, window, join, stateful, top, sinks
     replay         sources that replay files with event time at a chosen speed
     operators      keyed operators on Arrow data (windows, joins, custom state, top rows)
+    arguments      checks of what a user gives to all these
 
 What runs in an executor's host:
     frames         blocks on the wire: header, Arrow batch, digest
     program        a pipeline fused into chains and edges, as it is shipped to hosts
     partition      one operator partition: runs its chain for one epoch
     states         versions of partition states, checkpoints and acknowledgements
+    outputs        the sinks' files: whole and on disk before they get their names
     usage          CPU used per partition and by the executor as a whole
     host           the resident process: socket, requests, priorities
 
@@ -30,5 +32,6 @@ What runs in the driver:
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs
     jar            builds the Java classes
-    testing        builders for tests of the runtime
+    disk           puts files and folders on disk for good
+    testing        for tests of the runtime: a source, a look at what is put on disk
 """

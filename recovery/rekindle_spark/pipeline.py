@@ -6,17 +6,18 @@
     late.window("late-by-carrier", keys=["carrier"], size_seconds=3600,
                 aggregates={"flights": count()}).sink("late-flights", priority=7)
 
-A step is checked when it is added; cycles and open ends when the pipeline is built into a
-program (see `program`). Nothing here runs anything.
+A step is checked when it is added, what a keyed step is given by its operator; cycles and open
+ends when the pipeline is built into a program (see `program`). Nothing here runs anything.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from rekindle.errors import InputError
+from rekindle.topology import PARALLELISM_MAX, PRIORITY_MAX, PRIORITY_MIN
+from rekindle_spark import arguments
 from rekindle_spark.operators import (
     Aggregate,
     IntervalJoin,
@@ -25,14 +26,19 @@ from rekindle_spark.operators import (
     StatefulOperator,
     Top,
     WindowAggregate,
+    columns,
 )
 
 __all__ = ["Pipeline", "Source", "Step", "Stream", "count", "largest", "mean", "smallest", "total"]
 
 TableFunction = Callable[[pa.Table], pa.Table]
 MaskFunction = Callable[[pa.Table], Any]
+COST_HINT_MIN, COST_HINT_MAX = 0.01, 10_000
+# Reports give these to the rows of every query (see `verification`).
+REPORTED_COLUMNS = ("epoch", "committed_at")
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where rows come from. `offset` counts rows from the start of the source.
 
@@ -79,12 +85,15 @@ class Stream:
         self, name: str, function: TableFunction, *, schema: pa.Schema, event_time: str = ""
     ) -> "Stream":
         """Apply `function` to each Arrow table; it returns a table with `schema`."""
-        time = event_time or self.event_time
-        _check_event_time(name, schema, time)
+        where = arguments.place("step", name)
+        _check_function(f"{where}: function", function)
+        time = self.event_time if event_time == "" else event_time
+        columns.check_schema(where, schema, time)
         return self.pipeline.add(Step(name, "map", (self.name,), 1, function, schema, time))
 
     def filter(self, name: str, predicate: MaskFunction) -> "Stream":
         """Keep the rows for which `predicate(table)`, a boolean array, is true."""
+        _check_function(f"{arguments.place('step', name)}: predicate", predicate)
         step = Step(name, "filter", (self.name,), 1, predicate, self.schema, self.event_time)
         return self.pipeline.add(step)
 
@@ -99,7 +108,6 @@ class Stream:
         parallelism: int = 1,
     ) -> "Stream":
         """Aggregate per keys and event-time window; a window closes behind the watermark."""
-        _check_columns(name, self.schema, keys)
         operator = WindowAggregate(
             name, self.schema, self.event_time, keys, size_seconds, slide_seconds, aggregates
         )
@@ -116,7 +124,6 @@ class Stream:
         parallelism: int = 1,
     ) -> "Stream":
         """Keep the `count` rows with the largest `by` per event time and keys."""
-        _check_columns(name, self.schema, [by, *keys, *ties])
         operator = Top(name, self.schema, self.event_time, by, count, keys, ties)
         return self._keyed(name, operator, keys, parallelism)
 
@@ -132,9 +139,7 @@ class Stream:
         arrival_order: bool = False,
     ) -> "Stream":
         """Run a custom operator with value state per key, rows in event-time order."""
-        _check_columns(name, self.schema, keys)
-        time = event_time or self.event_time
-        _check_event_time(name, schema, time)
+        time = self.event_time if event_time == "" else event_time
         keyed = KeyedStateful(
             name, self.schema, self.event_time, keys, operator, schema, time, arrival_order
         )
@@ -150,8 +155,7 @@ class Stream:
         parallelism: int = 1,
     ) -> "Stream":
         """Join with `other`: equal keys, event times at most `within_seconds` apart."""
-        _check_columns(name, self.schema, keys)
-        _check_columns(name, other.schema, keys)
+        self.pipeline.check_stream(f"{arguments.place('step', name)}: other", other)
         operator = IntervalJoin(
             name,
             self.schema,
@@ -165,12 +169,13 @@ class Stream:
 
     def sink(self, name: str, *, priority: float = 1) -> None:
         """End in Parquet files; the sink is a query with a priority from 1 to 10."""
-        if not isinstance(priority, int | float) or not 1 <= priority <= 10:
-            raise InputError(
-                where=f"step {name}: priority",
-                what=f"is {priority!r}",
-                remedy="give a number from 1 (least) to 10 (most important)",
-            )
+        where = arguments.place("step", name)
+        remedy = f"give a number from {PRIORITY_MIN} (least) to {PRIORITY_MAX} (most important)"
+        arguments.check_number(f"{where}: priority", priority, PRIORITY_MIN, PRIORITY_MAX, remedy)
+        for column in REPORTED_COLUMNS:
+            if column in self.schema.names:
+                what = "has the name of a column that reports add to a query's rows"
+                arguments.refuse(f"{where}: column {column!r}", what, "rename it in a map step")
         self.pipeline.add(
             Step(name, "sink", (self.name,), 1, None, self.schema, self.event_time, (), priority)
         )
@@ -202,13 +207,19 @@ class Pipeline:
     """A named set of steps. `program.build` turns it into what runs."""
 
     name: str
-    steps: dict[str, Step] = field(default_factory=dict)
+    steps: dict[str, Step] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arguments.place("pipeline", self.name)
 
     def source(
         self, name: str, source: Source, *, parallelism: int = 1, cost_hint: float = 2.0
     ) -> Stream:
         """Read `source` in `parallelism` slices; `cost_hint` weighs it until costs are known."""
-        _check_event_time(name, source.schema, source.event_time)
+        where = arguments.place("step", name)
+        remedy = "give a Replay(path, event_time), or another object of the protocol Source"
+        arguments.check_kind(f"{where}: source", source, Source, remedy)
+        columns.check_schema(where, source.schema, source.event_time)
         source.check(name)
         return self.add(
             Step(
@@ -225,39 +236,49 @@ class Pipeline:
 
     def union(self, name: str, *streams: Stream) -> Stream:
         """Several streams of one schema as the input of a keyed step, in the order given."""
+        where = arguments.place("step", name)
+        if not streams:
+            arguments.refuse(where, "unites no streams", "give it at least one")
+        for number, stream in enumerate(streams, start=1):
+            self.check_stream(f"{where}: input {number}", stream)
         first = streams[0]
         for stream in streams:
             if not stream.schema.equals(first.schema) or stream.event_time != first.event_time:
-                raise InputError(
-                    where=f"step {name}: input {stream.name}",
-                    what=f"has another schema or event time than {first.name}",
-                    remedy="bring the inputs to one schema with map steps",
+                arguments.refuse(
+                    f"{where}: input {stream.name}",
+                    f"has another schema or event time than {first.name}",
+                    "bring the inputs to one schema with map steps",
                 )
         inputs = tuple(stream.name for stream in streams)
         return self.add(Step(name, "union", inputs, 1, None, first.schema, first.event_time))
 
     def add(self, step: Step) -> Stream:
-        """Add a step by value; raises InputError for a second step of the same name."""
+        """Add a step by value; raises InputError for a name that is taken or unusable, and for a
+        parallelism or cost hint out of range.
+        """
+        where = arguments.place("step", step.name)
         if step.name in self.steps:
-            raise InputError(
-                where=f"step {step.name}",
-                what="is there twice",
-                remedy="give each step of the pipeline a name of its own",
-            )
-        if not step.name or "/" in step.name or step.name.startswith("."):
-            raise InputError(
-                where=f"step {step.name!r}",
-                what="is no usable name",
-                remedy="use letters, digits, '-' and '_'",
-            )
-        if step.parallelism < 1:
-            raise InputError(
-                where=f"step {step.name}: parallelism",
-                what=f"is {step.parallelism}",
-                remedy="give a whole number from 1",
-            )
+            what, remedy = "is there twice", "give each step of the pipeline a name of its own"
+            arguments.refuse(where, what, remedy)
+        arguments.check_whole(f"{where}: parallelism", step.parallelism, PARALLELISM_MAX)
+        if step.kind == "keyed" and not step.keys and step.parallelism > 1:
+            what = f"is {step.parallelism}, but without keys all rows go to one partition"
+            arguments.refuse(f"{where}: parallelism", what, "give keys, or leave it at 1")
+        remedy = f"give a number from {COST_HINT_MIN} to {COST_HINT_MAX:,}"
+        arguments.check_number(
+            f"{where}: cost_hint", step.cost_hint, COST_HINT_MIN, COST_HINT_MAX, remedy
+        )
         self.steps[step.name] = step
         return Stream(self, step.name, step.schema, step.event_time)
+
+    def check_stream(self, where: str, stream: object) -> None:
+        """Raise InputError for what is not a stream of this pipeline."""
+        remedy = "give a stream, which every step but a sink returns"
+        arguments.check_kind(where, stream, Stream, remedy)
+        assert isinstance(stream, Stream)
+        if stream.pipeline is not self:
+            what = f"is {stream.name!r} of another pipeline, {stream.pipeline.name!r}"
+            arguments.refuse(where, what, f"give a stream of this one, {self.name!r}")
 
 
 def count() -> Aggregate:
@@ -285,21 +306,5 @@ def largest(column: str) -> Aggregate:
     return Aggregate("max", column)
 
 
-def _check_columns(step: str, schema: pa.Schema, columns: Sequence[str]) -> None:
-    for column in columns:
-        if column not in schema.names:
-            raise InputError(
-                where=f"step {step}",
-                what=f"there is no column {column!r}",
-                remedy=f"name one of its input's columns: {', '.join(schema.names)}",
-            )
-
-
-def _check_event_time(step: str, schema: pa.Schema, column: str) -> None:
-    _check_columns(step, schema, [column])
-    if schema.field(column).type != pa.timestamp("us"):
-        raise InputError(
-            where=f"step {step}: event time {column!r}",
-            what=f"has type {schema.field(column).type}",
-            remedy="make it timestamp[us]",
-        )
+def _check_function(where: str, function: object) -> None:
+    arguments.check_kind(where, function, Callable, "give a function that takes an Arrow table")

@@ -24,6 +24,8 @@ from rekindle_spark.pipeline import Pipeline, Step
 
 __all__ = ["Chain", "Edge", "Program", "build"]
 
+ROOTS = ("source", "keyed")
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -143,10 +145,11 @@ class Program:
 def build(pipeline: Pipeline) -> Program:
     """Check a pipeline as a whole and fuse it.
 
-    Raises InputError for a cycle, an unknown input, or a pipeline without sources or sinks.
+    Raises InputError for a cycle, an unknown input, a pipeline without a sink, or a source or
+    keyed step that leads to none.
     """
     order = _ordered(pipeline)
-    roots = [step for step in order if step.kind in ("source", "keyed")]
+    roots = [step for step in order if step.kind in ROOTS]
     home = _homes(order)
     chains: list[Chain] = []
     levels: dict[str, int] = {}
@@ -187,19 +190,31 @@ def _ordered(pipeline: Pipeline) -> list[Step]:
                     remedy=f"name one of: {', '.join(sorted(steps))}",
                 )
     edges = tuple((name, step.name) for step in steps.values() for name in step.inputs)
-    graph = Topology(tuple(Operator(name, 1) for name in steps), edges, ()).checked()
+    checked = Topology(tuple(Operator(name, 1) for name in steps), edges, ()).checked()
+    graph = topology.operator_graph(checked)
+    _check_ends(steps, graph)
     position = {name: number for number, name in enumerate(steps)}
-    order = nx.lexicographical_topological_sort(
-        topology.operator_graph(graph), key=position.__getitem__
-    )
+    order = nx.lexicographical_topological_sort(graph, key=position.__getitem__)
     return [steps[name] for name in order]
+
+
+def _check_ends(steps: Mapping[str, Step], graph: nx.DiGraph) -> None:
+    sinks = (name for name, step in steps.items() if step.kind == "sink")
+    needed = set().union(*(nx.ancestors(graph, sink) for sink in sinks))
+    for step in steps.values():
+        if step.kind in ROOTS and step.name not in needed:
+            raise InputError(
+                where=f"step {step.name}",
+                what="leads to no sink, so nothing would come of it",
+                remedy="end it with .sink(name), or take it out",
+            )
 
 
 def _homes(order: list[Step]) -> dict[str, str]:
     """The root of the chain that each step belongs to; a union belongs to none."""
     home: dict[str, str] = {}
     for step in order:
-        if step.kind in ("source", "keyed"):
+        if step.kind in ROOTS:
             home[step.name] = step.name
         elif step.kind != "union":
             if step.inputs[0] not in home:

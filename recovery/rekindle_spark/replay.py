@@ -5,6 +5,7 @@ by event time), then, where `repeat_every_seconds` is given, the same rows again
 times shifted by that much, for ever. How fast rows arrive is the driver's matter (`arrivals`).
 """
 
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rekindle.errors import InputError
+from rekindle_spark import arguments
+from rekindle_spark.operators.columns import check_columns, check_names
+from rekindle_spark.operators.times import duration_microseconds
 
 __all__ = ["Replay"]
 
@@ -25,11 +29,11 @@ ROW_GROUPS_CACHED_MAX = 16
 class Replay:
     """One Parquet file as a source; `columns` narrows it, `event_time` names its time column.
 
-    Raises InputError where the file is missing, is no Parquet file, lacks a column, or where
-    event times are null or not sorted.
+    Raises InputError where the file is missing, is no Parquet file or lacks a column; `check`
+    where event times are null, not sorted, or would overlap when they repeat.
     """
 
-    path: str
+    path: str | Path
     event_time: str
     columns: tuple[str, ...] | None = None
     repeat_every_seconds: float | None = None
@@ -40,27 +44,21 @@ class Replay:
     _groups: "OrderedDict[int, pa.Table]" = field(init=False, default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
-        if not Path(self.path).is_file():
-            raise InputError(
-                where=f"source file {self.path}",
-                what="is not there",
-                remedy="check the path, or make the file first",
-            )
+        _check_path(self.path)
+        where = f"source file {self.path}"
         whole = self._open().schema_arrow
-        names = self.columns or tuple(whole.names)
-        for name in (*names, self.event_time):
-            if name not in whole.names:
-                raise InputError(
-                    where=f"source file {self.path}",
-                    what=f"has no column {name!r}",
-                    remedy=f"name one of: {', '.join(whole.names)}",
-                )
-        self.columns = names if self.event_time in names else (*names, self.event_time)
+        names = whole.names if self.columns is None else self.columns
+        check_columns(f"{where}: columns", whole, names)
+        check_names(f"{where}: columns", names)
+        check_columns(f"{where}: event_time", whole, [self.event_time])
+        if self.repeat_every_seconds is not None:
+            duration_microseconds(f"{where}: repeat_every_seconds", self.repeat_every_seconds)
+        self.columns = tuple(dict.fromkeys([*names, self.event_time]))
         self.schema = pa.schema([_plain(whole.field(name)) for name in self.columns])
 
     def __getstate__(self) -> tuple[str, str, tuple[str, ...] | None, float | None, bytes]:
         return (
-            self.path,
+            str(self.path),
             self.event_time,
             self.columns,
             self.repeat_every_seconds,
@@ -77,19 +75,21 @@ class Replay:
 
     def check(self, step: str) -> None:
         """Raise InputError naming the step when the file cannot be replayed."""
-        times = self._event_times()
+        where, times = f"step {step}: source file {self.path}", self._event_times()
+        if len(times) == 0:
+            arguments.refuse(where, "is empty", "write at least one row into it")
         if np.any(times == np.iinfo("int64").min):
-            raise InputError(
-                where=f"step {step}: source file {self.path}",
-                what=f"has rows without event time in {self.event_time!r}",
-                remedy="leave them out when you write the file, or give them a time",
-            )
-        if len(times) == 0 or bool(np.any(np.diff(times) < 0)):
-            raise InputError(
-                where=f"step {step}: source file {self.path}",
-                what=f"is empty or not sorted by {self.event_time!r}",
-                remedy="sort the rows by event time when you write the file",
-            )
+            what = f"has rows without event time in {self.event_time!r}"
+            remedy = "leave them out when you write the file, or give them a time"
+            arguments.refuse(where, what, remedy)
+        if np.any(np.diff(times) < 0):
+            what = f"is not sorted by {self.event_time!r}"
+            arguments.refuse(where, what, "sort the rows by event time when you write the file")
+        span = int(times[-1]) - int(times[0])
+        if self.repeat_every_seconds is not None and self._period() < span:
+            what = f"is {self.repeat_every_seconds}, less than the {span / 1e6} s of the file"
+            remedy = "give at least so much, or event times of a lap begin before the last one ends"
+            arguments.refuse(f"{where}: repeat_every_seconds", what, remedy)
 
     @property
     def file_rows(self) -> int:
@@ -122,7 +122,7 @@ class Replay:
         return int(times[row]) + lap * self._period()
 
     def _period(self) -> int:
-        return int((self.repeat_every_seconds or 0) * 1_000_000)
+        return round((self.repeat_every_seconds or 0) * 1_000_000)
 
     def _open(self) -> pq.ParquetFile:
         if self._file is None:
@@ -184,6 +184,17 @@ class Replay:
         index = rows.schema.get_field_index(self.event_time)
         shift = pa.scalar(lap * self._period(), pa.duration("us"))
         return rows.set_column(index, self.schema.field(index), pc.add(rows[index], shift))
+
+
+def _check_path(path: object) -> None:
+    """Refuse what is not the path of a file."""
+    if not isinstance(path, str | Path) or path == "":
+        arguments.refuse("Replay: path", f"is {arguments.shown(path)}", "name a Parquet file")
+    where = f"source file {path}"
+    if os.path.isdir(path):
+        arguments.refuse(where, "is a folder", "name one Parquet file")
+    if not os.path.isfile(path):
+        arguments.refuse(where, "is not there", "check the path, or make the file first")
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -302,6 +302,13 @@ def test_an_error_of_the_user_comes_through_as_it_is() -> None:
 def test_an_operator_needs_a_schema_of_its_value_and_keys_that_are_no_floats() -> None:
     with pytest.raises(InputError, match="step trail: StatefulOperator: has no value_schema"):
         stateful(StatefulOperator())
-    with pytest.raises(InputError, match="key 'engine': has type double; use integers"):
+    with pytest.raises(InputError, match="keys: column 'engine' has type double; use integers"):
         stateful(keys=("engine",))
     assert isinstance(stateful(), KeyedOperator)
+
+
+def test_a_class_in_place_of_an_operator_is_refused_with_how_to_make_one() -> None:
+    with pytest.raises(InputError, match=r"operator: is the class Trail; give an instance, Trail"):
+        stateful(Trail)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="operator: is 7; derive its class from StatefulOperator"):
+        stateful(7)  # type: ignore[arg-type]

@@ -134,6 +134,8 @@ def test_ties_go_by_the_columns_named() -> None:
     ("change", "message"),
     [
         ({"count": 0}, "step busiest: count: is 0"),
+        ({"count": True}, "step busiest: count: is True; give a whole number from 1 to 1,000,000"),
+        ({"keys": "carrier"}, r"keys: is 'carrier', not a list; write \['carrier'\]"),
         ({"by": "delay"}, "there is no column 'delay'"),
         ({"ties": ["plane"]}, "there is no column 'plane'"),
         ({"event_time": "carrier"}, "event time 'carrier': has type string"),
@@ -143,7 +145,7 @@ def test_ties_go_by_the_columns_named() -> None:
         ),
         (
             {"input_schema": SCHEMA.append(pa.field("legs", pa.list_(pa.int64())))},
-            "tie-breaking column 'legs': has type list",
+            "step busiest: ties: column 'legs' has type list",
         ),
     ],
 )

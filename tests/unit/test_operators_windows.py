@@ -236,7 +236,12 @@ def test_an_epoch_without_rows_and_without_a_window_to_close_keeps_the_very_stat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"keys": ["plane"]}, "step late: there is no column 'plane'"),
+        ({"keys": ["plane"]}, "step late: keys: there is no column 'plane'"),
+        ({"aggregates": {}}, "step late: aggregates: is empty; give at least one by its name"),
+        ({"aggregates": {"x": "sum"}}, r"step late: aggregates: x: is 'sum'; use count\(\), or"),
+        ({"aggregates": {"x": Aggregate}}, "aggregates: x: is the class Aggregate; use count"),
+        ({"aggregates": {"x": Aggregate("sum", "age")}}, "aggregates: x: there is no column 'age'"),
+        ({"aggregates": {7: AGGREGATES["far"]}}, "step late: aggregates: has the name 7; use text"),
         ({"event_time": "delay"}, "step late: event time 'delay': has type int32"),
         ({"size_seconds": 0}, "step late: size_seconds: is 0"),
         ({"slide_seconds": 61}, "step late: slide_seconds: is 61, more than the size"),

@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 
 from rekindle.errors import InputError
 from rekindle_spark import program
-from rekindle_spark.pipeline import Pipeline, Step, Stream, count, total
+from rekindle_spark.pipeline import Pipeline, Step, Stream, count
 from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
@@ -118,8 +118,9 @@ def test_a_cycle_is_refused_with_its_steps() -> None:
     built.source("rows", UnreadSource(SCHEMA, "at")).sink("every-row")
     for name, before in (("first", "second"), ("second", "first")):
         built.add(Step(name, "map", (before,), 1, None, SCHEMA, "at"))
-    with pytest.raises(InputError, match=r"first.*second"):
+    with pytest.raises(InputError, match="cycle first -> second -> first: nothing on it") as caught:
         program.build(built)
+    assert "operator" not in str(caught.value)
 
 
 def test_a_pipeline_without_a_sink_is_refused() -> None:
@@ -148,31 +149,9 @@ def test_a_union_without_a_key_behind_it_is_refused() -> None:
         program.build(built)
 
 
-def test_streams_of_different_schemas_make_no_union() -> None:
-    built = Pipeline("union")
-    rows = built.source("rows", UnreadSource(SCHEMA, "at"))
-    narrow = rows.map("narrow", keep, schema=pa.schema([SCHEMA.field("at")]))
-    with pytest.raises(InputError, match="step both: input narrow: has another schema"):
-        built.union("both", rows, narrow)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (lambda rows: rows.sink("rows"), "step rows: is there twice"),
-        (lambda rows: counted(rows, "n", ["colour"]), "step n: there is no column 'colour'"),
-        (lambda rows: rows.top("n", by="weight", count=1), "no column 'weight'"),
-        (lambda rows: rows.join("n", rows, keys=["id"], within_seconds=1), "no column 'id'"),
-        (lambda rows: counted(rows, "n", parallelism=0), "step n: parallelism: is 0"),
-        (lambda rows: rows.map("n", keep, schema=SCHEMA, event_time="size"), "make it timestamp"),
-        (
-            lambda rows: rows.window("n", keys=[], size_seconds=1, aggregates={"s": total("key")}),
-            "step n",
-        ),
-        *((lambda rows, p=p: rows.sink("n", priority=p), "priority") for p in (0, 10.1, None, "5")),
-    ],
-)
-def test_a_wrong_step_is_refused_where_it_is_written(wrong: Any, words: str) -> None:
-    rows = Pipeline("wrong").source("rows", UnreadSource(SCHEMA, "at"))
-    with pytest.raises(InputError, match=words):
-        wrong(rows)
+def test_a_source_that_leads_to_no_sink_is_refused_as_a_step() -> None:
+    built = Pipeline("open")
+    built.source("rows", UnreadSource(SCHEMA, "at")).sink("every-row")
+    counted(built.source("others", UnreadSource(SCHEMA, "at")), "counts")
+    with pytest.raises(InputError, match="step others: leads to no sink, so nothing"):
+        program.build(built)

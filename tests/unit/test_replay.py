@@ -1,8 +1,10 @@
 """Replay sources: one order of rows that never changes, from any offset, for ever if wanted."""
 
+import math
 import pickle
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -99,10 +101,50 @@ def test_a_pickled_replay_reads_the_same_and_carries_no_open_file(file: str) -> 
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(file: str) -> None:
-    with pytest.raises(InputError, match=r"has no column 'speed'; name one of: at, number, name"):
+    with pytest.raises(
+        InputError, match=r"columns: there is no column 'speed'; name one of: at, n"
+    ):
         Replay(file, "at", columns=("speed",))
-    with pytest.raises(InputError, match="has no column 'when'"):
+    with pytest.raises(InputError, match="event_time: there is no column 'when'"):
         Replay(file, "when")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(({"path": path}, f"Replay: path: is {path!r}; name") for path in (None, 5, "", math.nan)),
+        ({"path": "."}, "source file .: is a folder; name one Parquet file"),
+        ({"path": "x" * 5_000}, "is not there; check the path"),
+        ({"event_time": None}, "event_time: there is no column None; name one of: at"),
+        ({"columns": 5}, "columns: is 5, not a list; give a list of columns"),
+        ({"columns": "name"}, "columns: is 'name', not a list; write ['name']"),
+        ({"columns": ["name", "name"]}, "columns: has more than one column 'name'"),
+        *(
+            ({"repeat_every_seconds": wrong}, f"repeat_every_seconds: is {wrong!r}; give a number")
+            for wrong in (-20, 0, math.nan, math.inf, True, "20")
+        ),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_anything_is_read(
+    file: str, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        Replay(**{"path": file, "event_time": "at", **change})
+    assert message in str(refused.value)
+
+
+def test_laps_that_overlap_are_refused_with_the_step_and_the_length_of_the_file(file: str) -> None:
+    Replay(file, "at", repeat_every_seconds=11).check("rows")
+    with pytest.raises(
+        InputError,
+        match=r"step rows: source file .*: repeat_every_seconds: is 10.9, less than the 11.0 s of",
+    ):
+        Replay(file, "at", repeat_every_seconds=10.9).check("rows")
+
+
+def test_a_file_without_rows_is_refused_as_empty_and_not_as_unsorted(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is empty; write at least one row into it"):
+        Replay(write(tmp_path, []), "at").check("rows")
 
 
 def test_rows_out_of_order_are_refused_with_the_step(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_the_solvers_to_choose_from_are_those_of_the_planner() -> None:
         ("policy: {cpu_cap: 80}", "policy.cpu_cap: is 80; give a number from 0.05 to 1"),
         ("policy: {cpu_cap: yes}", "policy.cpu_cap: is True, not a number; give a number from "),
         ("policy: {cpu_cap: .nan}", "policy.cpu_cap: is nan; give a number from 0.05 to 1"),
+        (f"policy: {{cpu_cap: {'9' * 400}}}", "policy.cpu_cap: is a number beyond all limits; giv"),
         ("policy: {cpu_cap: }", "policy.cpu_cap: is empty, not a number; give a number from"),
         ("policy: {silent_seconds: 15s}", "policy.silent_seconds: is '15s', not a number; give"),
         ("policy: {silent_seconds: -1}", "policy.silent_seconds: is -1; give a number from 1 to"),

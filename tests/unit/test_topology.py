@@ -114,6 +114,8 @@ A, B = Operator("a", 1), Operator("b", 1)
         (one(queries=(Query("q", "z", 1),)), "query q: there is no operator 'z'"),
         (one((Operator("a", 0),)), "operator a: parallelism: is 0; give a whole number from 1"),
         (one((Operator("a", 1.5),)), "operator a: parallelism: is 1.5"),  # type: ignore[arg-type]
+        (one((Operator("a", True),)), "operator a: parallelism: is True"),
+        (one((Operator("a", 1_025),)), "is 1025; give a whole number from 1 to 1,024"),
         (one((Operator("a/b", 1),)), "operator 'a/b': is no usable name"),
         (one((Operator("", 1),)), "operator '': is no usable name"),
         (one(queries=(Query("q", "a", 0.5),)), "query q: priority: is 0.5; give a number from 1"),

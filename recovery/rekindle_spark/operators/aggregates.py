@@ -7,12 +7,13 @@ numbers. Called by `windows`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.errors import InputError
+from rekindle_spark import arguments
 from rekindle_spark.operators import columns, grouping
 from rekindle_spark.operators.grouping import Groups
 
@@ -67,33 +68,37 @@ class Partial:
 ROWS = Partial("rows")
 
 
-def check(step: str, name: str, aggregate: Aggregate, schema: pa.Schema) -> None:
-    """Raise InputError for an unknown function or a column that it cannot take."""
-    where, column = f"{step}: aggregate {name!r}", aggregate.column
-    if aggregate.function not in FUNCTIONS:
-        raise InputError(
-            where=f"step {where}",
-            what=f"has the function {aggregate.function!r}",
-            remedy=f"use one of: {', '.join(FUNCTIONS)}",
-        )
+def check(where: str, aggregates: Any, schema: pa.Schema) -> None:
+    """Refuse what is not aggregates by name, of columns that they can take."""
+    remedy = 'give at least one by its name, as {"n": count()}'
+    arguments.check_kind(where, aggregates, Mapping, remedy)
+    if not aggregates:
+        arguments.refuse(where, "is empty", remedy)
+    for name, aggregate in aggregates.items():
+        if not isinstance(name, str) or not name:
+            arguments.refuse(where, f"has the name {arguments.shown(name)}", "use texts as names")
+        _check_aggregate(f"{where}: {name}", aggregate, schema)
+
+
+def _check_aggregate(where: str, aggregate: Any, schema: pa.Schema) -> None:
+    remedy = "use count(), or total, mean, smallest or largest of a column"
+    arguments.check_kind(where, aggregate, Aggregate, remedy)
+    function, column = aggregate.function, aggregate.column
+    if function not in FUNCTIONS:
+        what = f"has the function {arguments.shown(function)}"
+        arguments.refuse(where, what, f"use one of: {', '.join(FUNCTIONS)}")
     if column is None:
-        if aggregate.function != "count":
-            raise InputError(
-                where=f"step {where}",
-                what=f"{aggregate.function} has no column",
-                remedy="name the column to aggregate",
-            )
+        if function != "count":
+            arguments.refuse(where, f"{function} has no column", "name the column to aggregate")
         return
     columns.check_columns(where, schema, [column])
     kind = schema.field(column).type
-    if aggregate.function in ("min", "max"):
-        columns.check_keys(where, schema, [column], "column")
+    if function in ("min", "max"):
+        columns.check_keys(where, schema, [column])
     number = kinds.is_integer(kind) or kinds.is_floating(kind)
-    if aggregate.function in ("sum", "mean") and not number:
-        raise InputError(
-            where=f"step {where}",
-            what=f"column {column!r} has type {kind}",
-            remedy="use a column of integers or floats",
+    if function in ("sum", "mean") and not number:
+        arguments.refuse(
+            where, f"column {column!r} has type {kind}", "use a column of integers or floats"
         )
 
 

@@ -1,6 +1,7 @@
 """Arrow columns as numpy and Python values, and the checks of columns that users name.
 
-Knows nothing of groups, windows or states. Called by all operators.
+Knows nothing of groups, windows or states. Called by all operators; the checks, which raise
+InputError and take the place for its message, by `pipeline` too.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from rekindle.errors import InputError
+from rekindle_spark import arguments
 
 __all__ = [
     "Integers",
@@ -21,6 +22,7 @@ __all__ = [
     "check_event_time",
     "check_keys",
     "check_names",
+    "check_schema",
     "has_integers",
     "integers",
     "python_values",
@@ -95,55 +97,54 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     return values
 
 
-def check_columns(step: str, schema: pa.Schema, names: Sequence[str]) -> None:
-    """Raise InputError when a column is not there."""
+def check_schema(where: str, schema: Any, event_time: Any) -> None:
+    """Refuse what is not a schema of distinct names with that event time."""
+    arguments.check_kind(f"{where}: schema", schema, pa.Schema, "give a pyarrow.Schema")
+    check_names(where, schema.names)
+    check_event_time(where, schema, event_time)
+
+
+def check_columns(where: str, schema: pa.Schema, names: Any) -> None:
+    """Refuse what is not a list of columns that are there."""
+    arguments.check_list(where, names)
     for name in names:
-        if name not in schema.names:
-            raise InputError(
-                where=f"step {step}",
-                what=f"there is no column {name!r}",
-                remedy=f"name one of its input's columns: {', '.join(schema.names)}",
+        if not isinstance(name, str) or name not in schema.names:
+            arguments.refuse(
+                where,
+                f"there is no column {arguments.shown(name)}",
+                f"name one of: {', '.join(schema.names)}",
             )
 
 
-def check_event_time(step: str, schema: pa.Schema, name: str) -> None:
-    """Raise InputError unless the column is there and has type timestamp[us]."""
-    check_columns(step, schema, [name])
-    if schema.field(name).type != pa.timestamp("us"):
-        raise InputError(
-            where=f"step {step}: event time {name!r}",
-            what=f"has type {schema.field(name).type}",
-            remedy="make it timestamp[us]",
+def check_event_time(where: str, schema: pa.Schema, name: Any) -> None:
+    """Refuse what is not a column of type timestamp[us]."""
+    check_columns(f"{where}: event time", schema, [name])
+    kind = schema.field(name).type
+    if kind != pa.timestamp("us"):
+        arguments.refuse(
+            f"{where}: event time {name!r}", f"has type {kind}", "make it timestamp[us]"
         )
 
 
-def check_keys(
-    step: str,
-    schema: pa.Schema,
-    names: Sequence[str],
-    what: str = "key",
-    floats: bool = True,
-) -> None:
-    """Raise InputError unless the columns are there, once each, and have an order and a hash."""
-    check_columns(step, schema, names)
-    check_names(step, names)
+def check_keys(where: str, schema: pa.Schema, names: Any, floats: bool = True) -> None:
+    """Refuse what is not a list of distinct columns that are there, have an order and a hash."""
+    check_columns(where, schema, names)
+    check_names(where, names)
     for name in names:
         kind = schema.field(name).type
         texts = kinds.is_string(kind) or kinds.is_binary(kind)
         if not (has_integers(kind) or (floats and kinds.is_floating(kind)) or texts):
-            raise InputError(
-                where=f"step {step}: {what} {name!r}",
-                what=f"has type {kind}",
-                remedy="use integers, booleans, times, strings or bytes" + ", or floats" * floats,
+            arguments.refuse(
+                where,
+                f"column {name!r} has type {kind}",
+                "use integers, booleans, times, strings or bytes" + ", or floats" * floats,
             )
 
 
-def check_names(step: str, names: Sequence[str]) -> None:
-    """Raise InputError when a name is there twice."""
+def check_names(where: str, names: Sequence[str]) -> None:
+    """Refuse a name that is there twice."""
     for name in names:
         if list(names).count(name) > 1:
-            raise InputError(
-                where=f"step {step}",
-                what=f"has more than one column {name!r}",
-                remedy="give each column a name of its own",
+            arguments.refuse(
+                where, f"has more than one column {name!r}", "give each column a name of its own"
             )

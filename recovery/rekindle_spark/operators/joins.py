@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rekindle.errors import InputError
+from rekindle_spark import arguments
 from rekindle_spark.operators import columns, grouping, hashing, tables, times
 from rekindle_spark.operators.columns import Integers, Mask
 from rekindle_spark.operators.hashing import Hashes
@@ -82,17 +82,15 @@ class IntervalJoin:
         within_seconds: float,
         suffix: str = "_right",
     ) -> None:
+        where = arguments.place("step", name)
         sides = (left_schema, left_event_time), (right_schema, right_event_time)
         for schema, event_time in sides:
-            columns.check_event_time(name, schema, event_time)
-            columns.check_keys(name, schema, keys)
-            columns.check_names(name, schema.names)
-        _check_pair(name, left_schema, right_schema, keys, suffix)
+            columns.check_schema(where, schema, event_time)
+            columns.check_keys(f"{where}: keys", schema, keys)
+        _check_pair(where, left_schema, right_schema, keys, suffix)
         # A distance of 0 is meant: equal event times.
-        self.within = (
-            times.duration_microseconds(f"step {name}: within_seconds", within_seconds)
-            if within_seconds != 0
-            else 0
+        self.within = times.duration_microseconds(
+            f"{where}: within_seconds", within_seconds, zero=True
         )
         self.name, self.keys = name, tuple(keys)
         self.schemas = (left_schema, right_schema)
@@ -217,18 +215,16 @@ def _expire(side: Side, expired: int) -> Side:
 
 
 def _check_pair(
-    name: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str
+    where: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str
 ) -> None:
     if not suffix:
-        raise InputError(
-            where=f"step {name}: suffix", what="is empty", remedy='give one, as "_right"'
-        )
+        arguments.refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
     for key in keys:
         if left.field(key).type != right.field(key).type:
-            raise InputError(
-                where=f"step {name}: key {key!r}",
-                what=f"has type {left.field(key).type} left and {right.field(key).type} right",
-                remedy="cast one of them in a map step before the join",
+            arguments.refuse(
+                f"{where}: key {key!r}",
+                f"has type {left.field(key).type} left and {right.field(key).type} right",
+                "cast one of them in a map step before the join",
             )
 
 

@@ -24,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.errors import InputError, StepError
+from rekindle.errors import StepError
+from rekindle_spark import arguments
 from rekindle_spark.operators import columns, grouping, tables, times
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
@@ -112,21 +113,15 @@ class KeyedStateful:
         output_event_time: str,
         arrival_order: bool = False,
     ) -> None:
-        columns.check_event_time(name, input_schema, event_time)
-        columns.check_keys(name, input_schema, keys, floats=False)
-        columns.check_event_time(name, output_schema, output_event_time)
-        columns.check_names(name, output_schema.names)
-        schema = getattr(operator, "value_schema", None)
-        if not isinstance(schema, pa.Schema):
-            raise InputError(
-                where=f"step {name}: {type(operator).__name__}",
-                what="has no value_schema",
-                remedy="give it the Arrow schema of a key's value",
-            )
+        where = arguments.place("step", name)
+        columns.check_event_time(where, input_schema, event_time)
+        columns.check_keys(f"{where}: keys", input_schema, keys, floats=False)
+        columns.check_schema(where, output_schema, output_event_time)
+        arguments.check_kind(f"{where}: arrival_order", arrival_order, bool, "give True or False")
+        schema = _checked_value_schema(where, operator)
         self.ttl = None
         if operator.ttl_seconds is not None:
-            where = f"step {name}: ttl_seconds"
-            self.ttl = times.duration_microseconds(where, operator.ttl_seconds)
+            self.ttl = times.duration_microseconds(f"{where}: ttl_seconds", operator.ttl_seconds)
         self.name, self.event_time, self.keys = name, event_time, tuple(keys)
         self.input_schema, self.operator = input_schema, operator
         self.output_schema, self.output_event_time = output_schema, output_event_time
@@ -315,6 +310,18 @@ class KeyedStateful:
             what=what,
             remedy=f"make {type(self.operator).__name__}.handle keep to the declared schema",
         )
+
+
+def _checked_value_schema(where: str, operator: object) -> pa.Schema:
+    remedy = "derive its class from StatefulOperator"
+    if isinstance(operator, type):
+        remedy = f"give an instance, {operator.__name__}()"
+    arguments.check_kind(f"{where}: operator", operator, StatefulOperator, remedy)
+    schema = getattr(operator, "value_schema", None)
+    if not isinstance(schema, pa.Schema):
+        what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
+        arguments.refuse(f"{where}: {type(operator).__name__}", what, remedy)
+    return schema
 
 
 def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

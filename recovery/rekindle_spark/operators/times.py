@@ -6,7 +6,7 @@ Holds no clock. Called by all operators.
 import numpy as np
 import pyarrow as pa
 
-from rekindle.errors import InputError
+from rekindle_spark import arguments
 from rekindle_spark.operators import columns
 from rekindle_spark.operators.columns import Integers
 
@@ -28,6 +28,7 @@ INITIAL_WATERMARK = -(2**63)
 # and arithmetic on it does not overflow.
 NO_TIME = -(2**62)
 LATE_FOR_EVER = -(2**61)
+DURATION_SECONDS_MAX = 1e11
 
 
 def microseconds(column: pa.ChunkedArray) -> Integers:
@@ -46,13 +47,13 @@ def late(previous_watermark: int) -> int:
     return max(previous_watermark, LATE_FOR_EVER)
 
 
-def duration_microseconds(where: str, seconds: float) -> int:
-    """A duration that a user gave; raises InputError unless it is at least a microsecond."""
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not number or not 1e-6 <= seconds <= 1e11:
-        raise InputError(
-            where=where,
-            what=f"is {seconds!r}",
-            remedy="give a number of seconds above 0 (at least a microsecond)",
-        )
+def duration_microseconds(where: str, seconds: float, *, zero: bool = False) -> int:
+    """A duration that a user gave; refuses less than a microsecond, but for 0 where that will do.
+
+    At most 100,000,000,000 s, 3,170 years, so that sums with event times do not overflow.
+    """
+    if not (zero and arguments.is_number(seconds, 0, 0)):
+        begin = "0 or " if zero else ""
+        remedy = f"give a number of seconds, {begin}from 0.000001 to {DURATION_SECONDS_MAX:,.0f}"
+        arguments.check_number(where, seconds, 1e-6, DURATION_SECONDS_MAX, remedy)
     return round(seconds * 1_000_000)

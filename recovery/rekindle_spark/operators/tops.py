@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rekindle.errors import InputError
+from rekindle_spark import arguments
 from rekindle_spark.operators import columns, grouping, tables, times
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.times import FINAL_WATERMARK
@@ -17,6 +17,7 @@ from rekindle_spark.operators.times import FINAL_WATERMARK
 __all__ = ["Top", "TopState"]
 
 RANK = "rank"
+COUNT_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,16 @@ class Top:
         keys: Sequence[str] = (),
         ties: Sequence[str] = (),
     ) -> None:
-        columns.check_event_time(name, input_schema, event_time)
-        columns.check_keys(name, input_schema, keys)
-        columns.check_names(name, [*input_schema.names, RANK])
-        if not isinstance(count, int) or count < 1:
-            raise InputError(
-                where=f"step {name}: count", what=f"is {count!r}", remedy="give a number from 1"
-            )
+        where = arguments.place("step", name)
+        columns.check_event_time(where, input_schema, event_time)
+        columns.check_names(where, [*input_schema.names, RANK])
+        columns.check_keys(f"{where}: by", input_schema, [by])
+        columns.check_keys(f"{where}: keys", input_schema, keys)
+        arguments.check_list(f"{where}: ties", ties)
+        arguments.check_whole(f"{where}: count", count, COUNT_MAX)
         taken = {event_time, by, *keys}
         self.ties = tuple(ties) or tuple(c for c in input_schema.names if c not in taken)
-        columns.check_keys(name, input_schema, [by], "column")
-        columns.check_keys(name, input_schema, self.ties, "tie-breaking column")
+        columns.check_keys(f"{where}: ties", input_schema, self.ties)
         self.name, self.event_time, self.by, self.count = name, event_time, by, count
         self.keys = tuple(keys)
         self.combined_schema = input_schema

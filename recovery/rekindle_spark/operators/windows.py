@@ -13,7 +13,7 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
-from rekindle.errors import InputError
+from rekindle_spark import arguments
 from rekindle_spark.operators import aggregates as parts
 from rekindle_spark.operators import columns, grouping, tables, times
 from rekindle_spark.operators.aggregates import Aggregate
@@ -52,14 +52,14 @@ class WindowAggregate:
         slide_seconds: float | None,
         aggregates: Mapping[str, Aggregate],
     ) -> None:
-        columns.check_event_time(name, input_schema, event_time)
-        columns.check_keys(name, input_schema, keys)
-        for column, aggregate in aggregates.items():
-            parts.check(name, column, aggregate, input_schema)
-        columns.check_names(name, [*keys, "window_start", "window_end", *aggregates])
+        where = arguments.place("step", name)
+        columns.check_event_time(where, input_schema, event_time)
+        columns.check_keys(f"{where}: keys", input_schema, keys)
+        parts.check(f"{where}: aggregates", aggregates, input_schema)
+        columns.check_names(where, [*keys, "window_start", "window_end", *aggregates])
         self.name, self.event_time, self.keys = name, event_time, tuple(keys)
         self.aggregates = dict(aggregates)
-        self.size, self.slide = _durations(name, size_seconds, slide_seconds)
+        self.size, self.slide = _durations(where, size_seconds, slide_seconds)
         self.pane = gcd(self.size, self.slide)
         self.partials = parts.partials(aggregates)
         key_fields = [pa.field(key, input_schema.field(key).type) for key in keys]
@@ -192,15 +192,15 @@ class WindowAggregate:
         return panes - panes % self.slide
 
 
-def _durations(name: str, size_seconds: float, slide_seconds: float | None) -> tuple[int, int]:
-    size = times.duration_microseconds(f"step {name}: size_seconds", size_seconds)
+def _durations(where: str, size_seconds: float, slide_seconds: float | None) -> tuple[int, int]:
+    size = times.duration_microseconds(f"{where}: size_seconds", size_seconds)
     if slide_seconds is None:
         return size, size
-    slide = times.duration_microseconds(f"step {name}: slide_seconds", slide_seconds)
+    slide = times.duration_microseconds(f"{where}: slide_seconds", slide_seconds)
     if slide > size:
-        raise InputError(
-            where=f"step {name}: slide_seconds",
-            what=f"is {slide_seconds}, more than the size of {size_seconds}",
-            remedy="give a slide of at most the size, or rows between windows are lost",
+        arguments.refuse(
+            f"{where}: slide_seconds",
+            f"is {slide_seconds}, more than the size of {size_seconds}",
+            "give a slide of at most the size, or rows between windows are lost",
         )
     return size, slide
