@@ -5,6 +5,7 @@ change. It holds and hands over; deciding is done where it is used.
 """
 
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -19,7 +20,21 @@ from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.store import Store
 
-__all__ = ["Application", "EventLog"]
+__all__ = ["Application", "EventLog", "open_events"]
+
+
+def open_events(path: Path) -> TextIO:
+    """Open an event file to append lines.
+
+    A driver that was killed while it wrote may have left a torn line. It is ended here, so that
+    readers find it alone, before the first event of a higher generation.
+    """
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+    return path.open("a")
 
 
 @dataclass(slots=True)
@@ -79,6 +94,7 @@ class Application:
             "version": 1,
             "program": [self.program.hash, str(self.program_path)],
             "generation": self.store.generation,
+            "plan_epoch": self.plan_epoch,
             "store": str(self.store.directory),
         }
 

@@ -18,7 +18,10 @@ FINAL_WATERMARK = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The input of one epoch: offsets [begin, end) and watermark (microseconds) per source."""
+    """The input of one epoch: offsets [begin, end) and watermark (microseconds) per source.
+
+    `row_fraction` is how much of the next row had arrived at `cut_at`, from 0 up to 1.
+    """
 
     epoch: int
     cut_at: float
@@ -26,6 +29,7 @@ class Cut:
     watermark: int
     rows_per_second: float
     final: bool
+    row_fraction: float = 0.0
 
     def record(self) -> dict[str, Any]:
         """As it stands in the offset log."""
@@ -36,6 +40,7 @@ class Cut:
             "watermark": self.watermark,
             "rows_per_second": self.rows_per_second,
             "final": self.final,
+            "row_fraction": self.row_fraction,
         }
 
     @property
@@ -54,6 +59,7 @@ class Cut:
             record["watermark"],
             record["rows_per_second"],
             record["final"],
+            record.get("row_fraction", 0.0),  # absent in the records of earlier versions
         )
 
 
@@ -71,18 +77,18 @@ class Arrivals:
         Rows of one event time go into one epoch. Where that or the limit leaves some out,
         `cut_at` is when the epoch's newest row arrived, so that lag counts what is waiting.
         """
-        arrived = int(max(0.0, now - self.last.cut_at) * self.last.rows_per_second)
-        rows = min(arrived, self.rows_per_epoch_max)
-        offsets, clock = self._offsets(rows)
+        last = self.last
+        rows = last.row_fraction + max(0.0, now - last.cut_at) * last.rows_per_second
+        offsets, clock = self._offsets(int(rows))
         taken = sum(end - begin for begin, end in offsets.values())
-        if taken == 0 and rows == self.rows_per_epoch_max:
-            offsets, clock = self._offsets(rows, together=True)
-            taken = rows
-        cut_at = now
-        if taken < arrived and self._waiting():
-            cut_at = self.last.cut_at + taken / self.last.rows_per_second
-        watermark = FINAL_WATERMARK if final else max(clock, self.last.watermark)
-        self.last = Cut(self.last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final)
+        cut_at, fraction = now, rows % 1
+        if taken < int(rows) and self._waiting():
+            cut_at = last.cut_at + max(0.0, taken - last.row_fraction) / last.rows_per_second
+            fraction = max(0.0, last.row_fraction - taken)
+        watermark = FINAL_WATERMARK if final else max(clock, last.watermark)
+        self.last = Cut(
+            last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final, fraction
+        )
         return self.last
 
     def adopt(self, record: Mapping[str, Any]) -> Cut:
@@ -98,18 +104,18 @@ class Arrivals:
             for name, source in self.sources.items()
         )
 
-    def _offsets(
-        self, rows: int, *, together: bool = False
-    ) -> tuple[dict[str, tuple[int, int]], int]:
-        """Offsets of `rows` more rows at most, and the event time reached.
+    def _offsets(self, arrived: int) -> tuple[dict[str, tuple[int, int]], int]:
+        """Offsets of the next epoch, and the event time reached.
 
-        `together`: of all rows of the next event time, however many they are.
+        As many rows as have arrived, up to the limit; but where all rows of the next event time
+        have arrived, those at least, however many they are.
         """
-        ends, clock = self._ends(rows)
-        if together:
+        begins = {name: self.last.offsets[name][1] for name in self.sources}
+        ends, clock = self._ends(min(arrived, self.rows_per_epoch_max))
+        before = sum(begins.values())
+        if self._total(clock) == before < self._total(clock + 1) <= before + arrived:
             clock += 1
             ends = {name: source.rows_at(clock) for name, source in self.sources.items()}
-        begins = {name: self.last.offsets[name][1] for name in self.sources}
         return {name: (begins[name], max(end, begins[name])) for name, end in ends.items()}, clock
 
     def _ends(self, rows: int) -> tuple[dict[str, int], int]:

@@ -14,14 +14,37 @@ from dataclasses import dataclass, field
 from rekindle_spark import jobs, running
 from rekindle_spark.application import Application
 from rekindle_spark.control import Control
-from rekindle_spark.running import Result, Running
+from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Running
 
-__all__ = ["CatchUp"]
+__all__ = ["CatchUp", "Stream"]
 
-POLL_SECONDS = 0.02
-RETRY_SECONDS = 0.15
 PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX = 4, 64
 PIECE_ROWS_MAX = 4_000_000
+
+
+@dataclass(slots=True)
+class Stream:
+    """One executor's jobs, one after the other: the one that runs, and how the next is to be."""
+
+    job: Running | None = None
+    piece_epochs: int = PIECE_EPOCHS_FIRST
+    attempts: Attempts = field(default_factory=Attempts)
+    rests_until: float = 0.0
+
+    def may_start(self, now: float) -> bool:
+        """Whether the next job may be submitted."""
+        return self.job is None and now >= self.rests_until
+
+    def finished(self, seconds: float, target_seconds: float) -> None:
+        """A job went well: the next one is sized to take about `target_seconds`."""
+        self.attempts.clear()
+        factor = min(2.0, max(0.5, target_seconds / max(seconds, 0.05)))
+        self.piece_epochs = max(1, min(PIECE_EPOCHS_MAX, round(self.piece_epochs * factor)))
+
+    def failed(self, now: float) -> None:
+        """A job did not count: the next one is small, and comes after a rest."""
+        self.piece_epochs = 1
+        self.rests_until = now + RETRY_SECONDS
 
 
 @dataclass(slots=True)
@@ -30,9 +53,7 @@ class CatchUp:
 
     application: Application
     control: Control
-    jobs: dict[str, Running] = field(default_factory=dict)
-    piece_epochs: dict[str, int] = field(default_factory=dict)
-    attempts: running.Attempts = field(default_factory=running.Attempts)
+    streams: dict[str, Stream] = field(default_factory=dict)
 
     def start(self) -> threading.Thread:
         """Start the thread."""
@@ -41,49 +62,57 @@ class CatchUp:
         return thread
 
     def _loop(self) -> None:
-        application = self.application
-        while not application.stopping:
+        while not self.application.stopping:
             try:
-                for executor in list(self.jobs):
-                    self._look_at(executor)
-                for executor in list(application.executors):
-                    if executor not in self.jobs:
-                        self._start(executor)
+                self._attend()
             except Exception as error:
-                application.failure = error
+                self.application.failure = error
                 return
             time.sleep(POLL_SECONDS)
 
-    def _start(self, executor: str) -> None:
+    def _attend(self) -> None:
+        """Take the results of jobs that have ended, then start what can go on."""
+        for stream in self.streams.values():
+            if stream.job is not None:
+                self._look_at(stream, stream.job)
+        present = list(self.application.executors)
+        for executor, stream in list(self.streams.items()):
+            if executor not in present and stream.job is None:
+                del self.streams[executor]
+        for executor in present:
+            stream = self.streams.setdefault(executor, Stream())
+            if stream.may_start(time.monotonic()):
+                self._start(executor, stream)
+
+    def _start(self, executor: str, stream: Stream) -> None:
         application = self.application
         with application.lock:
-            work = self._work(executor)
+            work = self._work(executor, stream)
             if not work:
                 return
             application.claimed |= set(work)
             try:
-                self.jobs[executor] = running.start(application, work, urgency=running.CATCH_UP)
+                stream.job = running.start(application, work, urgency=running.CATCH_UP)
             except BaseException:
                 application.claimed -= set(work)
                 raise
 
-    def _look_at(self, executor: str) -> None:
-        """Take a job's result, if it has ended."""
-        application, job = self.application, self.jobs[executor]
+    def _look_at(self, stream: Stream, job: Running) -> None:
+        application = self.application
         result = running.poll(application, job, 0.0)
         if result is None:
             return
-        del self.jobs[executor]
+        stream.job = None
         with application.lock:
             application.claimed -= set(job.specification.ranges)
         self.control.results.put(result)
         if result.finished:
-            self.attempts.clear()
-            self._resize(executor, result.seconds)
+            stream.finished(result.seconds, application.settings.runtime.catch_up_piece_seconds)
         elif result.reason != "interrupted":
-            self._failed(executor, result)
+            stream.failed(time.monotonic())
+            self.control.failures.put((result, stream.attempts))
 
-    def _work(self, executor: str) -> dict[int, tuple[int, int]]:
+    def _work(self, executor: str, stream: Stream) -> dict[int, tuple[int, int]]:
         """The executor's partitions that are behind and can go on, each with its next piece."""
         application, progress = self.application, self.application.progress
         gap = application.settings.runtime.join_gap_epochs
@@ -94,16 +123,16 @@ class CatchUp:
             if progress.caught_up(partition, application.newest, gap):
                 continue
             first = progress.finished[partition] + 1
-            goal = min(application.newest, self._piece_end(executor, first))
+            goal = min(application.newest, self._piece_end(stream, first))
             last = jobs.reachable(progress, partition, goal)
             if last >= first:
                 work[partition] = (first, last)
         return work
 
-    def _piece_end(self, executor: str, first: int) -> int:
+    def _piece_end(self, stream: Stream, first: int) -> int:
         """The last epoch of a piece: bounded in epochs and in rows of input."""
         rows, last = 0, first
-        for epoch in range(first, first + self.piece_epochs.get(executor, PIECE_EPOCHS_FIRST)):
+        for epoch in range(first, first + stream.piece_epochs):
             if epoch not in self.application.cuts:
                 break
             rows += self.application.cuts[epoch].rows
@@ -111,14 +140,3 @@ class CatchUp:
             if rows > PIECE_ROWS_MAX:
                 break
         return last
-
-    def _resize(self, executor: str, seconds: float) -> None:
-        target = self.application.settings.runtime.catch_up_piece_seconds
-        factor = min(2.0, max(0.5, target / max(seconds, 0.05)))
-        size = self.piece_epochs.get(executor, PIECE_EPOCHS_FIRST)
-        self.piece_epochs[executor] = max(1, min(PIECE_EPOCHS_MAX, round(size * factor)))
-
-    def _failed(self, executor: str, result: Result) -> None:
-        self.piece_epochs[executor] = 1
-        self.control.failures.put((result, self.attempts))
-        time.sleep(RETRY_SECONDS)

@@ -58,6 +58,7 @@ class Checkpointing:
             for number in chain.partitions
         }
         self.sizes = {}
+        application.store.begin_checkpoint(epoch)
         return epoch
 
     def acknowledge(self, acknowledgements: list[dict[str, Any]]) -> None:
@@ -71,6 +72,11 @@ class Checkpointing:
                 return
             self.waiting.discard(done["partition"])
             self.sizes[done["partition"]] = done["bytes"]
+
+    def taken(self) -> list[int]:
+        """Epochs whose checkpoint has become global since the last call."""
+        completed, self.completed = self.completed, []
+        return completed
 
     def advance(self) -> None:
         """Complete the checkpoint when nothing is waited for: it becomes the restore point."""

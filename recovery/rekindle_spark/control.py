@@ -17,7 +17,7 @@ from rekindle.coordination import Plan
 from rekindle.errors import RunError
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
-from rekindle_spark.membership import Loss, Membership
+from rekindle_spark.membership import HostFailures, Loss, Membership
 from rekindle_spark.running import Attempts, Result
 from rekindle_spark.statistics import Statistics
 
@@ -40,9 +40,9 @@ class Control:
         # of catch-up jobs, whose thread must not decide about the application
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
+        self.host_failures = HostFailures()
         self.statistics = Statistics(application)
         self.was_complete = False
-        self.checkpoints_told = 0
         self.ticked_at = 0.0
         settings = application.settings
         self.state = coordination.initial(
@@ -70,12 +70,16 @@ class Control:
             self._lose(loss)
         for executor, node in self.membership.arrived():
             self._join(executor, node)
+        suspected, cleared = self.membership.suspicions()
+        for node in suspected:
+            self.tell(coordination.NodeSuspected(node))
+        for node in cleared:
+            self._tell_back(node)
         costs = self.statistics.closed_window()
         if costs is not None:
             self.tell(coordination.StatisticsReported(costs))
-        for epoch in self.checkpointing.completed[self.checkpoints_told :]:
+        for epoch in self.checkpointing.taken():
             self.tell(coordination.CheckpointCompleted(epoch))
-            self.checkpoints_told += 1
         if time.monotonic() - self.ticked_at > TICK_SECONDS:
             self.ticked_at = time.monotonic()
             self.tell(coordination.Tick())
@@ -113,7 +117,10 @@ class Control:
         # after a loss this verdict is of partitions that have been placed anew since
         stale = result.losses != self.application.losses
         for executor in () if stale else sorted(result.stateless_executors):
-            self._lose_state(executor)
+            if executor in result.hostless_executors and self.host_failures.count(executor):
+                self._give_up(executor)
+            else:
+                self._lose_state(executor)
         attempts.count(result.step_error is not None)
         self.application.events.write("job-failed", text=result.reason)
         settings = self.application.settings
@@ -130,6 +137,7 @@ class Control:
     def _take_results(self) -> None:
         while not self.results.empty():
             result = self.results.get()
+            self.host_failures.forget(result.cpu.keys() - result.hostless_executors)
             self.checkpointing.acknowledge(result.acknowledgements)
             self.statistics.add(result)
         while not self.failures.empty():
@@ -139,6 +147,9 @@ class Control:
         with self.application.lock:
             self.application.executors[executor] = node
         self.application.events.write("joined", executor=executor, node=node)
+        self._tell_back(node)
+
+    def _tell_back(self, node: str) -> None:
         capacity = self.application.settings.runtime.node_cpu_percent
         self.tell(coordination.NodeBack(node, capacity))
 
@@ -152,6 +163,7 @@ class Control:
             for executor in loss.executors:
                 application.executors.pop(executor, None)
                 self.statistics.forget(executor)
+        self.host_failures.forget(loss.executors)
         application.exchange.remove(emptied)
         for executor, node in sorted(loss.executors.items()):
             application.events.write(
@@ -172,7 +184,15 @@ class Control:
             self.statistics.forget(executor)
         application.events.write("state-lost", executor=executor, node=node)
         self.tell(coordination.NodesLost((node,)))
-        self.tell(coordination.NodeBack(node, application.settings.runtime.node_cpu_percent))
+        self._tell_back(node)
+
+    def _give_up(self, executor: str) -> None:
+        """An executor whose host does not start any more is of no use: a new one may be."""
+        node = self.application.executors.get(executor)
+        if node is None or executor in self.membership.dropped:
+            return
+        self.application.events.write("host-failed", executor=executor, node=node)
+        self.membership.drop(executor, "its host does not start")
 
     def _obey(self, instruction: Any) -> None:
         application = self.application

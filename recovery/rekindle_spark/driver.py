@@ -17,7 +17,7 @@ from rekindle import coordination
 from rekindle.errors import InputError, RunError
 from rekindle.settings import Settings
 from rekindle_spark import arrivals, jar, program
-from rekindle_spark.application import Application, EventLog
+from rekindle_spark.application import Application, EventLog, open_events
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.catchup import CatchUp
 from rekindle_spark.checkpointing import Checkpointing
@@ -57,7 +57,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     _check_history(built, store.read())
     history = store.open(time.time())
     with ExitStack() as stack:
-        file = stack.enter_context(place.events.open("a"))
+        file = stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
         exchange = Exchange(
             pipeline.name,
@@ -97,6 +97,7 @@ def _application(
     events: EventLog,
 ) -> Application:
     path = store.write_program(cloudpickle.dumps(built))  # type: ignore[no-untyped-call]
+    store.make_outputs(sink.name for chain in built.chains for sink in chain.sinks)
     sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
     restore_point = history.checkpoint["epoch"] if history.checkpoint else 0

@@ -17,11 +17,9 @@ from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.control import Control
+from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS
 
 __all__ = ["EpochLoop"]
-
-POLL_SECONDS = 0.03
-RETRY_SECONDS = 0.15
 
 
 @dataclass(slots=True)

@@ -14,7 +14,16 @@ from hashlib import blake2b
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Frame", "combined_digest", "decode", "digest", "encode", "frames", "stored_digest"]
+__all__ = [
+    "Frame",
+    "Label",
+    "combined_digest",
+    "decode",
+    "digest",
+    "encode",
+    "frames",
+    "stored_digest",
+]
 
 FRAME_VERSION = 1
 # version, edge, producer, target, plan epoch, epoch, watermark, rows, digest, payload bytes
@@ -23,8 +32,8 @@ NO_DIGEST = bytes(8)
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """One producer's rows of one epoch for one target. `watermark` in microseconds."""
+class Label:
+    """Whose rows, and for whom. `watermark` of the producer after the epoch, in microseconds."""
 
     edge: int
     producer: int
@@ -32,27 +41,24 @@ class Frame:
     plan_epoch: int
     epoch: int
     watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame(Label):
+    """One producer's rows of one epoch for one target."""
+
     rows: int
     digest: bytes
     payload: memoryview
 
 
-def encode(
-    edge: int,
-    producer: int,
-    target: int,
-    plan_epoch: int,
-    epoch: int,
-    watermark: int,
-    table: pa.Table | None,
-) -> bytes:
+def encode(label: Label, table: pa.Table | None) -> bytes:
     """The bytes of one frame; `table` is None for zero rows."""
     if table is None or table.num_rows == 0:
-        head = (FRAME_VERSION, edge, producer, target, plan_epoch, epoch, watermark)
-        return HEADER.pack(*head, 0, NO_DIGEST, 0)
+        return HEADER.pack(FRAME_VERSION, *_fields(label), 0, NO_DIGEST, 0)
     payload: bytes = _batch(table).serialize().to_pybytes()
-    head = (FRAME_VERSION, edge, producer, target, plan_epoch, epoch, watermark)
-    return HEADER.pack(*head, table.num_rows, digest(table), len(payload)) + payload
+    head = (*_fields(label), table.num_rows, digest(table), len(payload))
+    return HEADER.pack(FRAME_VERSION, *head) + payload
 
 
 def frames(data: memoryview) -> Iterator[Frame]:
@@ -97,6 +103,18 @@ def stored_digest(block: bytes) -> bytes:
 def combined_digest(digests: list[bytes]) -> str:
     """One digest of a partition's whole output of an epoch, as hexadecimal digits."""
     return blake2b(b"".join(digests), digest_size=8).hexdigest()
+
+
+def _fields(label: Label) -> tuple[int, ...]:
+    """In the order of the header."""
+    return (
+        label.edge,
+        label.producer,
+        label.target,
+        label.plan_epoch,
+        label.epoch,
+        label.watermark,
+    )
 
 
 def _batch(table: pa.Table) -> pa.RecordBatch:

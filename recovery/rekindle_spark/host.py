@@ -36,7 +36,8 @@ import pyarrow as pa
 from rekindle.errors import RekindleError
 from rekindle_spark import frames, partition, states, usage
 from rekindle_spark.frames import Frame
-from rekindle_spark.partition import Incomplete, State, Work
+from rekindle_spark.outputs import Outputs
+from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.program import Program
 
 __all__ = ["Host", "main"]
@@ -48,6 +49,21 @@ class Missing(Exception):
 
 class Refused(Exception):
     """The request belongs to a generation or plan that has been replaced."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What came of one request up to now: outcomes by partition, frames by target, files."""
+
+    outputs: Outputs
+    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocks: dict[int, list[bytes]] = field(default_factory=dict)
+
+    def add(self, number: int, outcome: dict[str, Any], blocks: list[tuple[int, bytes]]) -> None:
+        """Enter one partition."""
+        self.partitions[str(number)] = outcome
+        for target, block in blocks:
+            self.blocks.setdefault(target, []).append(block)
 
 
 @dataclass(slots=True)
@@ -88,6 +104,7 @@ class Host:
     checkpoints: states.Checkpoints = field(default_factory=states.Checkpoints)
     programs: dict[str, Program] = field(default_factory=dict)
     generation: int = 0
+    plan_epoch: int = 0
     meter: usage.Meter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +114,7 @@ class Host:
     def answer(
         self, request: dict[str, Any], data: memoryview
     ) -> tuple[dict[str, Any], list[tuple[int, list[bytes]]]]:
-        """Report and output blocks of one request."""
+        """Report and output blocks of one request; the files that it names are on disk."""
         report: dict[str, Any] = {
             "status": "ok",
             "executor": request["executor"],
@@ -110,22 +127,15 @@ class Host:
         except (RekindleError, Refused) as error:
             report.update(status="refused", text=str(error))
             return report, []
-        blocks = self._run_all(program, request, data, report)
+        done = Done(Outputs(Path(request["store"]) / "outputs"))
+        received = _sorted_frames(data)
+        for item in request["work"]:
+            self._run_one(program, request, item, received, done)
+        done.outputs.put_in_place()
+        report["partitions"] = done.partitions
         report["acks"] = self.checkpoints.taken()
         report["cpu"] = self.meter.read()
-        return report, list(blocks.items())
-
-    def _run_all(
-        self, program: Program, request: dict[str, Any], data: memoryview, report: dict[str, Any]
-    ) -> dict[int, list[bytes]]:
-        received = _sorted_frames(data)
-        blocks: dict[int, list[bytes]] = {}
-        for item in request["work"]:
-            results, outgoing = self._run_one(program, request, item, received)
-            report["partitions"][str(item["partition"])] = results
-            for target, block in outgoing:
-                blocks.setdefault(target, []).append(block)
-        return blocks
+        return report, list(done.blocks.items())
 
     def _run_one(
         self,
@@ -133,7 +143,8 @@ class Host:
         request: dict[str, Any],
         item: dict[str, Any],
         received: dict[tuple[int, int], list[Frame]],
-    ) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
+        done: Done,
+    ) -> None:
         """All epochs of one partition; all of them count, or none."""
         number, epochs = item["partition"], []
         blocks: list[tuple[int, bytes]] = []
@@ -143,20 +154,23 @@ class Host:
                 work = _work(program, request, item, epoch)
                 with self.turns.turn(request["urgency"]), self.meter.measured(number):
                     outcome = partition.run(program, work, state, received.get((number, epoch), []))
+                    for query, sunk in outcome.sinks.items():
+                        done.outputs.write(query, sunk.file, sunk.table)
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
-                epochs.append([epoch, outcome.rows, outcome.digest, outcome.sinks])
+                epochs.append([epoch, outcome.rows, outcome.digest, _sinks(outcome)])
         except Missing as missing:
-            return {"status": "missing", "text": str(missing)}, []
+            done.add(number, {"status": "missing", "text": str(missing)}, [])
         except Incomplete as incomplete:
-            return {"status": "incomplete", "text": str(incomplete)}, []
+            done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
         except Refused as refused:
-            return {"status": "refused", "text": str(refused)}, []
+            done.add(number, {"status": "refused", "text": str(refused)}, [])
         except RekindleError as error:
             fault = {"where": error.where, "what": error.what, "remedy": error.remedy}
-            return {"status": "error", **fault}, []
-        return {"status": "ok", "epochs": epochs}, blocks
+            done.add(number, {"status": "error", **fault}, [])
+        else:
+            done.add(number, {"status": "ok", "epochs": epochs}, blocks)
 
     def _base(self, program: Program, request: dict[str, Any], item: dict[str, Any]) -> State:
         """The state before the first epoch of the item, from memory or the checkpoint store."""
@@ -187,15 +201,15 @@ class Host:
         chain = program.owner[number]
         if not chain.keyed:
             return
-        kept = self.versions[number]
-        if item["plan_epoch"] < kept.plan_epoch:
-            raise Refused(f"plan {item['plan_epoch']} was replaced by {kept.plan_epoch}")
+        kept = self.versions.get(number)
+        if kept is None or item["plan_epoch"] < kept.plan_epoch:
+            raise Refused(f"plan {item['plan_epoch']} was replaced while it ran")
         if epoch == item["to"]:
             kept.by_epoch[epoch] = state
             kept.keep_from(min(item["finished"], item["from"] - 1))
         if epoch == request.get("checkpoint"):
             path = _checkpoint_path(request, program, number, epoch)
-            self.checkpoints.submit(path, chain, number, epoch, state)
+            self.checkpoints.submit(states.Writing(path, chain, number, epoch, state))
 
     def _program(self, request: dict[str, Any]) -> Program:
         digest, path = request["program"]
@@ -204,21 +218,36 @@ class Host:
         return self.programs[digest]
 
     def _fence(self, request: dict[str, Any]) -> None:
+        """Refuse what an older driver asks; forget what is no longer to be held here.
+
+        Requests may overtake each other, so only one of the newest plan says what that is.
+        """
+        told = (request["generation"], request["plan_epoch"])
         if request["generation"] < self.generation:
             raise Refused(f"generation {request['generation']} came after {self.generation}")
         if request["generation"] > self.generation:
             self.versions.clear()
-            self.generation = request["generation"]
+        if told >= (self.generation, self.plan_epoch):
+            self.generation, self.plan_epoch = told
+            for number in self.versions.keys() - set(request["held"]):
+                self.versions.pop(number, None)
 
 
 def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch: int) -> Work:
-    outputs = Path(request["store"]) / "outputs"
     number, plan_epoch = item["partition"], item["plan_epoch"]
     chain = program.owner[number]
     if chain.keyed:
-        return Work(number, plan_epoch, epoch, outputs)
+        return Work(number, plan_epoch, epoch)
     begin, end, watermark = request["offsets"][str(epoch)][chain.name]
-    return Work(number, plan_epoch, epoch, outputs, begin, end, watermark)
+    return Work(number, plan_epoch, epoch, begin, end, watermark)
+
+
+def _sinks(outcome: Outcome) -> dict[str, list[Any]]:
+    """Rows, file and digest of each sink that got rows, as the report says it."""
+    return {
+        query: [sunk.table.num_rows, sunk.file, sunk.digest]
+        for query, sunk in outcome.sinks.items()
+    }
 
 
 def _checkpoint_path(request: dict[str, Any], program: Program, number: int, epoch: int) -> Path:

@@ -25,7 +25,6 @@ class Specification:
     stages: tuple[tuple[Task, ...], ...]
     produced: tuple[tuple[tuple[str, dict[int, tuple[int, int]]], ...], ...]
     ranges: dict[int, tuple[int, int]]
-    executors: frozenset[str]
 
 
 def specify(
@@ -63,8 +62,7 @@ def specify(
         produced.append(
             tuple((executor, {p: work[p] for p in partitions}) for executor, partitions in tasks)
         )
-    executors = frozenset(progress.placed[p] for p in work)
-    return Specification(tuple(stages), tuple(produced), dict(work), executors)
+    return Specification(tuple(stages), tuple(produced), dict(work))
 
 
 def reachable(progress: Progress, partition: int, last: int) -> int:
@@ -124,6 +122,7 @@ def _header(
         **common,
         "executor": executor,
         "restore_point": progress.restore_point,
+        "held": progress.held(executor),
         "work": items,
         "offsets": {str(epoch): offsets[epoch] for epoch in sorted(needed)},
     }

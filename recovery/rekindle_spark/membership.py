@@ -1,22 +1,30 @@
 """Which executors there are: arrivals, losses, silence.
 
     expected ──hello──► up ──gone from Spark, or silent too long──► lost ──new hello──► up
+                        │ ▲
+                        ▼ └──heard of again
+                      suspected: silent for half as long
 
 A node is an executor's host name. Losses that come close together are reported as one. A silent
 executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever. After
-a pause of this very process silence counts anew: it is us who have not listened.
+a pause of this very process silence counts anew: it is us who have not listened. Called by
+`control`, which also has an executor dropped whose host does not start any more.
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
-__all__ = ["Loss", "Membership"]
+__all__ = ["HostFailures", "Loss", "Membership", "Suspicion"]
 
 SETTLE_SECONDS = 0.4
-POLL_SECONDS = 0.1
+OBSERVE_SECONDS = 0.1
+# An executor says every second that it is there; one message may be late.
+SUSPECT_SECONDS_MIN = 2.0
+HOST_FAILURES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,48 @@ class Loss:
 
     executors: dict[str, str]
     silent: frozenset[str]
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """Executors that have been silent for so long that they are probably lost."""
+
+    executors: set[str] = field(default_factory=set)
+
+    def changes(
+        self, seen: Iterable[ExecutorSeen], limit_seconds: float, listening_seconds: float
+    ) -> tuple[list[str], list[str]]:
+        """Executors that are suspected since the last call, and those that have been cleared.
+
+        `limit_seconds` is the silence that gets one dropped. Who is not `seen` is gone.
+        """
+        silent = {executor.executor: executor.silent_seconds for executor in seen}
+        after = max(SUSPECT_SECONDS_MIN, limit_seconds / 2)
+        cleared = sorted(e for e in self.executors if silent.get(e, after) < after)
+        fresh = sorted(
+            executor
+            for executor, seconds in silent.items()
+            if executor not in self.executors and min(seconds, listening_seconds) > after
+        )
+        self.executors = (self.executors & silent.keys()) - set(cleared) | set(fresh)
+        return fresh, cleared
+
+
+@dataclass(slots=True)
+class HostFailures:
+    """How often in a row an executor's host was found dead: at first it is started again."""
+
+    in_a_row: dict[str, int] = field(default_factory=dict)
+
+    def count(self, executor: str) -> bool:
+        """One more failure; whether it was one too many, so that the executor is of no use."""
+        self.in_a_row[executor] = self.in_a_row.get(executor, 0) + 1
+        return self.in_a_row[executor] >= HOST_FAILURES_MAX
+
+    def forget(self, executors: Iterable[str]) -> None:
+        """Their hosts have answered, or they are gone."""
+        for executor in executors:
+            self.in_a_row.pop(executor, None)
 
 
 @dataclass(slots=True)
@@ -40,18 +90,21 @@ class Membership:
     looked_at: float = 0.0
     listening_since: float = 0.0
     fresh: list[str] = field(default_factory=list)
+    seen: list[ExecutorSeen] = field(default_factory=list)
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
     def observe(self) -> list[Loss]:
         """Losses since the last call, once no more have followed for a moment."""
         now = time.monotonic()
-        if now - self.looked_at < POLL_SECONDS:
+        if now - self.looked_at < OBSERVE_SECONDS:
             return []
         seen = [e for e in self.application.exchange.executors() if e.executor not in self.dropped]
         if time.monotonic() - self.looked_at > self.application.settings.policy.silent_seconds / 2:
             self.listening_since = time.monotonic()
         self.looked_at = now
         self._note_silent(seen, time.monotonic() - self.listening_since)
-        present = {e.executor: e.node for e in seen if e.executor not in self.dropped}
+        self.seen = [e for e in seen if e.executor not in self.dropped]
+        present = {e.executor: e.node for e in self.seen}
         gone = {executor: node for executor, node in self.known.items() if executor not in present}
         if gone:
             self.pending |= gone
@@ -76,12 +129,26 @@ class Membership:
         self.fresh = [executor for executor in self.fresh if self.known[executor] in held]
         return found
 
+    def suspicions(self) -> tuple[list[str], list[str]]:
+        """Nodes that are suspected since the last call, and those that have been cleared."""
+        joined = self.application.executors
+        fresh, cleared = self.suspicion.changes(
+            [executor for executor in self.seen if executor.executor in joined],
+            self.application.settings.policy.silent_seconds,
+            self.looked_at - self.listening_since,
+        )
+        return [joined[executor] for executor in fresh], [joined[executor] for executor in cleared]
+
+    def drop(self, executor: str, reason: str) -> None:
+        """Take an executor out of Spark's scheduler; then it is lost like any other."""
+        self.application.exchange.drop(executor, reason)
+        self.dropped.add(executor)
+
     def _note_silent(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
         limit = self.application.settings.policy.silent_seconds
         for executor in seen:
             if min(executor.silent_seconds, listening_seconds) > limit:
-                self.application.exchange.drop(executor.executor, "silent")
-                self.dropped.add(executor.executor)
+                self.drop(executor.executor, "silent")
                 self.silent.add(executor.executor)
 
     def _note_arrivals(self, present: dict[str, str]) -> None:

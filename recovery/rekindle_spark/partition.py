@@ -1,24 +1,22 @@
-"""One operator partition for one epoch: root, stateless steps, frames out, sink files.
+"""One operator partition for one epoch: root, stateless steps, frames and rows of sinks out.
 
-Pure but for the sink's files: the same state and the same frames give the same results.
+Pure: the same state and the same frames give the same results. The host keeps them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rekindle.errors import RekindleError, StepError
 from rekindle_spark import frames
-from rekindle_spark.frames import Frame
+from rekindle_spark.frames import Frame, Label
 from rekindle_spark.operators import hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.program import Chain, Edge, Program
 
-__all__ = ["Incomplete", "Outcome", "State", "Work", "run"]
+__all__ = ["Incomplete", "Outcome", "State", "Sunk", "Work", "run"]
 
 BEFORE_ALL = -(2**63)
 
@@ -38,19 +36,27 @@ class Work:
     partition: int
     plan_epoch: int
     epoch: int
-    outputs: Path
     begin: int = 0
     end: int = 0
     watermark: int = BEFORE_ALL
 
 
 @dataclass(frozen=True, slots=True)
+class Sunk:
+    """The rows of one sink, the name of the file to write them to, and their digest."""
+
+    table: pa.Table
+    file: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it. `blocks`: target partition to frame; `sinks`: query to its file."""
+    """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows."""
 
     state: State
     blocks: list[tuple[int, bytes]]
-    sinks: dict[str, tuple[int, str, str]]
+    sinks: dict[str, Sunk]
     rows: int
     digest: str
 
@@ -89,7 +95,9 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
         for target, block in _outgoing(program, edge, work, watermark, tables[edge.step], sums)
     ]
     sinks = {
-        sink.name: _write(chain, sink, work, tables[sink.inputs[0]], sums) for sink in chain.sinks
+        sink.name: _sunk(chain, work, tables[sink.inputs[0]], sums)
+        for sink in chain.sinks
+        if tables[sink.inputs[0]].num_rows
     }
     return Outcome(
         State(watermark, operator_state), blocks, sinks, rows, frames.combined_digest(sums)
@@ -185,28 +193,17 @@ def _outgoing(
     blocks = []
     for target in consumer.partitions:
         part = parts.get(target - consumer.first)
-        block = frames.encode(
-            edge.index, work.partition, target, work.plan_epoch, work.epoch, watermark, part
-        )
+        label = Label(edge.index, work.partition, target, work.plan_epoch, work.epoch, watermark)
+        block = frames.encode(label, part)
         sums.append(frames.stored_digest(block))
         blocks.append((target, block))
     return blocks
 
 
-def _write(
-    chain: Chain, sink: Step, work: Work, table: pa.Table, sums: list[bytes]
-) -> tuple[int, str, str]:
-    """Rows, file name and digest of one sink's output of one epoch; no file without rows."""
-    if table.num_rows == 0:
-        return 0, "", ""
-    folder = work.outputs / sink.name
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{work.partition - chain.first}-{work.epoch:09d}.parquet"
-    unfinished = folder / f".{name}.{work.plan_epoch}"
-    pq.write_table(table, unfinished, compression="zstd")
-    unfinished.replace(folder / name)
+def _sunk(chain: Chain, work: Work, table: pa.Table, sums: list[bytes]) -> Sunk:
     sums.append(frames.digest(table))
-    return table.num_rows, name, sums[-1].hex()
+    file = f"{work.partition - chain.first}-{work.epoch:09d}.parquet"
+    return Sunk(table, file, sums[-1].hex())
 
 
 def _one_line(value: object) -> str:

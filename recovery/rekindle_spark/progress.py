@@ -91,6 +91,15 @@ class Progress:
         """Whether every partition is live."""
         return len(self.live) == len(self.program.partition_names)
 
+    def held(self, executor: str) -> list[int]:
+        """The partitions whose state is an executor's to keep."""
+        return sorted(
+            partition
+            for held in (self.placed, self.resident)
+            for partition, where in held.items()
+            if where == executor
+        )
+
     def place(self, partition: int, executor: str, plan_epoch: int) -> None:
         """Activate a partition: it goes on from its resident state, or from the restore point."""
         if self.resident.pop(partition, None) != executor:
@@ -103,22 +112,20 @@ class Progress:
         emptied = []
         for executor in executors:
             emptied += self.retained.lose(executor)
-            for held in (self.placed, self.resident):
-                for partition in [p for p, where in held.items() if where == executor]:
-                    del held[partition]
-                    self.live.discard(partition)
-                    self.finished.pop(partition, None)
+            self._forget(executor)
         self._suspend_orphans()
         return emptied
 
     def forget_state(self, executor: str) -> None:
         """An executor's host has lost its state, but its blocks are still there."""
-        for held in (self.placed, self.resident):
-            for partition in [p for p, where in held.items() if where == executor]:
-                del held[partition]
-                self.live.discard(partition)
-                self.finished.pop(partition, None)
+        self._forget(executor)
         self._suspend_orphans()
+
+    def _forget(self, executor: str) -> None:
+        for partition in self.held(executor):
+            for known in (self.placed, self.resident, self.finished):
+                known.pop(partition, None)
+            self.live.discard(partition)
 
     def _suspend_orphans(self) -> None:
         """What has lost something upstream becomes resident; repeated down the levels."""

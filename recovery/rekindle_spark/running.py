@@ -16,9 +16,22 @@ from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
 
-__all__ = ["CATCH_UP", "URGENT", "Attempts", "Result", "Running", "poll", "run", "start"]
+__all__ = [
+    "CATCH_UP",
+    "POLL_SECONDS",
+    "RETRY_SECONDS",
+    "URGENT",
+    "Attempts",
+    "Result",
+    "Running",
+    "poll",
+    "run",
+    "start",
+]
 
 POLL_SECONDS = 0.02
+# before a job that has failed is issued again
+RETRY_SECONDS = 0.15
 # a host that hangs keeps its executor's heartbeat going, so jobs need a limit of their own
 JOB_SECONDS_MAX = 120.0
 ROW_GAP_SECONDS = 150.0
@@ -27,7 +40,10 @@ URGENT, CATCH_UP = 0, 1
 
 @dataclass(slots=True)
 class Result:
-    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise."""
+    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise.
+
+    `hostless_executors` are those of the `stateless_executors` that had no host to ask.
+    """
 
     finished: bool
     seconds: float
@@ -37,6 +53,7 @@ class Result:
     rows_by_partition: dict[int, int] = field(default_factory=dict)
     step_error: StepError | None = None
     stateless_executors: set[str] = field(default_factory=set)
+    hostless_executors: set[str] = field(default_factory=set)
     reason: str = ""
 
 
@@ -169,6 +186,7 @@ def _judge(
             _merge_cpu(result.cpu, report["executor"], report["cpu"])
         if report["status"] == "host-lost":
             result.stateless_executors.add(report["executor"])
+            result.hostless_executors.add(report["executor"])
         if report["status"] != "ok":
             result.reason = f"{report['status']}: {report.get('text', '')}"
     for number, outcome in partitions.items():
@@ -256,9 +274,8 @@ def _commit(
             queries.append((sink.name, query_partition, first, last))
             done = application.committed.get(query_partition, 0)
             for epoch, _, _, sinks in partitions[number]["epochs"]:
-                rows, name, digest = sinks[sink.name]
-                if rows and epoch > done:
-                    outputs.append([query_partition, epoch, rows, name, digest])
+                if sink.name in sinks and epoch > done:
+                    outputs.append([query_partition, epoch, *sinks[sink.name]])
             application.committed[query_partition] = max(done, last)
     application.store.commit(
         {

@@ -1,12 +1,11 @@
 """Versions of partition states in a host, and their checkpoints in the store.
 
 A version is kept under its epoch and never changed. The newest finished one and what is newer
-stay; older ones go. Checkpoints are written by one background thread; what it has written is
+stay; older ones go. Checkpoints are written by one background thread; what it has put on disk is
 acknowledged with the next report. Nothing here decides which version is right: the driver does.
 """
 
 import json
-import os
 import queue
 import threading
 from dataclasses import dataclass, field
@@ -17,10 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle.errors import RunError
+from rekindle_spark import disk
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
 
-__all__ = ["Checkpoints", "Versions", "load"]
+__all__ = ["Checkpoints", "Versions", "Writing", "load"]
 
 CHECKPOINT_VERSION = 1
 
@@ -38,20 +38,31 @@ class Versions:
             self.by_epoch.pop(old, None)
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A state to be written to `path`; it is immutable, so processing goes on meanwhile."""
+
+    path: Path
+    chain: Chain
+    partition: int
+    epoch: int
+    state: State
+
+
 @dataclass(slots=True)
 class Checkpoints:
     """Writes states to the store in the background; `taken` hands over acknowledgements."""
 
-    pending: "queue.Queue[tuple[Path, Chain, int, int, State]]" = field(default_factory=queue.Queue)
+    pending: "queue.Queue[Writing]" = field(default_factory=queue.Queue)
     written: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
 
     def start(self) -> None:
         """Start the writer thread; it ends with the process."""
         threading.Thread(target=self._write_all, name="checkpoints", daemon=True).start()
 
-    def submit(self, path: Path, chain: Chain, partition: int, epoch: int, state: State) -> None:
-        """Queue a state; it is immutable, so processing goes on meanwhile."""
-        self.pending.put((path, chain, partition, epoch, state))
+    def submit(self, writing: Writing) -> None:
+        """Queue a state."""
+        self.pending.put(writing)
 
     def taken(self) -> list[dict[str, Any]]:
         """Acknowledgements since the last call."""
@@ -62,17 +73,37 @@ class Checkpoints:
 
     def _write_all(self) -> None:
         while True:
-            path, chain, partition, epoch, state = self.pending.get()
-            done: dict[str, Any] = {"partition": partition, "epoch": epoch}
-            try:
-                done["bytes"] = save(path, chain, state)
-            except Exception as error:  # the thread must outlive any state
-                done["failed"] = str(error)
-            self.written.put(done)
+            batch = [self.pending.get()]
+            while not self.pending.empty():
+                batch.append(self.pending.get())
+            for done in _write(batch):
+                self.written.put(done)
+
+
+def _write(batch: list[Writing]) -> list[dict[str, Any]]:
+    """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
+    acknowledged = []
+    for writing in batch:
+        done: dict[str, Any] = {"partition": writing.partition, "epoch": writing.epoch}
+        try:
+            done["bytes"] = save(writing.path, writing.chain, writing.state)
+        except Exception as error:
+            done["failed"] = str(error)
+        acknowledged.append(done)
+    try:
+        for folder in {writing.path.parent for writing in batch}:
+            disk.flush(folder)
+    except OSError as error:
+        for done in acknowledged:
+            done.setdefault("failed", str(error))
+    return acknowledged
 
 
 def save(path: Path, chain: Chain, state: State) -> int:
-    """Write one state atomically; returns its size in bytes. Format: docs/formats.md."""
+    """Write one state atomically; returns its size in bytes. Format: docs/formats.md.
+
+    The folder must be there, and be flushed afterwards.
+    """
     tables = chain.root.function.dump(state.operator)
     parts = []
     for table in tables:
@@ -87,12 +118,9 @@ def save(path: Path, chain: Chain, state: State) -> int:
         "sizes": [len(part) for part in parts],
         "sha256": sha256(body).hexdigest(),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("wb") as file:
-        file.write(json.dumps(head).encode() + b"\n" + body)
-        file.flush()
-        os.fsync(file.fileno())
+    unfinished = disk.aside(path)
+    unfinished.write_bytes(json.dumps(head).encode() + b"\n" + body)
+    disk.flush(unfinished)
     unfinished.replace(path)
     return len(body)
 

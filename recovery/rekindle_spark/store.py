@@ -14,13 +14,14 @@ Formats: docs/formats.md. The store is a folder that all nodes share.
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rekindle import records
 from rekindle.errors import FencedError
+from rekindle_spark import disk
 
 __all__ = ["History", "Store"]
 
@@ -45,7 +46,7 @@ class Store:
     def open(self, now: float) -> History:
         """Take the next generation, fence older ones, and read what they left."""
         for name in ("generations", "offsets", "commits", "checkpoints", "outputs"):
-            (self.directory / name).mkdir(parents=True, exist_ok=True)
+            disk.make_folder(self.directory / name)
         while True:
             self.generation = max(_numbers(self.directory / "generations"), default=0) + 1
             try:
@@ -91,10 +92,24 @@ class Store:
         self.commits += 1
         self._create("commits", self.commits, "commit", content)
 
+    def make_outputs(self, queries: Iterable[str]) -> None:
+        """Make the folders of the queries' output files: hosts make none."""
+        for query in queries:
+            disk.make_folder(self.directory / "outputs" / query)
+
+    def begin_checkpoint(self, epoch: int) -> None:
+        """Make the folder for the states after an epoch."""
+        disk.make_folder(self.directory / "checkpoints" / str(epoch))
+
     def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
-        """Record a global checkpoint; remove older ones and the offsets before it."""
+        """Record a global checkpoint; remove older ones and the offsets before it.
+
+        Raises FencedError when a newer driver has started. One that starts after the second look
+        finds the new record, so it needs nothing of what goes.
+        """
         self.check_generation()
         self._create("checkpoints", epoch, "checkpoint", {"epoch": epoch, **content})
+        self.check_generation()
         for old in _numbers(self.directory / "checkpoints"):
             if old < epoch:
                 (self.directory / "checkpoints" / f"{old}.json").unlink(missing_ok=True)
@@ -120,17 +135,16 @@ class Store:
     def _create(self, folder: str, number: int, kind: str, content: Mapping[str, Any]) -> None:
         path = self.directory / folder / f"{number}.json"
         data = records.encode(kind, {"generation": self.generation, **content})
-        unfinished = path.with_name(f".{number}.{self.generation}.unfinished")
-        with unfinished.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        unfinished = disk.aside(path)
+        unfinished.write_bytes(data)
+        disk.flush(unfinished)
         try:
             os.link(unfinished, path)
         except FileExistsError:
             raise self._fenced(f"{folder}/{number}.json is there already") from None
         finally:
             unfinished.unlink()
+        disk.flush(path.parent)
 
     def _fenced(self, what: str) -> FencedError:
         return FencedError(

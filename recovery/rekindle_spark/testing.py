@@ -1,10 +1,32 @@
-"""Builders for tests of the runtime: what a pipeline needs to be built but not to be run."""
+"""For tests of the runtime: a source to build pipelines of, and a look at what is put on disk."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["UnreadSource"]
+__all__ = ["UnreadSource", "watched_flushes"]
+
+
+@contextmanager
+def watched_flushes() -> Iterator[list[Path]]:
+    """The files and folders that this process has put on disk, by their names at that moment."""
+    flushed: list[Path] = []
+    fsync = os.fsync
+
+    def watched(fd: Any) -> None:
+        fsync(fd)
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{fd}")))
+
+    os.fsync = watched
+    try:
+        yield flushed
+    finally:
+        os.fsync = fsync
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,14 @@ class Meter:
 
     @contextmanager
     def measured(self, partition: int) -> Iterator[None]:
-        """Count the CPU time of the block for `partition`."""
+        """Count the CPU time of the block for `partition`, also where it fails."""
         begin = time.process_time()
-        yield
-        spent = time.process_time() - begin
-        with self.lock:
-            self.totals[partition] = self.totals.get(partition, 0.0) + spent
+        try:
+            yield
+        finally:
+            spent = time.process_time() - begin
+            with self.lock:
+                self.totals[partition] = self.totals.get(partition, 0.0) + spent
 
     def read(self) -> dict[str, Any]:
         """CPU seconds per partition since the last call, and of all processes since start."""

@@ -4,6 +4,7 @@ And whoever was not harmed keeps its processes and its state, which the commit l
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,62 @@ def test_a_worker_that_is_stopped_is_dropped_and_its_late_work_changes_no_row(
     application.await_event("confirmed", after=before.events, node=victim, silent=True)
     application.await_event("recovered", after=before.events)
     application.cluster.continue_processes(victim)
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def test_a_dropped_worker_that_wakes_up_ends_its_executor_and_joins_with_a_new_one(
+    prepare: Prepare,
+) -> None:
+    application = prepare(policy={"silent_seconds": 4})
+    application.start_and_recover()
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    application.cluster.stop_processes(victim)
+    application.await_event("confirmed", after=before.events, node=victim, silent=True)
+    application.await_event("recovered", after=before.events)
+    application.cluster.continue_processes(victim)
+    application.await_event("joined", after=before.events, node=victim)
+    application.await_condition(
+        "the dropped executor and its host have ended",
+        lambda: not before.executors[victim].intersection(application.cluster.processes(victim)),
+    )
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def test_a_worker_that_pauses_is_suspected_and_cleared_and_nothing_moves(prepare: Prepare) -> None:
+    application = prepare(policy={"silent_seconds": 12})
+    application.start_and_recover()
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    application.cluster.stop_processes(victim)
+    suspected = application.await_event("node-suspected", after=before.events)
+    assert suspected["details"]["node"] == victim
+    application.cluster.continue_processes(victim)
+    application.await_event("node-cleared", after=before.events, reason="suspicion-cleared")
+    before.assert_untouched([node.name for node in application.cluster.nodes])
+    assert not application.happened("plan", after=before.events)
+    application.finish()
+
+
+def test_an_executor_whose_host_does_not_start_any_more_is_replaced(prepare: Prepare) -> None:
+    application = prepare()
+    application.start_and_recover()
+    victim = node_of(application, "rising")
+    before = Before.of(application)
+
+    def is_given_up() -> bool:
+        if application.happened("host-failed", after=before.events, node=victim):
+            return True
+        with suppress(FileNotFoundError):  # it has ended before it could be looked at
+            kill_host(application, victim)
+        return False
+
+    application.await_condition("its executor is given up", is_given_up)
+    application.await_event("confirmed", after=before.events, node=victim, silent=False)
+    application.await_event("joined", after=before.events, node=victim)
+    application.await_event("recovered", after=before.events)
     before.assert_untouched(neighbours(application, victim))
     application.finish()
 

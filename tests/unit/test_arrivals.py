@@ -85,6 +85,45 @@ def test_in_the_end_all_rows_have_arrived(times: list[int], limit: int) -> None:
     assert seen == len(times)
 
 
+@given(
+    st.floats(0.01, 3.0),
+    st.lists(st.floats(0, 20), min_size=1, max_size=20),
+    st.integers(1, 5),
+    st.integers(1, 8),
+)
+def test_in_the_long_run_rows_arrive_exactly_at_the_rate_however_small_it_is(
+    rate: float, steps: list[float], together: int, limit: int
+) -> None:
+    times = [n // together for n in range(2_000)]
+    arriving, now, seen = start(times, rate=rate, limit=limit), 100.0, 0
+    for step in steps:
+        now += step
+        seen += arriving.cut(now, rate).rows
+        assert seen <= (now - 100.0) * rate + 1e-6
+    while rows := arriving.cut(now, rate).rows:  # what the limit has left for later
+        seen += rows
+    assert (now - 100.0) * rate - seen < together + 1e-6
+
+
+@given(TIMES, TIMES, st.integers(1, 4), STEPS)
+def test_a_cut_is_never_before_the_one_before_it_nor_in_the_future(
+    one: list[int], other: list[int], limit: int, steps: list[float]
+) -> None:
+    arriving, now = start(one, other, rate=0.3, limit=limit), 100.0
+    for step in steps:
+        before = arriving.last.cut_at
+        now += step
+        cut = arriving.cut(now, 0.3)
+        assert before <= cut.cut_at <= now
+        assert 0 <= cut.row_fraction < 1
+
+
+def test_more_rows_of_one_event_time_than_the_limit_wait_until_all_of_them_have_arrived() -> None:
+    arriving = start([1] * 30, rate=10.0, limit=5)
+    assert arriving.cut(102.0, 10.0).rows == 0
+    assert arriving.cut(103.0, 10.0).rows == 30
+
+
 def test_rows_arrive_at_the_rate_of_all_sources_together() -> None:
     arriving = start(list(range(0, 1000, 2)), list(range(1, 1000, 2)), rate=20.0)
     cut = arriving.cut(102.0, 20.0)
@@ -123,6 +162,12 @@ def test_a_cut_reads_back_from_the_offset_log_as_it_was() -> None:
     cut = arriving.cut(100.5, 7.0)
     record: dict[str, Any] = json.loads(json.dumps(cut.record()))
     assert Cut.from_record(record) == cut
+
+
+def test_a_record_from_before_fractions_were_kept_is_read() -> None:
+    record = start([1, 2, 3]).cut(100.5, 7.0).record()
+    del record["row_fraction"]
+    assert Cut.from_record(record).row_fraction == 0
 
 
 def test_another_drivers_cut_is_gone_on_from() -> None:

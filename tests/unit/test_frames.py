@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle_spark import frames
+from rekindle_spark.frames import Label
 
 SCHEMA = pa.schema(
     [("name", pa.string()), ("size", pa.int64()), ("good", pa.bool_()), ("at", pa.timestamp("us"))]
@@ -28,7 +29,7 @@ def table(rows: list[tuple[object, ...]]) -> pa.Table:
 
 
 def encoded(rows: list[tuple[object, ...]], producer: int = 3, epoch: int = 17) -> bytes:
-    return frames.encode(1, producer, 5, 2, epoch, -7, table(rows))
+    return frames.encode(Label(1, producer, 5, 2, epoch, -7), table(rows))
 
 
 @given(ROWS)
@@ -49,7 +50,7 @@ def test_frames_in_a_row_are_told_apart(several: list[list[tuple[object, ...]]])
 
 
 def test_no_rows_make_a_frame_all_the_same_and_nothing_makes_none() -> None:
-    (frame,) = frames.frames(memoryview(frames.encode(0, 1, 2, 3, 4, 5, None)))
+    (frame,) = frames.frames(memoryview(frames.encode(Label(0, 1, 2, 3, 4, 5), None)))
     assert frame.rows == 0
     assert frames.decode(frame, SCHEMA).equals(SCHEMA.empty_table())
     assert list(frames.frames(memoryview(b""))) == []

@@ -1,7 +1,7 @@
 """The host, without Spark: it answers every request, keeps versions, and never raises."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from rekindle_spark import frames, partition, program, states
 from rekindle_spark.host import Host
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
+from rekindle_spark.store import Store
+from rekindle_spark.testing import watched_flushes
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 SECOND = 1_000_000
@@ -49,9 +51,15 @@ class Desk:
     directory: Path
     host: Host = field(default_factory=lambda: Host(os.getpid()))
     program: Program = field(default_factory=build)
+    acknowledged: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        """As the driver sees it."""
+        return Store(self.directory)
 
     def __post_init__(self) -> None:
-        self.directory.mkdir(exist_ok=True)
+        self.store.make_outputs(["out"])
         (self.directory / "program").write_bytes(cloudpickle.dumps(self.program))
 
     def ask(
@@ -68,11 +76,13 @@ class Desk:
             "version": 1,
             "program": [self.program.hash, str(self.directory / "program")],
             "generation": 1,
+            "plan_epoch": item["plan_epoch"],
             "store": str(self.directory),
             "urgency": 0,
             "checkpoint": None,
             "executor": "7",
             "restore_point": 0,
+            "held": [ROWS, COUNTS],
             "work": [item],
             "offsets": {
                 str(epoch): {"rows": [epoch * 10 - 10, epoch * 10, epoch * 10 * SECOND]}
@@ -80,7 +90,9 @@ class Desk:
             },
             **header,
         }
-        return self.host.answer(request, memoryview(received))
+        report, blocks = self.host.answer(request, memoryview(received))
+        self.acknowledged += report.get("acks", [])
+        return report, blocks
 
     def read_rows(self, first: int, last: int) -> bytes:
         """The frames of the source."""
@@ -97,6 +109,12 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store")
+
+
+@pytest.fixture
+def flushed() -> Iterator[list[Path]]:
+    with watched_flushes() as paths:
+        yield paths
 
 
 def divide(begin: int, end: int) -> float:
@@ -136,6 +154,38 @@ def test_versions_before_the_finished_one_are_forgotten(desk: Desk) -> None:
     for epoch in range(1, 9):
         desk.count_rows(epoch, epoch)
     assert sorted(desk.host.versions[COUNTS].by_epoch) == [7, 8]
+
+
+def test_what_another_executor_holds_by_a_newer_plan_is_forgotten(desk: Desk) -> None:
+    desk.count_rows(1, 3)
+    desk.ask(ROWS, 4, 4, plan_epoch=2, held=[ROWS])
+    assert COUNTS not in desk.host.versions
+    assert desk.count_rows(4, 4, plan_epoch=3)["status"] == "missing"
+
+
+def test_a_request_of_an_older_plan_that_comes_late_makes_nothing_forgotten(desk: Desk) -> None:
+    desk.count_rows(1, 3, plan_epoch=2)
+    desk.ask(ROWS, 1, 1, plan_epoch=1, held=[ROWS])
+    assert sorted(desk.host.versions[COUNTS].by_epoch) == [0, 3]
+
+
+def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.count_rows(1, 1)
+    copy = desk.host._program({"program": [desk.program.hash, str(desk.directory / "program")]})
+    process = copy.chains[COUNTS].root.function.process
+
+    def overtaken(_: Any, *arguments: Any) -> Any:
+        desk.host.versions.clear()  # what a request of a newer plan does on another thread
+        return process(*arguments)
+
+    received = desk.read_rows(2, 2)
+    monkeypatch.setattr(type(copy.chains[COUNTS].root.function), "process", overtaken)
+    report, blocks = desk.ask(COUNTS, 2, 2, received)
+    outcome = report["partitions"][str(COUNTS)]
+    assert outcome == {"status": "refused", "text": "plan 1 was replaced while it ran"}
+    assert blocks == []
 
 
 def test_a_version_that_is_not_here_is_answered_as_missing(desk: Desk) -> None:
@@ -196,6 +246,7 @@ def test_a_wrong_function_is_answered_with_step_and_remedy(
 
 def test_a_checkpoint_is_written_aside_and_acknowledged_with_a_later_answer(desk: Desk) -> None:
     desk.count_rows(1, 2)
+    desk.store.begin_checkpoint(3)
     desk.count_rows(3, 3, checkpoint=3)
     acknowledged = await_acknowledgements(desk)
     path = desk.directory / "checkpoints" / "3" / "counts-0.state"
@@ -206,6 +257,7 @@ def test_a_checkpoint_is_written_aside_and_acknowledged_with_a_later_answer(desk
 
 
 def test_a_restored_state_gives_the_digests_that_the_lost_one_gave(desk: Desk) -> None:
+    desk.store.begin_checkpoint(3)
     desk.count_rows(1, 3, checkpoint=3)
     await_acknowledgements(desk)
     first = digests(desk.count_rows(4, 8))
@@ -221,6 +273,7 @@ def test_a_checkpoint_that_is_gone_is_an_error_with_a_remedy(desk: Desk) -> None
 
 
 def test_a_damaged_checkpoint_is_noticed(desk: Desk) -> None:
+    desk.store.begin_checkpoint(3)
     desk.count_rows(1, 3, checkpoint=3)
     await_acknowledgements(desk)
     path = desk.directory / "checkpoints" / "3" / "counts-0.state"
@@ -233,19 +286,40 @@ def test_a_damaged_checkpoint_is_noticed(desk: Desk) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written_is_reported(desk: Desk) -> None:
-    (desk.directory / "checkpoints").write_text("in the way")
-    desk.count_rows(1, 1, checkpoint=1)
+    desk.count_rows(1, 1, checkpoint=1)  # nobody has made its folder
     (acknowledged,) = await_acknowledgements(desk)
     assert acknowledged["failed"]
 
 
 def await_acknowledgements(desk: Desk) -> Sequence[dict[str, Any]]:
-    """Acknowledgements from later answers; the limit on a unit test ends a vain wait."""
-    found: list[dict[str, Any]] = []
-    while not found:
-        report, _ = desk.ask(ROWS, 1, 1)
-        found += report["acks"]
-    return found
+    """Acknowledgements so far, one at least; the limit on a unit test ends a vain wait."""
+    while not desk.acknowledged:
+        desk.ask(ROWS, 1, 1)
+    return desk.acknowledged
+
+
+def test_an_answer_comes_when_its_files_their_names_and_its_states_are_on_disk(
+    desk: Desk, flushed: list[Path]
+) -> None:
+    folder = desk.directory / "outputs" / "out"
+    outcome = desk.count_rows(1, 4)
+    names = [sinks["out"][1] for *_, sinks in outcome["epochs"] if sinks]
+    assert len(names) > 1
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    assert [path.parent for path in flushed] == [folder] * len(names) + [folder.parent]
+
+
+def test_a_state_is_acknowledged_when_it_and_its_name_are_on_disk(
+    desk: Desk, flushed: list[Path]
+) -> None:
+    desk.store.begin_checkpoint(1)
+    folder = desk.directory / "checkpoints" / "1"
+    flushed.clear()
+    desk.count_rows(1, 1, checkpoint=1)
+    await_acknowledgements(desk)
+    found = [path.parent for path in flushed if path.parent in (folder, folder.parent)]
+    assert found == [folder, folder.parent]
+    assert [path.name for path in folder.iterdir()] == ["counts-0.state"]
 
 
 def test_every_frame_of_an_answer_names_its_epoch(desk: Desk) -> None:

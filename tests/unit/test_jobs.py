@@ -59,7 +59,6 @@ def test_an_epoch_runs_level_by_level_with_one_task_per_executor() -> None:
         {"a": [COUNTED0], "b": [COUNTED1]},
         {"a": [LARGEST]},
     ]
-    assert specification.executors == {"a", "b"}
     assert [task.host for task in specification.stages[0]] == ["127.0.0.2", "127.0.0.3"]
 
 
@@ -113,6 +112,13 @@ def test_a_header_says_from_which_version_to_start_and_what_to_read_of_sources()
     ]
     assert content["offsets"] == {"6": {"rows": [6, 7, 0]}, "7": {"rows": [7, 8, 0]}}
     assert (content["restore_point"], content["executor"]) == (4, "a")
+
+
+def test_a_header_says_which_partitions_the_executor_is_to_keep() -> None:
+    progress = placed()
+    progress.lose(["b"])  # what needed it stops on a, and keeps its state
+    specification = specify(progress, {ROWS0: (8, 8)})
+    assert header(specification.stages[0][0])["held"] == [ROWS0, COUNTED0, LARGEST]
 
 
 def test_operators_with_state_are_not_sent_the_offsets_of_sources() -> None:

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.errors import StepError
 from rekindle_spark import frames, partition, program
-from rekindle_spark.frames import Frame
+from rekindle_spark.frames import Frame, Label
 from rekindle_spark.partition import Incomplete, Outcome, Work
 from rekindle_spark.pipeline import Pipeline, total
 from rekindle_spark.program import Program
@@ -66,21 +64,21 @@ def built(
     return program.build(pipeline)
 
 
-def read(made: Program, number: int, outputs: Path, begin: int = 0, end: int = 40) -> Outcome:
-    work = Work(number, 1, 3, outputs, begin, end, end * SECOND)
+def read(made: Program, number: int, begin: int = 0, end: int = 40) -> Outcome:
+    work = Work(number, 1, 3, begin, end, end * SECOND)
     return partition.run(made, work, partition.initial(made.owner[number]), [])
 
 
-def add_up(made: Program, number: int, outputs: Path, received: list[Frame]) -> Outcome:
+def add_up(made: Program, number: int, received: list[Frame]) -> Outcome:
     state = partition.initial(made.owner[number])
-    return partition.run(made, Work(number, 1, 3, outputs), state, received)
+    return partition.run(made, Work(number, 1, 3), state, received)
 
 
-def frames_for(made: Program, target: int, outputs: Path) -> list[Frame]:
+def frames_for(made: Program, target: int) -> list[Frame]:
     blocks = [
         block
         for source in (ROWS0, ROWS1)
-        for to, block in read(made, source, outputs).blocks
+        for to, block in read(made, source).blocks
         if to == target
     ]
     return list(frames.frames(memoryview(b"".join(blocks))))
@@ -88,82 +86,78 @@ def frames_for(made: Program, target: int, outputs: Path) -> list[Frame]:
 
 @given(begin=st.integers(0, 50), size=st.integers(0, 20))
 def test_the_partitions_of_a_source_share_its_rows_without_gap_or_overlap(
-    tmp_path_factory: pytest.TempPathFactory, begin: int, size: int
+    begin: int, size: int
 ) -> None:
-    outputs, made = tmp_path_factory.mktemp("outputs"), built()
-    for number in (ROWS0, ROWS1):
-        read(made, number, outputs, begin, begin + size)
-    files = sorted((outputs / "every-row").glob("*.parquet"))
-    sizes = [n for file in files for n in pq.read_table(file)["size"].to_pylist()]
+    made = built()
+    outcomes = [read(made, number, begin, begin + size) for number in (ROWS0, ROWS1)]
+    sunk = [outcome.sinks.get("every-row") for outcome in outcomes]
+    sizes = [n for rows in sunk if rows for n in rows.table["size"].to_pylist()]
     assert sizes == [n for n in range(begin, begin + size) if n > 0]
 
 
-def test_every_target_gets_a_frame_of_every_producer_also_when_it_is_empty(tmp_path: Path) -> None:
-    outcome = read(built(), ROWS0, tmp_path, 0, 0)
+def test_every_target_gets_a_frame_of_every_producer_also_when_it_is_empty() -> None:
+    outcome = read(built(), ROWS0, 0, 0)
     assert [target for target, _ in outcome.blocks] == [SUMS0, SUMS1]
     for _, block in outcome.blocks:
         (frame,) = frames.frames(memoryview(block))
         assert (frame.rows, frame.producer, frame.epoch) == (0, ROWS0, 3)
 
 
-def test_the_same_work_twice_gives_the_same_blocks_files_and_digests(tmp_path: Path) -> None:
-    first, again = (read(built(), ROWS1, tmp_path / name) for name in ("first", "again"))
+def test_the_same_work_twice_gives_the_same_blocks_rows_and_digests() -> None:
+    first, again = (read(built(), ROWS1) for _ in range(2))
     assert first.digest == again.digest
     assert first.blocks == again.blocks
     assert first.sinks == again.sinks
-    other = read(built(), ROWS1, tmp_path / "other", 1, 41)
+    other = read(built(), ROWS1, 1, 41)
     assert other.digest != first.digest
 
 
-def test_frames_are_taken_in_one_order_however_they_come(tmp_path: Path) -> None:
+def test_frames_are_taken_in_one_order_however_they_come() -> None:
     made = built()
-    received = frames_for(made, SUMS0, tmp_path)
-    one, other = (add_up(made, SUMS0, tmp_path, f) for f in (received, received[::-1]))
+    received = frames_for(made, SUMS0)
+    one, other = (add_up(made, SUMS0, f) for f in (received, received[::-1]))
     assert one.digest == other.digest
     assert one.rows == sum(frame.rows for frame in received)
 
 
-def test_a_frame_that_comes_twice_counts_once(tmp_path: Path) -> None:
+def test_a_frame_that_comes_twice_counts_once() -> None:
     made = built()
-    received = frames_for(made, SUMS0, tmp_path)
-    once, twice = (add_up(made, SUMS0, tmp_path, f) for f in (received, received * 2))
+    received = frames_for(made, SUMS0)
+    once, twice = (add_up(made, SUMS0, f) for f in (received, received * 2))
     assert once.digest == twice.digest
 
 
-def test_a_missing_frame_is_noticed_and_named(tmp_path: Path) -> None:
+def test_a_missing_frame_is_noticed_and_named() -> None:
     made = built()
-    received = frames_for(made, SUMS0, tmp_path)
+    received = frames_for(made, SUMS0)
     with pytest.raises(Incomplete, match=r"no frame of rows/1 in epoch 3"):
-        add_up(made, SUMS0, tmp_path, received[:1])
+        add_up(made, SUMS0, received[:1])
 
 
-def test_two_different_frames_of_one_producer_are_noticed(tmp_path: Path) -> None:
+def test_two_different_frames_of_one_producer_are_noticed() -> None:
     made = built()
-    received = frames_for(made, SUMS0, tmp_path)
-    (other,) = frames.frames(memoryview(frames.encode(0, ROWS0, SUMS0, 1, 3, 0, None)))
+    received = frames_for(made, SUMS0)
+    (other,) = frames.frames(memoryview(frames.encode(Label(0, ROWS0, SUMS0, 1, 3, 0), None)))
     with pytest.raises(Incomplete, match="two different frames of producer 0"):
-        add_up(made, SUMS0, tmp_path, [*received, other])
+        add_up(made, SUMS0, [*received, other])
 
 
-def test_the_watermark_is_the_least_of_all_producers(tmp_path: Path) -> None:
+def test_the_watermark_is_the_least_of_all_producers() -> None:
     made = built()
-    blocks = [frames.encode(0, p, SUMS0, 1, 3, mark, None) for p, mark in ((ROWS0, 7), (ROWS1, 5))]
+    labels = [Label(0, producer, SUMS0, 1, 3, at) for producer, at in ((ROWS0, 7), (ROWS1, 5))]
+    blocks = [frames.encode(label, None) for label in labels]
     received = list(frames.frames(memoryview(b"".join(blocks))))
-    assert add_up(made, SUMS0, tmp_path, received).state.watermark == 5
+    assert add_up(made, SUMS0, received).state.watermark == 5
 
 
-def test_a_file_that_is_written_again_is_the_same_file(tmp_path: Path) -> None:
-    made = built()
-    rows, name, digest = read(made, ROWS0, tmp_path).sinks["every-row"]
-    before = (tmp_path / "every-row" / name).read_bytes()
-    assert read(made, ROWS0, tmp_path).sinks["every-row"] == (rows, name, digest)
-    assert [path.name for path in (tmp_path / "every-row").iterdir()] == [name]
-    assert (tmp_path / "every-row" / name).read_bytes() == before
+def test_rows_of_a_sink_are_to_go_to_a_file_named_after_partition_and_epoch() -> None:
+    sunk = read(built(), ROWS1).sinks["every-row"]
+    assert sunk.file == "1-000000003.parquet"
+    assert sunk.digest == frames.digest(sunk.table).hex()
 
 
-def test_an_epoch_without_rows_writes_no_file(tmp_path: Path) -> None:
-    assert read(built(), ROWS0, tmp_path, 0, 0).sinks["every-row"] == (0, "", "")
-    assert not (tmp_path / "every-row").exists()
+def test_a_sink_without_rows_gets_nothing() -> None:
+    assert read(built(), ROWS0, 0, 0).sinks == {}
 
 
 def fail(table: pa.Table) -> pa.Table:
@@ -184,9 +178,9 @@ def leave(table: pa.Table) -> pa.Table:
         (lambda table: double(table).cast(pa.schema([*SCHEMA, ("double", pa.int32())])), "int32"),
     ],
 )
-def test_a_wrong_function_is_named_in_one_line(function: Any, words: str, tmp_path: Path) -> None:
+def test_a_wrong_function_is_named_in_one_line(function: Any, words: str) -> None:
     with pytest.raises(StepError, match=words) as raised:
-        read(built(function), ROWS0, tmp_path)
+        read(built(function), ROWS0)
     assert "\n" not in str(raised.value)
     assert raised.value.remedy
 
@@ -199,6 +193,6 @@ def test_a_wrong_function_is_named_in_one_line(function: Any, words: str, tmp_pa
         lambda table: pa.array([True] * (table.num_rows - 1)),
     ],
 )
-def test_a_wrong_predicate_is_named(predicate: Any, tmp_path: Path) -> None:
+def test_a_wrong_predicate_is_named(predicate: Any) -> None:
     with pytest.raises(StepError, match="step positive: raised "):
-        read(built(predicate=predicate), ROWS0, tmp_path)
+        read(built(predicate=predicate), ROWS0)

@@ -1,6 +1,7 @@
 """The store: records are made once, a newer driver fences an older one, readers see what stands."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from rekindle.errors import FencedError, RunError
 from rekindle_spark.store import Store
+from rekindle_spark.testing import watched_flushes
 
 CUT = {"cut_at": 1.0, "offsets": {"rows": [0, 5]}, "watermark": 3, "rows_per_second": 1.0}
 FINISHED: dict[str, Any] = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
@@ -108,6 +110,49 @@ def test_a_global_checkpoint_removes_older_ones_and_the_offsets_before_it(tmp_pa
     store.complete_checkpoint(3, {"program": "abc"})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["3", "3.json"]
     assert list(store.read().offsets) == [3]
+
+
+def test_a_driver_that_is_fenced_while_it_completes_a_checkpoint_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(tmp_path)
+    for epoch in (1, 2):
+        older.begin_checkpoint(epoch)
+    older.complete_checkpoint(1, {"program": "abc"})
+    older.log_offsets(1, cut(1))
+    link, newer = os.link, Store(tmp_path)
+
+    def overtaken(source: Path, path: Path) -> None:
+        link(source, path)
+        monkeypatch.setattr("os.link", link)
+        newer.open(20.0)
+
+    monkeypatch.setattr("os.link", overtaken)
+    with pytest.raises(FencedError):
+        older.complete_checkpoint(2, {"program": "abc"})
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("1*")) == ["1", "1.json"]
+    assert 1 in newer.read().offsets
+
+
+def test_a_record_is_on_disk_before_its_name_and_that_before_anything_goes_on(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path)
+    with watched_flushes() as flushed:
+        store.commit(FINISHED)
+    record, folder = flushed
+    assert record.parent == folder == tmp_path / "commits"
+    assert record.name != "1.json"
+    assert [path.name for path in folder.iterdir()] == ["1.json"]
+
+
+def test_folders_of_the_store_are_on_disk_each_before_the_next(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new" / "store")
+    with watched_flushes() as flushed:
+        store.make_outputs(["delays", "delays"])
+    made = tmp_path / "new" / "store" / "outputs"
+    assert flushed == [tmp_path, tmp_path / "new", made.parent, made]
+    assert [path.name for path in made.iterdir()] == ["delays"]
 
 
 def test_a_damaged_record_is_named_with_a_remedy(tmp_path: Path) -> None:

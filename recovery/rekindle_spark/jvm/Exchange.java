@@ -152,6 +152,7 @@ public final class Exchange {
 
   /** Takes an executor out of the scheduler without asking it: it may never answer. */
   public void drop(String executor, String reason) {
+    HostPlugin.DROPPED.add(executor);
     CoarseGrainedSchedulerBackend backend =
         (CoarseGrainedSchedulerBackend) context.schedulerBackend();
     backend

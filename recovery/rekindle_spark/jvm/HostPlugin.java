@@ -3,7 +3,9 @@ package rekindle;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -14,10 +16,13 @@ import org.apache.spark.api.plugin.SparkPlugin;
 /**
  * Starts the host together with its executor and tells the driver every second that it is there.
  *
- * <p>Spark's own heartbeats are too rare to notice a silent executor in time.
+ * <p>Spark's own heartbeats are too rare to notice a silent executor in time. The driver answers
+ * whether the executor still counts: one that was dropped while it was silent ends itself when it
+ * wakes up, and its worker has room for a new one.
  */
 public final class HostPlugin implements SparkPlugin {
   static final Map<String, Seen> SEEN = new ConcurrentHashMap<>();
+  static final Set<String> DROPPED = ConcurrentHashMap.newKeySet();
 
   static final class Seen {
     final String host;
@@ -45,8 +50,9 @@ public final class HostPlugin implements SparkPlugin {
       @Override
       public Object receive(Object message) {
         Hello hello = (Hello) message;
+        if (DROPPED.contains(hello.executor)) return false;
         SEEN.put(hello.executor, new Seen(hello.host, System.nanoTime()));
-        return null;
+        return true;
       }
     };
   }
@@ -75,11 +81,12 @@ public final class HostPlugin implements SparkPlugin {
     Hello hello = new Hello(context.executorID(), host);
     while (true) {
       try {
-        context.send(hello);
-      } catch (IOException unreachable) {
+        // 0: Spark's master counts any other end against the application
+        if (context.ask(hello).equals(false)) System.exit(0);
+      } catch (Exception unreachable) {
         continue; // the driver may be back within a beat; without it Spark ends this JVM
       } finally {
-        java.util.concurrent.locks.LockSupport.parkNanos(1_000_000_000L);
+        LockSupport.parkNanos(1_000_000_000L);
       }
     }
   }

@@ -118,7 +118,7 @@ final class HostProcess {
   private synchronized void ensureRunning() throws IOException {
     if (process != null && process.isAlive()) return;
     if (starts == STARTS_MAX) {
-      throw new IllegalStateException("the host ended " + starts + " times; see the executor's stderr");
+      throw new IOException("the host ended " + starts + " times; see the executor's stderr");
     }
     starts++;
     Files.deleteIfExists(socket);

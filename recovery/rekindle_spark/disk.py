@@ -1,0 +1,34 @@
+"""Puts files and folders on disk for good: what a record names must outlive a crash of the machine.
+
+A written file is not on disk before it is flushed, and its name is not before its folder is. So
+the order is always: the file, its name, the folder; then whatever refers to it. What is written,
+and where, is up to `store`, `states` and `outputs`, which call this.
+"""
+
+import os
+import uuid
+from pathlib import Path
+
+__all__ = ["aside", "flush", "make_folder"]
+
+
+def aside(path: Path) -> Path:
+    """A name in the same folder to write a file under until it is whole; nobody else's name."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.unfinished")
+
+
+def flush(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and what lacks above it, each on disk before the next."""
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        flush(folder.parent)

@@ -1,0 +1,39 @@
+"""The event log: one line per event, and a torn line stays alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rekindle_spark.application import EventLog, open_events
+
+
+def write(path: Path, generation: int, kind: str) -> None:
+    with open_events(path) as file:
+        EventLog(file, generation).write(kind, epoch=3)
+
+
+def test_events_of_one_driver_after_another_stand_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write(path, 1, "cut")
+    write(path, 2, "commit")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(e["generation"], e["kind"], e["epoch"]) for e in events] == [
+        (1, "cut", 3),
+        (2, "commit", 3),
+    ]
+
+
+@pytest.mark.parametrize("torn", ['{"version": 1, "at": 17', "{", '{"version": 1}'])
+def test_a_line_that_a_killed_driver_left_torn_is_ended_by_the_next_one(
+    tmp_path: Path, torn: str
+) -> None:
+    path = tmp_path / "events.jsonl"
+    write(path, 1, "cut")
+    with path.open("a") as file:
+        file.write(torn)
+    write(path, 2, "commit")
+    first, second, third = path.read_text().splitlines()
+    assert json.loads(first)["kind"] == "cut"
+    assert second == torn
+    assert json.loads(third)["kind"] == "commit"

@@ -1,0 +1,56 @@
+"""Executors that are silent, or whose hosts are dead: what is noticed, and when."""
+
+from rekindle_spark.exchange import ExecutorSeen
+from rekindle_spark.membership import HOST_FAILURES_MAX, HostFailures, Suspicion
+
+LIMIT, LONG = 15.0, 1_000.0
+
+
+def seen(**silent_seconds: float) -> list[ExecutorSeen]:
+    return [ExecutorSeen(name, f"node-of-{name}", s) for name, s in silent_seconds.items()]
+
+
+def test_an_executor_is_suspected_once_when_it_is_silent_for_half_the_limit() -> None:
+    suspicion = Suspicion()
+    assert suspicion.changes(seen(a=7.4, b=0.5), LIMIT, LONG) == ([], [])
+    assert suspicion.changes(seen(a=7.6, b=0.5), LIMIT, LONG) == (["a"], [])
+    assert suspicion.changes(seen(a=9.0, b=0.5), LIMIT, LONG) == ([], [])
+
+
+def test_one_that_is_heard_of_again_is_cleared_once_and_may_be_suspected_again() -> None:
+    suspicion = Suspicion()
+    suspicion.changes(seen(a=8.0), LIMIT, LONG)
+    assert suspicion.changes(seen(a=0.2), LIMIT, LONG) == ([], ["a"])
+    assert suspicion.changes(seen(a=0.4), LIMIT, LONG) == ([], [])
+    assert suspicion.changes(seen(a=8.0), LIMIT, LONG) == (["a"], [])
+
+
+def test_one_that_is_gone_is_not_cleared() -> None:
+    suspicion = Suspicion()
+    suspicion.changes(seen(a=8.0), LIMIT, LONG)
+    assert suspicion.changes(seen(), LIMIT, LONG) == ([], [])
+    assert suspicion.executors == set()
+
+
+def test_after_a_pause_of_the_driver_silence_is_nobodys_fault_but_clears_nobody() -> None:
+    suspicion = Suspicion()
+    suspicion.changes(seen(a=8.0), LIMIT, LONG)
+    assert suspicion.changes(seen(a=12.0, b=12.0), LIMIT, listening_seconds=1.0) == ([], [])
+    assert suspicion.executors == {"a"}
+
+
+def test_one_late_message_is_no_suspicion_however_short_the_limit_is() -> None:
+    assert Suspicion().changes(seen(a=1.5), 1.0, LONG) == ([], [])
+
+
+def test_an_executor_whose_host_fails_again_and_again_is_given_up() -> None:
+    failures = HostFailures()
+    assert [failures.count("a") for _ in range(HOST_FAILURES_MAX)] == [False, False, True]
+
+
+def test_a_host_that_answers_in_between_starts_the_count_anew() -> None:
+    failures = HostFailures()
+    for _ in range(HOST_FAILURES_MAX):
+        assert not failures.count("a")
+        failures.forget(["a", "b"])
+    assert failures.in_a_row == {}
