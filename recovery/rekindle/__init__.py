@@ -10,11 +10,13 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
     records        versioned records of what is written to disk and sent
     problem        the planner's question and its answer
     planning       solvers, upper bound and placement
+    protocol       what driver, sidecar and coordinator say to each other
     coordination   the coordinator: state and event in, state and instructions out
     events         what happens in a run, one JSON object per line
     lag            the lag of a query over time, and when it is unavailable
     report         every figure of `report.json`, computed from a run's records
     verification   the same figures again, and every output row against a batch computation
+    simulation     the coordination under one seed, everything around it modelled
     testing        builders and fakes for tests
 """
 

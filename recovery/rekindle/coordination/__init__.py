@@ -7,6 +7,13 @@
     load          what partitions cost and what is free on each node
     drafting      the next plan, or none
     membership    nodes that come, fall silent, are lost
+    moments       after the clock has been set back
+    adoption      what the driver says is active becomes what the coordinator knows
+    observation   a driver's report into events
+    recollection  what must not be forgotten when the coordinator dies
+    directives    instructions as numbered orders to a driver
+    application   what was read of an application in, orders out: `decide`
+    following     the driver's side: which orders it takes, when it plans by itself
     switches      buffering and ordering, on or off
     transitions   one event in: `advance`
 
@@ -21,6 +28,7 @@ from rekindle.coordination.events import (
     NodeBack,
     NodesLost,
     NodeSuspected,
+    PlacementReported,
     PlanAcknowledged,
     PolicyChanged,
     QueryCaughtUp,
@@ -54,6 +62,7 @@ __all__ = [
     "NodeSuspected",
     "NodeView",
     "NodesLost",
+    "PlacementReported",
     "Plan",
     "PlanAcknowledged",
     "PolicyChanged",

@@ -15,6 +15,7 @@ __all__ = [
     "NodeBack",
     "NodeSuspected",
     "NodesLost",
+    "PlacementReported",
     "PlanAcknowledged",
     "PolicyChanged",
     "QueryCaughtUp",
@@ -57,11 +58,13 @@ class NodesLost:
 class NodeBack:
     """A node's executor is there: new, back and empty, still there after a suspicion, or with
     another capacity. `capacity_percent` is all its CPU in percent of one core, before the cap.
+    `incarnation` tells one start of its executor from another.
     """
 
     node: str
     capacity_percent: float
     domain: str | None = None
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,19 @@ class CheckpointCompleted:
     """The checkpoint of an epoch is global."""
 
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementReported:
+    """What the driver says is active (`placement`), in every epoch (`live`), and `resident`.
+
+    It has carried out every plan up to `plan_epoch`, its own ones included.
+    """
+
+    placement: Mapping[str, str]
+    live: frozenset[str]
+    resident: Mapping[str, str]
+    plan_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +142,7 @@ Running = (
     | NodeBack
     | StatisticsReported
     | CheckpointCompleted
+    | PlacementReported
     | QueryCaughtUp
     | PlanAcknowledged
     | PolicyChanged

@@ -36,7 +36,7 @@ def back(state: State, event: NodeBack, now: float) -> Result:
     """A node is up: its capacity is planned with once arrivals have settled."""
     known = state.nodes.get(event.node)
     domain = event.domain if event.domain or known is None else known.domain
-    view = NodeView(Status.UP, event.capacity_percent, domain)
+    view = NodeView(Status.UP, event.capacity_percent, domain, incarnation=event.incarnation)
     if known == view:
         return state, ()
     state, released = _release(replace(state, nodes={**state.nodes, event.node: view}))
@@ -172,7 +172,7 @@ def _incident(state: State, lost: tuple[str, ...], nodes_before: int, now: float
         newest_loss_at=now,
         nodes_wanted=max(unfinished.nodes_wanted, nodes_before),
         lost=everyone,
-        domains=() if kind is Kind.INDEPENDENT else _domains(state, everyone),
+        domains=() if kind is Kind.INDEPENDENT else _domains(state, unfinished, everyone),
     )
 
 
@@ -180,9 +180,12 @@ def _living(state: State) -> tuple[str, ...]:
     return with_status(state, Status.UP, Status.SUSPECTED)
 
 
-def _domains(state: State, nodes: Iterable[str]) -> tuple[str, ...]:
-    found = {state.nodes[node].domain for node in nodes}
-    return tuple(sorted(domain for domain in found if domain is not None))
+def _domains(state: State, unfinished: Incident, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Domains of the nodes, and those known before: an earlier driver's nodes are forgotten."""
+    found = {state.nodes[node].domain for node in nodes if node in state.nodes}
+    return tuple(
+        sorted({domain for domain in found if domain is not None} | set(unfinished.domains))
+    )
 
 
 def _replacements(state: State, lost: tuple[str, ...]) -> tuple[Instruction, ...]:
@@ -200,6 +203,7 @@ def _release(state: State) -> Result:
     if not state.holding:
         return state, ()
     assert state.incident is not None
-    lost = tuple(node for node in state.incident.lost if state.nodes[node].status is Status.LOST)
+    gone = set(with_status(state, Status.LOST))
+    lost = tuple(node for node in state.incident.lost if node in gone)
     state = replace(state, holding=False)
     return state, _replacements(state, lost) if lost else ()

@@ -39,12 +39,16 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node; `capacity_percent` is all its CPU, before the cap, in percent of one core."""
+    """A node; `capacity_percent` is all its CPU, before the cap, in percent of one core.
+
+    `incarnation` is of the executor that it has, or had when it was lost.
+    """
 
     status: Status
     capacity_percent: float
     domain: str | None = None
     lost_at: float | None = None
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ class State:
     CPU percent): what a plan reckoned for partitions that have not caught up. `hints` (partition
     -> CPU percent) count until costs are measured. `start` is a start that no event has followed
     yet; `starting` lasts until the first plan of a fresh start; `holding` while every node looks
-    lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
+    lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`. `seen_at`
+    is the moment of the newest event.
     """
 
     topology: Topology
@@ -92,6 +97,7 @@ class State:
     due: Due | None = None
     store_reachable: bool = True
     holding: bool = False
+    seen_at: float | None = None
 
 
 def initial(

@@ -14,7 +14,7 @@ from rekindle.settings import ADAPTIVE
 __all__ = ["announce", "announce_changes"]
 
 
-def announce(state: State, reason: Reason) -> tuple[Instruction, ...]:
+def announce(state: State, reason: Reason) -> tuple[SetBuffering, SetOrdering]:
     """Both switches as they are, for a driver that has just started."""
     return (
         SetBuffering(_mode(state.policy.buffering, state), reason),

@@ -12,7 +12,7 @@ between two ticks goes into one plan. Gives each event its meaning; nodes are `m
 from collections.abc import Callable
 from dataclasses import replace
 
-from rekindle.coordination import drafting, membership, switches
+from rekindle.coordination import adoption, drafting, membership, moments, switches
 from rekindle.coordination import events as happened
 from rekindle.coordination.instructions import Instruction, PublishPlan, Record
 from rekindle.coordination.state import Due, State, Status, inactive, prioritised, with_status
@@ -33,13 +33,18 @@ def advance(
     `clock` (seconds) is for the solver's time budget only. The first event of a state fresh from
     `initial` starts it as well.
     """
+    before = moments.rebased(state, now)
     if isinstance(event, happened.Started):
-        return _start(state, event, now)
+        after, told = _start(before, event, now)
+        return replace(after, seen_at=now), told
     first: tuple[Instruction, ...] = ()
-    if state.start is not None:
-        state, first = _start(state, state.start, now)
-    after, told = _handle(state, event, now, clock)
-    return after, (*first, *told, *switches.announce_changes(state, after))
+    started = before
+    if before.start is not None:
+        started, first = _start(before, before.start, now)
+    after, told = _handle(started, event, now, clock)
+    if after is state:
+        return state, told
+    return replace(after, seen_at=now), (*first, *told, *switches.announce_changes(started, after))
 
 
 def _handle(
@@ -58,6 +63,8 @@ def _handle(
             return _measure(state, event, now), ()
         case happened.CheckpointCompleted(epoch):
             return _complete_checkpoint(state, epoch, now)
+        case happened.PlacementReported():
+            return adoption.adopt(state, event, now), ()
         case happened.QueryCaughtUp(query_partition):
             return _catch_up(state, query_partition, now), ()
         case happened.PlanAcknowledged(plan_epoch):
@@ -158,12 +165,12 @@ def _measure(state: State, event: happened.StatisticsReported, now: float) -> St
         for name, cost in event.costs.items()
         if name in state.partitions and (name not in state.charges or name not in state.costs)
     }
-    state = replace(
-        state,
-        costs={**state.costs, **costs},
-        state_bytes={**state.state_bytes, **event.state_bytes},
-    )
-    if state.catching_up or state.starting or not inactive(state):
+    before = state.costs
+    state_bytes = {**state.state_bytes, **event.state_bytes}
+    state = replace(state, costs={**before, **costs}, state_bytes=state_bytes)
+    # the first costs of a coordinator that was started anew are no change
+    changed = bool(before) and state.costs != before
+    if not changed or state.catching_up or state.starting or not inactive(state):
         return state
     return replace(state, due=state.due or Due(now, Reason.STATISTICS_CHANGED))
 

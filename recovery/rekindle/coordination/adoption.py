@@ -1,0 +1,67 @@
+"""What the driver says is active becomes what the coordinator knows.
+
+A published plan counts as carried out at once, so that the next one builds on it. Once the driver
+has carried out all that was published, what it reports is the truth: a partition that it could not
+place waits again, and plans that it made by itself, cut off from the store, are taken over as they
+run. Called by `transitions` only.
+"""
+
+from dataclasses import replace
+
+from rekindle import topology as graph
+from rekindle.coordination.events import PlacementReported
+from rekindle.coordination.state import Due, State, Status, active, inactive, with_status
+from rekindle.reasons import Reason
+
+__all__ = ["adopt"]
+
+
+def adopt(state: State, event: PlacementReported, now: float) -> State:
+    """The state with the driver's placement, unless a newer plan is on its way to it."""
+    if state.unacknowledged is not None or _is_known(state, event):
+        return state
+    placement, resident = _sound(state, event)
+    undone = state.placement.keys() - placement.keys()
+    started = active(state)
+    state = replace(
+        state,
+        placement=placement,
+        resident=resident,
+        charges={name: cost for name, cost in state.charges.items() if name in placement},
+        plan_epoch=max(state.plan_epoch, event.plan_epoch),
+        starting=state.starting and not placement,
+    )
+    behind = {query for query in active(state) if not state.closures[query] <= event.live}
+    catching_up = (state.catching_up & active(state)) | (behind - started)
+    due = state.due
+    if undone and inactive(state) and not state.starting:
+        due = due or Due(now, Reason.PLAN_UNDONE)
+    return replace(state, catching_up=catching_up, due=due)
+
+
+def _is_known(state: State, event: PlacementReported) -> bool:
+    """Whether the report says what is known already, as most do."""
+    return (
+        event.plan_epoch <= state.plan_epoch
+        and event.placement == state.placement
+        and event.resident == state.resident
+    )
+
+
+def _sound(state: State, event: PlacementReported) -> tuple[dict[str, str], dict[str, str]]:
+    """Placement and residents on living nodes, of partitions that there are, closed upstream."""
+    living = set(with_status(state, Status.UP, Status.SUSPECTED))
+    known = set(state.partitions)
+    kept = {
+        name: node for name, node in event.placement.items() if node in living and name in known
+    }
+    running = graph.runnable(state.topology, kept)
+    stopped = {**event.resident, **kept}
+    return (
+        {name: node for name, node in kept.items() if name in running},
+        {
+            name: node
+            for name, node in stopped.items()
+            if name not in running and node in living and name in known
+        },
+    )

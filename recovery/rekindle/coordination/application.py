@@ -1,0 +1,265 @@
+"""One application as a coordinator's shell sees it: what was read goes in, orders come out.
+
+    gather   Reading: the driver's reports, people's orders, what the node provider knows
+    decide   `decide(case, reading, now)`: events, then `advance`, then directives
+    apply    the shell writes case and directives in one transaction, and asks for nodes
+
+A shell that has written nothing may decide again on a newer reading, so it may be killed at any
+moment; two shells that decide at once collide at the transaction. At most one plan is on its way,
+and it says on which it builds: a driver that has planned by itself meanwhile refuses it. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import msgspec
+
+from rekindle.coordination import directives, observation
+from rekindle.coordination import events as happened
+from rekindle.coordination import instructions as told
+from rekindle.coordination.directives import Request
+from rekindle.coordination.recollection import Recollection, recall, recollect
+from rekindle.coordination.state import State, Status, initial
+from rekindle.coordination.transitions import advance
+from rekindle.protocol import (
+    CheckpointReport,
+    Directive,
+    Heartbeat,
+    Orders,
+    PlanOrder,
+    ProgressReport,
+    Report,
+    StatisticsReport,
+    TopologyReport,
+    decode,
+)
+from rekindle.settings import Policy
+
+__all__ = ["Case", "Decision", "Driver", "Reading", "decide", "from_record", "to_record"]
+
+
+class Driver(StrEnum):
+    """Of an application, as the coordinator sees it: silent has no heartbeat, gone is certain."""
+
+    THERE = "there"
+    SILENT = "silent"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known of an application from outside. `nodes_gone` and `driver_gone` are the node
+    provider's word: processes or machines that are certainly not there any more."""
+
+    topology: TopologyReport
+    progress: ProgressReport | None = None
+    statistics: StatisticsReport | None = None
+    checkpoint: CheckpointReport | None = None
+    heartbeat: Heartbeat | None = None
+    orders: Orders = field(default_factory=Orders)
+    nodes_gone: frozenset[str] = frozenset()
+    driver_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An application in the coordinator's hands.
+
+    `kept` is what the store holds of `state`; `sequence` the number of the newest directive,
+    `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
+    plan; `requests` (id -> request) what was asked of the node provider in the unfinished incident.
+    `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
+    """
+
+    generation: int = 0
+    sequence: int = 0
+    base: int = 0
+    plan_sequence: int = 0
+    driver: Driver = Driver.THERE
+    paused: bool = False
+    requests: Mapping[str, Request] = field(default_factory=dict)
+    kept: Recollection | None = None
+    state: State | None = None
+    taken: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The case from now on, whether it must be written, and what goes out with it."""
+
+    case: Case
+    changed: bool
+    directives: tuple[Directive, ...]
+    instructions: tuple[told.Instruction, ...]
+
+
+def decide(
+    case: Case, reading: Reading, now: float, *, clock: Callable[[], float], plan: bool = True
+) -> Decision:
+    """What to do about an application now. Without `plan` everything is taken in and noted, but
+    no plan is made."""
+    before = case
+    state, case = _opened(case, reading, now)
+    progress = _of_generation(reading.progress, case.generation)
+    state, instructions = _take_in(state, case, reading, now, clock)
+    driver = _driver(reading, case.generation)
+    if plan and driver is Driver.THERE and not reading.orders.paused and not state.unacknowledged:
+        state, planned = advance(state, happened.Tick(), now, clock=clock)
+        instructions += planned
+    issued = directives.issue(
+        instructions + directives.overdue(state, progress, case.sequence, instructions),
+        directives.pausing(reading.orders.paused, case.paused, progress, case.sequence),
+        after=case.sequence,
+        base=case.base,
+        generation=case.generation,
+        state=state,
+        builds_on=0 if progress is None else progress.plan_epoch,
+    )
+    asked = {**case.requests, **directives.requests(instructions, case.generation, state)}
+    case = replace(
+        case,
+        sequence=case.sequence + len(issued),
+        plan_sequence=_plan_sequence(case, issued),
+        driver=driver,
+        paused=reading.orders.paused,
+        requests=asked if state.incident is not None else {},
+        kept=recollect(state),
+        state=state,
+        taken=_sequences(reading, case),
+    )
+    return Decision(case, _differs(before, case), issued, instructions)
+
+
+def to_record(case: Case) -> bytes:
+    """What the store keeps of a case."""
+    return msgspec.json.encode(replace(case, state=None, taken={}))
+
+
+def from_record(data: bytes, where: str) -> Case:
+    """The case of an application for a coordinator that has not had it before; InputError when
+    what the store keeps is no such record."""
+    return decode(data, Case, where)
+
+
+def _opened(case: Case, reading: Reading, now: float) -> tuple[State, Case]:
+    """The state to go on with; a driver's new start begins a new one, its incident goes on."""
+    report = reading.topology
+    if report.generation == case.generation and case.state is not None:
+        return case.state, case
+    fresh = initial(
+        report.topology,
+        _policy(reading, now),
+        report.nodes_expected,
+        resumed=report.resumed,
+        checkpoint_at=report.checkpoint_at,
+        hints=report.hints,
+    )
+    if case.kept is not None and report.generation == case.generation:
+        return recall(fresh, case.kept), case
+    if case.kept is not None:
+        fresh = replace(
+            fresh,
+            plan_epoch=case.kept.plan_epoch,
+            incident=case.kept.incident if report.resumed else None,
+            incidents=case.kept.incidents,
+        )
+    return fresh, replace(
+        case,
+        generation=report.generation,
+        base=case.sequence,
+        taken={},
+        driver=Driver.THERE,
+    )
+
+
+def _take_in(
+    state: State, case: Case, reading: Reading, now: float, clock: Callable[[], float]
+) -> tuple[State, tuple[told.Instruction, ...]]:
+    """Everything that the reading says, in an order that gives no plan a wrong base."""
+    instructions: tuple[told.Instruction, ...] = ()
+
+    def tell(events: Iterable[happened.Event]) -> None:
+        nonlocal state, instructions
+        for event in events:
+            state, more = advance(state, event, now, clock=clock)
+            instructions += more
+
+    policy = _policy(reading, now)
+    if policy != state.policy:
+        tell([happened.PolicyChanged(policy)])
+    for report in _fresh(reading, case):
+        if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
+            tell([happened.PlanAcknowledged(state.plan_epoch)])
+        tell(observation.observe(state, report))
+    gone = sorted(
+        node for node in reading.nodes_gone if _is_there(state, node) and not reading.driver_gone
+    )
+    if gone:
+        tell([happened.NodesLost(tuple(gone))])
+    if _driver(reading, case.generation) is Driver.GONE and case.driver is not Driver.GONE:
+        tell([happened.DriverLost()])
+    return state, instructions
+
+
+def _of_generation(report: ProgressReport | None, generation: int) -> ProgressReport | None:
+    return report if report is not None and report.generation == generation else None
+
+
+def _fresh(reading: Reading, case: Case) -> list[observation.Observed]:
+    """Reports of this generation that are not in the state yet, costs first."""
+    reports = (reading.statistics, reading.progress, reading.checkpoint)
+    return [
+        report
+        for report in reports
+        if report is not None
+        and report.generation == case.generation
+        and report.sequence > case.taken.get(_kind(report), -1)
+    ]
+
+
+def _sequences(reading: Reading, case: Case) -> dict[str, int]:
+    return {**case.taken, **{_kind(report): report.sequence for report in _fresh(reading, case)}}
+
+
+def _kind(report: Report) -> str:
+    return type(report).__name__
+
+
+def _policy(reading: Reading, now: float) -> Policy:
+    """The application's policy with the priorities that people have set, as long as they hold."""
+    policy = reading.topology.policy
+    queries = {query.name for query in reading.topology.topology.queries}
+    overrides = {
+        query: override.priority
+        for query, override in reading.orders.priorities.items()
+        if query in queries and (override.until is None or now < override.until)
+    }
+    return replace(policy, priorities={**policy.priorities, **overrides})
+
+
+def _plan_sequence(case: Case, issued: Iterable[Directive]) -> int:
+    plans = [item.sequence for item in issued if isinstance(item.order, PlanOrder)]
+    return max([case.plan_sequence, *plans])
+
+
+def _driver(reading: Reading, generation: int) -> Driver:
+    heartbeat = reading.heartbeat
+    if heartbeat is not None and heartbeat.generation == generation:
+        return Driver.THERE
+    return Driver.GONE if reading.driver_gone else Driver.SILENT
+
+
+def _is_there(state: State, node: str) -> bool:
+    view = state.nodes.get(node)
+    return view is not None and view.status is not Status.LOST
+
+
+def _differs(before: Case, case: Case) -> bool:
+    """Whether there is news to write: not for the moment at which we last looked."""
+
+    def lasting(case: Case) -> tuple[object, ...]:
+        kept = None if case.kept is None else replace(case.kept, seen_at=None)
+        return (case.generation, case.sequence, case.driver, case.paused, case.requests, kept)
+
+    return lasting(before) != lasting(case)

@@ -1,0 +1,171 @@
+"""Instructions for the driver as numbered directives, and those for the node provider as requests.
+
+Directives are issued once. Whatever became of them, `overdue` looks at what the driver reports
+after it has taken the newest: a switch that is not as it should be, an executor that should not be
+there, is ordered again. Pure; `application` calls it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rekindle.coordination import drafting, plans, switches
+from rekindle.coordination.instructions import (
+    DropExecutors,
+    Instruction,
+    PublishPlan,
+    RequestNodes,
+    RestartDriver,
+    SetBuffering,
+    SetOrdering,
+)
+from rekindle.coordination.state import State, Status, with_status
+from rekindle.protocol import (
+    BufferingOrder,
+    Directive,
+    DropOrder,
+    OrderingOrder,
+    PauseOrder,
+    PlanOrder,
+    ProgressReport,
+    ResumeOrder,
+)
+from rekindle.protocol.messages import Order
+from rekindle.reasons import Reason
+
+__all__ = ["Request", "issue", "overdue", "pausing", "requests"]
+
+TEXT_LENGTH_MAX = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the node provider is asked for: `count` "nodes" outside of some failure domains, or the
+    application's "driver" again."""
+
+    what: str
+    reason: Reason
+    count: int = 1
+    outside_domains: tuple[str, ...] = ()
+
+
+def issue(
+    instructions: Iterable[Instruction],
+    pausing: PauseOrder | ResumeOrder | None,
+    *,
+    after: int,
+    base: int,
+    generation: int,
+    state: State,
+    builds_on: int,
+) -> tuple[Directive, ...]:
+    """Directives to the driver of `generation`, numbered from `after` + 1; those up to `base` were
+    for earlier generations. A plan builds on the driver's plan `builds_on`."""
+    orders: list[tuple[Order, Reason, str]]
+    orders = [found for item in instructions if (found := _order(item, state, builds_on))]
+    if pausing is not None:
+        word = Reason.PAUSED if isinstance(pausing, PauseOrder) else Reason.UNPAUSED
+        orders.append((pausing, word, word.meaning))
+    return tuple(
+        Directive(
+            sequence=sequence,
+            after=sequence - 1 if sequence - 1 > base else 0,
+            generation=generation,
+            plan_epoch=state.plan_epoch,
+            reason=str(why),
+            text=text,
+            order=order,
+        )
+        for sequence, (order, why, text) in enumerate(orders, start=after + 1)
+    )
+
+
+def pausing(
+    wanted: bool, ordered: bool, progress: ProgressReport | None, newest: int
+) -> PauseOrder | ResumeOrder | None:
+    """The order that brings about what people want, unless it has been given and may yet be
+    taken."""
+    taken = progress is not None and progress.directive >= newest
+    done = progress.paused if progress is not None and taken else ordered
+    if done == wanted == ordered:
+        return None
+    return PauseOrder() if wanted else ResumeOrder()
+
+
+def overdue(
+    state: State,
+    progress: ProgressReport | None,
+    newest: int,
+    instructions: Iterable[Instruction] = (),
+) -> tuple[SetBuffering | SetOrdering | DropExecutors, ...]:
+    """What a driver that has taken all directives up to `newest` has still not done, apart from
+    `instructions` that it is given only now."""
+    if progress is None or progress.directive < newest:
+        return ()
+    fresh = tuple(instructions)
+    kinds = {type(item) for item in fresh}
+    found: list[SetBuffering | SetOrdering | DropExecutors] = []
+    for switch in switches.announce(state, Reason.REPEATED):
+        mode = progress.buffering if isinstance(switch, SetBuffering) else progress.ordering
+        if switch.mode != mode and type(switch) not in kinds:
+            found.append(switch)
+    told = {node for item in fresh if isinstance(item, DropExecutors) for node in item.nodes}
+    standing = tuple(
+        node
+        for node, seen in sorted(progress.nodes.items())
+        if node not in told and _is_lost(state, node, seen.incarnation)
+    )
+    if standing and not state.holding:
+        found.append(DropExecutors(standing, Reason.REPEATED))
+    return tuple(found)
+
+
+def requests(
+    instructions: Iterable[Instruction], generation: int, state: State
+) -> dict[str, Request]:
+    """Requests by an id that stays the same however often the request is made."""
+    found: dict[str, Request] = {}
+    missing = drafting.nodes_wanted(state) - len(with_status(state, Status.UP))
+    for item in instructions:
+        if isinstance(item, RequestNodes) and missing > 0:
+            lost = 0 if state.incident is None else len(state.incident.lost)
+            count = min(item.count, missing)
+            request = Request("nodes", item.reason, count, item.outside_domains)
+            found[f"{state.incidents}-nodes-{lost}"] = request
+        elif isinstance(item, RestartDriver):
+            found[f"{state.incidents}-driver-{generation}"] = Request("driver", item.reason)
+    return found
+
+
+def _order(
+    instruction: Instruction, state: State, builds_on: int
+) -> tuple[Order, Reason, str] | None:
+    match instruction:
+        case PublishPlan(plan):
+            order = PlanOrder(
+                query_partitions=plan.query_partitions,
+                placement=dict(plan.placement),
+                builds_on=builds_on,
+                incident=plan.incident,
+                rollback=plan.rollback,
+            )
+            return order, plan.reason, plans.describe(plan)[:TEXT_LENGTH_MAX]
+        case SetBuffering(mode, why):
+            return BufferingOrder(mode=mode), why, f"Buffering is {mode}."  # type: ignore[arg-type]
+        case SetOrdering(mode, why):
+            return OrderingOrder(mode=mode), why, f"Ordering is {mode}."  # type: ignore[arg-type]
+        case DropExecutors(nodes, why):
+            # one that has come back meanwhile has another executor, which is wanted
+            views = {node: state.nodes[node] for node in nodes}
+            lost = {
+                node: view.incarnation or node
+                for node, view in views.items()
+                if view.status is Status.LOST
+            }
+            text = f"Drop what is left of {', '.join(lost)}."[:TEXT_LENGTH_MAX]
+            return (DropOrder(nodes=lost), why, text) if lost else None
+    return None
+
+
+def _is_lost(state: State, node: str, incarnation: str) -> bool:
+    view = state.nodes.get(node)
+    return view is not None and view.status is Status.LOST and view.incarnation == incarnation

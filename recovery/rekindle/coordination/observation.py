@@ -1,0 +1,71 @@
+"""A driver's report into the events that it means for the coordinator.
+
+Reports say how things are; events say what has changed against what the coordinator knows. So a
+report that comes twice, late or after others have been lost means what it should: observing the
+same one again gives no event that changes anything. Pure; `application` and the driver call it.
+"""
+
+from collections.abc import Iterator
+
+from rekindle.coordination import events as happened
+from rekindle.coordination.state import NodeView, State, Status
+from rekindle.protocol import CheckpointReport, NodeSeen, ProgressReport, StatisticsReport
+
+__all__ = ["Observed", "observe"]
+
+Observed = ProgressReport | StatisticsReport | CheckpointReport
+
+
+def observe(state: State, report: Observed) -> tuple[happened.Event, ...]:
+    """The events of a report, in the order in which they have to be told."""
+    match report:
+        case StatisticsReport():
+            return (happened.StatisticsReported(report.costs, report.state_bytes),)
+        case CheckpointReport():
+            known = state.last_checkpoint
+            news = known is None or report.epoch > known
+            return (happened.CheckpointCompleted(report.epoch),) if news else ()
+        case ProgressReport():
+            return tuple(_progress(state, report))
+
+
+def _progress(state: State, report: ProgressReport) -> Iterator[happened.Event]:
+    lost = [node for node, view in sorted(state.nodes.items()) if _is_gone(view, report, node)]
+    if lost:
+        yield happened.NodesLost(tuple(lost))
+    for node, seen in sorted(report.nodes.items()):
+        if _is_news(state.nodes.get(node), seen):
+            yield happened.NodeBack(node, seen.capacity_percent, seen.domain, seen.incarnation)
+        if seen.suspected:
+            yield happened.NodeSuspected(node)
+    live = frozenset(report.live)
+    yield happened.PlacementReported(report.placement, live, report.resident, report.plan_epoch)
+    if state.unacknowledged is None:
+        for query in sorted(state.catching_up):
+            if state.closures[query] <= live:
+                yield happened.QueryCaughtUp(query)
+
+
+def _is_gone(view: NodeView, report: ProgressReport, node: str) -> bool:
+    """Whether a node that counted as there has no executor any more, or another one."""
+    if view.status is Status.LOST:
+        return False
+    seen = report.nodes.get(node)
+    return seen is None or seen.incarnation != view.incarnation
+
+
+def _is_news(view: NodeView | None, seen: NodeSeen) -> bool:
+    """Whether a node is there that was not, or with another capacity, or no longer silent.
+
+    An executor that is lost as far as we know stays so until the driver has another one there: the
+    driver may simply not have heard of it yet.
+    """
+    if view is None:
+        return True
+    if view.status is Status.LOST:
+        return seen.incarnation != view.incarnation
+    cleared = view.status is Status.SUSPECTED and not seen.suspected
+    return cleared or (seen.incarnation, seen.capacity_percent) != (
+        view.incarnation,
+        view.capacity_percent,
+    )

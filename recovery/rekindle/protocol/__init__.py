@@ -1,0 +1,62 @@
+"""What driver, sidecar and coordinator say to each other: messages, versions, places in the store.
+
+    messages  reports, directives, acknowledgements, and the records of the coordinator
+    reading   bytes from outside into messages, or an error that names field and remedy
+    versions  which version of the protocol two sides speak
+    tree      where each record lies in the coordination store, and how large ones are split
+
+Pure; docs/protocol.md is this package in prose. Sidecar, runtime and coordinator import it.
+"""
+
+from rekindle.protocol.messages import (
+    Acknowledgement,
+    BufferingOrder,
+    CheckpointReport,
+    Directive,
+    DropOrder,
+    Handshake,
+    HandshakeAnswer,
+    Heartbeat,
+    NodeSeen,
+    OrderingOrder,
+    Orders,
+    PauseOrder,
+    PlanOrder,
+    PriorityOverride,
+    ProgressReport,
+    Report,
+    ResumeOrder,
+    StatisticsReport,
+    TopologyReport,
+)
+from rekindle.protocol.reading import MESSAGE_BYTES_MAX, decode, encode, schema
+from rekindle.protocol.versions import VERSION, VERSION_OLDEST, agree
+
+__all__ = [
+    "MESSAGE_BYTES_MAX",
+    "VERSION",
+    "VERSION_OLDEST",
+    "Acknowledgement",
+    "BufferingOrder",
+    "CheckpointReport",
+    "Directive",
+    "DropOrder",
+    "Handshake",
+    "HandshakeAnswer",
+    "Heartbeat",
+    "NodeSeen",
+    "OrderingOrder",
+    "Orders",
+    "PauseOrder",
+    "PlanOrder",
+    "PriorityOverride",
+    "ProgressReport",
+    "Report",
+    "ResumeOrder",
+    "StatisticsReport",
+    "TopologyReport",
+    "agree",
+    "decode",
+    "encode",
+    "schema",
+]

@@ -1,0 +1,235 @@
+"""The messages of the protocol, one type each, with the limits of every field.
+
+A report is complete: it says how things are, not what has changed, so a lost, repeated or late one
+does no harm; `generation` and `sequence` tell which is newer. A directive is an order to one
+generation of a driver, numbered in its application. Fields are added, never renamed; readers
+ignore those that they do not know. Times in seconds since 1970, CPU in percent of one core.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from rekindle.settings import Policy
+from rekindle.topology import Topology
+
+__all__ = [
+    "Acknowledgement",
+    "BufferingOrder",
+    "CheckpointReport",
+    "Directive",
+    "DropOrder",
+    "Handshake",
+    "HandshakeAnswer",
+    "Heartbeat",
+    "NodeSeen",
+    "Order",
+    "OrderingOrder",
+    "Orders",
+    "PauseOrder",
+    "PlanOrder",
+    "PriorityOverride",
+    "ProgressReport",
+    "Report",
+    "ResumeOrder",
+    "StatisticsReport",
+    "TopologyReport",
+]
+
+ITEMS_MAX = 100_000
+TEXT_MAX = 20_000
+COUNT_MAX = 2**53 - 1  # what JSON numbers hold exactly everywhere
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
+Generation = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
+Percent = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=ITEMS_MAX)]
+Placement = Annotated[dict[Name, Name], msgspec.Meta(max_length=ITEMS_MAX)]
+Mode = Literal["on", "off"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What all messages have in common: they are values."""
+
+
+class Handshake(Message, frozen=True):
+    """A driver introduces itself: who it is, and which versions of the protocol it speaks."""
+
+    oldest: Generation
+    newest: Generation
+    namespace: Name
+    application: Name
+    generation: Generation
+
+
+class HandshakeAnswer(Message, frozen=True):
+    """`version` is spoken from now on; a driver that is not heard of for `contact_seconds` counts
+    as gone."""
+
+    version: Generation
+    contact_seconds: Seconds
+    store_reachable: bool
+
+
+class NodeSeen(Message, frozen=True):
+    """A node with an executor of ours. `incarnation` names this start of executor and host."""
+
+    incarnation: Name
+    capacity_percent: Percent
+    suspected: bool = False
+    domain: Name | None = None
+
+
+class Report(Message, frozen=True):
+    """Something that a driver tells: the one with the highest (generation, sequence) holds."""
+
+    generation: Generation
+    sequence: Count
+
+
+class TopologyReport(Report, frozen=True, tag="topology", tag_field="kind"):
+    """The pipeline and its policy, once per start. `hints` (partition -> CPU percent) count until
+    costs are measured.
+
+    `resumed`: there was earlier work in the checkpoint store, the newest checkpoint of which was
+    taken at `checkpoint_at`.
+    """
+
+    program: Name
+    topology: Topology
+    policy: Policy
+    nodes_expected: Generation
+    hints: dict[Name, Percent] = {}
+    resumed: bool = False
+    checkpoint_at: Seconds | None = None
+
+
+class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
+    """Where everything is now.
+
+    `placement` (partition -> node) are the active partitions, `live` those that run in every
+    epoch, `resident` (partition -> node) inactive ones whose state survived. `plan_epoch` is of the
+    newest plan carried out, `directive` the sequence number of the newest one taken. `alone`: the
+    driver has no orders from a coordinator and plans by itself.
+    """
+
+    nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
+    placement: Placement
+    live: Names
+    resident: Placement = {}
+    plan_epoch: Count = 0
+    directive: Count = 0
+    epoch: Count = 0
+    buffering: Mode = "on"
+    ordering: Mode = "on"
+    paused: bool = False
+    alone: bool = False
+    lags: dict[Name, Seconds] = {}
+
+
+class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):
+    """Measured CPU and bytes of state by partition; those left out keep theirs."""
+
+    costs: dict[Name, Percent]
+    state_bytes: dict[Name, Count] = {}
+
+
+class CheckpointReport(Report, frozen=True, tag="checkpoint", tag_field="kind"):
+    """The newest global checkpoint."""
+
+    epoch: Count
+    at: Seconds
+
+
+class Heartbeat(Message, frozen=True):
+    """Says that a driver is there; gone with its session. `process_id` is of the driver."""
+
+    generation: Generation
+    since: Seconds
+    host: str = ""
+    process_id: Count = 0
+
+
+class PlanOrder(Message, frozen=True, tag="plan", tag_field="kind"):
+    """Bring back `query_partitions`: put these partitions onto these nodes.
+
+    It is made for a driver whose newest plan is `builds_on`; one that has made another by itself
+    since then refuses it.
+    """
+
+    query_partitions: Names
+    placement: Placement
+    builds_on: Count
+    incident: Count | None = None
+    rollback: bool = False
+
+
+class BufferingOrder(Message, frozen=True, tag="buffering", tag_field="kind"):
+    """Retain outputs from now on, or stop."""
+
+    mode: Mode
+
+
+class OrderingOrder(Message, frozen=True, tag="ordering", tag_field="kind"):
+    """Process inputs in one fixed order from now on, or as they arrive."""
+
+    mode: Mode
+
+
+class DropOrder(Message, frozen=True, tag="drop-executors", tag_field="kind"):
+    """Take executors out of the scheduler: (node -> incarnation) that must not be there."""
+
+    nodes: Placement
+
+
+class PauseOrder(Message, frozen=True, tag="pause", tag_field="kind"):
+    """Finish the epoch in flight, then start no other."""
+
+
+class ResumeOrder(Message, frozen=True, tag="resume", tag_field="kind"):
+    """Go on after a pause."""
+
+
+Order = PlanOrder | BufferingOrder | OrderingOrder | DropOrder | PauseOrder | ResumeOrder
+
+
+class Directive(Message, frozen=True):
+    """An order to the driver of `generation`. Plan epochs only grow. `after` is the sequence
+    number of the directive before it, 0 for the first one to this generation: it waits until that
+    one has been taken."""
+
+    sequence: Generation
+    after: Count
+    generation: Generation
+    plan_epoch: Count
+    reason: Name
+    text: Text
+    order: Order
+
+
+class Acknowledgement(Message, frozen=True):
+    """What a driver did about a directive, at which epoch."""
+
+    sequence: Generation
+    generation: Generation
+    outcome: Literal["done", "refused"]
+    epoch: Count
+    plan_epoch: Count
+    text: Text = ""
+
+
+class PriorityOverride(Message, frozen=True):
+    """A query's priority instead of its own, until a moment or (None) for ever."""
+
+    priority: Annotated[float, msgspec.Meta(ge=1, le=10)]
+    until: Seconds | None = None
+
+
+class Orders(Message, frozen=True):
+    """What people have said about an application."""
+
+    priorities: dict[Name, PriorityOverride] = {}
+    paused: bool = False

@@ -1,0 +1,71 @@
+"""What must hold at every moment, and in the end.
+
+at a plan     no partition is placed that is active, plan epochs only grow, no node over its cap
+at a commit   each epoch once, generations only grow
+at a decision a coordinator that is started anew decides the same
+in the end    everything runs, the incident is closed, switches are as the policy says
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rekindle.protocol import PlanOrder
+from rekindle.settings import Policy
+from rekindle.simulation.machines import CAPACITY_PERCENT
+
+__all__ = ["Broken", "Invariants"]
+
+
+class Broken(Exception):
+    """An invariant does not hold; the text says which and how."""
+
+
+@dataclass(slots=True)
+class Invariants:
+    """Checks as the run goes; `plan_epochs` are the newest carried out, by generation."""
+
+    policy: Policy
+    plan_epochs: dict[int, int] = field(default_factory=dict)
+    directives: int = 0
+    published: int = 0
+
+    def planned(
+        self, generation: int, plan_epoch: int, order: PlanOrder, placement: Mapping[str, str]
+    ) -> None:
+        """A driver is about to carry out a plan."""
+        known = self.plan_epochs.get(generation, 0)
+        if plan_epoch <= known:
+            raise Broken(f"driver {generation} carries out plan {plan_epoch} after {known}")
+        self.plan_epochs[generation] = plan_epoch
+        twice = sorted(order.placement.keys() & placement.keys())
+        if twice:
+            raise Broken(f"plan {plan_epoch} places {', '.join(twice)}, which run already")
+
+    def placed(self, placement: Mapping[str, str], costs: Mapping[str, float]) -> None:
+        """A driver has carried out a plan."""
+        for node in sorted(set(placement.values())):
+            used = math.fsum(costs[name] for name, where in placement.items() if where == node)
+            if used > self.policy.cpu_cap * CAPACITY_PERCENT + 1e-6:
+                raise Broken(f"node {node} is planned to {used:.1f} % of a core")
+
+    def committed(self, commits: list[tuple[int, int]]) -> None:
+        """An epoch has been committed."""
+        if len(commits) < 2:
+            return
+        (epoch, generation), (next_epoch, next_generation) = commits[-2:]
+        if next_epoch <= epoch or next_generation < generation:
+            raise Broken(
+                f"driver {next_generation} commits epoch {next_epoch} "
+                f"after driver {generation} committed {epoch}"
+            )
+
+    def wrote(self, sequence: int, plan_epoch: int | None) -> None:
+        """A coordinator has published a directive, a plan when `plan_epoch` is not None."""
+        if sequence <= self.directives:
+            raise Broken(f"directive {sequence} is published after {self.directives}")
+        self.directives = sequence
+        if plan_epoch is not None:
+            if plan_epoch <= self.published:
+                raise Broken(f"plan {plan_epoch} is published after {self.published}")
+            self.published = plan_epoch

@@ -1,0 +1,200 @@
+"""One seed from begin to end: a pipeline, its faults, and whether everything came right.
+
+Called by `rekindle sim` and by the tests, thousands of times.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from rekindle import topology as graph
+from rekindle.coordination import Status, application
+from rekindle.protocol import tree
+from rekindle.settings import ADAPTIVE, ALWAYS, BLOCKING, INCREMENTAL, Policy
+from rekindle.simulation.coordinators import Coordinator
+from rekindle.simulation.drivers import Driver, Pipeline
+from rekindle.simulation.faults import QUIET_AT, Faults
+from rekindle.simulation.invariants import Broken, Invariants
+from rekindle.simulation.machines import CheckpointStore, Machines, Node
+from rekindle.simulation.sabotage import Sabotage
+from rekindle.simulation.sidecars import PLACE
+from rekindle.simulation.stores import Store
+from rekindle.simulation.world import World
+from rekindle.topology import Operator, Query, Topology
+
+__all__ = ["Outcome", "run"]
+
+SETTLED_SECONDS_MAX = 150.0
+LOOK_SECONDS = 1.0
+NODES = 4
+CAPACITY_SHARE = 0.5
+COST_MAX = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed: `broken` is None, or which invariant did not hold."""
+
+    seed: int
+    broken: str | None
+    plans: int
+    incidents: int
+    trace: tuple[str, ...]
+
+
+def run(seed: int, sabotage: Sabotage | None = None) -> Outcome:
+    """Run one seed to the end."""
+    simulation = Simulation(World(random.Random(seed)), sabotage)
+    broken = None
+    try:
+        simulation.play()
+    except Broken as found:
+        broken = str(found)
+    return Outcome(
+        seed=seed,
+        broken=broken,
+        plans=simulation.invariants.published,
+        incidents=simulation.incidents,
+        trace=tuple(simulation.world.trace),
+    )
+
+
+@dataclass(slots=True)
+class Simulation:
+    """All parts of one run."""
+
+    world: World
+    sabotage: Sabotage | None
+    store: Store = field(default_factory=Store)
+    storage: CheckpointStore = field(default_factory=CheckpointStore)
+    drivers: list[Driver] = field(default_factory=list)
+    restarted: set[str] = field(default_factory=set)
+    pipeline: Pipeline = field(init=False)
+    invariants: Invariants = field(init=False)
+    machines: Machines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pipeline = _pipeline(self.world.random)
+        self.invariants = Invariants(self.pipeline.policy)
+        nodes = {f"n{index}": Node() for index in range(NODES)}
+        self.machines = Machines(self.world, nodes)
+
+    @property
+    def incidents(self) -> int:
+        """How many there were."""
+        kept = self._case().kept
+        return 0 if kept is None else kept.incidents
+
+    def play(self) -> None:
+        """Everything in order; raises Broken."""
+        coordinators = [self._coordinator(name) for name in ("a", "b")]
+        self._start_driver()
+        for coordinator in coordinators:
+            coordinator.start()
+        faults = Faults(
+            self.world,
+            self.store,
+            self.machines,
+            coordinators,
+            self.drivers,
+            self._start_driver,
+        )
+        faults.plan()
+        self._keep_sessions()
+        self.world.run(QUIET_AT)
+        end = QUIET_AT + SETTLED_SECONDS_MAX
+        while wrong := self._unsettled():
+            if self.world.now >= end:
+                raise Broken(f"{SETTLED_SECONDS_MAX:.0f} s after the last fault {wrong}")
+            self.world.run(self.world.now + LOOK_SECONDS)
+
+    def _keep_sessions(self) -> None:
+        self.store.expire(self.world.now)
+        for driver in self.drivers:
+            if driver.running:
+                driver.sidecar.step()
+        self.world.after(LOOK_SECONDS, self._keep_sessions)
+
+    def _coordinator(self, name: str) -> Coordinator:
+        return Coordinator(
+            name=name,
+            world=self.world,
+            store=self.store,
+            machines=self.machines,
+            invariants=self.invariants,
+            sabotage=self.sabotage,
+            driver_gone=self._is_gone,
+            restart_driver=self._restart_driver,
+        )
+
+    def _is_gone(self, generation: int) -> bool:
+        """What the provider says of a driver's process."""
+        return not any(d.running and d.generation >= generation for d in self.drivers)
+
+    def _restart_driver(self, identity: str) -> None:
+        if identity not in self.restarted:
+            self.restarted.add(identity)
+            self.world.after(self.world.between(1.0, 5.0), self._start_driver)
+
+    def _start_driver(self) -> None:
+        driver = Driver(
+            world=self.world,
+            machines=self.machines,
+            storage=self.storage,
+            store=self.store,
+            pipeline=self.pipeline,
+            invariants=self.invariants,
+            sabotage=self.sabotage,
+        )
+        self.drivers.append(driver)
+        driver.start()
+
+    def _case(self) -> application.Case:
+        found = self.store.records.get(PLACE.path(tree.COORDINATION))
+        return application.Case() if found is None else application.from_record(found[0], "case")
+
+    def _unsettled(self) -> str:
+        """What is still wrong, empty when all is as it should be."""
+        running = [driver for driver in self.drivers if driver.running]
+        if len(running) != 1:
+            return f"{len(running)} drivers run"
+        driver, kept = running[0], self._case().kept
+        everything = set(graph.partitions(self.pipeline.topology))
+        if driver.live != everything:
+            return f"{', '.join(sorted(everything - driver.live))} do not run"
+        if kept is None or kept.incident is not None:
+            return "the incident is not closed"
+        if any(view.status is not Status.UP for view in kept.nodes.values()):
+            return "a node does not count as up"
+        normal = {
+            "buffering": "off" if self.pipeline.policy.buffering == ADAPTIVE else "on",
+            "ordering": "off" if self.pipeline.policy.ordering == ADAPTIVE else "on",
+        }
+        return "" if driver.modes == normal else f"the switches are {driver.modes}"
+
+
+def _pipeline(chance: random.Random) -> Pipeline:
+    """Up to five operators, each reading from some before it, on nodes that hold them all."""
+    count = chance.randint(1, 5)
+    operators = tuple(Operator(f"o{i}", chance.randint(1, 3)) for i in range(count))
+    edges = tuple(
+        (f"o{i}", f"o{j}") for j in range(count) for i in range(j) if chance.random() < 0.4
+    )
+    ends = {operator.name for operator in operators} - {producer for producer, _ in edges}
+    queries = tuple(
+        Query(f"q{i}", operator.name, chance.randint(1, 10))
+        for i, operator in enumerate(operators)
+        if operator.name in ends or chance.random() < 0.5
+    )
+    topology = Topology(operators, edges, queries)
+    weights = {name: chance.uniform(0.2, 1.0) for name in graph.partitions(topology)}
+    unit = min(COST_MAX, NODES * 100 * CAPACITY_SHARE / sum(weights.values()))
+    adaptive = chance.random() < 0.5
+    policy = Policy(
+        strategy=BLOCKING if chance.random() < 0.2 else INCREMENTAL,
+        buffering=ADAPTIVE if adaptive else ALWAYS,
+        ordering=ADAPTIVE if adaptive and chance.random() < 0.7 else ALWAYS,
+        stabilisation_seconds=chance.choice((0.0, 3.0)),
+        solver="best-density",
+    )
+    costs = {name: weight * unit for name, weight in weights.items()}
+    return Pipeline(topology, policy, costs, NODES)

@@ -1,0 +1,332 @@
+"""An application in a coordinator's hands: reports in, directives out, whatever dies in between."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from rekindle import protocol
+from rekindle.coordination import application
+from rekindle.coordination.application import Case, Decision, Driver, Reading
+from rekindle.protocol import (
+    BufferingOrder,
+    DropOrder,
+    Heartbeat,
+    NodeSeen,
+    OrderingOrder,
+    Orders,
+    PauseOrder,
+    PlanOrder,
+    PriorityOverride,
+    ProgressReport,
+    ResumeOrder,
+    StatisticsReport,
+    TopologyReport,
+)
+from rekindle.settings import Policy
+from rekindle.topology import Operator, Query, Topology
+
+TOPOLOGY = Topology(
+    operators=(Operator("source", 2), Operator("counts", 2), Operator("tops", 1)),
+    edges=(("source", "counts"), ("counts", "tops")),
+    queries=(Query("busiest", "counts", 4), Query("ranking", "tops", 9)),
+)
+COSTS = {"source/0": 20.0, "source/1": 20.0, "counts/0": 30.0, "counts/1": 30.0, "tops/0": 40.0}
+NODES = ("n1", "n2", "n3", "n4")
+
+
+class Desk:
+    """A coordinator and a driver that does at once what it is told."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.now = 1000.0
+        self.case = Case()
+        self.sequence = 0
+        self.reading = Reading(
+            topology=TopologyReport(
+                generation=1,
+                sequence=0,
+                program="p",
+                topology=TOPOLOGY,
+                policy=Policy(**policy),
+                nodes_expected=len(NODES),
+            ),
+            statistics=StatisticsReport(generation=1, sequence=0, costs=COSTS),
+            heartbeat=Heartbeat(generation=1, since=0.0),
+        )
+        self.nodes = {node: NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES}
+        self.placement: dict[str, str] = {}
+        self.modes = {"buffering": "on", "ordering": "on"}
+        self.plan_epoch = 0
+        self.directive = 0
+        self.paused = False
+
+    def report(self, **fields: Any) -> None:
+        """The driver reports how things are."""
+        self.sequence += 1
+        lost = [name for name, node in self.placement.items() if node not in self.nodes]
+        for name in lost:
+            del self.placement[name]
+        common = {
+            "generation": self.reading.topology.generation,
+            "sequence": self.sequence,
+            "nodes": self.nodes,
+            "placement": dict(self.placement),
+            "live": tuple(self.placement),
+            "plan_epoch": self.plan_epoch,
+            "directive": self.directive,
+            "paused": self.paused,
+            **self.modes,
+        }
+        progress = ProgressReport(**{**common, **fields})
+        self.reading = replace(self.reading, progress=progress)
+
+    def decide(self, obey: bool = True, after_seconds: float = 1.0) -> Decision:
+        self.now += after_seconds
+        decision = application.decide(self.case, self.reading, self.now, clock=float)
+        self.case = decision.case
+        for directive in decision.directives if obey else ():
+            self.directive = directive.sequence
+            match directive.order:
+                case PlanOrder(placement=placement):
+                    self.placement |= placement
+                    self.plan_epoch = directive.plan_epoch
+                case BufferingOrder(mode=mode):
+                    self.modes["buffering"] = mode
+                case OrderingOrder(mode=mode):
+                    self.modes["ordering"] = mode
+                case PauseOrder() | ResumeOrder() as order:
+                    self.paused = isinstance(order, PauseOrder)
+        return decision
+
+    def settle(self) -> None:
+        """Report and decide until nothing more is ordered."""
+        for _ in range(10):
+            self.report()
+            if not self.decide().directives:
+                return
+        raise AssertionError("the coordinator never comes to rest")
+
+    def restart(self) -> Case:
+        """The case as another coordinator finds it in the store."""
+        return application.from_record(application.to_record(self.case), "case")
+
+
+def running(**policy: Any) -> Desk:
+    desk = Desk(**policy)
+    desk.settle()
+    assert set(desk.placement) == set(COSTS)
+    return desk
+
+
+def orders(decision: Decision, kind: type) -> list[Any]:
+    return [item.order for item in decision.directives if isinstance(item.order, kind)]
+
+
+def test_a_fresh_application_gets_one_plan_for_everything_once_all_nodes_are_there() -> None:
+    desk = Desk()
+    desk.nodes.pop("n4")
+    desk.report()
+    assert not orders(desk.decide(), PlanOrder)
+    desk.nodes["n4"] = NodeSeen(incarnation="a", capacity_percent=100.0)
+    desk.report()
+    (plan,) = orders(desk.decide(), PlanOrder)
+    assert set(plan.placement) == set(COSTS)
+
+
+def test_nothing_is_written_when_nothing_happens() -> None:
+    desk = running()
+    desk.report()
+    desk.decide()
+    desk.report()
+    assert not desk.decide().changed
+
+
+def test_a_lost_executor_is_planned_around_and_nodes_are_requested() -> None:
+    desk = running()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    decision = desk.decide()
+    assert orders(decision, PlanOrder)
+    assert set(decision.case.requests) == {"1-nodes-2"}
+    assert decision.case.requests["1-nodes-2"].count == 2
+
+
+def test_an_executor_that_was_replaced_between_two_reports_counts_as_lost_and_back() -> None:
+    desk = running()
+    before = dict(desk.placement)
+    desk.nodes["n1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
+    desk.placement = {name: node for name, node in before.items() if node != "n1"}
+    desk.report()
+    decision = desk.decide()
+    assert decision.case.state is not None
+    assert decision.case.state.incidents == 1
+    assert orders(decision, PlanOrder)
+
+
+def test_only_one_plan_is_on_its_way() -> None:
+    desk = running()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    assert orders(desk.decide(obey=False), PlanOrder)
+    desk.nodes["n1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
+    desk.report()
+    assert not orders(desk.decide(obey=False), PlanOrder)
+
+
+def test_a_plan_that_the_driver_could_not_place_is_made_again() -> None:
+    desk = running()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    decision = desk.decide(obey=False)
+    (directive,) = (item for item in decision.directives if isinstance(item.order, PlanOrder))
+    desk.plan_epoch, desk.directive = directive.plan_epoch, directive.sequence
+    desk.report()
+    (again,) = orders(desk.decide(), PlanOrder)
+    assert set(again.placement) == set(directive.order.placement)
+
+
+def test_plans_that_the_driver_made_alone_are_taken_over() -> None:
+    desk = running()
+    lost = {name for name, node in desk.placement.items() if node == "n1"}
+    del desk.nodes["n1"]
+    desk.report()
+    desk.placement |= dict.fromkeys(lost, "n2")
+    desk.plan_epoch += 3
+    desk.report(alone=True)
+    decision = desk.decide()
+    assert not orders(decision, PlanOrder)
+    assert decision.case.state is not None
+    assert decision.case.state.plan_epoch == desk.plan_epoch
+
+
+def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
+    desk = running()
+    desk.report()
+    desk.decide()
+    for sequence in (desk.sequence, desk.sequence - 1, 0):
+        desk.reading = replace(
+            desk.reading,
+            progress=ProgressReport(
+                generation=1, sequence=sequence, nodes={}, placement={}, live=()
+            ),
+        )
+        assert not desk.decide().changed
+
+
+def test_a_coordinator_that_was_killed_makes_the_plan_that_it_would_have_made() -> None:
+    desk = running()
+    desk.now += 100
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    found = desk.restart()
+    same = application.decide(found, desk.reading, desk.now + 1, clock=float)
+    assert desk.decide().directives == same.directives
+    assert orders(same, PlanOrder)
+
+
+def test_a_node_that_the_provider_reports_gone_is_dropped_before_the_driver_notices() -> None:
+    desk = running()
+    desk.reading = replace(desk.reading, nodes_gone=frozenset({"n3"}))
+    desk.report()
+    decision = desk.decide()
+    assert orders(decision, DropOrder) == [DropOrder(nodes={"n3": "a"})]
+    desk.report()
+    assert orders(desk.decide(), DropOrder) == [DropOrder(nodes={"n3": "a"})]
+    del desk.nodes["n3"]
+    desk.report()
+    assert not orders(desk.decide(), DropOrder)
+
+
+def test_a_silent_driver_gets_no_plan_and_one_that_is_gone_is_started_again() -> None:
+    desk = running()
+    heartbeat = desk.reading.heartbeat
+    desk.reading = replace(desk.reading, heartbeat=None)
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    decision = desk.decide()
+    assert decision.case.driver is Driver.SILENT
+    assert not orders(decision, PlanOrder)
+    desk.reading = replace(desk.reading, driver_gone=True)
+    decision = desk.decide()
+    assert {item.what for item in decision.case.requests.values()} == {"nodes", "driver"}
+    assert not desk.decide().directives
+    desk.reading = replace(desk.reading, heartbeat=heartbeat, driver_gone=False)
+
+
+def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> None:
+    desk = running()
+    epoch = desk.plan_epoch
+    desk.reading = replace(
+        desk.reading,
+        topology=msgspec.structs.replace(desk.reading.topology, generation=2, resumed=True),
+        heartbeat=Heartbeat(generation=2, since=1.0),
+        statistics=StatisticsReport(generation=2, sequence=0, costs=COSTS),
+    )
+    desk.placement, desk.plan_epoch, desk.directive, desk.sequence = {}, 0, 0, 0
+    desk.report()
+    decision = desk.decide()
+    (plan,) = [item for item in decision.directives if isinstance(item.order, PlanOrder)]
+    assert (plan.generation, plan.plan_epoch) == (2, epoch + 1)
+    assert set(plan.order.placement) <= set(COSTS)
+
+
+def test_priorities_that_people_set_hold_until_their_time_is_over() -> None:
+    desk = running()
+    desk.reading = replace(
+        desk.reading,
+        orders=Orders(priorities={"busiest": PriorityOverride(priority=10, until=desk.now + 60)}),
+    )
+    desk.report()
+    state = desk.decide().case.state
+    assert state is not None
+    assert state.priorities["busiest/0"] == 5
+    state = desk.decide(after_seconds=61).case.state
+    assert state is not None
+    assert state.priorities["busiest/0"] == 2
+
+
+def test_a_pause_is_ordered_once_and_stops_planning_until_it_ends() -> None:
+    desk = running()
+    desk.reading = replace(desk.reading, orders=Orders(paused=True))
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    decision = desk.decide()
+    assert orders(decision, PauseOrder)
+    assert not orders(decision, PlanOrder)
+    desk.report()
+    assert not orders(desk.decide(), PauseOrder)
+    desk.reading = replace(desk.reading, orders=Orders())
+    decision = desk.decide()
+    assert orders(decision, ResumeOrder)
+    assert orders(decision, PlanOrder)
+
+
+def test_adaptive_switches_are_ordered_on_and_off_and_again_when_they_were_missed() -> None:
+    desk = Desk(buffering="adaptive", ordering="adaptive")
+    desk.modes = {"buffering": "off", "ordering": "off"}
+    desk.settle()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    decision = desk.decide(obey=False)
+    assert orders(decision, BufferingOrder) == [BufferingOrder(mode="on")]
+    assert orders(decision, OrderingOrder) == [OrderingOrder(mode="on")]
+    desk.directive = decision.directives[-1].sequence
+    desk.plan_epoch = decision.directives[-1].plan_epoch
+    desk.report()
+    assert orders(desk.decide(), BufferingOrder) == [BufferingOrder(mode="on")]
+
+
+def test_a_report_survives_its_encoding() -> None:
+    desk = running()
+    desk.report()
+    assert desk.reading.progress is not None
+    data = protocol.encode(desk.reading.progress)
+    assert protocol.decode(data, ProgressReport, "report") == desk.reading.progress
