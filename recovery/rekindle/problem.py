@@ -36,6 +36,8 @@ __all__ = [
 VERSION = 1
 NUMBER_MAX = 1e12  # percent of a core, or priority: far above sense, far below overflow
 BYTES_MAX = 2**63 - 1
+DIGITS_MAX = 100
+SHOWN_MAX = 60  # characters of a value, or of a field's name, in a message
 
 RUNNING = "running"
 NO_CAPACITY = "no-capacity"
@@ -120,25 +122,31 @@ def describe(answer: Answer) -> str:
 
 
 def parse(content: bytes, where: str) -> Problem:
-    """A problem from the bytes of a JSON file; `where` is the file's name in messages.
+    """A problem from the bytes of a JSON file; `where` is the file in messages.
 
     Raises InputError with file, field and remedy for anything that is not a sound problem.
     """
     if not content.strip():
-        _refuse(where, "is empty", "write a problem as in docs/planning.md into it")
+        _refuse(where, "", "is empty", "write a problem as in docs/planning.md into it")
 
     def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         record = dict(pairs)
         if len(record) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            _refuse(f"{where}: {twice!r}", "is there twice in one object", "keep one of them")
+            _refuse(where, repr(twice), "is there twice in one object", "keep one of them")
         return record
 
     try:
-        record = json.loads(content.decode("utf-8-sig"), object_pairs_hook=without_duplicates)
+        record = json.loads(
+            content.decode("utf-8-sig"),
+            object_pairs_hook=without_duplicates,
+            # No field takes more digits, and int() itself refuses thousands, without the field.
+            parse_int=lambda digits: int(digits[:DIGITS_MAX]),
+        )
     except (ValueError, RecursionError) as error:
-        _refuse(where, f"is not JSON ({error})", "write one JSON object in UTF-8")
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        _refuse(where, "", f"is not JSON ({why})", "write one JSON object in UTF-8")
     return from_record(record, where)
 
 
@@ -150,7 +158,7 @@ def from_record(record: object, where: str) -> Problem:
     _check_version(fields["version"], where)
     if ("capacity_cpu_percent" in fields) == ("nodes" in fields):
         both = "both are given" if "nodes" in fields else "neither is given"
-        _refuse(f"{where}: capacity_cpu_percent, nodes", both, "give exactly one of the two")
+        _refuse(where, "capacity_cpu_percent, nodes", both, "give exactly one of the two")
     partitions = _partitions(fields["partitions"], where)
     capacity, nodes = None, None
     if "nodes" in fields:
@@ -276,9 +284,11 @@ def _queries(value: object, partitions: Mapping[str, object], where: str) -> dic
         fields = _fields(record, where, place, ("priority", "partitions"), ())
         priority = _number(fields["priority"], where, f"{place}.priority")
         if priority == 0:
-            _refuse(f"{where}: {place}.priority", "is 0", "give a number above 0")
+            _refuse(where, f"{place}.priority", "is 0", "give a number above 0")
         needed = _known(fields["partitions"], partitions, where, f"{place}.partitions")
-        queries[name] = QueryDemand(priority, tuple(dict.fromkeys(needed)))
+        if not needed:
+            _refuse(where, f"{place}.partitions", "is empty", "name what the query needs")
+        queries[name] = QueryDemand(priority, needed)
     return queries
 
 
@@ -292,8 +302,8 @@ def _nodes(value: object, where: str) -> dict[str, float]:
 
 
 def _check_version(value: object, where: str) -> None:
-    if isinstance(value, bool) or value != VERSION:
-        _refuse(f"{where}: version", f"is {_shown(value)}", f"use version {VERSION}")
+    if type(value) is not int or value != VERSION:
+        _refuse(where, "version", f"is {_shown(value)}", f"use version {VERSION}")
 
 
 def _fields(
@@ -305,26 +315,26 @@ def _fields(
     for name in record:
         if name not in known:
             remedy = f"remove it; known here are {', '.join(known)}"
-            _refuse(f"{where}: {dot}{name}", "is not a known field", remedy)
+            _refuse(where, f"{dot}{name}", "is not a known field", remedy)
     for name in required:
         if name not in record:
-            _refuse(f"{where}: {dot}{name}", "is missing", "add it (docs/planning.md)")
+            _refuse(where, f"{dot}{name}", "is missing", "add it (docs/planning.md)")
     return record
 
 
 def _object(value: object, where: str, place: str) -> Mapping[str, Any]:
-    at = f"{where}: {place}" if place else where
     if not isinstance(value, Mapping):
-        _refuse(at, f"is {_shown(value)}, not an object", "write {...}")
+        _refuse(where, place, f"is {_shown(value)}, not an object", "write {...}")
     for name in value:
         if not isinstance(name, str) or not name or not name.isprintable():
-            _refuse(at, f"has the key {name!r:.60}", "use visible characters only, at least one")
+            remedy = "use visible characters only, at least one"
+            _refuse(where, place, f"has the key {_shown(name)}", remedy)
     return value
 
 
 def _names(value: object, where: str, place: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        _refuse(f"{where}: {place}", f"is {_shown(value)}, not a list", 'write ["name", ...]')
+        _refuse(where, place, f"is {_shown(value)}, not a list", 'write ["name", ...]')
     return tuple(_text(name, where, f"{place}[{i}]") for i, name in enumerate(value))
 
 
@@ -332,32 +342,36 @@ def _known(
     value: object, partitions: Mapping[str, object], where: str, place: str
 ) -> tuple[str, ...]:
     names = _names(value, where, place)
+    seen = set()
     for name in names:
         if name not in partitions:
             remedy = "name only partitions that are listed under partitions"
-            _refuse(f"{where}: {place}", f"names the unknown partition {name!r}", remedy)
+            _refuse(where, place, f"names the unknown partition {_shown(name)}", remedy)
+        if name in seen:
+            _refuse(where, place, f"names {_shown(name)} twice", "name each partition once")
+        seen.add(name)
     return names
 
 
 def _text(value: object, where: str, place: str) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
-        _refuse(f"{where}: {place}", f"is {_shown(value)}", "give a name in visible characters")
+        _refuse(where, place, f"is {_shown(value)}", "give a name in visible characters")
     return value
 
 
 def _number(value: object, where: str, place: str, number_max: float = NUMBER_MAX) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(f"{where}: {place}", f"is {_shown(value)}, not a number", "give a number from 0")
+        _refuse(where, place, f"is {_shown(value)}, not a number", "give a number from 0")
     if not 0 <= value <= number_max:
         remedy = f"give a number from 0 to {number_max:g}"
-        _refuse(f"{where}: {place}", f"is {_shown(value)}", remedy)
+        _refuse(where, place, f"is {_shown(value)}", remedy)
     return float(value)
 
 
 def _whole_number(value: object, where: str, place: str) -> int:
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or not 0 <= value <= BYTES_MAX:  # type: ignore[operator]
-        _refuse(f"{where}: {place}", f"is {_shown(value)}", "give a whole number from 0")
+        _refuse(where, place, f"is {_shown(value)}", "give a whole number from 0")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
@@ -369,9 +383,15 @@ def _shown(value: object) -> str:
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
-    text = repr(value) if isinstance(value, str) else json.dumps(value, default=repr)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return _short(repr(value) if isinstance(value, str) else json.dumps(value, default=repr))
 
 
-def _refuse(where: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(where=where, what=what, remedy=remedy)
+def _short(text: str) -> str:
+    """Both ends of a text that is too long for a message."""
+    return text if len(text) <= SHOWN_MAX else f"{text[:37]}...{text[-20:]}"
+
+
+def _refuse(where: str, place: str, what: str, remedy: str) -> NoReturn:
+    raise InputError(
+        where=f"{where}: {_short(place)}" if place else where, what=what, remedy=remedy
+    )

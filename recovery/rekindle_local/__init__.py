@@ -14,6 +14,9 @@ Nothing imports this package; it stands on the runtime and the pure core.
     distribution        the Java and the Spark on this machine, and their command line
     cgroups             one cgroup per node: CPU quota, CPU time, processes
     processes           sets of processes: started at a gate, stopped, killed whole
+    zookeeper           a ZooKeeper as local processes: one server, or an ensemble
+    zookeeper_servers   one server of it: configuration, command line, answers
+    addresses           ports that are held for servers which must know them before they start
     watcher             the process that ends everything when the cluster's owner is gone
     class_archives      where the archives lie with which JVMs start in half the time
     training            makes those archives, once per machine

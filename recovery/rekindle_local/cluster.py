@@ -15,6 +15,7 @@ import re
 import secrets
 import shlex
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from rekindle.errors import InputError, RunError
-from rekindle_local import cgroups, class_archives, distribution, processes
+from rekindle_local import cgroups, class_archives, distribution, options, processes
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher, end_processes
 
@@ -32,6 +33,8 @@ __all__ = ["LocalCluster", "Node"]
 NODES_MAX = 250
 STOP_SECONDS_MAX = 10.0
 MASTER_HOST = "127.0.0.1"
+# A host's socket lies there (HostProcess.java), and the path of a Unix socket ends at 107 bytes.
+TEMPORARY_BYTES_MAX = 107 - len("/rekindle-4194304.sock")
 _MASTER_ELECTED = re.compile(r"Starting Spark master at (spark://\S+)[\s\S]*New state: ALIVE")
 _WORKER_REGISTERED = re.compile("Successfully registered with master")
 
@@ -63,7 +66,9 @@ class LocalCluster:
     variables and so to the executors', `class_path` is appended to the class path of workers and
     executors. (An application that sets `spark.executor.extraClassPath` instead loses the speed of
     the class-data archives, which hold for one beginning of the class path.) `class_data_cache` is
-    where those archives are looked for. Raises `InputError` for a setting out of range.
+    where those archives are looked for. `temporary` is where sockets and unpacked libraries lie:
+    among the scratch files, or, where sockets need a shorter path, in the system's folder for them.
+    Raises `InputError` for a setting out of range.
     """
 
     def __init__(
@@ -79,11 +84,11 @@ class LocalCluster:
         class_path: Sequence[Path] = (),
         class_data_cache: Path | None = None,
     ) -> None:
-        _check_range("nodes", nodes, 1, NODES_MAX)
-        _check_range("slots", slots, 1, 1024)
-        _check_range("worker_memory_megabytes", worker_memory_megabytes, 512, 1 << 20)
+        options.check_range("nodes", nodes, 1, NODES_MAX)
+        options.check_range("slots", slots, 1, 1024)
+        options.check_range("worker_memory_megabytes", worker_memory_megabytes, 512, 1 << 20)
         if cpu_quota is not None:
-            _check_range("cpu_quota", cpu_quota, 0.01, os.cpu_count() or 1)
+            options.check_range("cpu_quota", cpu_quota, 0.01, os.cpu_count() or 1)
         self.nodes = tuple(Node(index) for index in range(nodes))
         self.directory = directory.absolute()
         self._cpu_quota = cpu_quota
@@ -93,6 +98,10 @@ class LocalCluster:
         self._additions["SPARK_DIST_CLASSPATH"] = ":".join(map(str, class_path))
         self._class_data_cache = class_data_cache or class_archives.default_cache()
         self._owner = os.getpid()
+        self.temporary = self._scratch / "temporary"
+        if len(os.fsencode(self.temporary)) > TEMPORARY_BYTES_MAX:
+            name = f"rekindle-{self._owner}-{secrets.token_hex(4)}"
+            self.temporary = Path(tempfile.gettempdir(), name)
         self._hierarchy: cgroups.Hierarchy | None = None
         self._watcher: Watcher | None = None
         self._tops: tuple[Path, ...] = ()
@@ -135,13 +144,13 @@ class LocalCluster:
         """
         found = distribution.find_distribution()
         self._archives = class_archives.find_class_archives(self._class_data_cache, found)
-        self._prepare_directories()
         self._environment = found.environment(self._configuration(), self._additions)
         archive = class_archives.archive_option(self._archives.daemon)
-        options = (*archive, self._temporary_option, *self._java_options)
-        self._command = distribution.build_command(found, self._environment, options)
+        java_options = (*archive, self._temporary_option, *self._java_options)
+        self._command = distribution.build_command(found, self._environment, java_options)
         atexit.register(self.close)
         try:
+            self._prepare_directories()
             self._prepare_groups()
             self._start_master()
             for worker in self._workers.values():
@@ -162,7 +171,8 @@ class LocalCluster:
             if not self._watcher.close():
                 end_processes(self._tops, ())
             self._watcher = None
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            for scratch in (self._scratch, self.temporary):
+                shutil.rmtree(scratch, ignore_errors=True)
             atexit.unregister(self.close)
 
     def kill(self, names: Iterable[str]) -> None:
@@ -248,12 +258,13 @@ class LocalCluster:
 
     @property
     def _temporary_option(self) -> str:
-        """For native libraries that JVMs unpack, and that a killed one never removes."""
-        return f"-Djava.io.tmpdir={self._scratch / 'temporary'}"
+        """For the hosts' sockets, and for native libraries that JVMs unpack: a killed one removes
+        neither."""
+        return f"-Djava.io.tmpdir={self.temporary}"
 
     def _prepare_directories(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
-        (self._scratch / "temporary").mkdir(parents=True, exist_ok=True)
+        self.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _configuration(self) -> Path:
         """An empty configuration directory: settings from outside would hide our log lines."""
@@ -320,10 +331,3 @@ class LocalCluster:
                 remedy=f"name one of {self.nodes[0].name} to {self.nodes[-1].name}",
             )
         return worker
-
-
-def _check_range(where: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise InputError(
-            where=where, what=f"is {value}", remedy=f"give a number from {least} to {most}"
-        )

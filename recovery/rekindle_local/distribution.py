@@ -1,7 +1,7 @@
 """The Java and the Spark on this machine, and the command line of Spark's daemons out of the wheel.
 
 It starts nothing but the launcher, once, to learn the command line that `bin/spark-class` would
-build each time, and `java -version`. cluster.py calls it.
+build each time, and `java -version`. cluster.py and zookeeper.py call it.
 """
 
 import os

@@ -1,13 +1,38 @@
-"""Checks of command-line options that several commands share.
+"""Checks of options, and the directory of a report, that several commands share.
 
 Each raises InputError that names the option and the remedy, before anything is started.
+cluster.py checks its own options with it, too.
 """
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rekindle.errors import InputError
 
-__all__ = ["check_kill", "new_directory"]
+__all__ = [
+    "SEED_MAX",
+    "STRATEGIES",
+    "check_choice",
+    "check_kill",
+    "check_range",
+    "new_directory",
+    "report_directory",
+]
+
+SEED_MAX = 2**31
+STRATEGIES = ("incremental", "blocking")
+
+
+def check_choice(where: str, value: str, choices: Sequence[str]) -> None:
+    """A word must be one of those that are known."""
+    if value not in choices:
+        raise InputError(
+            where=where, what=f"is {value!r:.60}", remedy=f"choose {' or '.join(choices)}"
+        )
 
 
 def check_kill(kill: int, nodes: int) -> None:
@@ -15,6 +40,14 @@ def check_kill(kill: int, nodes: int) -> None:
     if kill >= nodes:
         raise InputError(
             where="--kill", what=f"is {kill} of {nodes} nodes", remedy="leave some alive"
+        )
+
+
+def check_range(where: str, value: float, least: float, most: float) -> None:
+    """A number must lie between two others."""
+    if not least <= value <= most:
+        raise InputError(
+            where=where, what=f"is {value}", remedy=f"give a number from {least:,} to {most:,}"
         )
 
 
@@ -35,3 +68,23 @@ def new_directory(directory: Path) -> Path:
             remedy="name a new directory, or empty this one",
         )
     return directory.resolve()
+
+
+@contextmanager
+def report_directory(report: Path | None) -> Iterator[Path]:
+    """The new directory `report`; without it a temporary one, kept only when the run fails."""
+    if report is not None:
+        yield new_directory(report)
+        return
+    temporary = Path(tempfile.mkdtemp(prefix="rekindle-demo-"))
+    failed = False
+    try:
+        yield temporary
+    except Exception as error:
+        failed = not isinstance(error, InputError)  # before anything was started
+        raise
+    finally:
+        if failed:
+            print(f"what the run left is kept in {temporary}", file=sys.stderr)
+        else:
+            shutil.rmtree(temporary, ignore_errors=True)

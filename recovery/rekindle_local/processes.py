@@ -1,7 +1,7 @@
 """Sets of processes: started behind a gate, listed by session, stopped, continued and killed whole.
 
-It knows nothing of Spark, nodes or quotas. cluster.py calls it, and so does the watcher, therefore
-it imports nothing of the project.
+It knows nothing of Spark, nodes or quotas. cluster.py and zookeeper.py call it, and so does the
+watcher, therefore it imports nothing of the project.
 """
 
 import os

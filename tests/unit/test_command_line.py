@@ -70,9 +70,61 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"rekindle {rekindle.__version__}\n"
 
 
-def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(cli.application, ["rekindel"]) == 2
-    assert "rekindel" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rekindel"], "rekindle: no such command 'rekindel'; see `rekindle --help`"),
+        (["--nodes"], "rekindle: no such option: --nodes; see `rekindle --help`"),
+        (["run", "a.py"], "--store: is missing; see `rekindle run --help`"),
+        (["plan"], "PROBLEM.json: is missing; see `rekindle plan --help`"),
+        (["plan", "a", "b"], "rekindle plan: got unexpected extra argument(s) (b); see `rekindle"),
+        (["demo", "--nodes", "1"], "--nodes: input should be greater than or equal to 2; see `re"),
+        (["bench", "x"], "rekindle bench: no such command 'x'; see `rekindle bench --help`"),
+        (["bench", "soak", "--epochs", "x"], "--epochs: input should be a valid integer, "),
+    ],
+)
+def test_wrong_usage_is_one_sentence_like_every_error_of_ours(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(cli.application, arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(message)
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["bench"]])
+def test_no_arguments_are_answered_with_the_help(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(cli.application, arguments) == 2
+    assert capsys.readouterr().err.startswith("Usage: rekindle")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--version"], ["plan", "--help"]])
+def test_output_that_cannot_be_written_is_an_error_and_no_traceback(
+    arguments: list[str], unbuffered: str
+) -> None:
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "rekindle_local", *arguments],
+            env={"PYTHONPATH": ":".join(sys.path), "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert run.returncode == 1
+    assert run.stderr == (
+        "standard output: cannot be written (No space left on device); "
+        "make room where it goes, or send it elsewhere\n"
+    )
+
+
+def test_an_error_of_the_system_elsewhere_is_a_bug_and_not_hidden() -> None:
+    with pytest.raises(FileNotFoundError):
+        cli.run(application_that_raises(FileNotFoundError(2, "absent")), [])
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
@@ -110,3 +162,18 @@ def test_the_help_of_a_command_has_an_example(
 ) -> None:
     assert cli.run(cli.application, [command.name, "--help"]) == 0
     assert f"Example: rekindle {command.name} " in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["bench"], ["bench", "recovery"], *([command.name] for command in cli.COMMANDS)]
+)
+def test_a_help_is_whole_and_says_something_of_every_option(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(cli.application, [*arguments, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "..." not in said.replace("[ARGS]...", "")
+    options = [" ".join(part.split()) for part in said.split("  --")[1:]]
+    for option in options:
+        words = option.partition("[default")[0].split("> ")[-1].split()
+        assert len(words) > 2, option

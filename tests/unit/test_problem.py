@@ -19,7 +19,7 @@ def sound() -> dict[str, Any]:
             "a/0": {"cpu_percent": 10, "state_bytes": 1000},
             "b/0": {"cpu_percent": 120.5, "running_on": "127.0.0.2"},
         },
-        "queries": {"q/0": {"priority": 7, "partitions": ["a/0", "b/0", "a/0"]}},
+        "queries": {"q/0": {"priority": 7, "partitions": ["a/0", "b/0"]}},
         "capacity_cpu_percent": 300,
     }
 
@@ -81,8 +81,8 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b" \n", "problem.json: is empty"),
         (b"{", "problem.json: is not JSON"),
         (b"\xff\xfe\x00", "problem.json: is not JSON"),
-        (b"[" * 200_000, "problem.json: is not JSON"),
-        (b"9" * 5_000, "problem.json: is not JSON"),
+        (b"[" * 200_000, "problem.json: is not JSON (nested too deep)"),
+        (b"9" * 5_000, "problem.json: is a number beyond all limits, not an object"),
         (b"[]", "problem.json: is a list, not an object"),
         (b"null", "problem.json: is null, not an object"),
         (b'{"version": 1, "version": 1}', "problem.json: 'version': is there twice"),
@@ -101,6 +101,7 @@ MISSING = object()
     [
         (("version",), 2, "version: is 2; use version 1"),
         (("version",), True, "version: is true"),
+        (("version",), 1.0, "version: is 1.0; use version 1"),
         (("partitions",), MISSING, "partitions: is missing"),
         (("partitions",), [], "partitions: is a list, not an object"),
         (("partitions", "a/0"), 3, "partitions.a/0: is 3, not an object"),
@@ -122,9 +123,12 @@ MISSING = object()
         (("queries", "q/0", "priority"), -3, "queries.q/0.priority: is -3"),
         (("queries", "q/0", "priority"), None, "queries.q/0.priority: is null, not a number"),
         (("queries", "q/0", "partitions"), "a/0", "queries.q/0.partitions: is 'a/0', not a list"),
+        (("queries", "q/0", "partitions"), [], "queries.q/0.partitions: is empty; name"),
+        (("queries", "q/0", "partitions"), ["a/0", "a/0"], "partitions: names 'a/0' twice; name"),
         (("queries", "q/0", "partitions"), ["z"], "names the unknown partition 'z'"),
         (("queries", "q/0", "partitions"), [1], "queries.q/0.partitions[0]: is 1"),
         (("failed",), ["z"], "failed: names the unknown partition 'z'"),
+        (("failed",), ["a/0", "b/0", "a/0"], "failed: names 'a/0' twice; name each"),
         (("failed",), "a/0", "failed: is 'a/0', not a list"),
         (("capacity_cpu_percent",), MISSING, "capacity_cpu_percent, nodes: neither is given"),
         (("capacity_cpu_percent",), -1, "capacity_cpu_percent: is -1"),
@@ -146,6 +150,21 @@ def test_a_wrong_field_is_refused_by_file_name_and_remedy(
     text = refusal(json.dumps(record).encode())
     assert text.startswith(f"{FILE}: ")
     assert message in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"version": ' + b"9" * 5_000 + b"}",
+        b'{"version": ' + b'"long' * 5_000 + b'"}',
+        json.dumps({**sound(), "name" * 5_000: 1}).encode(),
+        json.dumps({**sound(), "failed": ["name" * 5_000]}).encode(),
+        json.dumps({**sound(), "partitions": {"name" * 5_000: {}}}).encode(),
+        b'{"%s": 1, "%s": 1}' % (b"name" * 5_000, b"name" * 5_000),
+    ],
+)
+def test_a_message_stays_short_whatever_the_file_holds(content: bytes) -> None:
+    assert len(refusal(content)) < 250
 
 
 def test_nodes_are_checked_too() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from rekindle.errors import InputError, RunError
 from rekindle.testing import runs
 from rekindle.testing.runs import Scenario
 from rekindle.verification import comparison, statements
+from rekindle.verification.engine import Engine
 from rekindle_local.commands.verify import verify
 
 SCENARIO = Scenario({"a": 1.0, "b": 2.0, "c": 9.0}, begin=-70.0, end=30.0)
@@ -79,15 +81,18 @@ def test_a_planted_row_is_found(
     run: Path, change: Callable[[pa.Table], pa.Table], kind: str, count: int
 ) -> None:
     change_rows(run, change)
-    assert found(run) == [f"exactly_once.{kind}", f"outputs: {kind} rows"]
-    with pytest.raises(RunError, match=rf"outputs: {kind} rows  0 \(the promise\) +{count}$"):
+    assert found(run) == [f"exactly_once.{kind}", f"outputs/c: {kind} rows"]
+    row = r"row_index=\d+, departed=2013-01-01 00:00:\d\d, miles=[\d.]+"
+    place = "" if kind == "missing" else r" \(epoch 1 of c/0\)"
+    promise = rf"outputs/c: {kind} rows  0 \(the promise\) +{count}, such as {row}{place}$"
+    with pytest.raises(RunError, match=promise):
         verify(run)
 
 
 def test_wrong_rows_count_even_when_the_report_admits_them(run: Path) -> None:
     change_rows(run, lambda table: table.slice(3))
     change_json(run / "report.json", lambda record: record["exactly_once"].update(missing=3))
-    assert found(run) == ["outputs: missing rows"]
+    assert found(run) == ["outputs/c: missing rows"]
 
 
 def test_a_difference_in_the_last_bits_of_a_float_is_not_a_wrong_row(run: Path) -> None:
@@ -102,7 +107,7 @@ def test_a_number_that_is_none_is_a_wrong_row(run: Path, value: float | None) ->
         return table.set_column(table.schema.get_field_index("miles"), "miles", miles)
 
     change_rows(run, spoil)
-    assert found(run) == ["exactly_once.wrong", "outputs: wrong rows"]
+    assert found(run) == ["exactly_once.wrong", "outputs/c: wrong rows"]
 
 
 @pytest.mark.parametrize(
@@ -165,20 +170,60 @@ def test_a_plan_over_the_capacity_of_a_node_is_named(run: Path) -> None:
     assert "answers/1.json: placement.small" in found(run)
 
 
-def test_rows_of_an_epoch_that_nobody_committed_are_named(run: Path) -> None:
+def without_commit(run: Path, query: str, number: int) -> int:
+    """Takes one commit event of a query out, gives its epoch."""
     lines = (run / "events.jsonl").read_text().splitlines()
-    kept = [
-        line
-        for line in lines
-        if not ('"commit"' in line and '"query": "c"' in line and json.loads(line)["t"] > 25)
+    commits = [
+        line for line in lines if '"commit"' in line and json.loads(line).get("query") == query
     ]
-    (run / "events.jsonl").write_text("\n".join(kept))
-    assert any(where.startswith("outputs/c: epoch") for where in found(run))
+    lines.remove(commits[number])
+    (run / "events.jsonl").write_text("\n".join(lines))
+    return int(json.loads(commits[number])["epoch"])
+
+
+@pytest.mark.parametrize("number", [0, 1, 40, -1])
+def test_a_single_commit_event_that_is_gone_is_named(run: Path, number: int) -> None:
+    epoch = without_commit(run, "c", number)
+    assert {"events.jsonl: commits of c/0", f"outputs/c/0.parquet: epoch {epoch}"} <= {*found(run)}
+
+
+@pytest.mark.parametrize("seconds", [-1.5, 0.5])
+def test_a_commit_time_that_is_not_that_of_the_commit_event_is_named(
+    run: Path, seconds: float
+) -> None:
+    def shift(table: pa.Table) -> pa.Table:
+        moved = pc.add(table["committed_at"], pc.if_else(pc.equal(table["epoch"], 50), seconds, 0))
+        return table.set_column(table.schema.get_field_index("committed_at"), "committed_at", moved)
+
+    change_rows(run, shift)
+    assert found(run) == ["outputs/c/0.parquet: epoch 50"]
+
+
+def test_rows_without_epoch_or_commit_time_are_named(run: Path) -> None:
+    def strip(table: pa.Table) -> pa.Table:
+        for name in ("epoch", "committed_at"):
+            values = [*table[name].to_pylist()[:-1], None]
+            column = table.schema.get_field_index(name)
+            table = table.set_column(column, name, pa.array(values, table.schema.field(name).type))
+        return table
+
+    change_rows(run, strip)
+    assert found(run) == ["outputs/c/0.parquet: epoch -1"]
+
+
+def test_a_commit_event_without_its_first_epoch_is_bad_input(run: Path) -> None:
+    text = (run / "events.jsonl").read_text()
+    (run / "events.jsonl").write_text(text.replace('"from_epoch": 7}', '"from_epoch": "7"}'))
+    with pytest.raises(InputError, match=r"commit of a/0 at .*has '7' as from_epoch"):
+        verify(run)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["report.json", "events.jsonl", "input.json", "queries.sql", "outputs", "problems/1.json"],
+    [
+        *("report.json", "events.jsonl", "input.json", "queries.sql", "problems/1.json"),
+        *("answers/1.json", "outputs", "outputs/c", "outputs/c/0.parquet"),
+    ],
 )
 def test_a_missing_file_is_bad_input_that_names_it(run: Path, name: str) -> None:
     target = run / name
@@ -238,9 +283,52 @@ def test_whole_rows_are_compared_where_a_query_has_no_keys(run: Path) -> None:
     assert (rows["missing"], rows["duplicated"], rows["wrong"]) == (3, 1, 2)
 
 
-def test_a_query_without_any_output_lacks_all_its_rows(run: Path) -> None:
-    shutil.rmtree(run / "outputs" / "c")
-    assert "outputs: missing rows" in found(run)
+def test_a_query_without_any_row_lacks_all_of_them(run: Path) -> None:
+    change_rows(run, lambda table: table.slice(0, 0))
+    assert "outputs/c: missing rows" in found(run)
+
+
+def test_output_that_belongs_to_no_query_is_named(run: Path) -> None:
+    shutil.copytree(run / "outputs" / "c", run / "outputs" / "bogus")
+    shutil.copy(run / "outputs" / "c" / "0.parquet", run / "outputs" / "c" / "1.parquet")
+    assert found(run) == ["outputs/bogus", "outputs/bogus/0.parquet", "outputs/c/1.parquet"]
+
+
+def test_progress_is_told_file_by_file_and_query_by_query(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verify(run)
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "reading the records of the run",
+        "checking the input file in.parquet",
+        "checking the rows of a, query 1 of 3",
+        "checking the rows of b, query 2 of 3",
+        "checking the rows of c, query 3 of 3",
+        "computing the figures of the report",
+        "checking commits and plans",
+    ]
+
+
+def ask_until_interrupted() -> None:
+    with Engine() as engine:
+        engine.ask("CREATE TABLE t AS SELECT range AS a FROM range(100000)", "t")
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        while True:
+            engine.ask("SELECT a % 100, sum(hash(a) % 7) FROM t GROUP BY ALL", "t")
+
+
+def test_an_interruption_in_mid_query_is_a_keyboard_interrupt() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(5):
+            with pytest.raises(KeyboardInterrupt):
+                ask_until_interrupted()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_statements_are_split_at_their_headings() -> None:

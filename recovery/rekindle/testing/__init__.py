@@ -1,4 +1,5 @@
 """Builders and fakes for tests, shipped so that others can test against them too.
 
-runs    made-up runs with everything that a report is computed from
+histories    simulated runs of small graphs, for the history checker
+runs         made-up runs with everything that a report is computed from
 """

@@ -191,7 +191,15 @@ def _commits(scenario: Scenario, query: str, back: Mapping[str, float]) -> list[
             commits.append((at, epoch))
     name = f"{query}/0"
     return [
-        Event(at, "commit", epoch=epoch, query=query, query_partition=name) for at, epoch in commits
+        Event(
+            at,
+            "commit",
+            epoch=epoch,
+            query=query,
+            query_partition=name,
+            extra={"from_epoch": epoch},
+        )
+        for at, epoch in commits
     ]
 
 

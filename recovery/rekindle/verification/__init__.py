@@ -2,8 +2,10 @@
 
     files         reads the directory of a report into `Evidence`
     statements    splits `queries.sql` into prelude and queries
-    batch         runs the queries over the input with DuckDB, counts missing and wrong rows
-    commits       checks that output rows belong to committed epochs
+    engine        DuckDB: runs statements, turns its errors into ours
+    batch         runs the queries over the input, compares the output with their answers
+    rows          one query's rows: missing, duplicated, wrong, and a sample of each
+    commits       checks that output rows belong to their commit events, and these for gaps
     plans         checks each plan against its problem: capacity, closure, sum, gap
     comparison    differences between two reports, figure by figure
     check         all of it together, `verify`

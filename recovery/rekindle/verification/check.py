@@ -4,46 +4,65 @@ Reads the directory through `files`, computes with `report`, compares with `comp
 `rekindle verify` calls `verify`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rekindle import report
 from rekindle.verification import batch, commits, comparison, files, plans
 from rekindle.verification.comparison import Difference
+from rekindle.verification.files import Evidence
+from rekindle.verification.rows import Rows
 
 __all__ = ["verify"]
 
 
-def verify(directory: Path, clock: Callable[[], float]) -> tuple[Difference, ...]:
+def verify(
+    directory: Path, clock: Callable[[], float], say: Callable[[str], None] = lambda _: None
+) -> tuple[Difference, ...]:
     """Compute everything in `report.json` again; give what differs, nothing when all is right.
 
-    `clock` is a monotonic one, for the solver's budget. Also differences: a row that is
-    missing, duplicated or wrong even where the report admits it, output rows that no commit
-    covers, and plans that break their problem's limits. InputError names a file that is
-    missing or ill-formed.
+    `clock` is a monotonic one, for the solver's budget; `say` is told what is being checked.
+    Also differences: a row that is missing, duplicated or wrong even where the report admits
+    it, output that belongs to no query, rows that their commit event does not cover, and plans
+    that break their problem's limits. InputError names a file that is missing or ill-formed.
     """
+    say("reading the records of the run")
     evidence = files.read(directory)
-    inputs = report.Inputs.from_record(evidence.input_record)
+    compared = batch.compare(directory, evidence.inputs, evidence.sql, say)
+    say("computing the figures of the report")
     computed = report.compute(
         evidence.events,
         report.RunFacts.from_record(evidence.report),
         evidence.input_record,
         evidence.problems,
         evidence.answers,
-        batch.exactly_once(directory, inputs, evidence.sql),
+        batch.totals(compared),
         clock,
     )
+    say("checking commits and plans")
     return (
         *comparison.differences(evidence.report, computed),
-        *_bad_rows(computed["exactly_once"]),
-        *commits.check(directory, evidence.events, inputs),
+        *_bad_rows(compared),
+        *_foreign(evidence),
+        *commits.check(directory, evidence.events, evidence.inputs),
         *plans.check(evidence.events, evidence.problems, evidence.answers),
     )
 
 
-def _bad_rows(exactly_once: dict[str, int]) -> list[Difference]:
+def _bad_rows(compared: Sequence[Rows]) -> list[Difference]:
     return [
-        Difference(f"outputs: {name} rows", "0 (the promise)", str(exactly_once[name]))
-        for name in ("missing", "duplicated", "wrong")
-        if exactly_once[name]
+        Difference(
+            f"outputs/{rows.query}: {kind} rows",
+            "0 (the promise)",
+            f"{rows.counts[kind]}, such as {sample}",
+        )
+        for rows in compared
+        for kind, sample in rows.samples.items()
+    ]
+
+
+def _foreign(evidence: Evidence) -> list[Difference]:
+    return [
+        Difference(name, "is there", "no query partition of the run")
+        for name in files.foreign_outputs(evidence.directory, evidence.inputs)
     ]

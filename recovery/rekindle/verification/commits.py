@@ -1,18 +1,22 @@
-"""Checks output rows against the events: every row belongs to an epoch that was committed.
+"""Checks output rows against the commit events of their query partition, and those for gaps.
 
-So a commit cannot be claimed before its rows were there, nor rows be there without a commit.
-`check` calls it.
+So a commit cannot be claimed before its rows were there, nor rows be there without a commit, nor
+a commit event be lost. `check` calls it.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from rekindle import events as run_events
 from rekindle.errors import InputError
 from rekindle.events import Event
 from rekindle.report.inputs import Inputs
 from rekindle.verification.comparison import Difference
+from rekindle.verification.files import REMEDY, output_file
 
 __all__ = ["check"]
 
@@ -20,62 +24,126 @@ __all__ = ["check"]
 TOLERANCE_SECONDS = 0.001
 
 
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A commit event: epochs from `first` to `last`, committed between `begin` and `end`.
+
+    `end` is the event's own time; `begin` that of the event before it, for the runtime tells of
+    a commit before it starts on the next one of the same query partition.
+    """
+
+    first: int
+    last: int
+    begin: float
+    end: float
+
+
 def check(directory: Path, events: Sequence[Event], inputs: Inputs) -> list[Difference]:
-    """Give a difference for each query with output rows that its commit events do not cover."""
-    return [
-        difference
-        for query in sorted(inputs.priorities)
-        for difference in _query(directory, events, query)
-    ]
+    """Give a difference for whatever rows and commit events do not tell of each other."""
+    finish = run_events.last(events, "finish")
+    final = finish.epoch if finish else None
+    found = []
+    for query in sorted(inputs.priorities):
+        cuts = _cuts(events, query)
+        for partition in inputs.partitions(query):
+            commits = _commits(events, partition)
+            rows = _rows(directory, partition)
+            found += _gaps(partition, commits, _restore_points(events, cuts), final)
+            found += _uncovered(partition, rows, commits, cuts)
+    return found
 
 
-def _query(directory: Path, events: Sequence[Event], query: str) -> list[Difference]:
-    reached = [
-        event.epoch
-        for event in events
-        if event.kind == "commit" and event.query == query and event.epoch is not None
-    ]
-    cuts = {
+def _cuts(events: Sequence[Event], query: str) -> Mapping[int, float]:
+    return {
         event.epoch: event.t
-        for event in events
-        if event.kind == "cut" and event.query in (None, query) and event.epoch is not None
+        for event in run_events.of_kind(events, "cut")
+        if event.query in (None, query) and event.epoch is not None
     }
-    return [
-        difference
-        for epoch, committed_at in _first_commits(directory, query).items()
-        for difference in _epoch(query, epoch, committed_at, max(reached, default=-1), cuts)
-    ]
 
 
-def _epoch(
-    query: str, epoch: int, committed_at: float, reached: int, cuts: Mapping[int, float]
+def _restore_points(events: Sequence[Event], cuts: Mapping[int, float]) -> set[int]:
+    """The epochs after which a partition may go on: before all input, and the checkpoints."""
+    checkpoints = {event.epoch for event in run_events.of_kind(events, "checkpoint")}
+    return {min(cuts, default=1) - 1} | {epoch for epoch in checkpoints if epoch is not None}
+
+
+def _commits(events: Sequence[Event], partition: str) -> list[_Commit]:
+    commits: list[_Commit] = []
+    for event in run_events.of_kind(events, "commit"):
+        if event.query_partition == partition and event.epoch is not None:
+            first = event.extra.get("from_epoch")
+            if not isinstance(first, int):
+                raise InputError(
+                    where=f"events.jsonl: commit of {partition} at {event.t:.6f}",
+                    what=f"has {first!r} as from_epoch, not a whole number",
+                    remedy=REMEDY,
+                )
+            before = commits[-1].end if commits else -math.inf
+            commits.append(_Commit(first, event.epoch, before, event.t))
+    return commits
+
+
+def _gaps(
+    partition: str, commits: Iterable[_Commit], restore_points: set[int], final: int | None
 ) -> list[Difference]:
-    where = f"outputs/{query}: epoch {epoch}"
-    if epoch > reached:
-        return [Difference(where, "has rows", "no commit event covers it")]
-    cut = cuts.get(epoch)
-    if cut is not None and committed_at < cut - TOLERANCE_SECONDS:
-        return [Difference(where, f"committed at {committed_at:.6f}", f"cut at {cut:.6f}")]
-    return []
+    """Each commit goes on where the one before ended, or from a restore point before that."""
+    where, found = f"events.jsonl: commits of {partition}", []
+    position = min(restore_points)
+    for commit in commits:
+        before = commit.first - 1
+        if before != position and not (before < position and before in restore_points):
+            found.append(
+                Difference(
+                    where,
+                    f"epochs {commit.first} to {commit.last} follow {position}",
+                    "a commit event between them is missing",
+                )
+            )
+        position = commit.last
+    if final is not None and position < final:
+        found.append(Difference(where, f"end with epoch {position}", f"the run with {final}"))
+    return found
 
 
-def _first_commits(directory: Path, query: str) -> Mapping[int, float]:
-    files = sorted((directory / "outputs" / query).glob("*.parquet"))
-    if not files:
-        return {}
+def _uncovered(
+    partition: str,
+    rows: Iterable[tuple[int, float]],
+    commits: Sequence[_Commit],
+    cuts: Mapping[int, float],
+) -> list[Difference]:
+    """The first commit of an epoch is the one of its rows: a repeat commits nothing again."""
+    found = []
+    for epoch, at in rows:
+        where = f"outputs/{partition}.parquet: epoch {epoch}"
+        commit = next((each for each in commits if each.first <= epoch <= each.last), None)
+        cut = cuts.get(epoch, -math.inf)
+        if commit is None:
+            found.append(Difference(where, "has rows", "no commit event covers it"))
+        elif not commit.begin - TOLERANCE_SECONDS <= at <= commit.end + TOLERANCE_SECONDS:
+            said = f"its commit event is at {commit.end:.6f}"
+            found.append(Difference(where, f"committed at {at:.6f}", said))
+        elif at < cut - TOLERANCE_SECONDS:
+            found.append(Difference(where, f"committed at {at:.6f}", f"cut at {cut:.6f}"))
+    return found
+
+
+def _rows(directory: Path, partition: str) -> list[tuple[int, float]]:
+    """Each epoch with rows, and the commit time that they carry."""
     try:
         rows = (
-            pl.scan_parquet(files, missing_columns="insert", extra_columns="ignore")
-            .select(pl.col("epoch").cast(pl.Int64), pl.col("committed_at").cast(pl.Float64))
-            .group_by("epoch")
-            .min()
-            .sort("epoch")
+            pl.scan_parquet(output_file(directory, partition), glob=False, hive_partitioning=False)
+            .select(
+                pl.col("epoch").cast(pl.Int64).fill_null(-1),
+                pl.col("committed_at").cast(pl.Float64).fill_null(math.nan),
+            )
+            .unique()
+            .sort("epoch", "committed_at")
             .collect()
         )
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(
-            where=f"outputs/{query}",
+            where=f"outputs/{partition}.parquet",
             what=f"cannot be read ({str(error).splitlines()[0]})",
-            remedy="restore the file from the run, or run the demo again",
+            remedy=REMEDY,
         ) from error
-    return dict(rows.iter_rows())
+    return list(rows.iter_rows())

@@ -1,6 +1,6 @@
-"""Reads the files beside a report into values; names what is missing or ill-formed.
+"""Reads the files beside a report into values; names what is missing, ill-formed or foreign.
 
-Computes nothing. `check` calls it.
+Computes nothing. `check` calls it; `batch` and `commits` read output files themselves.
 """
 
 import json
@@ -12,8 +12,9 @@ from typing import Any
 from rekindle import events as run_events
 from rekindle.errors import InputError
 from rekindle.events import Event
+from rekindle.report.inputs import Inputs
 
-__all__ = ["Evidence", "read"]
+__all__ = ["REMEDY", "Evidence", "foreign_outputs", "output_file", "read"]
 
 VERSION = 1
 REMEDY = "restore the file from the run, or run the demo again"
@@ -27,6 +28,7 @@ class Evidence:
     report: Mapping[str, Any]
     events: tuple[Event, ...]
     input_record: Mapping[str, Any]
+    inputs: Inputs
     problems: Mapping[int, Mapping[str, Any]]
     answers: Mapping[int, Mapping[str, Any]]
     sql: str
@@ -40,16 +42,46 @@ def read(directory: Path) -> Evidence:
             what="is no directory",
             remedy="give the directory that `rekindle demo --report DIR` wrote",
         )
-    _outputs(directory)
+    report = _record(directory, "report.json")
+    input_record = _record(directory, "input.json")
+    inputs = Inputs.from_record(input_record)
+    _check_outputs(directory, inputs)
     return Evidence(
         directory=directory,
-        report=_record(directory, "report.json"),
+        report=report,
         events=run_events.parse(_text(directory, "events.jsonl")),
-        input_record=_record(directory, "input.json"),
+        input_record=input_record,
+        inputs=inputs,
         problems=_numbered(directory, "problems"),
         answers=_numbered(directory, "answers"),
         sql=_text(directory, "queries.sql"),
     )
+
+
+def output_file(directory: Path, query_partition: str) -> Path:
+    """Where the rows of a query partition lie."""
+    return directory / "outputs" / f"{query_partition}.parquet"
+
+
+def foreign_outputs(directory: Path, inputs: Inputs) -> list[str]:
+    """Name what lies below `outputs/` and belongs to no query partition of the run."""
+    folders = {directory / "outputs" / query for query in inputs.priorities}
+    found = set((directory / "outputs").rglob("*")) - folders
+    found -= {output_file(directory, name) for name in _query_partitions(inputs)}
+    return sorted(path.relative_to(directory).as_posix() for path in found)
+
+
+def _query_partitions(inputs: Inputs) -> list[str]:
+    return [name for query in sorted(inputs.priorities) for name in inputs.partitions(query)]
+
+
+def _check_outputs(directory: Path, inputs: Inputs) -> None:
+    """Every query partition has its file, one without rows too; a lost file is no lost row."""
+    for file in (output_file(directory, name) for name in _query_partitions(inputs)):
+        for path in (file.parent.parent, file.parent, file):
+            if not path.exists():
+                name = path.relative_to(directory).as_posix()
+                raise InputError(where=name, what="is missing", remedy=REMEDY)
 
 
 def _text(directory: Path, name: str) -> str:
@@ -89,8 +121,3 @@ def _numbered(directory: Path, folder: str) -> Mapping[int, Mapping[str, Any]]:
     return {
         int(name.removesuffix(".json")): _record(directory, f"{folder}/{name}") for name in names
     }
-
-
-def _outputs(directory: Path) -> None:
-    if not (directory / "outputs").is_dir():
-        raise InputError(where="outputs", what="is missing", remedy=REMEDY)

@@ -3,6 +3,7 @@
 Each benchmark writes a JSON file with its figures and rows `bar, value, met, command`.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,8 @@ from rekindle_local import options
 
 __all__ = ["bench"]
 
+SEEDS_MAX = 100  # two runs of three minutes for each
+
 bench = typer.Typer(
     help="Measure recovery and endurance, as ratios of one run.\n\n"
     "Example: rekindle bench recovery --seeds 1..5 --report bench",
@@ -22,39 +25,43 @@ bench = typer.Typer(
 
 @bench.command()
 def recovery(
-    strategies: Annotated[str, typer.Option(help="Comma-separated.")] = "incremental,blocking",
+    strategies: Annotated[
+        str, typer.Option(help="What to compare, separated by commas.")
+    ] = "incremental,blocking",
     seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..5",
-    nodes: Annotated[int, typer.Option(min=2, max=50)] = 10,
-    kill: Annotated[int, typer.Option(min=1)] = 8,
-    report: Annotated[Path, typer.Option(help="A new directory.")] = Path("bench-recovery"),
+    nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
+    kill: Annotated[int, typer.Option(min=1, help="Nodes killed at once.")] = 8,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
+        "bench-recovery"
+    ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
     """Compare strategies on the demo's failure, seed by seed.
 
     Example: rekindle bench recovery --strategies incremental,blocking --seeds 1..5
     """
-    from rekindle_local.bench import recovery as benchmark
-
     options.check_kill(kill, nodes)
     wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
-        if strategy not in ("incremental", "blocking"):
-            raise InputError(
-                where="--strategies",
-                what=f"names {strategy!r}",
-                remedy="choose from incremental, blocking",
-            )
-    result = benchmark.measure(wanted, _seeds(seeds), nodes, kill, options.new_directory(report))
-    _enforce(result, enforce)
+        options.check_choice("--strategies", strategy, options.STRATEGIES)
+    numbers = _seeds(seeds)
+    from rekindle_local.bench import recovery as benchmark
+
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(wanted, numbers, nodes, kill, directory), enforce)
 
 
 @bench.command()
 def soak(
     epochs: Annotated[int, typer.Option(min=200, help="Number of small epochs.")] = 2000,
-    report: Annotated[Path, typer.Option(help="A new directory.")] = Path("bench-soak"),
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-soak"
+    ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
-    """Run many small epochs; files and memory must end where they were after the first 100.
+    """Run many small epochs and see that nothing grows.
+
+    Files and memory must end where they were after the first 100.
 
     Example: rekindle bench soak --epochs 2000 --report soak
     """
@@ -64,14 +71,15 @@ def soak(
 
 
 def _seeds(text: str) -> list[int]:
-    first, _, last = text.partition("..")
-    try:
-        numbers = list(range(int(first), int(last or first) + 1))
-    except ValueError:
-        numbers = []
-    if not numbers:
-        raise InputError(where="--seeds", what=f"is {text!r}", remedy="write 3 or 1..5")
-    return numbers
+    form = re.fullmatch(r"([0-9]{1,10})(?:\.\.([0-9]{1,10}))?", text)
+    first, last = (int(form[1]), int(form[2] or form[1])) if form else (1, 0)
+    if not first <= last <= min(options.SEED_MAX, first + SEEDS_MAX - 1):
+        raise InputError(
+            where="--seeds",
+            what=f"is {text!r:.60}",
+            remedy=f"write 3 or 1..5: up to {SEEDS_MAX} seeds from 0 to {options.SEED_MAX:,}",
+        )
+    return list(range(first, last + 1))
 
 
 def _enforce(result: dict[str, object], enforce: bool) -> None:

@@ -29,20 +29,20 @@ ROWS_MAX = 40
 
 def plan(
     problem_file: Annotated[
-        Path, typer.Argument(metavar="PROBLEM.json", help="The problem (docs/planning.md).")
+        Path, typer.Argument(metavar="PROBLEM.json", help="The problem, as in docs/planning.md.")
     ],
     solver: Annotated[
         str, typer.Option(help=f"One of {', '.join((planning.AUTO, *planning.SOLVERS))}.")
     ] = planning.AUTO,
-    budget_seconds: Annotated[float, typer.Option(help="Time to look for a better plan.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the local search.")] = 0,
+    budget_seconds: Annotated[float, typer.Option(help="Seconds to look for a better plan.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the local search.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Choose the queries to restore on the capacity that is there.
 
     Example: rekindle plan problem.json --budget-seconds 5 --json
     """
-    problem = parse(_content(problem_file), problem_file.name)
+    problem = parse(_content(problem_file), str(problem_file))
     with _quiet():
         answer = planning.solve(
             problem, clock=time.monotonic, solver=solver, budget_seconds=budget_seconds, seed=seed

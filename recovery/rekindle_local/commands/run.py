@@ -2,7 +2,9 @@
 
 import importlib.util
 import os
+import re
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -18,35 +20,64 @@ __all__ = ["run"]
 def run(
     pipeline: Annotated[
         str,
-        typer.Argument(help="FILE.py or FILE.py:FUNCTION, which makes a Pipeline."),
+        typer.Argument(
+            metavar="PIPELINE.py",
+            help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
+            "another function.",
+        ),
     ],
     store: Annotated[Path, typer.Option(help="Checkpoint store: a folder all nodes share.")],
     master: Annotated[str, typer.Option(help="Spark master, for example spark://HOST:7077.")],
-    settings: Annotated[Path | None, typer.Option(help="Settings in YAML.")] = None,
-    events: Annotated[Path | None, typer.Option(help="Where events.jsonl is written.")] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(help="Where events are written.", show_default="events.jsonl in the store"),
+    ] = None,
     cluster_has_jar: Annotated[
         bool, typer.Option(help="The workers' class path has Rekindle's jar already.")
     ] = False,
-    conf: Annotated[list[str] | None, typer.Option(help="Spark option KEY=VALUE.")] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Spark option; may be given many times.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Run a pipeline; a file named `finish` in the store ends it when all output is committed.
 
     Example: rekindle run flights.py --store /shared/flights --master spark://127.0.0.1:7077
     """
+    _check_master(master)
+    place_options = _options(conf or [])
     from rekindle import settings as settings_module
     from rekindle_spark import driver
 
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     built = _load(pipeline)
-    _prepare(store, events or store / "events.jsonl")
+    _check_places(store, events)
     place = driver.Place(
         master=master,
         store=store,
         events=events or store / "events.jsonl",
-        options=_options(conf or []),
+        options=place_options,
         cluster_has_jar=cluster_has_jar,
     )
     driver.run(built, wanted, place)
+
+
+def _check_master(master: str) -> None:
+    """Only a master whose executors are processes of their own; Spark itself checks the rest."""
+    if re.fullmatch(r"spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*|k8s://\S+", master):
+        return
+    what = f"is {master!r:.60}"
+    if master.startswith("local"):
+        what += ", which has no executors that could be lost and come back"
+    raise InputError(
+        where="--master", what=what, remedy="give spark://HOST:PORT or k8s://https://HOST:PORT"
+    )
 
 
 def _load(argument: str) -> Any:
@@ -115,21 +146,38 @@ def _wrong(path: Path, what: str, error: BaseException) -> InputError:
     )
 
 
-def _prepare(store: Path, events: Path) -> None:
-    """Make the store's folder and see that the event file can be written."""
-    attempts: tuple[tuple[str, Path, Callable[[], None]], ...] = (
-        ("checkpoint store", store, lambda: store.mkdir(parents=True, exist_ok=True)),
-        ("event file", events, lambda: events.open("a").close()),
-    )
-    for where, path, attempt in attempts:
-        try:
-            attempt()
-        except OSError as error:
-            raise InputError(
-                where=f"{where} {path}",
-                what=f"cannot be written ({error.strerror})",
-                remedy="name a place in a folder that is there and may be written",
-            ) from error
+def _check_places(store: Path, events: Path | None) -> None:
+    """See that store and event file can be written, and make neither.
+
+    The driver makes both once it has accepted pipeline and settings: what is refused leaves
+    nothing behind.
+    """
+    folder = store
+    while not folder.exists():
+        folder = folder.parent
+    _attempt("checkpoint store", store, lambda: _write_nothing(folder))
+    if events is not None and events.parent != store:
+        there = events.exists()
+        _attempt(
+            "event file",
+            events,
+            lambda: events.open("a").close() if there else _write_nothing(events.parent),
+        )
+
+
+def _write_nothing(folder: Path) -> None:
+    tempfile.TemporaryFile(dir=folder).close()
+
+
+def _attempt(what: str, path: Path, attempt: Callable[[], None]) -> None:
+    try:
+        attempt()
+    except OSError as error:
+        raise InputError(
+            where=f"{what} {path}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a place in a folder that is there and may be written",
+        ) from error
 
 
 def _options(conf: list[str]) -> dict[str, str]:
@@ -140,7 +188,13 @@ def _options(conf: list[str]) -> dict[str, str]:
         key, equals, value = item.partition("=")
         if not equals:
             raise InputError(
-                where=f"--conf {item}", what="is not KEY=VALUE", remedy="write it as KEY=VALUE"
+                where=f"--conf {item:.60}", what="is not KEY=VALUE", remedy="write it as KEY=VALUE"
+            )
+        if not re.fullmatch(r"spark\.\S+", key):
+            raise InputError(
+                where=f"--conf {item:.60}",
+                what="is no option of Spark",
+                remedy="give a key that begins with `spark.`",
             )
         options[key] = value
     return options

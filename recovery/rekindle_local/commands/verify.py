@@ -1,6 +1,6 @@
 """`rekindle verify DIR`: checks a report against the records of its run.
 
-Shows the outcome and nothing else; `rekindle.verification` does the work.
+Shows progress and outcome, and nothing else; `rekindle.verification` does the work.
 """
 
 import time
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
 from rekindle import verification
 from rekindle.errors import RunError
@@ -27,7 +29,7 @@ def verify(
 
     Example: rekindle verify out
     """
-    found = verification.verify(directory, time.monotonic)
+    found = _verify(directory)
     if found:
         raise RunError(
             where=str(directory),
@@ -35,3 +37,14 @@ def verify(
             remedy=f"run the demo again and compare:\n\n{comparison.table(found)}",
         )
     typer.echo(f"{directory}: every figure of the report holds, and every output row is right")
+
+
+def _verify(directory: Path) -> tuple[verification.Difference, ...]:
+    """Say what is being checked: in one line that changes, or in plain ones without a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        return verification.verify(directory, time.monotonic, lambda text: print(text, flush=True))
+    with console.status("") as status:
+        return verification.verify(
+            directory, time.monotonic, lambda text: status.update(escape(text))
+        )

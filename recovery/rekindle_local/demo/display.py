@@ -84,8 +84,8 @@ class Display:
 
     def _on_kill(self, record: Mapping[str, Any]) -> None:
         self.failure_at = record["at"]
-        self.nodes -= set(record["nodes"])
-        self.say(f"killed {len(record['nodes'])} nodes: {', '.join(record['nodes'])}")
+        self.nodes.discard(record["node"])
+        self.say(f"node {record['node']} is killed ({len(self.nodes)} nodes)")
 
     def _on_caught_up(self, record: Mapping[str, Any]) -> None:
         if self.failure_at is not None:

@@ -5,6 +5,8 @@ It knows nothing of what the events mean. `scenario` calls it.
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +23,10 @@ __all__ = ["DriverProcess"]
 
 @dataclass(slots=True)
 class DriverProcess:
-    """One driver; `directory` takes its log, its event file and its checkpoint store."""
+    """One driver; `directory` takes its log, its event file and its checkpoint store.
+
+    And, until `end`, the temporary files of its JVM, which a killed one does not remove.
+    """
 
     directory: Path
     process: subprocess.Popen[bytes] | None = None
@@ -44,6 +49,11 @@ class DriverProcess:
         """What driver and Spark print."""
         return self.directory / "driver.log"
 
+    @property
+    def temporary(self) -> Path:
+        """Where Spark puts its scratch folders, and Java the native libraries it unpacks."""
+        return self.directory / "temporary"
+
     def start(
         self,
         pipeline: Path,
@@ -59,6 +69,8 @@ class DriverProcess:
             *("--events", str(self.events), "--cluster-has-jar"),
             *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
         ]
+        self.temporary.mkdir(exist_ok=True)
+        java = shlex.join([f"-Djava.io.tmpdir={self.temporary.absolute()}"])
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.arguments,
@@ -66,7 +78,12 @@ class DriverProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, **(environment or {})},
+                env={
+                    **os.environ,
+                    "SPARK_LOCAL_DIRS": str(self.temporary.absolute()),
+                    "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {java}",
+                    **(environment or {}),
+                },
             )
 
     def fresh_events(self) -> Sequence[dict[str, Any]]:
@@ -78,7 +95,11 @@ class DriverProcess:
             data = file.read()
         self._read += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        fresh = []
+        for line in lines:
+            with suppress(ValueError):  # a killed driver may have left a torn one
+                fresh.append(json.loads(line))
+        return fresh
 
     def check(self) -> None:
         """Raise RunError when the driver has ended with an error, with what it said last."""
@@ -107,14 +128,13 @@ class DriverProcess:
             self.process.wait()
 
     def end(self) -> None:
-        """End it whatever state it is in."""
-        if self.process is None or self.process.poll() is not None:
-            self._signal(signal.SIGKILL)
-            return
-        self._signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=10)
+        """End it whatever state it is in, and remove its temporary files."""
+        if self.process is not None and self.process.poll() is None:
+            self._signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=10)
         self.kill()
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _signal(self, number: int) -> None:
         if self.process is None:

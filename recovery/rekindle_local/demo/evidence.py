@@ -1,7 +1,7 @@
 """The report's directory: everything that `rekindle verify` needs, written from a finished run.
 
     report/  report.json report.html events.jsonl input.json queries.sql
-             problems/N.json answers/N.json outputs/QUERY/part.parquet input/*.parquet
+             problems/N.json answers/N.json outputs/QUERY/INDEX.parquet input/*.parquet
 
 Reads the checkpoint store and the records of the run; decides nothing. Called by the demo.
 """
@@ -26,12 +26,15 @@ from rekindle.topology import Topology
 from rekindle_local import report_html
 from rekindle_local.flights import pipeline as flights
 
-__all__ = ["Run", "write"]
+__all__ = ["Run", "write", "write_outputs"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a finished run left: records by wall clock, the store, and what was asked for."""
+    """What a finished run left: records by wall clock, the store, and what was asked for.
+
+    `schemas` gives the columns of each query partition's output.
+    """
 
     records: Sequence[Mapping[str, Any]]
     store: Path
@@ -39,6 +42,7 @@ class Run:
     files: Mapping[str, Any]
     topology: Topology
     priorities: Mapping[str, float]
+    schemas: Mapping[str, pa.Schema]
     facts: report.RunFacts
 
 
@@ -47,7 +51,7 @@ def write(directory: Path, run: Run) -> dict[str, Any]:
     events = run_events.relative(_without_bulk(run.records), run.failure_at)
     (directory / "events.jsonl").write_text(run_events.serialize(events))
     problems, answers = _write_plans(directory, run.records)
-    _write_outputs(directory, run)
+    write_outputs(directory, run)
     input_record = _input_record(run)
     _write_json(directory / "input.json", input_record)
     sql = (Path(flights.__file__).parent / "queries.sql").read_text()
@@ -117,26 +121,28 @@ def _write_plans(
     return problems, answers
 
 
-def _write_outputs(directory: Path, run: Run) -> None:
+def write_outputs(directory: Path, run: Run) -> None:
     """Copy every committed row, with its epoch and commit time, one file per query partition."""
-    for query in run.priorities:
-        (directory / "outputs" / query).mkdir(parents=True, exist_ok=True)
-    tables: dict[str, list[pa.Table]] = {}
+    tables = {
+        query_partition: [_stamped(schema.empty_table(), 0, 0.0)]
+        for query_partition, schema in run.schemas.items()
+    }
     for record in _commits(run.store):
-        committed_at = record["at"] - run.failure_at
         for query_partition, epoch, rows, name, _ in record["outputs"]:
             query = query_partition.rpartition("/")[0]
             table = pq.read_table(run.store / "outputs" / query / name)
             assert table.num_rows == rows, f"{name} of {query} is not what was committed"
-            table = table.append_column("epoch", pa.array([epoch] * rows, pa.int64()))
-            times = pa.array([committed_at] * rows, pa.float64())
-            tables.setdefault(query_partition, []).append(
-                table.append_column("committed_at", times)
-            )
+            tables[query_partition].append(_stamped(table, epoch, record["at"] - run.failure_at))
     for query_partition, parts in tables.items():
-        query, _, index = query_partition.rpartition("/")
-        path = directory / "outputs" / query / f"{index}.parquet"
+        path = directory / "outputs" / f"{query_partition}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.concat_tables(parts), path, compression="zstd")
+
+
+def _stamped(table: pa.Table, epoch: int, committed_at: float) -> pa.Table:
+    epochs = pa.array([epoch] * table.num_rows, pa.int64())
+    times = pa.array([committed_at] * table.num_rows, pa.float64())
+    return table.append_column("epoch", epochs).append_column("committed_at", times)
 
 
 def _commits(store: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 from rich.console import Console
 
@@ -20,6 +21,7 @@ from rekindle_local.demo.scenario import Options, Scenario
 from rekindle_local.flights import data
 from rekindle_local.flights import pipeline as flights
 from rekindle_spark import jar, program
+from rekindle_spark.program import Program
 
 __all__ = ["perform", "rate", "summarise"]
 
@@ -57,9 +59,7 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
         try:
             display.start()
             driver.start(pipeline, cluster.master_url, settings, _conf(cluster))
-            scenario = Scenario(
-                options, cluster, driver, closures, lambda _, record: display.show(record)
-            )
+            scenario = Scenario(options, cluster, driver, closures, display.show)
             scenario.run()
         finally:
             driver.end()
@@ -73,6 +73,7 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
         files=files,
         topology=built.topology,
         priorities=priorities,
+        schemas=_schemas(built),
         facts=_facts(options, enforced),
     )
     result = evidence.write(directory, run)
@@ -146,6 +147,16 @@ def _facts(options: Options, enforced: bool) -> report.RunFacts:
         quota_enforced=enforced,
         cpu_quota=options.cpu_quota,
     )
+
+
+def _schemas(built: Program) -> dict[str, pa.Schema]:
+    """The columns of each query partition's output."""
+    return {
+        f"{sink.name}/{index}": sink.schema
+        for chain in built.chains
+        for sink in chain.sinks
+        for index in range(chain.parallelism)
+    }
 
 
 def _partitions(closures: dict[str, tuple[str, ...]]) -> dict[str, int]:

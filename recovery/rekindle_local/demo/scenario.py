@@ -50,7 +50,7 @@ class Scenario:
     cluster: LocalCluster
     driver: DriverProcess
     closures: dict[str, tuple[str, ...]]
-    show: Callable[[str, dict[str, Any]], None]
+    show: Callable[[dict[str, Any]], None]
     records: list[dict[str, Any]] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -110,12 +110,12 @@ class Scenario:
             self.joined.add(record["node"])
             self.cluster.enforce_quota(record["node"])
             self._note("returned", node=record["node"], executor=record["executor"])
-        self.show("event", record)
+        self.show(record)
 
-    def _note(self, kind: str, **fields: Any) -> None:
-        record = {"version": 1, "at": time.time(), "kind": kind, **fields}
+    def _note(self, kind: str, at: float | None = None, **fields: Any) -> None:
+        record = {"version": 1, "at": at or time.time(), "kind": kind, **fields}
         self.records.append(record)
-        self.show("event", record)
+        self.show(record)
 
     def _check_load(self) -> None:
         low, high = LOAD_PERCENT
@@ -137,8 +137,7 @@ class Scenario:
         self.joined -= set(self.victims)
         self.cluster.kill(self.victims)
         for node in self.victims:
-            self.records.append({"version": 1, "at": self.failure_at, "kind": "kill", "node": node})
-        self.show("event", {"kind": "kill", "at": self.failure_at, "nodes": list(self.victims)})
+            self._note("kill", at=self.failure_at, node=node)
 
     def _return_all(self) -> None:
         """Start each victim's worker at its time, on a thread of its own."""

@@ -1,0 +1,49 @@
+"""The evidence of a demo: the output files that `rekindle verify` reads."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle import report
+from rekindle.topology import Topology
+from rekindle_local.demo import evidence
+from rekindle_spark.store import Store
+
+SCHEMA = pa.schema([("carrier", pa.string()), ("flights", pa.int64())])
+FACTS = report.RunFacts("", 1, "", "incremental", "pipeline", "always", "always", 1, False, 0.2)
+
+
+def finished_run(directory: Path) -> evidence.Run:
+    """Two partitions of a query, of which only the first has rows, in epochs 1 and 2."""
+    store = Store(directory / "store")
+    store.open(0.0)
+    (directory / "store" / "outputs" / "late").mkdir()
+    for epoch, flights in ((1, [7]), (2, [8, 9])):
+        rows = {"carrier": ["AA"] * len(flights), "flights": flights}
+        name = f"0-{epoch:09}.parquet"
+        pq.write_table(pa.table(rows, SCHEMA), directory / "store" / "outputs" / "late" / name)
+        output = ["late/0", epoch, len(flights), name, "0" * 16]
+        store.commit({"at": 100.0 + epoch, "plan_epoch": 1, "finished": {}, "outputs": [output]})
+    return evidence.Run(
+        records=[],
+        store=store.directory,
+        failure_at=101.5,
+        files={},
+        topology=Topology((), (), ()),
+        priorities={"late": 1.0},
+        schemas={"late/0": SCHEMA, "late/1": SCHEMA},
+        facts=FACTS,
+    )
+
+
+def test_every_query_partition_has_a_file_also_one_without_rows(tmp_path: Path) -> None:
+    evidence.write_outputs(tmp_path, finished_run(tmp_path))
+    assert pq.read_table(tmp_path / "outputs" / "late" / "0.parquet").to_pydict() == {
+        "carrier": ["AA", "AA", "AA"],
+        "flights": [7, 8, 9],
+        "epoch": [1, 2, 2],
+        "committed_at": [-0.5, 0.5, 0.5],
+    }
+    empty = pq.read_table(tmp_path / "outputs" / "late" / "1.parquet")
+    assert (empty.num_rows, empty.column_names[:2]) == (0, ["carrier", "flights"])

@@ -1,0 +1,53 @@
+"""Where the processes of cluster and driver put their temporary files."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo.driving import DriverProcess
+
+PID_MAX = 4194304
+
+
+@pytest.mark.parametrize("depth", [1, 30])
+def test_the_socket_of_a_host_has_a_path_that_unix_takes(tmp_path: Path, depth: int) -> None:
+    directory = tmp_path.joinpath(*["deep"] * depth)
+    cluster = LocalCluster(directory=directory, nodes=1, cpu_quota=None)
+    cluster.temporary.mkdir(parents=True)
+    path = cluster.temporary / f"rekindle-{PID_MAX}.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    assert cluster.temporary.is_relative_to(directory) == (depth == 1)
+    path.unlink()
+    cluster.temporary.rmdir()
+
+
+def test_a_driver_keeps_its_temporary_files_in_its_directory_and_its_end_removes_them(
+    tmp_path: Path,
+) -> None:
+    pipeline = tmp_path / "pipeline.py"
+    pipeline.write_text(
+        "import os\nprint(os.environ['SPARK_LOCAL_DIRS'], os.environ['SPARK_SUBMIT_OPTS'])\n"
+    )
+    driver = DriverProcess(tmp_path)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("")
+    driver.start(pipeline, "spark://127.0.0.1:9", settings, {})
+    assert driver.process is not None
+    driver.process.wait()
+    said = driver.log.read_text()
+    assert f"{driver.temporary} " in said
+    assert f"-Djava.io.tmpdir={driver.temporary}\n" in said
+    driver.end()
+    assert not driver.temporary.exists()
+
+
+def test_a_line_that_a_killed_driver_left_torn_is_no_event(tmp_path: Path) -> None:
+    driver = DriverProcess(tmp_path)
+    driver.events.write_text('{"kind": "cut"}\n{"kind": "com\n{"kind": "started"}\n{"ki')
+    assert [event["kind"] for event in driver.fresh_events()] == ["cut", "started"]
+    with driver.events.open("a") as file:
+        file.write('nd": "warm"}\n')
+    assert [event["kind"] for event in driver.fresh_events()] == ["warm"]

@@ -1,0 +1,82 @@
+"""Options that several commands share: what is refused, and which directories are left."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import InputError, RunError
+from rekindle_local import cli, options
+
+
+@pytest.mark.parametrize(
+    "seeds", ["-3", "1..", "..5", "5..1", "1..1000000", "a", "", "1.5", "1..2..3", "9" * 5000]
+)
+def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seeds: str
+) -> None:
+    report = tmp_path / "report"
+    arguments = ["bench", "recovery", "--seeds", seeds, "--report", str(report)]
+    assert cli.run(cli.application, arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"--seeds: is {seeds!r:.60}; write 3 or 1..5: up to 100 seeds from 0")
+    assert not report.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--strategy", "fast"], "--strategy: is 'fast'; choose incremental or blocking"),
+        (["--kill", "10"], "--kill: is 10 of 10 nodes; leave some alive"),
+        (["--return-every", "nan"], "--return-every: is nan; give a number from 0.1 to 600"),
+        (["--seed", "-1"], "--seed: is -1; give a number from 0 to 2,147,483,648"),
+    ],
+)
+def test_options_out_of_range_are_refused_with_the_range(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert cli.run(cli.application, ["demo", *arguments]) == 2
+    assert capsys.readouterr().err == f"{message}\n"
+
+
+FAILURE = RunError(where="demo", what="waited too long", remedy="see the log")
+REFUSAL = InputError(where="PATH", what="there is no java", remedy="install it")
+
+
+def run(report: Path | None, end: BaseException | None) -> Path:
+    """A run that leaves a log and ends so; gives its directory."""
+    with options.report_directory(report) as directory:
+        (directory / "driver.log").write_text(str(directory))
+        if end is not None:
+            end.add_note(str(directory))
+            raise end
+    return directory
+
+
+def test_a_run_that_fails_keeps_its_temporary_directory_and_says_where(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(RunError):
+        run(None, FAILURE)
+    said = capsys.readouterr().err
+    assert said.startswith("what the run left is kept in ")
+    directory = Path(said.split()[-1])
+    assert (directory / "driver.log").exists()
+    shutil.rmtree(directory)
+
+
+def test_a_run_that_went_well_leaves_no_temporary_directory() -> None:
+    assert not run(None, None).exists()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), REFUSAL])
+def test_a_run_that_did_not_fail_leaves_no_temporary_directory(end: BaseException) -> None:
+    with pytest.raises(type(end)) as raised:
+        run(None, end)
+    assert not Path(raised.value.__notes__[-1]).exists()
+
+
+def test_a_report_that_was_asked_for_stays_whatever_happens(tmp_path: Path) -> None:
+    with pytest.raises(RunError):
+        run(tmp_path / "new", FAILURE)
+    assert (tmp_path / "new" / "driver.log").exists()

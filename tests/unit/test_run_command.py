@@ -1,0 +1,131 @@
+"""The command `rekindle run`: what it refuses before Spark starts, and that it leaves nothing."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rekindle_local import cli
+
+MASTER = "spark://127.0.0.1:9"
+PIPELINE = """
+from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.replay import Replay
+
+def pipeline():
+    built = Pipeline("readings")
+    readings = built.source("readings", Replay({path!r}, "event_time"))
+    {rest}
+    return built
+"""
+
+
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The message of a refused run, of which nothing is there afterwards."""
+    before = sorted(tmp_path.rglob("*"))
+    store = ("--store", str(tmp_path / "shared" / "store"))
+    assert cli.run(cli.application, ["run", *arguments, *store]) == 2
+    left = [path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts]
+    assert sorted(left) == before
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+@pytest.mark.parametrize(
+    ("master", "message"),
+    [
+        ("local[4]", "--master: is 'local[4]', which has no executors that could be lost"),
+        ("local-cluster[2,1,512]", "which has no executors"),
+        ("yarn", "--master: is 'yarn'; give spark://HOST:PORT or k8s://"),
+        ("spark://host", "--master: is 'spark://host'; give"),
+        ("spark://:7077", "--master: is 'spark://:7077'; give"),
+        ("spark://host:7077/", "--master: is"),
+        ("k8s://", "--master: is"),
+        ("", "--master: is ''"),
+    ],
+)
+def test_a_master_that_cannot_serve_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], master: str, message: str
+) -> None:
+    assert message in refused(tmp_path, capsys, "none.py", "--master", master)
+
+
+@pytest.mark.parametrize("master", ["spark://a:7077,b:7077", "spark://[::1]:7077", "k8s://a:1"])
+def test_a_master_with_executors_of_its_own_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], master: str
+) -> None:
+    message = refused(tmp_path, capsys, "none.py", "--master", master)
+    assert message == "pipeline file none.py: is not there; name a Python file\n"
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ("spark.executor.memory", "--conf spark.executor.memory: is not KEY=VALUE"),
+        ("executor.memory=1g", "--conf executor.memory=1g: is no option of Spark; give a key"),
+        ("=1g", "--conf =1g: is no option of Spark"),
+        ("spark.=1g", "--conf spark.=1g: is no option of Spark"),
+    ],
+)
+def test_a_spark_option_of_another_form_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], conf: str, message: str
+) -> None:
+    assert message in refused(tmp_path, capsys, "none.py", "--master", MASTER, "--conf", conf)
+
+
+def pipeline_file(tmp_path: Path, rest: str) -> str:
+    """A pipeline over a sound source file."""
+    source = tmp_path / "readings.parquet"
+    times = pa.array([1, 2, 3], pa.timestamp("us"))
+    pq.write_table(pa.table({"event_time": times, "value": [1, 2, 3]}), source)
+    file = tmp_path / "readings.py"
+    file.write_text(PIPELINE.format(path=str(source), rest=rest))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("pass", "pipeline readings: has no sink"),
+        ('readings.sink("rows", priority=11)', "step rows: priority: is 11"),
+    ],
+)
+def test_a_refused_pipeline_leaves_no_store_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rest: str, message: str
+) -> None:
+    file = pipeline_file(tmp_path, rest)
+    (tmp_path / "log").mkdir()
+    events = str(tmp_path / "log" / "events.jsonl")
+    said = refused(tmp_path, capsys, file, "--master", MASTER, "--events", events)
+    assert message in said
+
+
+def test_refused_settings_leave_no_store_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = pipeline_file(tmp_path, 'readings.sink("rows")')
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policy: {priorities: {nobody: 3}}")
+    said = refused(tmp_path, capsys, file, "--master", MASTER, "--settings", str(settings))
+    assert "nobody" in said
+
+
+@pytest.mark.parametrize("events", ["absent/events.jsonl", "."])
+def test_an_event_file_that_cannot_be_written_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: str
+) -> None:
+    file = pipeline_file(tmp_path, 'readings.sink("rows")')
+    place = str(tmp_path / events)
+    said = refused(tmp_path, capsys, file, "--master", MASTER, "--events", place)
+    assert said.startswith(f"event file {Path(place)}: cannot be written (")
+
+
+def test_a_store_below_a_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shared").write_text("")
+    file = pipeline_file(tmp_path, 'readings.sink("rows")')
+    said = refused(tmp_path, capsys, file, "--master", MASTER)
+    assert said.startswith(f"checkpoint store {tmp_path / 'shared' / 'store'}: cannot be written")
