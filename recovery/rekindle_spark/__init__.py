@@ -27,7 +27,10 @@ What runs in the driver:
     checkpointing  when to take a checkpoint, and when one is global
     arrivals       when rows arrive, and how they are cut into epochs
     store          the checkpoint store: generations, offset log, commit log
-    control        the coordinator core beside the epoch loop
+    control        observes, confers, obeys: the control plane's end in the driver
+    guidance       whose orders are followed: the coordinator's, or those of the core in here
+    reporting      what the driver says of itself
+    sidecar        the driver's end of the sidecar: HTTP on a Unix socket
     membership     executors that come, go and fall silent
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs

@@ -81,6 +81,7 @@ class Application:
     claimed: set[int] = field(default_factory=set)
     failure: Exception | None = None
     stopping: bool = False
+    paused: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def offsets(self, epoch: int) -> Mapping[str, Any]:

@@ -81,7 +81,7 @@ class CatchUp:
                 del self.streams[executor]
         for executor in present:
             stream = self.streams.setdefault(executor, Stream())
-            if stream.may_start(time.monotonic()):
+            if stream.may_start(time.monotonic()) and not self.application.paused:
                 self._start(executor, stream)
 
     def _start(self, executor: str, stream: Stream) -> None:

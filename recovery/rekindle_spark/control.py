@@ -1,68 +1,74 @@
-"""The control plane inside the driver: observes, asks the coordinator core, obeys.
+"""The control plane inside the driver: observes, confers, obeys.
 
     gather   executors that came and went, silent ones, results of jobs
-    decide   rekindle.coordination.advance(state, event, now)
-    apply    plans to the progress, drops to Spark, words to the event log
+    confer   reports out, orders in (`guidance`)
+    obey     plans to the progress, drops to Spark, pauses to the loops, words to the event log
 
-The core lives in the driver here; with a coordination store the same events and instructions
-travel through it, and this module becomes its client. Called from the epoch loop's thread.
+Decides nothing about recovery: the coordinator does, or the same core in `guidance` when it cannot
+be asked. Called from the epoch loop's thread.
 """
 
 import queue
 import time
-from typing import Any
 
 from rekindle import coordination, problem
-from rekindle.coordination import Plan
+from rekindle.coordination import Instruction, Plan
 from rekindle.errors import RunError
+from rekindle.protocol import (
+    BufferingOrder,
+    Directive,
+    DropOrder,
+    OrderingOrder,
+    PauseOrder,
+    PlanOrder,
+    ResumeOrder,
+)
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.guidance import Guidance
 from rekindle_spark.membership import HostFailures, Loss, Membership
+from rekindle_spark.reporting import Reports
 from rekindle_spark.running import Attempts, Result
 from rekindle_spark.statistics import Statistics
 
 __all__ = ["Control"]
 
-TICK_SECONDS = 0.25
+CONFER_SECONDS = 0.25
 FAILING_SECONDS_MAX = 60.0
-FIRST_COSTS_SHARE = 0.5
 
 
 class Control:
-    """One coordinator for one application."""
+    """What one driver knows of its executors, and does about its orders."""
 
     def __init__(
-        self, application: Application, checkpointing: Checkpointing, resumed: bool
+        self, application: Application, checkpointing: Checkpointing, guidance: Guidance
     ) -> None:
         self.application = application
         self.checkpointing = checkpointing
+        self.guidance = guidance
         self.results: queue.Queue[Result] = queue.Queue()
         # of catch-up jobs, whose thread must not decide about the application
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.host_failures = HostFailures()
         self.statistics = Statistics(application)
+        self.behind: set[str] = set()
         self.was_complete = False
-        self.ticked_at = 0.0
-        settings = application.settings
-        self.state = coordination.initial(
-            application.program.topology,
-            settings.policy,
-            settings.runtime.nodes_expected,
-            resumed=resumed,
-            checkpoint_at=application.cuts[application.progress.restore_point].cut_at
-            if resumed and application.progress.restore_point
-            else None,
-            hints=_hints(application),
-        )
+        self.was_alone = guidance.contact is None
+        self.conferred_at = 0.0
 
     @property
     def rows_per_second(self) -> float:
         """The rate at which rows arrive from the next cut on."""
         return self.statistics.rows_per_second
 
+    @property
+    def reports(self) -> Reports:
+        """What the driver says of itself."""
+        return self.guidance.reports
+
     def pump(self) -> None:
-        """Take in what has happened and carry out what the coordinator says."""
+        """Take in what has happened, and carry out what is ordered."""
         if self.application.failure is not None:
             raise self.application.failure
         self._take_results()
@@ -70,39 +76,29 @@ class Control:
             self._lose(loss)
         for executor, node in self.membership.arrived():
             self._join(executor, node)
-        suspected, cleared = self.membership.suspicions()
-        for node in suspected:
-            self.tell(coordination.NodeSuspected(node))
-        for node in cleared:
-            self._tell_back(node)
+        self._note_suspicions()
         costs = self.statistics.closed_window()
         if costs is not None:
-            self.tell(coordination.StatisticsReported(costs))
+            self.reports.measured(costs)
         for epoch in self.checkpointing.taken():
-            self.tell(coordination.CheckpointCompleted(epoch))
-        if time.monotonic() - self.ticked_at > TICK_SECONDS:
-            self.ticked_at = time.monotonic()
-            self.tell(coordination.Tick())
-
-    def tell(self, event: Any) -> None:
-        """One event to the core; its instructions are carried out at once, a plan with a tick."""
-        if not isinstance(event, coordination.Tick):
-            self.ticked_at = 0.0
-        self.state, instructions = coordination.advance(
-            self.state, event, time.time(), clock=time.monotonic
-        )
-        for instruction in instructions:
-            self._obey(instruction)
+            self.reports.checkpointed(epoch)
+            self._hurry()
+        if self.guidance.waiting or time.monotonic() - self.conferred_at > CONFER_SECONDS:
+            self._confer()
 
     def report_caught_up(self) -> None:
         """Tell of query partitions whose whole closure has become live."""
         application = self.application
         with application.lock:
             live = set(application.names(application.progress.live))
-        for query_partition in sorted(self.state.catching_up):
-            if self.state.closures[query_partition] <= live:
+            placed = set(application.names(application.progress.placed))
+        for query_partition, closure in sorted(self.guidance.closures.items()):
+            if closure <= live and query_partition in self.behind:
+                self.behind.discard(query_partition)
                 application.events.write("caught-up", query_partition=query_partition)
-                self.tell(coordination.QueryCaughtUp(query_partition))
+                self._hurry()
+            elif not closure <= live and closure <= placed:
+                self.behind.add(query_partition)
         complete = len(live) == len(application.program.partition_names)
         if complete and not self.was_complete:
             application.events.write("recovered", epoch=application.newest)
@@ -147,11 +143,36 @@ class Control:
         with self.application.lock:
             self.application.executors[executor] = node
         self.application.events.write("joined", executor=executor, node=node)
-        self._tell_back(node)
+        self._hurry()
 
-    def _tell_back(self, node: str) -> None:
-        capacity = self.application.settings.runtime.node_cpu_percent
-        self.tell(coordination.NodeBack(node, capacity))
+    def _note_suspicions(self) -> None:
+        suspected, cleared = self.membership.suspicions()
+        if suspected or cleared:
+            self.reports.suspected |= set(suspected)
+            self.reports.suspected -= set(cleared)
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Something has happened that the coordinator should know at once."""
+        self.conferred_at = 0.0
+
+    def _confer(self) -> None:
+        self.conferred_at = time.monotonic()
+        if self.guidance.fenced:
+            raise RunError(
+                where="sidecar",
+                what=f"knows of a newer driver of this application ({self.guidance.fenced})",
+                remedy="let that one go on; this one has stopped",
+            )
+        advice = self.guidance.confer(self.application.paused)
+        alone = self.guidance.alone
+        if alone != self.was_alone:
+            self.was_alone = alone
+            self.application.events.write("alone" if alone else "led")
+        for instruction in advice.instructions:
+            self._note(instruction)
+        for directive in advice.directives:
+            self._obey(directive)
 
     def _lose(self, loss: Loss) -> None:
         """Executors are gone: take them out everywhere, then tell the core."""
@@ -169,7 +190,8 @@ class Control:
             application.events.write(
                 "confirmed", executor=executor, node=node, silent=executor in loss.silent
             )
-        self.tell(coordination.NodesLost(tuple(sorted(set(loss.executors.values())))))
+        self.reports.suspected -= set(loss.executors.values())
+        self._hurry()
 
     def _lose_state(self, executor: str) -> None:
         """A host has been started anew: its executor's partitions are lost, its node is not."""
@@ -182,9 +204,9 @@ class Control:
             application.losses += 1
             application.progress.forget_state(executor)
             self.statistics.forget(executor)
+        self.reports.relapses[executor] = self.reports.relapses.get(executor, 0) + 1
         application.events.write("state-lost", executor=executor, node=node)
-        self.tell(coordination.NodesLost((node,)))
-        self._tell_back(node)
+        self._hurry()
 
     def _give_up(self, executor: str) -> None:
         """An executor whose host does not start any more is of no use: a new one may be."""
@@ -194,39 +216,60 @@ class Control:
         self.application.events.write("host-failed", executor=executor, node=node)
         self.membership.drop(executor, "its host does not start")
 
-    def _obey(self, instruction: Any) -> None:
-        application = self.application
+    def _note(self, instruction: Instruction) -> None:
+        """Write down what the core in here has decided, as a coordinator does in its own log."""
+        events = self.application.events
         match instruction:
             case coordination.PublishPlan(plan):
-                self._carry_out(plan)
+                self._announce(plan)
             case coordination.Record(kind, reason, text, details):
-                application.events.write(kind, reason=str(reason), text=text, details=dict(details))
-            case coordination.SetBuffering(mode, reason):
-                application.events.write("buffering", mode=mode, reason=str(reason))
-            case coordination.SetOrdering(mode, reason):
-                application.events.write("ordering", mode=mode, reason=str(reason))
-            case coordination.DropExecutors(nodes, reason):
-                # observed losses are out of Spark's scheduler already (membership)
-                application.events.write("dropped", nodes=list(nodes), reason=str(reason))
+                events.write(kind, reason=str(reason), text=text, details=dict(details))
             case coordination.RequestNodes(count, domains, reason):
-                application.events.write(
-                    "nodes-requested", count=count, outside=list(domains), reason=str(reason)
-                )
+                outside = list(domains)
+                events.write("nodes-requested", count=count, outside=outside, reason=str(reason))
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _obey(self, directive: Directive) -> None:
+        application, reason = self.application, directive.reason
+        match directive.order:
+            case PlanOrder() as order:
+                self._carry_out(order, directive.plan_epoch)
+            case BufferingOrder(mode=mode):
+                application.events.write("buffering", mode=mode, reason=reason)
+            case OrderingOrder(mode=mode):
+                application.events.write("ordering", mode=mode, reason=reason)
+            case DropOrder(nodes=nodes):
+                self._drop(nodes)
+                application.events.write("dropped", nodes=sorted(nodes), reason=reason)
+            case PauseOrder() | ResumeOrder() as order:
+                application.paused = isinstance(order, PauseOrder)
+                kind = "paused" if application.paused else "resumed"
+                application.events.write(kind, epoch=application.newest, reason=reason)
+        self._hurry()
+
+    def _drop(self, nodes: dict[str, str]) -> None:
+        """Take executors out of Spark's scheduler, if they are still those that are meant."""
+        for executor, node in list(self.application.executors.items()):
+            meant = nodes.get(node)
+            if meant == self.reports.incarnation(executor) and (
+                executor not in self.membership.dropped
+            ):
+                self.membership.drop(executor, "ordered")
+
+    def _carry_out(self, order: PlanOrder, plan_epoch: int) -> None:
         """Place a plan's partitions; catch-up and epoch loop bring them forward."""
         application = self.application
-        self._announce(plan)
         by_node = {node: executor for executor, node in application.executors.items()}
         with application.lock:
-            application.plan_epoch = plan.plan_epoch
+            application.plan_epoch = plan_epoch
             numbers = application.program.numbers
-            for partition, node in plan.placement.items():
+            for partition, node in order.placement.items():
+                number = numbers.get(partition)
+                if number is None or number in application.progress.placed:
+                    continue
                 if node in by_node:
-                    number = numbers[partition]
-                    application.progress.place(number, by_node[node], plan.plan_epoch)
-        application.events.write("ack", plan_epoch=plan.plan_epoch, epoch=application.newest)
-        self.tell(coordination.PlanAcknowledged(plan.plan_epoch))
+                    application.progress.place(number, by_node[node], plan_epoch)
+            application.progress.suspend_orphans()
+        application.events.write("ack", plan_epoch=plan_epoch, epoch=application.newest)
 
     def _announce(self, plan: Plan) -> None:
         self.application.events.write(
@@ -236,23 +279,9 @@ class Control:
             queries=list(plan.query_partitions),
             placement=dict(plan.placement),
             priority_sum=plan.answer.priority_sum,
-            priorities=dict(self.state.priorities),
+            priorities=self.guidance.priorities,
             reason=str(plan.reason),
             text=coordination.describe(plan),
             problem=problem.to_record(plan.problem),
             answer=problem.answer_to_record(plan.answer),
         )
-
-
-def _hints(application: Application) -> dict[str, float]:
-    """Shares of half the capacity by the steps' cost hints, until costs are measured."""
-    runtime, policy = application.settings.runtime, application.settings.policy
-    program = application.program
-    weights = {
-        program.partition_names[number]: chain.root.cost_hint
-        for chain in program.chains
-        for number in chain.partitions
-    }
-    capacity = runtime.nodes_expected * runtime.node_cpu_percent * policy.cpu_cap
-    unit = capacity * FIRST_COSTS_SHARE / sum(weights.values())
-    return {name: weight * unit for name, weight in weights.items()}

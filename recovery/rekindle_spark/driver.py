@@ -6,6 +6,8 @@ What earlier drivers of the same store left is gone on with: their offsets are r
 from the newest global checkpoint, with the partitions of important queries first.
 """
 
+import os
+import socket
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,8 +15,10 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from rekindle import coordination
+from rekindle import coordination, protocol
+from rekindle.coordination.following import Following
 from rekindle.errors import InputError, RunError
+from rekindle.protocol import Handshake, tree
 from rekindle.settings import Settings
 from rekindle_spark import arrivals, jar, program
 from rekindle_spark.application import Application, EventLog, open_events
@@ -24,9 +28,12 @@ from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.control import Control
 from rekindle_spark.epochs import EpochLoop
 from rekindle_spark.exchange import Exchange
+from rekindle_spark.guidance import Guidance
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
+from rekindle_spark.reporting import Reports, topology_report
+from rekindle_spark.sidecar import Sidecar
 from rekindle_spark.store import History, Store
 
 __all__ = ["FINISH_REQUEST", "Place", "run"]
@@ -36,13 +43,19 @@ FINISH_REQUEST = "finish"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a driver runs: Spark master, checkpoint store, event file, Spark options."""
+    """Where a driver runs: Spark master, checkpoint store, event file, Spark options.
+
+    `sidecar` is the socket of its sidecar, under `identity`; without one the driver is its own
+    coordinator.
+    """
 
     master: str
     store: Path
     events: Path
     options: dict[str, str]
     cluster_has_jar: bool = False
+    sidecar: Path | None = None
+    identity: tree.Place = tree.DEFAULT
 
 
 def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
@@ -68,12 +81,44 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
         )
         stack.callback(exchange.stop)
         application = _application(built, store, history, settings, exchange, events)
-        _run(application, store.directory / FINISH_REQUEST, bool(history.offsets))
+        sidecar = _sidecar(place, store.generation)
+        if sidecar is not None:
+            sidecar.start()
+            stack.callback(sidecar.stop)
+        guidance = _guidance(application, bool(history.offsets), sidecar)
+        _run(application, store.directory / FINISH_REQUEST, guidance)
 
 
-def _run(application: Application, finish: Path, resumed: bool) -> None:
+def _sidecar(place: Place, generation: int) -> Sidecar | None:
+    if place.sidecar is None:
+        return None
+    hello = Handshake(
+        oldest=protocol.VERSION_OLDEST,
+        newest=protocol.VERSION,
+        namespace=place.identity.namespace,
+        application=place.identity.application,
+        generation=generation,
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+    )
+    return Sidecar(place.sidecar, hello)
+
+
+def _guidance(application: Application, resumed: bool, contact: Sidecar | None) -> Guidance:
+    now = None if contact is None else time.monotonic()
+    return Guidance(
+        topology=topology_report(application, resumed=resumed),
+        reports=Reports(application),
+        following=Following(
+            application.store.generation, plan_epoch=application.plan_epoch, contact_at=now
+        ),
+        contact=contact,
+    )
+
+
+def _run(application: Application, finish: Path, guidance: Guidance) -> None:
     checkpointing = Checkpointing(application)
-    control = Control(application, checkpointing, resumed)
+    control = Control(application, checkpointing, guidance)
     catch_up = CatchUp(application, control)
     loop = EpochLoop(application, control, checkpointing, finish.exists)
     thread = catch_up.start()
@@ -118,6 +163,7 @@ def _application(
         digests=digests,
         committed=committed,
         newest=last.epoch,
+        plan_epoch=max((record["plan_epoch"] for record in history.commits), default=0),
     )
 
 

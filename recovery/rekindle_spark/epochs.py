@@ -59,7 +59,7 @@ class EpochLoop:
     def _await_cut(self) -> None:
         while True:
             self.control.pump()
-            if time.time() >= self.next_cut_at:
+            if time.time() >= self.next_cut_at and not self.application.paused:
                 return
             time.sleep(POLL_SECONDS)
 

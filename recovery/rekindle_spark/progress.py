@@ -113,13 +113,13 @@ class Progress:
         for executor in executors:
             emptied += self.retained.lose(executor)
             self._forget(executor)
-        self._suspend_orphans()
+        self.suspend_orphans()
         return emptied
 
     def forget_state(self, executor: str) -> None:
         """An executor's host has lost its state, but its blocks are still there."""
         self._forget(executor)
-        self._suspend_orphans()
+        self.suspend_orphans()
 
     def _forget(self, executor: str) -> None:
         for partition in self.held(executor):
@@ -127,7 +127,7 @@ class Progress:
                 known.pop(partition, None)
             self.live.discard(partition)
 
-    def _suspend_orphans(self) -> None:
+    def suspend_orphans(self) -> None:
         """What has lost something upstream becomes resident; repeated down the levels."""
         for partition in range(len(self.program.partition_names)):
             if partition not in self.placed:

@@ -21,6 +21,7 @@ No I/O, no clock, no chance: the same events give the same instructions. The dri
 operator and the local coordinator) are its shells: they gather events and apply instructions.
 """
 
+from rekindle.coordination.application import Case, Decision, Driver, Reading, decide
 from rekindle.coordination.events import (
     CheckpointCompleted,
     DriverLost,
@@ -53,7 +54,10 @@ from rekindle.coordination.state import NodeView, State, Status, initial
 from rekindle.coordination.transitions import advance
 
 __all__ = [
+    "Case",
     "CheckpointCompleted",
+    "Decision",
+    "Driver",
     "DriverLost",
     "DropExecutors",
     "Event",
@@ -68,6 +72,7 @@ __all__ = [
     "PolicyChanged",
     "PublishPlan",
     "QueryCaughtUp",
+    "Reading",
     "Record",
     "RequestNodes",
     "RestartDriver",
@@ -81,6 +86,7 @@ __all__ = [
     "StoreUnreachable",
     "Tick",
     "advance",
+    "decide",
     "describe",
     "initial",
 ]

@@ -56,13 +56,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handshake(Message, frozen=True):
-    """A driver introduces itself: who it is, and which versions of the protocol it speaks."""
+    """A driver introduces itself: who it is, and which versions of the protocol it speaks.
+
+    `host` and `process_id` are for whoever has to find out whether it is gone.
+    """
 
     oldest: Generation
     newest: Generation
     namespace: Name
     application: Name
     generation: Generation
+    host: str = ""
+    process_id: Count = 0
 
 
 class HandshakeAnswer(Message, frozen=True):

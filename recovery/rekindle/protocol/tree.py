@@ -24,6 +24,7 @@ __all__ = [
     "APPLICATIONS",
     "CHECKPOINT",
     "COORDINATION",
+    "DEFAULT",
     "DIRECTIVES",
     "ELECTION",
     "HEARTBEAT",
@@ -39,6 +40,7 @@ __all__ = [
     "number",
     "numbered",
     "pieces",
+    "place",
     "split",
 ]
 
@@ -77,6 +79,21 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.application}"
+
+
+DEFAULT = Place("default", "application")
+
+
+def place(name: str) -> Place:
+    """The place of "NAMESPACE/APPLICATION"; InputError for anything else."""
+    namespace, slash, application = name.partition("/")
+    if not slash or "/" in application:
+        raise InputError(
+            where=f"application {name[:60]!r}",
+            what="is no name of an application",
+            remedy="write NAMESPACE/APPLICATION",
+        )
+    return Place(namespace, application).checked()
 
 
 def numbered(sequence: int) -> str:

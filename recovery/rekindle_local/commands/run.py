@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from rekindle.errors import InputError
+from rekindle.protocol import tree
 
 __all__ = ["run"]
 
@@ -39,6 +40,13 @@ def run(
     cluster_has_jar: Annotated[
         bool, typer.Option(help="The workers' class path has Rekindle's jar already.")
     ] = False,
+    sidecar: Annotated[
+        Path | None,
+        typer.Option(help="The sidecar's socket.", show_default="none: plans are made in here"),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(metavar="NAMESPACE/APPLICATION", help="Its name for the coordinator.")
+    ] = "default/application",
     conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,6 +72,8 @@ def run(
         events=events or store / "events.jsonl",
         options=place_options,
         cluster_has_jar=cluster_has_jar,
+        sidecar=sidecar,
+        identity=tree.place(name),
     )
     driver.run(built, wanted, place)
 

@@ -1,0 +1,190 @@
+"""Whose orders the driver follows: the coordinator's, or its own when nobody can be asked.
+
+    confer: reports ──► the same core, in here ──► own orders, carried out only when alone
+                   └──► sidecar ──► coordinator ──► directives, taken or refused
+
+The core in the driver takes in every report, so it can go on at once with the incident that is
+under way. It knows no priorities that people have set meanwhile. A driver without a sidecar is
+always alone. `control` confers, and carries out what is given back.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from rekindle import coordination
+from rekindle.coordination import Case, Instruction, Reading, following
+from rekindle.coordination.following import Following
+from rekindle.protocol import (
+    Acknowledgement,
+    Directive,
+    Heartbeat,
+    Orders,
+    PlanOrder,
+    ProgressReport,
+    Report,
+    TopologyReport,
+)
+from rekindle_spark.reporting import Reports
+
+__all__ = ["Advice", "Contact", "Guidance"]
+
+REPORT_SECONDS = 5.0
+
+
+class Contact(Protocol):
+    """A sidecar, as seen from here: nothing blocks."""
+
+    @property
+    def contact_at(self) -> float:
+        """When the store was last known to answer, by time.monotonic()."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are directives to be looked at."""
+
+    @property
+    def fenced(self) -> str:
+        """Why this driver must stop, once a newer one is known."""
+
+    def report(self, report: Report) -> None:
+        """Send a report; a newer one of its kind takes its place if it waits."""
+
+    def directives(self) -> list[Directive]:
+        """What has come since the last call; `looked_at` says what has been looked at."""
+
+    def looked_at(self, sequence: int) -> None:
+        """Directives up to this one need not be given again."""
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Say what became of a directive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to carry out, in order. `instructions` are for the event log: empty for orders that
+    came from a coordinator, which has a log of its own."""
+
+    directives: tuple[Directive, ...]
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(slots=True)
+class Guidance:
+    """The driver's standing towards its coordinator, and its own coordinator's case."""
+
+    topology: TopologyReport
+    reports: Reports
+    following: Following
+    contact: Contact | None = None
+    case: Case = field(default_factory=Case)
+    told: dict[str, object] = field(default_factory=dict)
+    reported_at: float = 0.0
+
+    @property
+    def closures(self) -> Mapping[str, frozenset[str]]:
+        """Per query partition, the partitions that it needs."""
+        return {} if self.case.state is None else self.case.state.closures
+
+    @property
+    def priorities(self) -> dict[str, float]:
+        """Per query partition, as the core in here knows them."""
+        return {} if self.case.state is None else dict(self.case.state.priorities)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an order has come in."""
+        return self.contact is not None and self.contact.waiting
+
+    @property
+    def fenced(self) -> str:
+        """Why this driver must stop, when a newer one is known."""
+        return "" if self.contact is None else self.contact.fenced
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else decides."""
+        return following.is_alone(self.following, time.monotonic())
+
+    def confer(self, paused: bool) -> Advice:
+        """Say how things are, and learn what to do."""
+        self._hear()
+        alone = self.alone
+        progress = self.reports.progress(self.following, alone=alone)
+        decision = self._decide(progress, paused, alone)
+        if self.contact is not None:
+            self._send(self.contact, progress)
+        if not alone:
+            return Advice(self._taken(progress.epoch), ())
+        return Advice(self._own(decision.directives), decision.instructions)
+
+    def _hear(self) -> None:
+        if self.contact is not None:
+            self.following = following.contacted(self.following, self.contact.contact_at)
+
+    def _decide(self, progress: ProgressReport, paused: bool, alone: bool) -> coordination.Decision:
+        """The core's own decision; it has seen its own orders all carried out."""
+        own = msgspec.structs.replace(progress, directive=self.case.sequence)
+        reading = Reading(
+            topology=self.topology,
+            progress=own,
+            statistics=self.reports.statistics,
+            checkpoint=self.reports.checkpoint,
+            heartbeat=Heartbeat(generation=self.topology.generation, since=0.0),
+            orders=Orders(paused=paused),
+        )
+        decision = coordination.decide(
+            self.case, reading, time.time(), clock=time.monotonic, plan=alone
+        )
+        self.case = decision.case
+        return decision
+
+    def _own(self, directives: tuple[Directive, ...]) -> tuple[Directive, ...]:
+        plans = [item.plan_epoch for item in directives if isinstance(item.order, PlanOrder)]
+        for plan_epoch in plans:
+            self.following = following.planned(self.following, plan_epoch)
+        return directives
+
+    def _taken(self, epoch: int) -> tuple[Directive, ...]:
+        """The coordinator's directives that are to be carried out; all are acknowledged."""
+        if self.contact is None:
+            return ()
+        taken = []
+        for directive in self.contact.directives():
+            if following.is_early(self.following, directive):
+                continue
+            self.following, why = following.take(self.following, directive)
+            self.contact.looked_at(self.following.directive)
+            self.contact.acknowledge(
+                Acknowledgement(
+                    sequence=directive.sequence,
+                    generation=self.topology.generation,
+                    outcome="refused" if why else "done",
+                    epoch=epoch,
+                    plan_epoch=self.following.plan_epoch,
+                    text=why,
+                )
+            )
+            if not why:
+                taken.append(directive)
+        return tuple(taken)
+
+    def _send(self, contact: Contact, progress: ProgressReport) -> None:
+        """Send what is new: progress when more than its moment has changed, or now and then."""
+        assert self.case.state is not None
+        statistics = self.reports.statistics
+        if statistics is not None:
+            costs = dict(self.case.state.costs)
+            statistics = msgspec.structs.replace(statistics, costs=costs)
+        for report in (self.topology, statistics, self.reports.checkpoint):
+            if report is not None and self.told.get(type(report).__name__) != report.sequence:
+                self.told[type(report).__name__] = report.sequence
+                contact.report(report)
+        gist = msgspec.structs.replace(progress, sequence=0, epoch=0, lags={})
+        now = time.monotonic()
+        if self.told.get("gist") != gist or now - self.reported_at > REPORT_SECONDS:
+            self.told["gist"], self.reported_at = gist, now
+            contact.report(progress)

@@ -1,0 +1,145 @@
+"""What the driver says of itself: its reports, made from the application as it is now.
+
+Reports are complete and numbered (rekindle.protocol); whether and where they are sent is
+`guidance`'s. A node's incarnation is its executor with the number of times that its host has lost
+its state, so that a coordinator sees a loss even when everything is there again.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rekindle.coordination.following import Following
+from rekindle.protocol import (
+    CheckpointReport,
+    NodeSeen,
+    ProgressReport,
+    StatisticsReport,
+    TopologyReport,
+)
+from rekindle_spark.application import Application
+
+__all__ = ["Reports", "lags", "topology_report"]
+
+FIRST_COSTS_SHARE = 0.5
+
+
+@dataclass(slots=True)
+class Reports:
+    """The newest of each kind. `suspected` are nodes that have been silent for long, `relapses`
+    counts by executor how often its host has lost its state."""
+
+    application: Application
+    suspected: set[str] = field(default_factory=set)
+    relapses: dict[str, int] = field(default_factory=dict)
+    statistics: StatisticsReport | None = None
+    checkpoint: CheckpointReport | None = None
+    sequence: int = 0
+
+    def measured(self, costs: Mapping[str, float]) -> None:
+        """A window of statistics has closed."""
+        self.statistics = StatisticsReport(
+            generation=self._generation, sequence=self._next(), costs=dict(costs)
+        )
+
+    def checkpointed(self, epoch: int) -> None:
+        """A checkpoint has become global."""
+        self.checkpoint = CheckpointReport(
+            generation=self._generation, sequence=self._next(), epoch=epoch, at=time.time()
+        )
+
+    def progress(self, following: Following, *, alone: bool) -> ProgressReport:
+        """Where everything is now."""
+        application = self.application
+        with application.lock:
+            names, progress = application.program.partition_names, application.progress
+            executors = dict(application.executors)
+            placed = {
+                names[number]: executors[executor] for number, executor in progress.placed.items()
+            }
+            resident = {
+                names[number]: executors[executor] for number, executor in progress.resident.items()
+            }
+            live = tuple(application.names(progress.live))
+        return ProgressReport(
+            generation=self._generation,
+            sequence=self._next(),
+            nodes={node: self._node(executor, node) for executor, node in executors.items()},
+            placement=placed,
+            live=live,
+            resident=resident,
+            plan_epoch=following.plan_epoch,
+            directive=following.directive,
+            epoch=application.newest,
+            buffering="on",
+            ordering="on",
+            paused=application.paused,
+            alone=alone,
+            lags=lags(application, time.time()),
+        )
+
+    def incarnation(self, executor: str) -> str:
+        """What tells this start of an executor and its host from any other."""
+        return f"{executor}.{self.relapses.get(executor, 0)}"
+
+    def _node(self, executor: str, node: str) -> NodeSeen:
+        return NodeSeen(
+            incarnation=self.incarnation(executor),
+            capacity_percent=self.application.settings.runtime.node_cpu_percent,
+            suspected=node in self.suspected,
+        )
+
+    def _next(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    @property
+    def _generation(self) -> int:
+        return self.application.store.generation
+
+
+def lags(application: Application, now: float) -> dict[str, float]:
+    """Per query: `now` minus when the oldest input arrived that its output does not reflect."""
+    behind: dict[str, float] = {}
+    with application.lock:
+        oldest = min(application.cuts)
+        for chain in application.program.chains:
+            for sink in chain.sinks:
+                done = min(
+                    application.committed.get(f"{sink.name}/{index}", 0)
+                    for index in range(len(chain.partitions))
+                )
+                cut = application.cuts.get(done, application.cuts[oldest])
+                behind[sink.name] = max(0.0, now - cut.cut_at)
+    return behind
+
+
+def topology_report(application: Application, *, resumed: bool) -> TopologyReport:
+    """The pipeline and its settings; the first report of a generation."""
+    progress, settings = application.progress, application.settings
+    restored = resumed and progress.restore_point > 0
+    return TopologyReport(
+        generation=application.store.generation,
+        sequence=0,
+        program=application.program.hash,
+        topology=application.program.topology,
+        policy=settings.policy,
+        nodes_expected=settings.runtime.nodes_expected,
+        hints=_hints(application),
+        resumed=resumed,
+        checkpoint_at=application.cuts[progress.restore_point].cut_at if restored else None,
+    )
+
+
+def _hints(application: Application) -> dict[str, float]:
+    """Shares of half the capacity by the steps' cost hints, until costs are measured."""
+    runtime, policy = application.settings.runtime, application.settings.policy
+    program = application.program
+    weights = {
+        program.partition_names[number]: chain.root.cost_hint
+        for chain in program.chains
+        for number in chain.partitions
+    }
+    capacity = runtime.nodes_expected * runtime.node_cpu_percent * policy.cpu_cap
+    unit = capacity * FIRST_COSTS_SHARE / sum(weights.values())
+    return {name: weight * unit for name, weight in weights.items()}

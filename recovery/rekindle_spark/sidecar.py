@@ -1,0 +1,204 @@
+"""The driver's end of the sidecar: reports out, directives in, over HTTP on a Unix socket.
+
+Two threads, so that a report need not wait for a long poll: one sends what is newest, the other
+asks for directives. The epoch loop only leaves and takes; it never waits for a socket. Whatever
+fails is tried again, and how long ago the store last answered is all that anybody needs to know.
+"""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rekindle import protocol
+from rekindle.protocol import Acknowledgement, Directive, Handshake, Report
+
+__all__ = ["Sidecar"]
+
+ANSWER_SECONDS_MAX = 5.0
+WAIT_SECONDS = 5
+RETRY_SECONDS = 0.5
+ACKNOWLEDGEMENTS_MAX = 1_000
+
+
+class Refused(Exception):
+    """The sidecar has answered with an error."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text[:300]}")
+        self.status = status
+
+
+class Sidecar:
+    """A connection that is made again whenever it breaks; `trouble` is why it last did."""
+
+    def __init__(self, path: Path, hello: Handshake) -> None:
+        self._path = path
+        self._hello = hello
+        self._changed = threading.Condition()
+        self._reports: dict[str, Report] = {}
+        self._acknowledgements: list[Acknowledgement] = []
+        self._directives: list[Directive] = []
+        self._newest = 0
+        self._stopping = False
+        self._contact_at = time.monotonic()
+        self._fenced = ""
+        self.trouble = ""
+        self._threads = [
+            threading.Thread(target=self._keep, args=(work,), name=name, daemon=True)
+            for name, work in (("sidecar-out", self._send), ("sidecar-in", self._ask))
+        ]
+
+    def start(self) -> None:
+        """Begin to talk."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop talking: the sidecar sees the driver go."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    @property
+    def contact_at(self) -> float:
+        """When the store was last known to answer, by time.monotonic()."""
+        return self._contact_at
+
+    @property
+    def fenced(self) -> str:
+        """Why this driver must stop, once a newer one is known."""
+        return self._fenced
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are directives to be looked at."""
+        return bool(self._directives)
+
+    def report(self, report: Report) -> None:
+        """Send a report; a newer one of its kind takes its place if it waits."""
+        with self._changed:
+            self._reports[type(report).__name__] = report
+            self._changed.notify_all()
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> None:
+        """Say what became of a directive."""
+        with self._changed:
+            self._acknowledgements.append(acknowledgement)
+            del self._acknowledgements[:-ACKNOWLEDGEMENTS_MAX]
+            self._changed.notify_all()
+
+    def directives(self) -> list[Directive]:
+        """What has come since the last call, in order."""
+        with self._changed:
+            found, self._directives = self._directives, []
+            self._changed.notify_all()
+        return found
+
+    def looked_at(self, sequence: int) -> None:
+        """Directives up to this one need not be given again."""
+        with self._changed:
+            self._newest = max(self._newest, sequence)
+
+    def _keep(self, work: Callable[["_Channel"], None]) -> None:
+        """One thread's life: a channel, and another one when it breaks."""
+        while not self._stopping and not self.fenced:
+            channel = _Channel(self._path)
+            try:
+                channel.post("/v1/handshake", protocol.encode(self._hello))
+                while not self._stopping:
+                    work(channel)
+            except Refused as refused:
+                self.trouble = str(refused)
+                if refused.status == http.HTTPStatus.CONFLICT:
+                    self._fenced = str(refused)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                self.trouble = f"{type(error).__name__}: {error}"
+            finally:
+                channel.close()
+            self._rest(RETRY_SECONDS)
+
+    def _send(self, channel: "_Channel") -> None:
+        """Send everything that waits; what could not be sent waits again."""
+        with self._changed:
+            self._changed.wait_for(self._has_news, timeout=WAIT_SECONDS)
+            reports, self._reports = self._reports, {}
+            acknowledgements, self._acknowledgements = self._acknowledgements, []
+        try:
+            while reports:
+                name = next(iter(reports))
+                self._note(channel.post("/v1/reports", protocol.encode(reports[name])))
+                del reports[name]
+            while acknowledgements:
+                channel.post("/v1/acks", protocol.encode(acknowledgements[0]))
+                del acknowledgements[0]
+        finally:
+            with self._changed:
+                self._reports = {**reports, **self._reports}
+                self._acknowledgements = acknowledgements + self._acknowledgements
+
+    def _ask(self, channel: "_Channel") -> None:
+        """Ask for directives once the last ones have been looked at."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or not self._directives)
+            newest = self._newest
+        query = f"after={newest}&generation={self._hello.generation}&wait={WAIT_SECONDS}"
+        answer = channel.get(f"/v1/directives?{query}")
+        self._note(answer)
+        found = [
+            protocol.decode(json.dumps(item).encode(), Directive, "directive")
+            for item in answer["directives"]
+        ]
+        with self._changed:
+            self._directives += [item for item in found if item.sequence > self._newest]
+        if found and found[-1].sequence <= self._newest:
+            self._rest(RETRY_SECONDS)
+
+    def _note(self, answer: dict[str, Any]) -> None:
+        if answer["store_reachable"]:
+            self._contact_at = time.monotonic()
+            self.trouble = ""
+
+    def _has_news(self) -> bool:
+        return bool(self._stopping or self._reports or self._acknowledgements)
+
+    def _rest(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, timeout=seconds)
+
+
+class _Channel:
+    """One HTTP connection on a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = http.client.HTTPConnection("sidecar", timeout=ANSWER_SECONDS_MAX)
+        self._path = path
+
+    def get(self, target: str) -> dict[str, Any]:
+        return self._request("GET", target, None, ANSWER_SECONDS_MAX + WAIT_SECONDS)
+
+    def post(self, target: str, body: bytes) -> dict[str, Any]:
+        return self._request("POST", target, body, ANSWER_SECONDS_MAX)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _request(
+        self, method: str, target: str, body: bytes | None, seconds: float
+    ) -> dict[str, Any]:
+        if self._connection.sock is None:
+            self._connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._connection.sock.settimeout(seconds)
+            self._connection.sock.connect(str(self._path))
+        self._connection.sock.settimeout(seconds)
+        self._connection.request(method, target, body, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise Refused(response.status, content.decode(errors="replace"))
+        answer: dict[str, Any] = json.loads(content)
+        return answer
