@@ -10,7 +10,7 @@ ARCHIVES := $(VENV)/archives
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools demo test lint unit integration wheel clean
+.PHONY: help setup check-tools demo test lint unit simulation integration wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -21,7 +21,7 @@ setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and buil
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit integration ## everything that must hold, under 20 minutes
+test: lint unit simulation integration ## everything that must hold, under 30 minutes
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== ruff'
@@ -34,6 +34,10 @@ lint: setup ## ruff, mypy --strict, import contracts
 unit: setup ## tests without a cluster
 	@echo '== unit tests'
 	@$(BIN)/python -m pytest tests/unit --durations=5
+
+simulation: setup ## thousands of seeds of crashes, cuts and late messages
+	@echo '== simulation'
+	@$(BIN)/rekindle sim --seeds 1..2000
 
 integration: setup ## tests on a real Spark cluster
 	@echo '== integration tests'

@@ -57,6 +57,7 @@ COMMANDS = (
     Command("bench", "Measure recovery and endurance, as ratios of one run."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command("verify", "Recompute every figure of a report and check every output row."),
+    Command("sim", "Simulate crashes, cuts and late messages under many seeds."),
 )
 
 

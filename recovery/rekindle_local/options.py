@@ -4,6 +4,7 @@ Each raises InputError that names the option and the remedy, before anything is 
 cluster.py checks its own options with it, too.
 """
 
+import re
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,7 @@ __all__ = [
     "check_range",
     "new_directory",
     "report_directory",
+    "seeds",
 ]
 
 SEED_MAX = 2**31
@@ -49,6 +51,19 @@ def check_range(where: str, value: float, least: float, most: float) -> None:
         raise InputError(
             where=where, what=f"is {value}", remedy=f"give a number from {least:,} to {most:,}"
         )
+
+
+def seeds(text: str, most: int) -> list[int]:
+    """The seeds of "3" or "1..5", `most` at once."""
+    form = re.fullmatch(r"([0-9]{1,10})(?:\.\.([0-9]{1,10}))?", text)
+    first, last = (int(form[1]), int(form[2] or form[1])) if form else (1, 0)
+    if not first <= last <= min(SEED_MAX, first + most - 1):
+        raise InputError(
+            where="--seeds",
+            what=f"is {text!r:.60}",
+            remedy=f"write 3 or 1..5: up to {most:,} seeds from 0 to {SEED_MAX:,}",
+        )
+    return list(range(first, last + 1))
 
 
 def new_directory(directory: Path) -> Path:

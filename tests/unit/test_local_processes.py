@@ -1,10 +1,13 @@
-"""Where the processes of cluster and driver put their temporary files."""
+"""The processes of cluster and driver: their temporary files, and that none outlives its owner."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from rekindle_local import processes
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 
@@ -22,6 +25,20 @@ def test_the_socket_of_a_host_has_a_path_that_unix_takes(tmp_path: Path, depth: 
     assert cluster.temporary.is_relative_to(directory) == (depth == 1)
     path.unlink()
     cluster.temporary.rmdir()
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from rekindle_local.demo.driving import DriverProcess
+directory = Path(sys.argv[1])
+driver = DriverProcess(directory)
+driver.start(directory / "pipeline.py", "spark://127.0.0.1:9", directory / "settings.yaml", {})
+while "here" not in driver.log.read_text():
+    time.sleep(0.05)
+print(driver.process.pid, flush=True)
+time.sleep(600)
+"""
 
 
 def test_a_driver_keeps_its_temporary_files_in_its_directory_and_its_end_removes_them(
@@ -51,3 +68,20 @@ def test_a_line_that_a_killed_driver_left_torn_is_no_event(tmp_path: Path) -> No
     with driver.events.open("a") as file:
         file.write('nd": "warm"}\n')
     assert [event["kind"] for event in driver.fresh_events()] == ["warm"]
+
+
+def test_a_driver_ends_with_its_owner(tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline.py"
+    pipeline.write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")
+    (tmp_path / "settings.yaml").write_text("")
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    driver = int(owner.stdout.readline())
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert processes.await_condition(
+        lambda: not processes.session_processes(driver), limit_seconds=15.0
+    )

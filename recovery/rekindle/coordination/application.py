@@ -124,7 +124,7 @@ def decide(
         driver=driver,
         paused=reading.orders.paused,
         requests=asked if state.incident is not None else {},
-        kept=recollect(state),
+        kept=case.kept if state is before.state else recollect(state),
         state=state,
         taken=_sequences(reading, case),
     )
@@ -230,6 +230,8 @@ def _policy(reading: Reading, now: float) -> Policy:
     """The application's policy with the priorities that people have set, as long as they hold."""
     policy = reading.topology.policy
     queries = {query.name for query in reading.topology.topology.queries}
+    if not reading.orders.priorities:
+        return policy
     overrides = {
         query: override.priority
         for query, override in reading.orders.priorities.items()
@@ -262,4 +264,6 @@ def _differs(before: Case, case: Case) -> bool:
         kept = None if case.kept is None else replace(case.kept, seen_at=None)
         return (case.generation, case.sequence, case.driver, case.paused, case.requests, kept)
 
+    if case.kept is before.kept and case.sequence == before.sequence:
+        return (case.driver, case.paused) != (before.driver, before.paused)
     return lasting(before) != lasting(case)

@@ -85,7 +85,7 @@ class CheckpointStore:
     @property
     def newest(self) -> int:
         """The newest epoch that counts."""
-        return max((epoch for epoch, _ in self.commits), default=0)
+        return self.commits[-1][0] if self.commits else 0
 
     def _has(self, epoch: int) -> bool:
         return bool(self.commits) and self.commits[-1][0] >= epoch

@@ -4,8 +4,15 @@ They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which 
 
     bench            benchmarks beside their bars
     check_history    judges a recorded history
+    coordinator      coordinates the applications of a store
     demo             the demo, its report and its summary
+    explain          why a query is not back yet
+    pause            lets an application rest
     plan             one problem file in, one plan out
+    priority         which queries matter more
+    resume           ends a pause
     run              drives one pipeline on a Spark cluster
+    sim              simulates the coordination under many seeds
+    status           how the applications of a store stand
     verify           checks a report against the records of its run
 """

@@ -3,13 +3,12 @@
 Each benchmark writes a JSON file with its figures and rows `bar, value, met, command`.
 """
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import RunError
 from rekindle_local import options
 
 __all__ = ["bench"]
@@ -44,7 +43,7 @@ def recovery(
     wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
         options.check_choice("--strategies", strategy, options.STRATEGIES)
-    numbers = _seeds(seeds)
+    numbers = options.seeds(seeds, SEEDS_MAX)
     from rekindle_local.bench import recovery as benchmark
 
     directory = options.new_directory(report)
@@ -70,16 +69,24 @@ def soak(
     _enforce(benchmark.measure(epochs, options.new_directory(report)), enforce)
 
 
-def _seeds(text: str) -> list[int]:
-    form = re.fullmatch(r"([0-9]{1,10})(?:\.\.([0-9]{1,10}))?", text)
-    first, last = (int(form[1]), int(form[2] or form[1])) if form else (1, 0)
-    if not first <= last <= min(options.SEED_MAX, first + SEEDS_MAX - 1):
-        raise InputError(
-            where="--seeds",
-            what=f"is {text!r:.60}",
-            remedy=f"write 3 or 1..5: up to {SEEDS_MAX} seeds from 0 to {options.SEED_MAX:,}",
-        )
-    return list(range(first, last + 1))
+@bench.command()
+def coordinator(
+    applications: Annotated[
+        int, typer.Option(min=10, max=10_000, help="Applications in the store.")
+    ] = 1000,
+    queries: Annotated[int, typer.Option(min=1, max=500, help="Queries of each.")] = 50,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-coordinator"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Coordinate many applications: cost at rest, time to a plan, failover.
+
+    Example: rekindle bench coordinator --applications 1000 --queries 50 --report bench
+    """
+    from rekindle_local.bench import coordinator as benchmark
+
+    _enforce(benchmark.measure(applications, queries, options.new_directory(report)), enforce)
 
 
 def _enforce(result: dict[str, object], enforce: bool) -> None:

@@ -1,6 +1,7 @@
 """The driver as a process: starts it, follows its event file, asks it to finish, ends it.
 
-It knows nothing of what the events mean. `scenario` calls it.
+A watcher ends it when its owner is gone. It knows nothing of what the events mean. `scenario`, the
+soak and the integration tests call it.
 """
 
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.errors import RunError
+from rekindle_local import processes
+from rekindle_local.watcher import Watcher
 
 __all__ = ["DriverProcess"]
 
@@ -33,6 +36,7 @@ class DriverProcess:
     _read: int = 0
     _rest: bytes = b""
     arguments: list[str] = field(default_factory=list)
+    _watcher: Watcher | None = None
 
     @property
     def store(self) -> Path:
@@ -71,20 +75,19 @@ class DriverProcess:
         ]
         self.temporary.mkdir(exist_ok=True)
         java = shlex.join([f"-Djava.io.tmpdir={self.temporary.absolute()}"])
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    "SPARK_LOCAL_DIRS": str(self.temporary.absolute()),
-                    "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {java}",
-                    **(environment or {}),
-                },
-            )
+        environment = {
+            **os.environ,
+            "SPARK_LOCAL_DIRS": str(self.temporary.absolute()),
+            "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {java}",
+            **(environment or {}),
+        }
+        if self._watcher is None:
+            self._watcher = Watcher((), self.directory / "driver-watcher.log")
+        self.process = processes.start_gated(
+            self.arguments, environment=environment, entrances=(), log=self.log
+        )
+        self._watcher.add(self.process.pid)
+        processes.open_gate(self.process)
 
     def fresh_events(self) -> Sequence[dict[str, Any]]:
         """Events since the last call; a line that is not complete yet is left for the next."""
@@ -124,8 +127,11 @@ class DriverProcess:
     def kill(self) -> None:
         """SIGKILL the driver with its JVM."""
         self._signal(signal.SIGKILL)
-        if self.process is not None:
-            self.process.wait()
+        if self.process is None:
+            return
+        if self._watcher is not None:
+            self._watcher.drop(self.process.pid)
+        self.process.wait()
 
     def end(self) -> None:
         """End it whatever state it is in, and remove its temporary files."""
@@ -134,6 +140,9 @@ class DriverProcess:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=10)
         self.kill()
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _signal(self, number: int) -> None:
