@@ -34,15 +34,17 @@ EXAMPLE = "Example: rekindle demo --nodes 10 --kill 8 --report out"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: the function (or group) `name` in `rekindle_local.commands.<name>`."""
+    """A command: the function (or group) of its name in the module of its name in
+    `rekindle_local.commands`, with an underscore for a hyphen."""
 
     name: str
     summary: str
 
     def load(self) -> Callable[..., object] | typer.Typer:
         """Imports the module of the command; a module that is not there is a bug, not skipped."""
-        module = import_module(f"rekindle_local.commands.{self.name}")
-        implementation: Callable[..., object] | typer.Typer = getattr(module, self.name)
+        name = self.name.replace("-", "_")
+        module = import_module(f"rekindle_local.commands.{name}")
+        implementation: Callable[..., object] | typer.Typer = getattr(module, name)
         return implementation
 
 
@@ -57,6 +59,10 @@ COMMANDS = (
     Command("bench", "Measure recovery and endurance, as ratios of one run."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command("verify", "Recompute every figure of a report and check every output row."),
+    Command(
+        "check-history",
+        "Tell whether recorded output is consistent, exactly once and deterministic.",
+    ),
     Command("sim", "Simulate crashes, cuts and late messages under many seeds."),
 )
 

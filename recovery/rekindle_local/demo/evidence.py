@@ -1,6 +1,6 @@
 """The report's directory: everything that `rekindle verify` needs, written from a finished run.
 
-    report/  report.json report.html events.jsonl input.json queries.sql
+    report/  report.json report.html events.jsonl history.jsonl input.json queries.sql
              problems/N.json answers/N.json outputs/QUERY/INDEX.parquet input/*.parquet
 
 Reads the checkpoint store and the records of the run; decides nothing. Called by the demo.
@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekindle import events as run_events
+from rekindle import history, report, topology, verification
 from rekindle import records as store_records
-from rekindle import report, topology, verification
+from rekindle.errors import RunError
 from rekindle.topology import Topology
 from rekindle_local import report_html
 from rekindle_local.flights import pipeline as flights
@@ -69,6 +70,7 @@ def write(directory: Path, run: Run) -> dict[str, Any]:
     )
     _write_json(directory / "report.json", computed)
     (directory / "report.html").write_text(report_html.render(computed, events))
+    _check_history(directory, run)
     return computed
 
 
@@ -95,6 +97,21 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return found.stdout.strip()
+
+
+def _check_history(directory: Path, run: Run) -> None:
+    """Write what was computed and released when, and judge it as `rekindle check-history` does."""
+    recorded = history.record(
+        run.topology, _commits(run.store), run.records, zero_at=run.failure_at
+    )
+    (directory / "history.jsonl").write_text(history.serialize(recorded))
+    verdict = history.check(recorded, "history.jsonl")
+    if not verdict.holds:
+        raise RunError(
+            where=str(directory / "history.jsonl"),
+            what="" if verdict.witness is None else verdict.witness.sentence,
+            remedy=f"see it with `rekindle check-history {directory / 'history.jsonl'}`",
+        )
 
 
 def _without_bulk(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
