@@ -204,9 +204,6 @@ def _check_modes(policy: Policy, where: str) -> None:
     if policy.buffering == ALWAYS and policy.ordering != ALWAYS:
         what = f"is {policy.ordering}, but policy.buffering is {ALWAYS}"
         _refuse(f"{where}: policy.ordering", what, f"use {ALWAYS}: repeats must be identical")
-    if policy.buffering != ALWAYS:
-        what = f"{policy.buffering} comes with the coordination store, not in this version"
-        _refuse(f"{where}: policy.buffering", what, f"use {ALWAYS} for buffering and ordering")
 
 
 def _check_keys(node: yaml.Node, where: str, place: str, seen: set[int]) -> None:

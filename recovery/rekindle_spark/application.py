@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from rekindle.coordination.instructions import ON
+from rekindle.protocol.messages import Mode
 from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.exchange import Exchange
@@ -20,7 +22,7 @@ from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.store import Store
 
-__all__ = ["Application", "EventLog", "open_events"]
+__all__ = ["Application", "EventLog", "Staged", "open_events"]
 
 
 def open_events(path: Path) -> TextIO:
@@ -60,8 +62,19 @@ class EventLog:
 
 
 @dataclass(slots=True)
+class Staged:
+    """What an epoch has given that was run unordered: digests by partition, and output files.
+
+    It counts with the next global checkpoint, or never.
+    """
+
+    digests: dict[int, str] = field(default_factory=dict)
+    outputs: list[list[Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Application:
-    """The state of one driver."""
+    """The state of one driver. `staged` holds epochs that are not committed yet."""
 
     program: Program
     program_path: Path
@@ -82,6 +95,9 @@ class Application:
     failure: Exception | None = None
     stopping: bool = False
     paused: bool = False
+    buffering: Mode = ON
+    ordering: Mode = ON
+    staged: dict[int, Staged] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def offsets(self, epoch: int) -> Mapping[str, Any]:
@@ -96,6 +112,7 @@ class Application:
             "program": [self.program.hash, str(self.program_path)],
             "generation": self.store.generation,
             "plan_epoch": self.plan_epoch,
+            "ordering": self.ordering,
             "store": str(self.store.directory),
         }
 

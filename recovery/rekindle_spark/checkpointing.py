@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle_spark import staging
 from rekindle_spark.application import Application
 from rekindle_spark.jobs import Ranges
 
@@ -84,14 +85,19 @@ class Checkpointing:
         if epoch is None or self.waiting or self.losses != application.losses:
             return
         names = application.program.partition_names
+        with application.lock:
+            published = staging.publishable(application, epoch)
         application.store.complete_checkpoint(
             epoch,
             {
                 "program": application.program.hash,
                 "at": time.time(),
                 "bytes": {names[number]: size for number, size in sorted(self.sizes.items())},
+                "published": published,
             },
         )
+        if published is not None:
+            staging.publish(application, epoch, published)
         with application.lock:
             application.progress.restore_point = epoch
             emptied = application.progress.retained.trim(epoch)

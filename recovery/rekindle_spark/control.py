@@ -234,9 +234,11 @@ class Control:
             case PlanOrder() as order:
                 self._carry_out(order, directive.plan_epoch)
             case BufferingOrder(mode=mode):
-                application.events.write("buffering", mode=mode, reason=reason)
+                application.buffering = mode
+                self._tell_switch("buffering", mode, reason)
             case OrderingOrder(mode=mode):
-                application.events.write("ordering", mode=mode, reason=reason)
+                application.ordering = mode
+                self._tell_switch("ordering", mode, reason)
             case DropOrder(nodes=nodes):
                 self._drop(nodes)
                 application.events.write("dropped", nodes=sorted(nodes), reason=reason)
@@ -245,6 +247,11 @@ class Control:
                 kind = "paused" if application.paused else "resumed"
                 application.events.write(kind, epoch=application.newest, reason=reason)
         self._hurry()
+
+    def _tell_switch(self, kind: str, mode: str, reason: str) -> None:
+        """`epoch` is the first one that is cut from now on: jobs take up the mode as they start."""
+        epoch = max(self.application.cuts) + 1
+        self.application.events.write(kind, mode=mode, reason=reason, epoch=epoch)
 
     def _drop(self, nodes: dict[str, str]) -> None:
         """Take executors out of Spark's scheduler, if they are still those that are meant."""
@@ -259,6 +266,8 @@ class Control:
         """Place a plan's partitions; catch-up and epoch loop bring them forward."""
         application = self.application
         by_node = {node: executor for executor, node in application.executors.items()}
+        if order.rollback:
+            self._roll_back(plan_epoch)
         with application.lock:
             application.plan_epoch = plan_epoch
             numbers = application.program.numbers
@@ -270,6 +279,17 @@ class Control:
                     application.progress.place(number, by_node[node], plan_epoch)
             application.progress.suspend_orphans()
         application.events.write("ack", plan_epoch=plan_epoch, epoch=application.newest)
+
+    def _roll_back(self, plan_epoch: int) -> None:
+        """Survivors go back to the restore point: what they have made since was not retained."""
+        application = self.application
+        self.was_complete = False
+        with application.lock:
+            application.losses += 1
+            emptied = application.progress.roll_back(plan_epoch)
+            application.staged.clear()
+        application.exchange.remove(emptied)
+        application.events.write("rolled-back", epoch=application.progress.restore_point)
 
     def _announce(self, plan: Plan) -> None:
         self.application.events.write(

@@ -17,10 +17,11 @@ from pyspark import cloudpickle
 
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
+from rekindle.coordination.instructions import OFF, ON
 from rekindle.errors import InputError, RunError
 from rekindle.protocol import Handshake, tree
-from rekindle.settings import Settings
-from rekindle_spark import arrivals, jar, program
+from rekindle.settings import ADAPTIVE, Settings
+from rekindle_spark import arrivals, jar, program, staging
 from rekindle_spark.application import Application, EventLog, open_events
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.catchup import CatchUp
@@ -69,6 +70,10 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     store = Store(place.store)
     _check_history(built, store.read())
     history = store.open(time.time())
+    owed = staging.unpublished(history)
+    if owed is not None:
+        store.commit(owed)
+        history = store.read()
     with ExitStack() as stack:
         file = stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
@@ -164,13 +169,18 @@ def _application(
         committed=committed,
         newest=last.epoch,
         plan_epoch=max((record["plan_epoch"] for record in history.commits), default=0),
+        buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,
+        ordering=OFF if settings.policy.ordering == ADAPTIVE else ON,
     )
 
 
 def _committed(
     built: Program, history: History, restore_point: int
 ) -> tuple[dict[tuple[int, int], str], dict[str, int]]:
-    """Digests of epochs that will be run again, and how far each query partition has got."""
+    """Digests of epochs that will be run again, and how far each query partition has got.
+
+    A repeat of what was run unordered, and became public with a checkpoint, may differ.
+    """
     digests: dict[tuple[int, int], str] = {}
     committed: dict[str, int] = {}
     for record in history.commits:
@@ -178,7 +188,7 @@ def _committed(
             number = built.numbers[name]
             chain = built.owner[number]
             for epoch, digest in zip(range(first, last + 1), sums, strict=True):
-                if epoch > restore_point:
+                if epoch > restore_point and "checkpoint" not in record:
                     digests[number, epoch] = digest
             for sink in chain.sinks:
                 key = f"{sink.name}/{number - chain.first}"

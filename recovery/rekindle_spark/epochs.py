@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rekindle_spark import running
+from rekindle_spark import running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
@@ -41,6 +41,8 @@ class EpochLoop:
             self._await_cut()
             self._cut()
             self._run_epoch(max(self.application.cuts))
+        if self.final is not None:
+            staging.publish_all(self.application, self.final.epoch)
 
     def _resume(self) -> None:
         """After a restart the epochs in the log are all behind; catch-up runs them."""

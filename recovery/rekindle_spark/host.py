@@ -33,6 +33,7 @@ from typing import Any
 import polars
 import pyarrow as pa
 
+from rekindle.coordination.instructions import ON
 from rekindle.errors import RekindleError
 from rekindle_spark import frames, partition, states, usage
 from rekindle_spark.frames import Frame
@@ -236,10 +237,11 @@ class Host:
 def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch: int) -> Work:
     number, plan_epoch = item["partition"], item["plan_epoch"]
     chain = program.owner[number]
+    ordered = request.get("ordering", ON) == ON
     if chain.keyed:
-        return Work(number, plan_epoch, epoch)
+        return Work(number, plan_epoch, epoch, ordered=ordered)
     begin, end, watermark = request["offsets"][str(epoch)][chain.name]
-    return Work(number, plan_epoch, epoch, begin, end, watermark)
+    return Work(number, plan_epoch, epoch, begin, end, watermark, ordered)
 
 
 def _sinks(outcome: Outcome) -> dict[str, list[Any]]:

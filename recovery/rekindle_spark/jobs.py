@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rekindle.coordination.instructions import ON
 from rekindle_spark.exchange import Read, Task, ranges
 from rekindle_spark.progress import Progress
 
@@ -20,11 +21,15 @@ Ranges = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """A job ready to submit. `produced[s]`: per map index of stage s its executor and ranges."""
+    """A job ready to submit. `produced[s]`: per map index of stage s its executor and ranges.
+
+    `ordered`: its partitions take their input in the fixed order.
+    """
 
     stages: tuple[tuple[Task, ...], ...]
     produced: tuple[tuple[tuple[str, dict[int, tuple[int, int]]], ...], ...]
     ranges: dict[int, tuple[int, int]]
+    ordered: bool = True
 
 
 def specify(
@@ -62,7 +67,8 @@ def specify(
         produced.append(
             tuple((executor, {p: work[p] for p in partitions}) for executor, partitions in tasks)
         )
-    return Specification(tuple(stages), tuple(produced), dict(work))
+    ordered = common.get("ordering", ON) == ON
+    return Specification(tuple(stages), tuple(produced), dict(work), ordered)
 
 
 def reachable(progress: Progress, partition: int, last: int) -> int:

@@ -31,7 +31,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's."""
+    """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's.
+
+    `ordered`: input is taken in the fixed order, so that a repeat gives the same; otherwise as it
+    came, and the names of its files tell repeats apart.
+    """
 
     partition: int
     plan_epoch: int
@@ -39,6 +43,7 @@ class Work:
     begin: int = 0
     end: int = 0
     watermark: int = BEFORE_ALL
+    ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +110,19 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
 
 
 def _gather(program: Program, work: Work, received: Sequence[Frame]) -> tuple[list[pa.Table], int]:
-    """Input tables by slot in the fixed order (edge, producer), and the least watermark."""
+    """Input tables by slot, in the fixed order (edge, producer) or as the frames have come, and
+    the least watermark."""
     found = _unique(received)
     chain = program.owner[work.partition]
     slots: list[list[pa.Table]] = [[] for _ in chain.root.inputs]
     schemas: dict[int, pa.Schema] = {}
     watermark = 2**63 - 1
-    for edge, producer in program.producers(work.partition):
-        frame = found.get((edge.index, producer))
-        if frame is None:
-            name = program.partition_names[producer]
-            raise Incomplete(f"no frame of {name} in epoch {work.epoch}")
+    edges = {(edge.index, producer): edge for edge, producer in program.producers(work.partition)}
+    for _, producer in edges.keys() - found.keys():
+        name = program.partition_names[producer]
+        raise Incomplete(f"no frame of {name} in epoch {work.epoch}")
+    for key in edges if work.ordered else [key for key in found if key in edges]:
+        edge, frame = edges[key], found[key]
         watermark = min(watermark, frame.watermark)
         schemas[edge.slot] = edge.schema
         if frame.rows:
@@ -202,7 +209,8 @@ def _outgoing(
 
 def _sunk(chain: Chain, work: Work, table: pa.Table, sums: list[bytes]) -> Sunk:
     sums.append(frames.digest(table))
-    file = f"{work.partition - chain.first}-{work.epoch:09d}.parquet"
+    attempt = "" if work.ordered else f"-{work.plan_epoch}"
+    file = f"{work.partition - chain.first}-{work.epoch:09d}{attempt}.parquet"
     return Sunk(table, file, sums[-1].hex())
 
 

@@ -56,6 +56,10 @@ class Retained:
         old = [key for key in self.places if key[1] <= epoch]
         return [shuffle for key in old for shuffle in self._forget(key)]
 
+    def clear(self) -> list[int]:
+        """Forget everything; returns the shuffles to remove."""
+        return [shuffle for key in list(self.places) for shuffle in self._forget(key)]
+
     def _forget(self, key: tuple[int, int]) -> list[int]:
         place = self.places.pop(key, None)
         if place is None:
@@ -106,6 +110,15 @@ class Progress:
             self.finished[partition] = self.restore_point
         self.placed[partition] = executor
         self.plan_epochs[partition] = plan_epoch
+
+    def roll_back(self, plan_epoch: int) -> list[int]:
+        """Everything that is placed goes back to the restore point, as if placed there by this
+        plan; what was resident is forgotten. Returns the shuffles that held what was retained."""
+        self.live.clear()
+        self.resident.clear()
+        self.finished = dict.fromkeys(self.placed, self.restore_point)
+        self.plan_epochs |= dict.fromkeys(self.placed, plan_epoch)
+        return self.retained.clear()
 
     def lose(self, executors: Iterable[str]) -> list[int]:
         """Take out lost executors and what cannot run without them; returns empty shuffles."""

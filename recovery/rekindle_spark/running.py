@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle.coordination.instructions import ON
 from rekindle.errors import RunError, StepError
-from rekindle_spark import jobs
+from rekindle_spark import jobs, staging
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
@@ -164,9 +165,13 @@ def _absorb(
             _discard(application, specification, job)
             return result
         partitions = _partitions(reports)
-        _check_digests(application, partitions)
         _retain(application, specification, job)
-        _commit(application, specification, partitions)
+        # what follows unordered epochs counts no earlier than they do
+        if specification.ordered and not application.staged:
+            _check_digests(application, partitions)
+            _commit(application, specification, partitions)
+        else:
+            _stage(application, specification, partitions)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
     return result
@@ -238,7 +243,10 @@ def _check_digests(application: Application, partitions: Mapping[int, Any]) -> N
 
 
 def _retain(application: Application, specification: Specification, job: Job) -> None:
-    """Keep the exchanges that some consumer may still need; remove the others at once."""
+    """Keep the exchanges that some consumer may still need; remove the others at once.
+
+    Without buffering that are those of partitions which lag behind: once all are live, nothing.
+    """
     program, emptied = application.program, []
     for stage, tasks in enumerate(specification.produced):
         kept = [
@@ -246,10 +254,13 @@ def _retain(application: Application, specification: Specification, job: Job) ->
             for executor, produced in tasks
         ]
         shuffle = job.shuffle(stage)
-        if any(produced for _, produced in kept):
+        buffering = application.buffering == ON or not application.progress.complete
+        if buffering and any(produced for _, produced in kept):
             emptied += application.progress.retained.add(shuffle, kept)
         else:
             emptied.append(shuffle)
+    if application.buffering != ON and application.progress.complete:
+        emptied += application.progress.retained.clear()
     application.exchange.remove(emptied)
 
 
@@ -259,6 +270,17 @@ def _feeds(program: Any, partition: int) -> bool:
 
 def _discard(application: Application, specification: Specification, job: Job) -> None:
     application.exchange.remove(job.shuffle(stage) for stage in range(len(specification.stages)))
+
+
+def _stage(
+    application: Application, specification: Specification, partitions: Mapping[int, Any]
+) -> None:
+    """Keep what the job has given until the next global checkpoint."""
+    program = application.program
+    for number in sorted(specification.ranges):
+        chain = program.owner[number]
+        names = {sink.name: f"{sink.name}/{number - chain.first}" for sink in chain.sinks}
+        staging.stage(application.staged, number, names, partitions[number]["epochs"])
 
 
 def _commit(

@@ -1,6 +1,6 @@
 """One partition, one epoch: the same state and frames give the same results, whoever runs it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from rekindle.errors import StepError
 from rekindle_spark import frames, partition, program
 from rekindle_spark.frames import Frame, Label
+from rekindle_spark.operators import StatefulOperator
+from rekindle_spark.operators.stateful import Emitted, ValueState
 from rekindle_spark.partition import Incomplete, Outcome, Work
 from rekindle_spark.pipeline import Pipeline, total
 from rekindle_spark.program import Program
@@ -118,6 +120,52 @@ def test_frames_are_taken_in_one_order_however_they_come() -> None:
     one, other = (add_up(made, SUMS0, f) for f in (received, received[::-1]))
     assert one.digest == other.digest
     assert one.rows == sum(frame.rows for frame in received)
+
+
+class Positions(StatefulOperator):
+    """Numbers a key's rows as they come."""
+
+    value_schema = pa.schema([("rows", pa.int64())])
+
+    def handle(
+        self, key: tuple[Any, ...], rows: list[dict[str, Any]], value: ValueState
+    ) -> Iterable[Emitted]:
+        (count,) = value.get() if value.exists() else (0,)
+        for row in rows:
+            count += 1
+            yield (row["at"], key[0], row["size"], count)
+        value.update((count,))
+
+
+def numbered(order: int, *, ordered: bool) -> list[tuple[Any, ...]]:
+    """What an operator in arrival order makes of its frames, last producer first if `order` < 0."""
+    pipeline = Pipeline("positions")
+    schema = SCHEMA.append(pa.field("position", pa.int64()))
+    pipeline.source("rows", Numbers(), parallelism=2).stateful(
+        "numbered", Positions(), keys=["key"], schema=schema, arrival_order=True
+    ).sink("positions")
+    made = program.build(pipeline)
+    blocks = [block for source in (ROWS0, ROWS1) for _, block in read(made, source).blocks]
+    received = list(frames.frames(memoryview(b"".join(blocks))))[::order]
+    state = partition.initial(made.owner[2])
+    outcome = partition.run(made, Work(2, 1, 3, ordered=ordered), state, received)
+    return sorted(outcome.sinks["positions"].table.to_pylist(), key=str)
+
+
+def test_an_operator_in_arrival_order_repeats_itself_while_input_is_ordered() -> None:
+    assert numbered(1, ordered=True) == numbered(-1, ordered=True)
+
+
+def test_an_operator_in_arrival_order_follows_the_frames_while_input_is_not_ordered() -> None:
+    assert numbered(1, ordered=False) == numbered(1, ordered=False)
+    assert numbered(1, ordered=False) != numbered(-1, ordered=False)
+
+
+def test_files_of_unordered_epochs_tell_their_attempts_apart() -> None:
+    made = built()
+    work = Work(ROWS0, 7, 3, 0, 40, 40 * SECOND, ordered=False)
+    outcome = partition.run(made, work, partition.initial(made.owner[ROWS0]), [])
+    assert outcome.sinks["every-row"].file == "0-000000003-7.parquet"
 
 
 def test_a_frame_that_comes_twice_counts_once() -> None:

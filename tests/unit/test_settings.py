@@ -135,10 +135,10 @@ def test_always_buffering_needs_always_ordering() -> None:
 
 
 @pytest.mark.parametrize("ordering", ["always", "adaptive"])
-def test_adaptive_buffering_is_not_there_yet_and_says_so(ordering: str) -> None:
-    message = refused(f"policy: {{buffering: adaptive, ordering: {ordering}}}")
-    assert "adaptive comes with the coordination store, not in this version" in message
-    assert message.endswith("use always for buffering and ordering")
+def test_adaptive_buffering_goes_with_either_ordering(ordering: str) -> None:
+    text = f"policy: {{buffering: adaptive, ordering: {ordering}}}"
+    policy = settings.parse(text.encode(), "settings.yaml").policy
+    assert (policy.buffering, policy.ordering) == ("adaptive", ordering)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ def adopt(state: State, event: PlacementReported, now: float) -> State:
         return state
     placement, resident = _sound(state, event)
     undone = state.placement.keys() - placement.keys()
-    started = active(state)
+    started, incident = active(state), state.incident
+    if incident is not None and event.plan_epoch > state.plan_epoch:
+        # its first plan, the one that rolls survivors back, has been the driver's own
+        incident = replace(incident, plans=max(1, incident.plans))
     state = replace(
         state,
         placement=placement,
@@ -30,6 +33,7 @@ def adopt(state: State, event: PlacementReported, now: float) -> State:
         charges={name: cost for name, cost in state.charges.items() if name in placement},
         plan_epoch=max(state.plan_epoch, event.plan_epoch),
         starting=state.starting and not placement,
+        incident=incident,
     )
     behind = {query for query in active(state) if not state.closures[query] <= event.live}
     catching_up = (state.catching_up & active(state)) | (behind - started)

@@ -5,7 +5,7 @@ Only values; the shells carry them out in the order given.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rekindle.coordination.plans import Plan
 from rekindle.reasons import Reason
@@ -23,7 +23,8 @@ __all__ = [
     "SetOrdering",
 ]
 
-ON, OFF = "on", "off"
+ON: Final = "on"
+OFF: Final = "off"
 
 
 @dataclass(frozen=True, slots=True)

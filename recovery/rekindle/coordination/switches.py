@@ -1,13 +1,15 @@
 """Buffering and ordering: on or off, from the policy and the incident alone.
 
-`always` is on; `adaptive` is on from a correlated failure until the incident is over (paper,
-sections 4.2.1 and 4.2.2). Nothing is stored: `transitions` compares before and after.
+`always` is on; `adaptive` is on from a failure until its incident is over: until the first global
+checkpoint at which everything is active and caught up (paper, sections 4.2.1 and 4.2.2). The paper
+switches for correlated failures only; here an independent one is recovered by plans as well, and
+what one plan leaves waiting needs the outputs made since. Nothing is stored: `transitions` compares
+before and after.
 """
 
 from rekindle import incidents
 from rekindle.coordination.instructions import OFF, ON, Instruction, SetBuffering, SetOrdering
 from rekindle.coordination.state import State
-from rekindle.incidents import Kind
 from rekindle.reasons import Reason
 from rekindle.settings import ADAPTIVE
 
@@ -32,8 +34,7 @@ def announce_changes(before: State, state: State) -> tuple[Instruction, ...]:
 def _mode(policy: str, state: State) -> str:
     if policy != ADAPTIVE:
         return ON
-    correlated = state.incident is not None and state.incident.kind is not Kind.INDEPENDENT
-    return ON if correlated else OFF
+    return OFF if state.incident is None else ON
 
 
 def _reason(before: State, state: State) -> Reason:
