@@ -10,6 +10,7 @@ from rekindle.coordination import application
 from rekindle.coordination.application import Case, Decision, Driver, Reading
 from rekindle.protocol import (
     BufferingOrder,
+    CheckpointReport,
     DropOrder,
     Heartbeat,
     NodeSeen,
@@ -274,6 +275,24 @@ def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> Non
     (plan,) = [item for item in decision.directives if isinstance(item.order, PlanOrder)]
     assert (plan.generation, plan.plan_epoch) == (2, epoch + 1)
     assert set(plan.order.placement) <= set(COSTS)
+
+
+def test_nodes_are_asked_for_until_they_are_there_even_when_all_runs_without_them() -> None:
+    desk = running()
+    del desk.nodes["n1"]
+    desk.placement = {name: "n2" for name in desk.placement}
+    desk.plan_epoch += 1
+    desk.reading = replace(
+        desk.reading, checkpoint=CheckpointReport(generation=1, sequence=9, epoch=9, at=desk.now)
+    )
+    desk.report(alone=True)
+    decision = desk.decide()
+    assert decision.case.state is not None
+    assert decision.case.state.incident is None
+    assert [request.count for request in decision.case.requests.values()] == [1]
+    desk.nodes["n1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
+    desk.report()
+    assert not desk.decide().case.requests
 
 
 def test_priorities_that_people_set_hold_until_their_time_is_over() -> None:

@@ -68,7 +68,7 @@ class Case:
 
     `kept` is what the store holds of `state`; `sequence` the number of the newest directive,
     `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
-    plan; `requests` (id -> request) what was asked of the node provider in the unfinished incident.
+    plan; `requests` (id -> request) what the node provider is asked for until it is there.
     `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
     """
 
@@ -117,13 +117,14 @@ def decide(
         builds_on=0 if progress is None else progress.plan_epoch,
     )
     asked = {**case.requests, **directives.requests(instructions, case.generation, state)}
+    driver_there = driver is Driver.THERE
     case = replace(
         case,
         sequence=case.sequence + len(issued),
         plan_sequence=_plan_sequence(case, issued),
         driver=driver,
         paused=reading.orders.paused,
-        requests=asked if state.incident is not None else {},
+        requests=directives.outstanding(asked, state, driver_there=driver_there),
         kept=case.kept if state is before.state else recollect(state),
         state=state,
         taken=_sequences(reading, case),

@@ -5,7 +5,7 @@ after it has taken the newest: a switch that is not as it should be, an executor
 there, is ordered again. Pure; `application` calls it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rekindle.coordination import drafting, plans, switches
@@ -32,7 +32,7 @@ from rekindle.protocol import (
 from rekindle.protocol.messages import Order
 from rekindle.reasons import Reason
 
-__all__ = ["Request", "issue", "overdue", "pausing", "requests"]
+__all__ = ["Request", "issue", "outstanding", "overdue", "pausing", "requests"]
 
 TEXT_LENGTH_MAX = 4_000
 
@@ -124,7 +124,7 @@ def requests(
 ) -> dict[str, Request]:
     """Requests by an id that stays the same however often the request is made."""
     found: dict[str, Request] = {}
-    missing = drafting.nodes_wanted(state) - len(with_status(state, Status.UP))
+    missing = _missing(state)
     for item in instructions:
         if isinstance(item, RequestNodes) and missing > 0:
             lost = 0 if state.incident is None else len(state.incident.lost)
@@ -134,6 +134,18 @@ def requests(
         elif isinstance(item, RestartDriver):
             found[f"{state.incidents}-driver-{generation}"] = Request("driver", item.reason)
     return found
+
+
+def outstanding(
+    asked: Mapping[str, Request], state: State, *, driver_there: bool
+) -> dict[str, Request]:
+    """What is still wanted of all that was asked for: an incident may be over before."""
+    wanted = {"nodes": _missing(state) > 0, "driver": not driver_there}
+    return {identity: request for identity, request in asked.items() if wanted[request.what]}
+
+
+def _missing(state: State) -> int:
+    return drafting.nodes_wanted(state) - len(with_status(state, Status.UP))
 
 
 def _order(
