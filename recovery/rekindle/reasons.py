@@ -34,6 +34,12 @@ class Reason(StrEnum):
     ALL_NODES_LOST = "all-nodes-lost", "every node looks lost: it may be us, so nothing is done"
     STORE_UNREACHABLE = "store-unreachable", "the coordination store does not answer"
     STORE_REACHABLE = "store-reachable", "the coordination store answers again"
+    NO_COORDINATOR = "no-coordinator", "no coordinator takes part in the election"
+    DRIVER_SILENT = "driver-silent", "the driver has no heartbeat, and may be there all the same"
+    DRIVER_ALONE = "driver-alone", "the driver cannot ask a coordinator and plans by itself"
+    PLAN_AWAITED = "plan-awaited", "the driver has not taken the newest plan yet"
+    CHECKPOINT_AWAITED = "checkpoint-awaited", "the incident ends with the next global checkpoint"
+    BAD_RECORD = "bad-record", "a record of the application cannot be read"
     DRIVER_LOST = "driver-lost", "the driver's session has ended"
     RECOVERED = "recovered", "all queries are caught up and a global checkpoint has completed since"
 

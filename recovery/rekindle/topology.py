@@ -108,8 +108,8 @@ def partition_graph(topology: Topology) -> nx.DiGraph:
 
 def closures(topology: Topology) -> dict[str, frozenset[str]]:
     """Per query partition: its own operator partition and everything upstream of that."""
-    slices = _slices(topology)
-    above = {query.operator: upstream(topology, query.operator) for query in topology.queries}
+    slices, graph = _slices(topology), operator_graph(topology)
+    above = {query.operator: nx.ancestors(graph, query.operator) for query in topology.queries}
     shared = {
         operator: frozenset(partition for name in names for partition in slices[name])
         for operator, names in above.items()

@@ -9,7 +9,13 @@ Nothing imports this package; it stands on the runtime and the pure core.
     bench               benchmarks: figures beside bars
     flights             the pipeline of the demo and the benchmarks
     report_html         the report as a page, with the timeline as a picture
+    coordinator         the coordinator: its loop over the applications of a store
     cluster             the local cluster: one master, N workers, killed and brought back by node
+    control_plane       ZooKeeper, coordinator and sidecar of one application, as processes
+    event_files         event files that another process writes, followed
+    cluster_files       the folder through which cluster and coordinator know of each other
+    provisioning        the cluster's half of that: says what runs, brings what is asked for
+    store_access        what commands that speak to the coordination store share
     daemons             one master or worker with everything below it
     distribution        the Java and the Spark on this machine, and their command line
     cgroups             one cgroup per node: CPU quota, CPU time, processes

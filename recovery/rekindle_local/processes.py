@@ -18,9 +18,12 @@ __all__ = [
     "cpu_seconds",
     "kill_all",
     "open_gate",
+    "resident_bytes",
     "session_processes",
     "signal_all",
     "start_gated",
+    "start_ticks",
+    "started_at",
     "stop_all",
 ]
 
@@ -42,6 +45,7 @@ class _Status:
     state: str
     session: int
     cpu_ticks: int
+    start_ticks: int
 
 
 def start_gated(
@@ -54,9 +58,9 @@ def start_gated(
     """Start `command` as the leader of a new session, held at the gate until `open_gate`.
 
     The process enters the cgroups whose `cgroup.procs` are `entrances` before it becomes the
-    command. Output and errors go to `log`.
+    command. Output and errors are added to `log`.
     """
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         return subprocess.Popen(
             ["/bin/sh", "-c", _GATE, "gate", *map(str, entrances), "--", *command],
             env=dict(environment),
@@ -93,6 +97,34 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     statuses = [_read_status(pid) for pid in pids]
     ticks = sum(status.cpu_ticks for status in statuses if status is not None)
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is not swapped out; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process was started, in ticks since the machine was; None when it is gone.
+
+    With its id this names a process for ever, while an id alone is used again.
+    """
+    status = _read_status(pid)
+    return None if status is None or status.state in _DEAD else status.start_ticks
+
+
+def started_at(pid: int) -> float | None:
+    """When a process was started, in seconds since 1970, to a second; None when it is gone."""
+    ticks = start_ticks(pid)
+    if ticks is None:
+        return None
+    lines = Path("/proc/stat").read_text().splitlines()
+    booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    return booted + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
@@ -163,10 +195,11 @@ def _running(pids: Iterable[int]) -> tuple[int, ...]:
 
 
 def _read_status(pid: int) -> _Status | None:
-    """Fields 3, 6 and 14 to 17 of proc_pid_stat(5); None when the process is gone."""
+    """Fields 3, 6, 14 to 17 and 22 of proc_pid_stat(5); None when the process is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    return _Status(fields[0], int(fields[3]), sum(int(field) for field in fields[11:15]))
+    cpu_ticks = sum(int(field) for field in fields[11:15])
+    return _Status(fields[0], int(fields[3]), cpu_ticks, int(fields[19]))

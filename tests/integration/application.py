@@ -20,6 +20,7 @@ import rekindle
 from rekindle import records
 from rekindle_local import processes
 from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 
 LIMIT_SECONDS = 60.0
@@ -55,6 +56,8 @@ class Application:
     policy: Mapping[str, Any] = field(default_factory=dict)
     runtime: Mapping[str, Any] = field(default_factory=dict)
     store_of: Path | None = None
+    control: ControlPlane | None = None
+    on_start: Callable[[], None] = lambda: None
     events: list[Event] = field(default_factory=list)
     driver: DriverProcess = field(init=False)
 
@@ -93,7 +96,9 @@ class Application:
                 "REKINDLE_TEST_INPUT": str(self.inputs),
                 "REKINDLE_TEST_TRAPS": str(self.traps),
             },
+            None if self.control is None else (self.control.socket, self.control.place),
         )
+        self.on_start()
 
     def start_and_recover(self) -> None:
         """Start a driver and wait until every query is live and a checkpoint is there."""
@@ -111,6 +116,8 @@ class Application:
     def poll(self) -> None:
         """Take in new events."""
         self.events += self.driver.fresh_events()
+        if self.control is not None:
+            self.events += self.control.events.fresh()
 
     def happened(self, kind: str, *, after: int = 0, **values: Any) -> list[Event]:
         """Events of a kind since `after`, with these values."""

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import readings
 from application import Application, restore
+from surroundings import Surroundings
 
 from rekindle_local.cluster import LocalCluster
 from rekindle_spark import jar
@@ -52,3 +54,14 @@ def prepare(shared_cluster: LocalCluster, inputs: Path, tmp_path: Path) -> Itera
     for application in made:
         application.driver.end()
     restore(shared_cluster)
+
+
+@pytest.fixture
+def controlled(
+    shared_cluster: LocalCluster, inputs: Path, tmp_path: Path
+) -> Iterator[Callable[..., Application]]:
+    """Makes an application whose orders come from a coordinator of its own, not started yet."""
+    restore(shared_cluster)
+    with ExitStack() as stack:
+        stack.callback(restore, shared_cluster)
+        yield Surroundings(shared_cluster, inputs, tmp_path, stack).make

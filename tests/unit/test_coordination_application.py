@@ -280,7 +280,7 @@ def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> Non
 def test_nodes_are_asked_for_until_they_are_there_even_when_all_runs_without_them() -> None:
     desk = running()
     del desk.nodes["n1"]
-    desk.placement = {name: "n2" for name in desk.placement}
+    desk.placement = dict.fromkeys(desk.placement, "n2")
     desk.plan_epoch += 1
     desk.reading = replace(
         desk.reading, checkpoint=CheckpointReport(generation=1, sequence=9, epoch=9, at=desk.now)

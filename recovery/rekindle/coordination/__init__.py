@@ -14,6 +14,9 @@
     directives    instructions as numbered orders to a driver
     application   what was read of an application in, orders out: `decide`
     following     the driver's side: which orders it takes, when it plans by itself
+    standing      how an application stands, with what is wrong in words
+    explanation   why a query is not back yet, and what would bring it
+    prospect      what the coordinator would do if it planned now
     switches      buffering and ordering, on or off
     transitions   one event in: `advance`
 

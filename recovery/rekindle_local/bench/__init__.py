@@ -1,8 +1,10 @@
 """Benchmarks: figures beside bars, ratios from one run.
 
-    recovery    strategies compared on the demo's failure
-    soak        many small epochs: does anything grow
-    results     rows of bars, written and printed
+    coordinator  many applications in one coordinator: cost, speed, failover
+    fleet        the records of many applications at rest
+    recovery     strategies compared on the demo's failure
+    soak         many small epochs: does anything grow
+    results      rows of bars, written and printed
 
 Called by the command `bench`.
 """

@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from rekindle.errors import RunError
+from rekindle_local import processes
 from rekindle_local.bench import results
 from rekindle_local.bench.results import Bar
 from rekindle_local.cluster import LocalCluster
@@ -120,7 +121,9 @@ def _sample(event: dict[str, Any], cluster: LocalCluster) -> dict[str, float]:
         if path.is_file()
     )
     resident = sum(
-        _resident_bytes(pid) for node in cluster.nodes for pid in cluster.processes(node.name)
+        processes.resident_bytes(pid)
+        for node in cluster.nodes
+        for pid in cluster.processes(node.name)
     )
     return {
         "epoch": event["epoch"],
@@ -129,14 +132,6 @@ def _sample(event: dict[str, Any], cluster: LocalCluster) -> dict[str, float]:
         "driver_heap_bytes": event["driver_heap_bytes"],
         "node_memory_bytes": resident,
     }
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
 def _judge(samples: list[dict[str, float]], epochs: int, directory: Path) -> dict[str, Any]:

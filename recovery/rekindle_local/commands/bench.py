@@ -80,7 +80,7 @@ def coordinator(
     ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
-    """Coordinate many applications: cost at rest, time to a plan, failover.
+    """Coordinate many applications: at rest, and in a failure.
 
     Example: rekindle bench coordinator --applications 1000 --queries 50 --report bench
     """

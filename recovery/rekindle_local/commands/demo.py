@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle_local import options
 
 __all__ = ["demo"]
+
+MODES = ("always", "adaptive")
 
 
 def demo(
@@ -25,14 +27,17 @@ def demo(
         float | None, typer.Option(help="Rate of rows; without it, calibrated to the load.")
     ] = None,
     buffering: Annotated[
-        str, typer.Option(help="When outputs are retained; `always` is the only choice.")
+        str, typer.Option(help="When outputs are retained: always or adaptive.")
     ] = "always",
     ordering: Annotated[
-        str, typer.Option(help="When inputs are ordered; `always` is the only choice.")
+        str, typer.Option(help="When inputs are ordered: always or adaptive.")
     ] = "always",
     engine: Annotated[
         str, typer.Option(help="What runs the queries; `pipeline` is the only choice.")
     ] = "pipeline",
+    kill_coordinator: Annotated[
+        bool, typer.Option(help="Kill the coordinator, too, in the middle of the recovery.")
+    ] = False,
     report: Annotated[
         Path | None,
         typer.Option(help="A new directory for the report; else it is kept only on failure."),
@@ -43,8 +48,7 @@ def demo(
     Example: rekindle demo --nodes 10 --kill 8 --report out
     """
     options.check_choice("--strategy", strategy, options.STRATEGIES)
-    options.check_choice("--buffering", buffering, ("always",))
-    options.check_choice("--ordering", ordering, ("always",))
+    _check_modes(buffering, ordering)
     options.check_choice("--engine", engine, ("pipeline",))
     options.check_kill(kill, nodes)
     options.check_range("--return-every", return_every, 0.1, 600)
@@ -61,11 +65,25 @@ def demo(
         seed=seed,
         return_every_seconds=return_every,
         rows_per_second=rows_per_second,
+        buffering=buffering,
+        ordering=ordering,
+        kill_coordinator=kill_coordinator,
     )
     with options.report_directory(report) as directory:
         result = performance.perform(wanted, directory)
         performance.summarise(result, report)
         _check_rows(result)
+
+
+def _check_modes(buffering: str, ordering: str) -> None:
+    options.check_choice("--buffering", buffering, MODES)
+    options.check_choice("--ordering", ordering, MODES)
+    if (buffering, ordering) == ("always", "adaptive"):
+        raise InputError(
+            where="--ordering",
+            what="is adaptive, but --buffering is always",
+            remedy="use always: repeats must be identical",
+        )
 
 
 def _check_rows(result: dict[str, Any]) -> None:

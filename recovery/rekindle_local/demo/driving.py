@@ -4,7 +4,6 @@ A watcher ends it when its owner is gone. It knows nothing of what the events me
 soak and the integration tests call it.
 """
 
-import json
 import os
 import shlex
 import shutil
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.errors import RunError
+from rekindle.protocol.tree import Place
 from rekindle_local import processes
+from rekindle_local.event_files import EventFile
 from rekindle_local.watcher import Watcher
 
 __all__ = ["DriverProcess"]
@@ -33,9 +34,9 @@ class DriverProcess:
 
     directory: Path
     process: subprocess.Popen[bytes] | None = None
-    _read: int = 0
-    _rest: bytes = b""
     arguments: list[str] = field(default_factory=list)
+    _environment: dict[str, str] = field(default_factory=dict)
+    _followed: EventFile | None = None
     _watcher: Watcher | None = None
 
     @property
@@ -65,44 +66,44 @@ class DriverProcess:
         settings: Path,
         conf: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
+        sidecar: tuple[Path, Place] | None = None,
     ) -> None:
-        """Start `rekindle run` in a session of its own."""
+        """Start `rekindle run` in a session of its own; `sidecar` is its socket, and the
+        application's name."""
         self.arguments = [
             *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
             *("--store", str(self.store), "--master", master, "--settings", str(settings)),
             *("--events", str(self.events), "--cluster-has-jar"),
             *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
         ]
+        if sidecar is not None:
+            socket, place = sidecar
+            self.arguments += ["--sidecar", str(socket), "--name", str(place)]
         self.temporary.mkdir(exist_ok=True)
         java = shlex.join([f"-Djava.io.tmpdir={self.temporary.absolute()}"])
-        environment = {
+        self._environment = {
             **os.environ,
             "SPARK_LOCAL_DIRS": str(self.temporary.absolute()),
             "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {java}",
             **(environment or {}),
         }
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start another one like the last, which has ended."""
         if self._watcher is None:
             self._watcher = Watcher((), self.directory / "driver-watcher.log")
         self.process = processes.start_gated(
-            self.arguments, environment=environment, entrances=(), log=self.log
+            self.arguments, environment=self._environment, entrances=(), log=self.log
         )
         self._watcher.add(self.process.pid)
         processes.open_gate(self.process)
 
     def fresh_events(self) -> Sequence[dict[str, Any]]:
-        """Events since the last call; a line that is not complete yet is left for the next."""
-        if not self.events.exists():
-            return []
-        with self.events.open("rb") as file:
-            file.seek(self._read)
-            data = file.read()
-        self._read += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        fresh = []
-        for line in lines:
-            with suppress(ValueError):  # a killed driver may have left a torn one
-                fresh.append(json.loads(line))
-        return fresh
+        """Events since the last call."""
+        if self._followed is None:
+            self._followed = EventFile(self.events)
+        return self._followed.fresh()
 
     def check(self) -> None:
         """Raise RunError when the driver has ended with an error, with what it said last."""

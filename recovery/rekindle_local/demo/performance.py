@@ -4,6 +4,7 @@ Called by the commands `demo` and `bench recovery`.
 """
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ import yaml
 from rich.console import Console
 
 from rekindle import report, topology
+from rekindle.protocol.tree import Place
 from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo import evidence
 from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.demo.scenario import Options, Scenario
 from rekindle_local.flights import data
 from rekindle_local.flights import pipeline as flights
+from rekindle_local.provisioning import Provisioning
 from rekindle_spark import jar, program
 from rekindle_spark.program import Program
 
@@ -33,6 +37,8 @@ from rekindle_local.flights import pipeline as flights
 def pipeline():
     return flights.build({directory!r}, seed={seed})
 '''
+PLACE = Place("demo", "flights")
+FIRST_RETURN_SECONDS = 10.0
 LOAD_TARGET_PERCENT = 66.0
 EXECUTOR_MEGABYTES = 512
 
@@ -48,20 +54,28 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
     display = Display(priorities, _partitions(closures))
     pipeline, settings = _write_inputs(directory, run_directory, options)
     driver = DriverProcess(run_directory)
-    cluster = LocalCluster(
-        nodes=options.nodes,
-        cpu_quota=options.cpu_quota,
-        directory=run_directory / "cluster",
-        class_path=[Path(jar.path())],
-    )
-    display.say(f"starting a Spark cluster of {options.nodes} nodes")
-    with cluster:
+    cluster, provisioning = _machines(options, run_directory, driver)
+    display.say(f"starting a Spark cluster of {options.nodes} nodes, ZooKeeper and a coordinator")
+    with cluster, _control_plane(run_directory, cluster) as control:
         try:
             display.start()
-            driver.start(pipeline, cluster.master_url, settings, _conf(cluster))
-            scenario = Scenario(options, cluster, driver, closures, display.show)
+            provisioning.start()
+            driver.start(
+                pipeline,
+                cluster.master_url,
+                settings,
+                _conf(cluster),
+                sidecar=(control.socket, control.place),
+            )
+            assert driver.process is not None
+            provisioning.publish_driver(control.place, driver.process.pid)
+            scenario = Scenario(
+                options, cluster, driver, control, provisioning, closures, display.show
+            )
             scenario.run()
         finally:
+            # a driver that has ended in order is asked for again, and must not come back
+            provisioning.close()
             driver.end()
             display.stop()
         enforced = cluster.quota_enforced
@@ -79,6 +93,45 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
     result = evidence.write(directory, run)
     shutil.rmtree(run_directory / "cluster", ignore_errors=True)
     return result
+
+
+def _machines(
+    options: Options, run_directory: Path, driver: DriverProcess
+) -> tuple[LocalCluster, Provisioning]:
+    """The cluster, and who brings back its nodes in an order that the seed gives."""
+    cluster = LocalCluster(
+        nodes=options.nodes,
+        cpu_quota=options.cpu_quota,
+        directory=run_directory / "cluster",
+        class_path=[Path(jar.path())],
+        on_change=lambda: provisioning.publish(cluster.leaders()),
+    )
+
+    def restart_driver() -> None:
+        driver.start_again()
+        assert driver.process is not None
+        provisioning.publish_driver(PLACE, driver.process.pid)
+
+    order = [node.name for node in cluster.nodes]
+    random.Random(options.seed + 1).shuffle(order)
+    provisioning = Provisioning(
+        directory=run_directory / "provisioning",
+        down=lambda: [name for name in order if cluster.leaders()[name] is None],
+        start_worker=cluster.start_worker,
+        restart_driver=restart_driver,
+        first_seconds=FIRST_RETURN_SECONDS,
+        every_seconds=options.return_every_seconds,
+    )
+    return cluster, provisioning
+
+
+def _control_plane(run_directory: Path, cluster: LocalCluster) -> ControlPlane:
+    return ControlPlane(
+        directory=run_directory / "control",
+        cluster=run_directory / "provisioning",
+        socket=cluster.temporary / "sidecar.sock",
+        place=PLACE,
+    )
 
 
 def rate(directory: Path) -> float:
@@ -112,7 +165,11 @@ def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tup
     rate = options.rows_per_second
     content = {
         "version": 1,
-        "policy": {"strategy": options.strategy},
+        "policy": {
+            "strategy": options.strategy,
+            "buffering": options.buffering,
+            "ordering": options.ordering,
+        },
         "runtime": {
             "nodes_expected": options.nodes,
             "node_cpu_percent": 100 * options.cpu_quota,
@@ -141,8 +198,8 @@ def _facts(options: Options, enforced: bool) -> report.RunFacts:
         machine=evidence.machine(),
         strategy=options.strategy,
         engine="pipeline",
-        buffering="always",
-        ordering="always",
+        buffering=options.buffering,
+        ordering=options.ordering,
         nodes=options.nodes,
         quota_enforced=enforced,
         cpu_quota=options.cpu_quota,

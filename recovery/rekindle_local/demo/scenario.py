@@ -3,12 +3,12 @@
     start ─all executors up─► calibrate ─load in range─► warm up ─► kill
           ─► nodes return one by one ─► recovered ─► finish ─► end
 
-The nodes' processes are killed and started here; everything else is the driver's doing, seen
-through its events. Raises RunError when the contest was not fair or a phase took too long.
+Nodes are killed here, and come back because the coordinator asks for them; everything else is the
+driver's and the coordinator's doing, seen through their events. Raises RunError when the contest
+was not fair or a phase took too long.
 """
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,14 +16,15 @@ from typing import Any
 
 from rekindle.errors import RunError
 from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import pipeline as flights
+from rekindle_local.provisioning import Provisioning
 
 __all__ = ["Options", "Scenario"]
 
 POLL_SECONDS = 0.05
 LOAD_PERCENT = (60.0, 80.0)
-FIRST_RETURN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Options:
     return_every_seconds: float = 6.0
     rows_per_second: float | None = None
     first_rows_per_second: float = 90_000.0
+    buffering: str = "always"
+    ordering: str = "always"
+    kill_coordinator: bool = False
     cpu_quota: float = 0.2
     warm_seconds: float = 20.0
     phase_seconds_max: float = 240.0
@@ -49,6 +53,8 @@ class Scenario:
     options: Options
     cluster: LocalCluster
     driver: DriverProcess
+    control: ControlPlane
+    provisioning: Provisioning
     closures: dict[str, tuple[str, ...]]
     show: Callable[[dict[str, Any]], None]
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -57,8 +63,6 @@ class Scenario:
     kinds: set[str] = field(default_factory=set)
     victims: tuple[str, ...] = ()
     failure_at: float = 0.0
-    returns: list[threading.Thread] = field(default_factory=list)
-    return_errors: list[BaseException] = field(default_factory=list)
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""
@@ -69,7 +73,8 @@ class Scenario:
         self._pass(self.options.warm_seconds)
         self._check_load()
         self._kill()
-        self._return_all()
+        if self.options.kill_coordinator:
+            self._kill_coordinator()
         self._await("all queries are back", self._is_recovered)
         self._await("the incident is closed", lambda: "incident-closed" in self.kinds)
         self.driver.request_finish()
@@ -95,11 +100,10 @@ class Scenario:
                 )
 
     def _poll(self) -> None:
-        for record in self.driver.fresh_events():
+        for record in (*self.driver.fresh_events(), *self.control.events.fresh()):
             self._take(record)
         self.driver.check()
-        if self.return_errors:
-            raise self.return_errors[0]
+        self.provisioning.check()
         time.sleep(POLL_SECONDS)
 
     def _take(self, record: dict[str, Any]) -> None:
@@ -139,22 +143,13 @@ class Scenario:
         for node in self.victims:
             self._note("kill", at=self.failure_at, node=node)
 
-    def _return_all(self) -> None:
-        """Start each victim's worker at its time, on a thread of its own."""
-        order = list(self.victims)
-        random.Random(self.options.seed + 1).shuffle(order)
-        for place, node in enumerate(order):
-            at = self.failure_at + FIRST_RETURN_SECONDS + place * self.options.return_every_seconds
-            thread = threading.Thread(target=self._return_one, args=(node, at), daemon=True)
-            thread.start()
-            self.returns.append(thread)
-
-    def _return_one(self, node: str, at: float) -> None:
-        time.sleep(max(0.0, at - time.time()))
-        try:
-            self.cluster.start_worker(node)
-        except BaseException as error:
-            self.return_errors.append(error)
+    def _kill_coordinator(self) -> None:
+        """Kill the coordinator in the middle of the recovery, and start another one at once."""
+        begin = self.latest["plan"]["plan_epoch"]
+        self._await("a plan is made", lambda: self.latest["plan"]["plan_epoch"] > begin)
+        self.control.kill(self.control.coordinator)
+        self._note("coordinator-killed")
+        self.control.start_coordinator()
 
     def _is_recovered(self) -> bool:
         return len(self.joined) == self.options.nodes and "recovered" in self.kinds

@@ -1,0 +1,84 @@
+"""What the coordinator would do if it planned now, and how many more nodes would change that.
+
+Asks the same core on an assumed state and carries out nothing. `standing` and `explanation` use it
+to say why something waits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rekindle.coordination.events import Tick
+from rekindle.coordination.instructions import PublishPlan, Record
+from rekindle.coordination.plans import Plan, describe
+from rekindle.coordination.state import Due, NodeView, State, Status, inactive
+from rekindle.coordination.transitions import advance
+from rekindle.reasons import Reason
+
+__all__ = ["Prospect", "is_next", "more_nodes", "next_step", "settled"]
+
+NODES_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """The next plan, or why there is none."""
+
+    plan: Plan | None
+    reason: Reason
+    text: str
+
+
+def next_step(state: State, now: float, *, clock: Callable[[], float]) -> Prospect | None:
+    """What planning at `now` would come to; None when nothing waits. The solver's budget is the
+    policy's."""
+    if not inactive(state):
+        return None
+    reason = Reason.NODE_BACK if state.due is None else state.due.reason
+    assumed = replace(state, due=Due(now, reason), unacknowledged=None)
+    found = None
+    for instruction in advance(assumed, Tick(), now, clock=clock)[1]:
+        if isinstance(instruction, PublishPlan):
+            plan = instruction.plan
+            return Prospect(plan, plan.reason, describe(plan))
+        if isinstance(instruction, Record):
+            found = Prospect(None, instruction.reason, instruction.text)
+    return found
+
+
+def settled(state: State) -> State:
+    """The state once all that catches up has caught up, and needs its steady share only."""
+    return replace(state, catching_up=frozenset(), charges={})
+
+
+def is_next(
+    state: State, wanted: frozenset[str], now: float, *, clock: Callable[[], float]
+) -> bool:
+    """Whether a plan made at `now` holds all query partitions `wanted`."""
+    step = next_step(state, now, clock=clock)
+    return step is not None and step.plan is not None and wanted <= set(step.plan.query_partitions)
+
+
+def more_nodes(
+    state: State, wanted: frozenset[str], now: float, *, clock: Callable[[], float]
+) -> int | None:
+    """The least number of nodes, each as large as the largest known and empty, with which the next
+    plan holds the query partitions `wanted`; None when up to 256 do not help."""
+    capacity = max((view.capacity_percent for view in state.nodes.values()), default=0.0)
+    if not capacity:
+        return None
+
+    def helps(count: int) -> bool:
+        added = {f"+{index}": NodeView(Status.UP, capacity) for index in range(count)}
+        assumed = replace(state, nodes={**state.nodes, **added})
+        return is_next(assumed, wanted, now, clock=clock)
+
+    enough = 0
+    while not helps(enough):
+        if enough >= NODES_MAX:
+            return None
+        enough = max(1, 2 * enough)
+    short = enough // 2 if enough > 1 else enough - 1
+    while enough - short > 1:
+        middle = (enough + short) // 2
+        short, enough = (short, middle) if helps(middle) else (middle, enough)
+    return enough

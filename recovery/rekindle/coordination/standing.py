@@ -1,0 +1,299 @@
+"""How an application stands: driver, queries, incident, plan, and what is wrong in words.
+
+    view      what the store holds of it
+    standing  what that means now, with reasons from the one list
+
+The core takes in the same records as the coordinator does, without planning, so this is what a
+coordinator sees, also while none runs. `rekindle status` shows it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from rekindle.coordination import application
+from rekindle.coordination.application import Case, Driver, Reading
+from rekindle.coordination.prospect import next_step
+from rekindle.coordination.state import State, Status, inactive, with_status
+from rekindle.incidents import Incident
+from rekindle.protocol import Acknowledgement, Directive, ProgressReport
+from rekindle.reasons import Reason
+
+__all__ = [
+    "Notice",
+    "Phase",
+    "PlanStanding",
+    "QueryStanding",
+    "Standing",
+    "View",
+    "broken",
+    "counted",
+    "named",
+    "of",
+    "state_of",
+]
+
+SHOWN_MAX = 8
+
+
+class Phase(StrEnum):
+    """Of a query: all of it runs, all of it is placed, some of it is neither."""
+
+    LIVE = "live"
+    CATCHING_UP = "catching up"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`plan` is the newest plan's directive, `answer` the driver's to it; `coordinator` says
+    whether one takes part in the election."""
+
+    application: str
+    case: Case
+    reading: Reading
+    plan: Directive | None = None
+    answer: Acknowledgement | None = None
+    coordinator: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know."""
+
+    reason: Reason
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStanding:
+    """The newest plan as a sentence; `outcome` is "awaited", "done" or "refused"."""
+
+    plan_epoch: int
+    reason: str
+    text: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStanding:
+    """`live` of its `partitions` run in every epoch. `priority` holds until `until` (None: for
+    ever), `own_priority` is the pipeline's and the policy's."""
+
+    name: str
+    priority: float
+    own_priority: float
+    until: float | None
+    phase: Phase
+    live: int
+    partitions: int
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`driver_since` (seconds since 1970) is since when the driver is there, or gone; of a silent
+    one, when it last told something new."""
+
+    application: str
+    generation: int = 0
+    driver: Driver = Driver.SILENT
+    driver_since: float | None = None
+    coordinator: bool = True
+    paused: bool = False
+    nodes: Mapping[str, Status] = field(default_factory=dict)
+    incident: Incident | None = None
+    plan: PlanStanding | None = None
+    queries: tuple[QueryStanding, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
+    """The standing of an application; InputError for a policy or topology that means nothing."""
+    state = state_of(view, now, clock=clock)
+    driver = _driver(view)
+    queries = tuple(_queries(view, state, now))
+    return Standing(
+        application=view.application,
+        generation=view.reading.topology.generation,
+        driver=driver,
+        driver_since=_since(view, state, driver),
+        coordinator=view.coordinator,
+        paused=view.reading.orders.paused,
+        nodes={node: seen.status for node, seen in sorted(state.nodes.items())},
+        incident=state.incident,
+        plan=_plan(view),
+        queries=queries,
+        notices=tuple(_notices(view, state, queries, now, clock)),
+    )
+
+
+def broken(name: str, trouble: str, *, coordinator: bool) -> Standing:
+    """The standing of an application with a record that cannot be read."""
+    notices = () if coordinator else (_no_coordinator(),)
+    return Standing(
+        application=name,
+        coordinator=coordinator,
+        notices=(*notices, Notice(Reason.BAD_RECORD, trouble)),
+    )
+
+
+def state_of(view: View, now: float, *, clock: Callable[[], float]) -> State:
+    """All that a coordinator knows after it has looked at the view."""
+    decision = application.decide(view.case, view.reading, now, clock=clock, plan=False)
+    assert decision.case.state is not None
+    return decision.case.state
+
+
+def _driver(view: View) -> Driver:
+    heartbeat, generation = view.reading.heartbeat, view.reading.topology.generation
+    if heartbeat is not None and heartbeat.generation == generation:
+        return Driver.THERE
+    gone = view.case.generation == generation and view.case.driver is Driver.GONE
+    return Driver.GONE if gone else Driver.SILENT
+
+
+def _since(view: View, state: State, driver: Driver) -> float | None:
+    heartbeat, kept = view.reading.heartbeat, view.case.kept
+    if driver is Driver.THERE and heartbeat is not None:
+        return heartbeat.since
+    if driver is Driver.GONE:
+        # all nodes were lost with it
+        lost = [seen.lost_at for seen in state.nodes.values() if seen.lost_at is not None]
+        return max(lost, default=None)
+    return None if kept is None else kept.seen_at
+
+
+def _plan(view: View) -> PlanStanding | None:
+    directive, answer = view.plan, view.answer
+    if directive is None:
+        return None
+    progress = _progress(view)
+    outcome = "awaited"
+    if answer is not None and answer.generation == directive.generation:
+        outcome = answer.outcome
+    elif progress is not None and progress.directive >= directive.sequence:
+        outcome = "done"
+    return PlanStanding(directive.plan_epoch, directive.reason, directive.text, outcome)
+
+
+def _progress(view: View) -> ProgressReport | None:
+    progress = view.reading.progress
+    generation = view.reading.topology.generation
+    return progress if progress is not None and progress.generation == generation else None
+
+
+def _queries(view: View, state: State, now: float) -> Iterator[QueryStanding]:
+    progress, report = _progress(view), view.reading.topology
+    live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
+    lags = {} if progress is None else progress.lags
+    parallelism = {item.name: item.parallelism for item in report.topology.operators}
+    for query in report.topology.queries:
+        count = parallelism[query.operator]
+        closures = [state.closures[f"{query.name}/{index}"] for index in range(count)]
+        needed = frozenset().union(*closures)
+        override = view.reading.orders.priorities.get(query.name)
+        held = override is not None and (override.until is None or now < override.until)
+        own = report.policy.priorities.get(query.name, query.priority)
+        phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
+        yield QueryStanding(
+            name=query.name,
+            priority=override.priority if override is not None and held else own,
+            own_priority=own,
+            until=override.until if override is not None and held else None,
+            phase=Phase.LIVE if needed <= live else phase,
+            live=sum(closure <= live for closure in closures),
+            partitions=count,
+            lag_seconds=lags.get(query.name),
+        )
+
+
+def _notices(
+    view: View,
+    state: State,
+    queries: tuple[QueryStanding, ...],
+    now: float,
+    clock: Callable[[], float],
+) -> Iterator[Notice]:
+    """What is wrong, what hinders most first."""
+    if not view.coordinator:
+        yield _no_coordinator()
+    yield from _about_driver(view)
+    if state.holding:
+        yield Notice(Reason.ALL_NODES_LOST, "Every node looks lost: nothing is done until one is.")
+    silent = with_status(state, Status.SUSPECTED)
+    if silent:
+        yield Notice(Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
+    if state.unacknowledged is not None:
+        text = f"Plan {state.unacknowledged} is on its way to the driver."
+        yield Notice(Reason.PLAN_AWAITED, text)
+    elif any(query.phase is Phase.WAITING for query in queries):
+        yield from _about_waiting(view, state, now, clock)
+    yield from _about_requests(view, state)
+    if state.incident is not None and not inactive(state) and not state.catching_up:
+        number = state.incident.number
+        text = f"All partitions of incident {number} have caught up."
+        yield Notice(Reason.CHECKPOINT_AWAITED, text)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in a sentence."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def named(names: tuple[str, ...]) -> str:
+    """Names in a sentence, not too many of them."""
+    more = len(names) - SHOWN_MAX
+    return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _no_coordinator() -> Notice:
+    text = "No coordinator runs: nothing is planned, unless the driver plans by itself."
+    return Notice(Reason.NO_COORDINATOR, text)
+
+
+def _about_driver(view: View) -> Iterator[Notice]:
+    driver, progress = _driver(view), _progress(view)
+    if driver is Driver.GONE:
+        yield Notice(Reason.DRIVER_LOST, "The driver is gone; another one is asked for.")
+    elif driver is Driver.SILENT:
+        text = "The driver has no heartbeat: what is shown is its last report."
+        yield Notice(Reason.DRIVER_SILENT, text)
+    elif progress is None:
+        yield Notice(Reason.WAITING_FOR_NODES, "The driver has not reported any node yet.")
+    if progress is not None and progress.alone and driver is not Driver.GONE:
+        yield Notice(Reason.DRIVER_ALONE, "The driver cannot ask a coordinator: it plans itself.")
+    if view.reading.orders.paused:
+        done = progress is not None and progress.paused
+        text = "Paused by order." if done else "Paused by order; the driver has not obeyed yet."
+        yield Notice(Reason.PAUSED, text)
+    elif progress is not None and progress.paused:
+        yield Notice(Reason.UNPAUSED, "The pause has ended by order; the driver has yet to obey.")
+
+
+def _about_waiting(
+    view: View, state: State, now: float, clock: Callable[[], float]
+) -> Iterator[Notice]:
+    """Why what waits does so, where a plan could help it at all."""
+    if _driver(view) is not Driver.THERE or view.reading.orders.paused or state.holding:
+        return
+    quick = replace(state.policy, solver="best-density")
+    found = next_step(replace(state, policy=quick), now, clock=clock)
+    if found is None:
+        return
+    if found.plan is None:
+        yield Notice(found.reason, found.text)
+    elif view.coordinator:
+        text = f"A plan for {named(found.plan.query_partitions)} is being made."
+        yield Notice(found.reason, text)
+
+
+def _about_requests(view: View, state: State) -> Iterator[Notice]:
+    if state.incident is None:
+        return
+    for request in view.case.requests.values():
+        if request.what == "nodes":
+            outside = ", ".join(request.outside_domains)
+            where = f" outside of {outside}" if outside else ""
+            text = f"Requested: {counted(request.count, 'node')}{where}."
+            yield Notice(request.reason, text)

@@ -1,0 +1,94 @@
+"""`rekindle coordinator`: coordinates the applications of a store until it is ended."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from rekindle.errors import InputError
+from rekindle_local import store_access
+from rekindle_local.coordinator import health
+from rekindle_local.coordinator.local_provider import LocalProvider
+from rekindle_local.coordinator.log import Log
+from rekindle_local.coordinator.shell import Shell
+from rekindle_local.store_access import Hosts, SecretFile
+
+__all__ = ["coordinator"]
+
+
+def coordinator(
+    zookeeper: Hosts,
+    secret_file: SecretFile = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a local cluster, to see its nodes and to ask for others.",
+            show_default="none: drivers tell",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Where JSON lines are written.", show_default="standard output"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="For /metrics and /health.", show_default="none"),
+    ] = None,
+    session_seconds: Annotated[
+        float, typer.Option(min=1, max=600, help="After how long of silence another one leads.")
+    ] = 10.0,
+) -> None:
+    """Coordinate the applications of a store; several coordinators elect the one that does.
+
+    Ends at SIGTERM. Run a second one beside it, so that one may die.
+
+    Example: rekindle coordinator --zookeeper 127.0.0.1:2181 --log coordinator.jsonl
+    """
+    if cluster is not None and not cluster.is_dir():
+        raise InputError(
+            where=f"--cluster {cluster}", what="is no folder", remedy="name the cluster's folder"
+        )
+    metrics = health.Metrics()
+    with (
+        _written(log) as file,
+        store_access.opened(zookeeper, secret_file, session_seconds) as connection,
+    ):
+        listening = {} if port is None else {"port": health.serve(metrics, port)}
+        shell = Shell(
+            connection=connection,
+            log=Log(file),
+            metrics=metrics,
+            identity=f"{socket.gethostname()}:{os.getpid()}",
+            provider=None if cluster is None else LocalProvider(cluster),
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: shell.stop())
+        shell.log.write("coordinator-started", identity=shell.identity, **listening)
+        shell.run()
+        shell.log.write("coordinator-ended", identity=shell.identity)
+
+
+@contextmanager
+def _written(log: Path | None) -> Iterator[TextIO]:
+    """The file for the log. Standard output is then only ours: the exact solver prints to it from
+    C++, past Python and past its own switch for messages."""
+    if log is None:
+        with os.fdopen(os.dup(1), "w") as file:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            yield file
+        return
+    try:
+        file = log.open("a", encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            where=f"--log {log}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a file in a folder that is there and may be written",
+        ) from error
+    with file:
+        yield file

@@ -1,0 +1,133 @@
+"""The control plane of one application on one machine: ZooKeeper, coordinator and sidecar.
+
+Three processes beside driver and cluster, as they would run apart: they share nothing but the
+store, the sidecar's socket, and the folder through which coordinator and cluster know of each
+other. Nothing of them is left when it is closed, or when its owner is gone. The demo and the
+integration tests start it, and harm its parts.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rekindle.errors import RunError
+from rekindle.protocol.tree import Place
+from rekindle_local import processes
+from rekindle_local.daemons import Daemon, end_daemons
+from rekindle_local.event_files import EventFile
+from rekindle_local.watcher import Watcher
+from rekindle_local.zookeeper import LocalZookeeper
+
+__all__ = ["ControlPlane"]
+
+START_SECONDS_MAX = 60.0
+
+
+class ControlPlane:
+    """A context manager: inside, all three run. `events` are the coordinator's.
+
+    `cluster` is the folder of rekindle_local.cluster_files, `socket` where the sidecar listens: a
+    path that is short enough for a Unix socket.
+    """
+
+    def __init__(
+        self, *, directory: Path, cluster: Path, socket: Path, place: Place, servers: int = 1
+    ) -> None:
+        self.directory = directory.absolute()
+        self.place = place
+        self.socket = socket
+        self.events = EventFile(self.directory / "coordinator.jsonl")
+        self.zookeeper = LocalZookeeper(directory=self.directory / "zookeeper", servers=servers)
+        self._cluster = cluster
+        self._stack = ExitStack()
+        self._watcher: Watcher | None = None
+        self.coordinator = Daemon("coordinator", self.directory, None)
+        self.sidecar = Daemon("sidecar", self.directory, None)
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._cluster.mkdir(parents=True, exist_ok=True)
+        try:
+            self._stack.enter_context(self.zookeeper)
+            self._watcher = Watcher((), self.directory / "watcher.log")
+            self._stack.callback(self._end)
+            self.start_coordinator()
+            self.start_sidecar()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def start_coordinator(self) -> None:
+        """Start a coordinator; one that was killed is replaced."""
+        known = self._coordinator_starts()
+        self._launch(
+            self.coordinator,
+            *("coordinator", "--zookeeper", self.zookeeper.connect_string),
+            *("--cluster", str(self._cluster), "--log", str(self.events.path)),
+        )
+        self._await(self.coordinator, lambda: self._coordinator_starts() > known)
+
+    def start_sidecar(self) -> None:
+        """Start the sidecar; one that was killed is replaced."""
+        self._launch(
+            self.sidecar,
+            *("sidecar", "--zookeeper", self.zookeeper.connect_string),
+            *("--namespace", self.place.namespace, "--application", self.place.application),
+            *("--socket", str(self.socket)),
+        )
+        self._await(self.sidecar, self.socket.exists)
+
+    def kill(self, daemon: Daemon) -> None:
+        """SIGKILL the coordinator or the sidecar."""
+        assert self._watcher is not None
+        end_daemons([daemon], self._watcher)
+
+    def stop(self, daemon: Daemon) -> None:
+        """SIGSTOP the coordinator or the sidecar: it falls silent, its connections open."""
+        processes.stop_all(daemon.processes, limit_seconds=START_SECONDS_MAX)
+
+    def proceed(self, daemon: Daemon) -> None:
+        """SIGCONT the coordinator or the sidecar."""
+        processes.continue_all(daemon.processes)
+
+    def _launch(self, daemon: Daemon, *arguments: str) -> None:
+        assert self._watcher is not None
+        command = [sys.executable, "-m", "rekindle_local", *arguments]
+        daemon.launch(command, os.environ, self._watcher)
+
+    def _await(self, daemon: Daemon, condition: Callable[[], bool]) -> None:
+        leader = daemon.leader
+        assert leader is not None
+        processes.await_condition(
+            lambda: condition() or leader.poll() is not None, limit_seconds=START_SECONDS_MAX
+        )
+        if not condition():
+            raise RunError(
+                where=str(daemon.log), what=f"the {daemon.name} did not start", remedy="read it"
+            )
+
+    def _coordinator_starts(self) -> int:
+        if not self.events.path.exists():
+            return 0
+        return self.events.path.read_text().count('"coordinator-started"')
+
+    def _end(self) -> None:
+        assert self._watcher is not None
+        try:
+            end_daemons([self.coordinator, self.sidecar], self._watcher)
+        finally:
+            self._watcher.close()
+            self._watcher = None

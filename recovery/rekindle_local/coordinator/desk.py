@@ -1,0 +1,156 @@
+"""One application on the coordinator's desk: read, decide, write, ask.
+
+    records ──► application.decide ──► one transaction: case and directives ──► log, provider
+
+Does with the store exactly what rekindle/simulation/coordinators.py models. What is kept in memory
+follows from the store: when a transaction fails, for whatever reason, the case is read again. The
+shell says when, and whether this coordinator leads.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from rekindle import protocol
+from rekindle.coordination import application
+from rekindle.coordination.application import Case, Decision
+from rekindle.errors import RekindleError
+from rekindle.protocol import Directive, Orders, PlanOrder, tree
+from rekindle.protocol.tree import Place
+from rekindle_local.coordinator.gathering import Records
+from rekindle_local.coordinator.health import Metrics
+from rekindle_local.coordinator.log import Log
+from rekindle_local.coordinator.providers import NodeProvider
+from rekindle_local.coordinator.turns import NEVER
+from rekindle_zookeeper import Connection
+
+__all__ = ["Desk"]
+
+PROVIDER_RETRY_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Desk:
+    """`case` is None while the store has to be asked for it; `look_at` (seconds since 1970) is when
+    to look again without news, `stirred` that there is other news than records."""
+
+    connection: Connection
+    place: Place
+    log: Log
+    metrics: Metrics
+    provider: NodeProvider | None = None
+    records: Records = field(init=False)
+    case: Case | None = None
+    version: int | None = None
+    look_at: float = NEVER
+    gone: tuple[frozenset[str], bool] = (frozenset(), False)
+    provider_troubles: dict[str, str] = field(default_factory=dict)
+    stirred: bool = False
+
+    def __post_init__(self) -> None:
+        self.records = Records(self.connection, self.place)
+
+    def follow(self) -> None:
+        """Take in what has changed, without doing anything about it: another one leads."""
+        self.drop()
+        self.records.refresh()
+        self.look_at = NEVER
+
+    def lead(self, now: float) -> None:
+        """Take in what has changed, and do about it what is to be done.
+
+        Raises Conflict and StoreUnreachable, after which the case has to be dropped, and the
+        trouble with a record or a policy.
+        """
+        fresh = self.records.refresh(*(() if self.case is None else (tree.COORDINATION,)))
+        self.stirred |= self._looks_otherwise()
+        if not (fresh or self.stirred or self.case is None or now >= self.look_at):
+            return
+        self.stirred = False
+        reading = self.records.reading(*self.gone)
+        if reading is None:
+            self.look_at = NEVER
+            return
+        if self.case is None:
+            self.case, self.version = self.records.take_case()
+        self.metrics.decisions.inc()
+        decision = application.decide(self.case, reading, now, clock=time.monotonic)
+        self._write(decision)
+        self.case = decision.case
+        self._request(decision.case)
+        self.look_at = min(self._due(decision.case, reading.orders, now), self._retry_at(now))
+
+    def drop(self) -> None:
+        """Forget what was decided; the store knows."""
+        if self.case is not None:
+            self.case, self.version = None, None
+            self.records.mark([tree.COORDINATION])
+
+    def look_around(self) -> bool:
+        """Whether the provider knows of something gone, or back, that was not so before."""
+        self.stirred |= self.case is not None and self._looks_otherwise()
+        return self.stirred
+
+    def _looks_otherwise(self) -> bool:
+        """Ask the provider; whether its answer is another one. A provider in trouble has none."""
+        if self.provider is None:
+            return False
+        before = self.gone
+        try:
+            nodes = self.provider.gone_nodes(self.place)
+            driver = self.records.is_silent and self.provider.driver_gone(
+                self.place, self.records.heartbeat, self.records.generation
+            )
+            self.gone = (nodes, driver)
+            self._note_provider("look", "")
+        except (RekindleError, OSError) as trouble:
+            self._note_provider("look", str(trouble))
+        return self.gone != before
+
+    def _write(self, decision: Decision) -> None:
+        """Write case and directives if there is news, and say so once the store has them."""
+        if decision.changed:
+            path = self.place.path(tree.COORDINATION)
+            writes = {path: application.to_record(decision.case)}
+            for directive in decision.directives:
+                writes[self._directive(directive.sequence)] = protocol.encode(directive)
+            self.version = self.connection.transact({path: self.version}, writes)[path]
+        self.log.decided(self.place, decision)
+        self._count(decision.directives)
+
+    def _count(self, directives: tuple[Directive, ...]) -> None:
+        for directive in directives:
+            self.metrics.directives.inc()
+            if isinstance(directive.order, PlanOrder):
+                self.metrics.plans.inc()
+
+    def _request(self, case: Case) -> None:
+        """Ask the provider for everything that is wanted, again and again: it knows its own."""
+        if self.provider is None:
+            return
+        try:
+            for identity, request in case.requests.items():
+                self.provider.request(self.place, identity, request)
+            self._note_provider("request", "")
+        except (RekindleError, OSError) as trouble:
+            self._note_provider("request", str(trouble))
+
+    def _note_provider(self, what: str, trouble: str) -> None:
+        if trouble and trouble != self.provider_troubles.get(what):
+            self.log.write("provider-failed", application=str(self.place), text=trouble)
+        self.provider_troubles[what] = trouble
+
+    def _retry_at(self, now: float) -> float:
+        return now + PROVIDER_RETRY_SECONDS if any(self.provider_troubles.values()) else NEVER
+
+    def _due(self, case: Case, orders: Orders, now: float) -> float:
+        """When time alone changes something: a plan is due, somebody's priority ends."""
+        moments = [
+            override.until for override in orders.priorities.values() if override.until is not None
+        ]
+        if case.state is not None and case.state.due is not None:
+            moments.append(case.state.due.at)
+        # what is due already waits for the driver, not for a moment
+        return min((moment for moment in moments if moment > now), default=NEVER)
+
+    def _directive(self, sequence: int) -> str:
+        return self.place.path(tree.DIRECTIVES, tree.numbered(sequence))

@@ -1,0 +1,87 @@
+"""Metrics and health of a coordinator, for whoever watches it: HTTP on a port.
+
+    /metrics   Prometheus
+    /health    JSON; 503 when the loop does not turn any more
+
+A store that does not answer is no reason to start a coordinator anew, so it is healthy all the
+same; the metrics tell.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
+
+from rekindle.errors import InputError
+
+__all__ = ["Metrics", "serve"]
+
+PREFIX = "rekindle_coordinator"
+SILENT_SECONDS_MAX = 60.0
+
+
+class Metrics:
+    """What is counted; `turned_at` (time.monotonic()) is when the loop last turned."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.turned_at = time.monotonic()
+        self.leads = self._gauge("leads", "1 while this coordinator decides")
+        self.reachable = self._gauge("store_reachable", "1 while the store answers")
+        self.applications = self._gauge("applications", "Applications in the store")
+        self.stopped = self._gauge("applications_stopped", "Those that cannot be decided about")
+        self.waiting = self._gauge("applications_waiting", "Those that have to be looked at")
+        self.decisions = self._counter("decisions", "Looks at an application")
+        self.directives = self._counter("directives", "Directives written")
+        self.plans = self._counter("plans", "Plans among them")
+        self.conflicts = self._counter("conflicts", "Writes that another one was faster with")
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the loop turns."""
+        return time.monotonic() - self.turned_at < SILENT_SECONDS_MAX
+
+    def summary(self) -> dict[str, Any]:
+        """What /health says."""
+        gauges = ("leads", "store_reachable", "applications", "applications_stopped")
+        values = {name: self.registry.get_sample_value(f"{PREFIX}_{name}") for name in gauges}
+        return {"version": 1, "healthy": self.healthy, **values}
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, registry=self.registry)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, registry=self.registry)
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Say nothing: the log has a form of its own."""
+
+
+def serve(metrics: Metrics, port: int) -> int:
+    """Answer on a port (0: any that is free) until the process ends; returns the port."""
+    pages = make_wsgi_app(metrics.registry)
+
+    def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environment.get("PATH_INFO") != "/health":
+            found: Iterable[bytes] = pages(environment, start)
+            return found
+        status = "200 OK" if metrics.healthy else "503 Service Unavailable"
+        start(status, [("Content-Type", "application/json")])
+        return [json.dumps(metrics.summary()).encode()]
+
+    try:
+        server = make_server("", port, answer, WSGIServer, _Quiet)
+    except OSError as error:
+        raise InputError(
+            where=f"--port {port}",
+            what=f"cannot be listened on ({error.strerror})",
+            remedy="choose another port",
+        ) from error
+    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+    return int(server.server_port)

@@ -1,0 +1,91 @@
+"""The provider of a local cluster: processes of this machine, through the cluster's folder.
+
+The cluster lives in another process, the demo's; provisioning.py is its half. What the folder says
+runs is checked against the kernel's own list each time.
+"""
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rekindle.coordination.directives import Request
+from rekindle.protocol import Heartbeat
+from rekindle.protocol.tree import Place
+from rekindle_local import cluster_files, processes
+from rekindle_local.cluster_files import Driver, Nodes, RequestFile
+
+__all__ = ["LocalProvider"]
+
+# a process that started so much later than a heartbeat was written is another one
+SINCE_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class LocalProvider:
+    """The cluster of one folder."""
+
+    directory: Path
+    _asked: set[Path] = field(default_factory=set)
+    _nodes: Nodes | None = None
+    _read: tuple[int, int] | None = None
+
+    def request(self, place: Place, identity: str, request: Request) -> None:
+        """Leave a request in the folder, once."""
+        path = cluster_files.request_path(self.directory, place, identity)
+        if path in self._asked:
+            return
+        content = RequestFile(
+            identity=identity,
+            application=str(place),
+            what="driver" if request.what == "driver" else "nodes",
+            count=request.count,
+            outside_domains=tuple(request.outside_domains),
+            reason=str(request.reason),
+        )
+        cluster_files.create(path, content)
+        self._asked.add(path)
+
+    def gone_nodes(self, place: Place) -> frozenset[str]:
+        """Nodes whose worker has ended."""
+        del place  # every application of the cluster has the same nodes
+        nodes = self._present()
+        return frozenset(
+            name for name, known in nodes.nodes.items() if cluster_files.is_gone(known)
+        )
+
+    def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
+        """Whether no process that could be the newest driver is left, and one was known."""
+        found = [self._published_gone(place)]
+        if heartbeat is not None and heartbeat.generation >= generation:
+            found.append(_is_gone(heartbeat))
+        known = [gone for gone in found if gone is not None]
+        return bool(known) and all(known)
+
+    def _present(self) -> Nodes:
+        """What `nodes.json` says, read again when it was written since."""
+        path = self.directory / cluster_files.NODES
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return Nodes(nodes={})
+        version = (stat.st_mtime_ns, stat.st_ino)
+        if self._nodes is None or version != self._read:
+            self._nodes = cluster_files.read(path, Nodes) or Nodes(nodes={})
+            self._read = version
+        return self._nodes
+
+    def _published_gone(self, place: Place) -> bool | None:
+        driver = cluster_files.read(self.directory / cluster_files.DRIVER, Driver)
+        if driver is None or driver.application != str(place):
+            return None
+        return cluster_files.is_gone(driver.process)
+
+
+def _is_gone(heartbeat: Heartbeat) -> bool | None:
+    """Whether the driver of a heartbeat has ended; None where that cannot be known from here."""
+    if not heartbeat.process_id:
+        return None
+    if heartbeat.host not in (socket.gethostname(), "localhost", "127.0.0.1"):
+        return False
+    started_at = processes.started_at(heartbeat.process_id)
+    return started_at is None or started_at > heartbeat.since + SINCE_SECONDS

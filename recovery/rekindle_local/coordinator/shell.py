@@ -1,0 +1,249 @@
+"""The loop of a coordinator over all applications in the store.
+
+    watches, clock, provider ──► turns ──► desk by desk: lead, or follow while another one leads
+
+One thread decides; watches and the election only note what has happened. Whatever goes wrong with
+one application stops that one, and is said once. The command `coordinator` runs it.
+"""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from rekindle.errors import InputError, RekindleError
+from rekindle.protocol import tree
+from rekindle.protocol.tree import Place
+from rekindle.reasons import Reason
+from rekindle_local.coordinator.desk import Desk
+from rekindle_local.coordinator.gathering import NAMES
+from rekindle_local.coordinator.health import Metrics
+from rekindle_local.coordinator.log import Log
+from rekindle_local.coordinator.providers import NodeProvider
+from rekindle_local.coordinator.turns import Turns
+from rekindle_zookeeper import Conflict, Connection, Election, StoreUnreachable
+
+__all__ = ["Shell"]
+
+TURN_SECONDS_MAX = 1.0
+PROVIDER_SECONDS = 0.25
+RETRY_SECONDS = 1.0
+STOPPED_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class Shell:
+    """`now` gives seconds since 1970."""
+
+    connection: Connection
+    log: Log
+    metrics: Metrics
+    identity: str
+    provider: NodeProvider | None = None
+    now: Callable[[], float] = time.time
+    desks: dict[Place, Desk] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
+    stopped: dict[Place, str] = field(default_factory=dict)
+    leading: bool = False
+    _election: Election | None = None
+    _watched: set[str] = field(default_factory=set)
+    _news: dict[Place, set[str]] = field(default_factory=dict)
+    _listing: bool = True
+    _session: int | None = None
+    _ending: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stirred: threading.Event = field(default_factory=threading.Event)
+    _newest: float = 0.0
+    _provider_asked_at: float = 0.0
+    _retry_at: float = 0.0
+    _reached: bool = False
+
+    def run(self) -> None:
+        """Coordinate until `stop` is called."""
+        self.connection.on_change(self._stirred.set)
+        try:
+            while not self._ending:
+                self._stirred.clear()
+                self.step()
+                self._rest()
+        finally:
+            if self._election is not None:
+                self._election.close()
+
+    def stop(self) -> None:
+        """End within a second. A signal handler may call it: it takes no lock."""
+        self._ending = True
+
+    def step(self) -> None:
+        """Do what is to be done next."""
+        now = self.now()
+        self.metrics.turned_at = time.monotonic()
+        self._note_store()
+        if self.connection.reachable and time.monotonic() >= self._retry_at:
+            try:
+                self._take_part()
+                self._list()
+                self._take_news(now)
+                self._look_around()
+                self._attend(now)
+            except StoreUnreachable:
+                self._retry_at = time.monotonic() + RETRY_SECONDS
+        self.metrics.applications.set(len(self.desks))
+        self.metrics.stopped.set(len(self.stopped))
+        self.metrics.waiting.set(len(self.turns))
+
+    def _note_store(self) -> None:
+        reachable = self.connection.reachable
+        if reachable != self._reached:
+            self._reached = reachable
+            self.metrics.reachable.set(reachable)
+            reason = Reason.STORE_REACHABLE if reachable else Reason.STORE_UNREACHABLE
+            self.log.write(str(reason), reason=str(reason), text=f"{reason.meaning}.")
+
+    def _take_part(self) -> None:
+        """Stand for election, and see who leads."""
+        if self._election is None:
+            self._election = self.connection.elect(tree.ELECTION, self.identity, self._stirred.set)
+        leads, session = self._election.leads, self.connection.session
+        # in a new session another one may have led meanwhile
+        if leads == self.leading and (session == self._session or not leads):
+            return
+        self.leading, self._session = leads, session
+        self.metrics.leads.set(leads)
+        self.stopped.clear()
+        self.log.write("leading" if leads else "following", identity=self.identity)
+        urgency = {place: desk.records.urgency for place, desk in self.desks.items()}
+        for desk in self.desks.values():
+            desk.drop()
+        for place in sorted(urgency, key=lambda place: -urgency[place]) if leads else ():
+            if urgency[place]:
+                self.turns.hurry(place)
+        self.turns.queue(self.desks)
+
+    def _list(self) -> None:
+        """Find applications that are new, and forget those that are gone."""
+        if not self._listing:
+            return
+        self._listing = False
+        try:
+            found = self._places()
+            for place in found - self.desks.keys():
+                for name in NAMES:
+                    self._watch(place.path(name), partial(self._changed, place, name))
+                self.desks[place] = Desk(
+                    self.connection, place, self.log, self.metrics, self.provider
+                )
+                self.turns.queue([place])
+        except BaseException:
+            self._listing = True
+            raise
+        for place in self.desks.keys() - found:
+            del self.desks[place]
+            self.stopped.pop(place, None)
+            self.turns.forget(place)
+
+    def _places(self) -> set[Place]:
+        self._watch(tree.APPLICATIONS, self._listed)
+        found = set()
+        for namespace in self.connection.children(tree.APPLICATIONS):
+            path = f"{tree.APPLICATIONS}/{namespace}"
+            self._watch(path, self._listed)
+            for application in self.connection.children(path):
+                with suppress(InputError):  # no driver has such a name
+                    found.add(Place(namespace, application).checked())
+        return found
+
+    def _watch(self, path: str, callback: Callable[[], None]) -> None:
+        if path not in self._watched:
+            self.connection.watch(path, callback)
+            self._watched.add(path)
+
+    def _take_news(self, now: float) -> None:
+        with self._lock:
+            news, self._news = self._news, {}
+        for place, names in news.items():
+            if place in self.desks:
+                self.desks[place].records.mark(names)
+                self.turns.hurry(place)
+        if now < self._newest - TURN_SECONDS_MAX:
+            # the clock was set back: nobody knows what is due
+            self.turns.queue(self.desks)
+            for desk in self.desks.values():
+                desk.stirred = True
+        self._newest = now
+
+    def _look_around(self) -> None:
+        """Ask the provider what it sees, as nothing tells when that changes."""
+        due = time.monotonic() - self._provider_asked_at > PROVIDER_SECONDS
+        if self.provider is None or not self.leading or not due:
+            return
+        self._provider_asked_at = time.monotonic()
+        for place, desk in self.desks.items():
+            if desk.look_around():
+                self.turns.hurry(place)
+
+    def _attend(self, now: float) -> None:
+        """Look at the application whose turn it is."""
+        place = self.turns.next(now)
+        if place is None:
+            return
+        desk = self.desks[place]
+        try:
+            if self.leading:
+                desk.lead(now)
+                self._note_stopped(place, "")
+            else:
+                desk.follow()
+        except Conflict:
+            self.metrics.conflicts.inc()
+            desk.drop()
+            self.turns.hurry(place)
+        except StoreUnreachable:
+            desk.drop()
+            self.turns.hurry(place)
+            raise
+        except RekindleError as trouble:
+            self._note_stopped(place, str(trouble))
+            desk.drop()
+            desk.look_at = now + STOPPED_SECONDS
+        except Exception as error:
+            # a bug of ours in one application must not stop a thousand others
+            self._note_stopped(place, f"{type(error).__name__}: {error}", traceback.format_exc())
+            desk.drop()
+            desk.look_at = now + STOPPED_SECONDS
+        self.turns.at(place, desk.look_at)
+
+    def _note_stopped(self, place: Place, text: str, trace: str = "") -> None:
+        """Say once that an application cannot be decided about, and once that it can again."""
+        if text == self.stopped.get(place, ""):
+            return
+        if text:
+            self.stopped[place] = text
+            more = {"trace": trace} if trace else {}
+            self.log.write("application-stopped", application=str(place), text=text, **more)
+        else:
+            del self.stopped[place]
+            self.log.write("application-goes-on", application=str(place))
+
+    def _rest(self) -> None:
+        """Wait for news, or until something is due."""
+        most = TURN_SECONDS_MAX if self.provider is None else PROVIDER_SECONDS
+        if self.connection.reachable and time.monotonic() >= self._retry_at:
+            most = self.turns.wait_seconds(self.now(), most)
+        if most and not self._ending:
+            self._stirred.wait(most)
+
+    def _changed(self, place: Place, name: str) -> None:
+        # the leader has what it writes itself
+        if name == tree.COORDINATION and self.leading:
+            return
+        with self._lock:
+            self._news.setdefault(place, set()).add(name)
+        self._stirred.set()
+
+    def _listed(self) -> None:
+        self._listing = True
+        self._stirred.set()

@@ -1,0 +1,36 @@
+"""Event files that another process writes, followed line by line.
+
+Knows nothing of what the events mean. The demo follows its driver's and its coordinator's.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EventFile"]
+
+
+@dataclass(slots=True)
+class EventFile:
+    """A file of JSON objects, one a line, that grows."""
+
+    path: Path
+    _read: int = 0
+    _rest: bytes = b""
+
+    def fresh(self) -> list[dict[str, Any]]:
+        """Events since the last call; a line that is not complete yet is left for the next."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        self._read += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = []
+        for line in lines:
+            with suppress(ValueError):  # a process that was killed may have left a torn one
+                found.append(json.loads(line))
+        return found

@@ -1,0 +1,72 @@
+"""Reports and acknowledgements into the store, each only when it is newer than what stands there.
+
+Everything here asks the store and waits for it, so `tending` calls it on a thread.
+"""
+
+from rekindle.errors import RunError
+from rekindle.protocol import tree
+from rekindle_sidecar import precedence
+from rekindle_sidecar.held import HeldReport
+from rekindle_sidecar.precedence import Precedence, Stamp
+from rekindle_zookeeper import Conflict, Connection
+
+__all__ = ["Deliveries"]
+
+ATTEMPTS_MAX = 10
+
+
+class Deliveries:
+    """What it has read and written it remembers until `forget`; the store checks each time that it
+    is still so."""
+
+    def __init__(self, connection: Connection, place: tree.Place) -> None:
+        self._connection = connection
+        self._place = place
+        self._known: dict[str, tuple[int | None, Stamp | None]] = {}
+
+    def forget(self) -> None:
+        """Read everything again: the store was away."""
+        self._known = {}
+
+    def topology(self) -> Stamp | None:
+        """The stamp of the topology in the store."""
+        return self._standing(tree.TOPOLOGY)[1]
+
+    def write(self, report: HeldReport) -> tuple[Precedence, Stamp | None]:
+        """Write a report if it is newer; what was decided, and the stamp that stands now."""
+        path = self._place.path(report.name)
+        for _ in range(ATTEMPTS_MAX):
+            version, standing = self._standing(report.name)
+            decided = precedence.compare(standing, report.stamp)
+            if decided is not Precedence.WRITE:
+                return decided, standing
+            try:
+                versions = self._connection.transact({path: version}, {path: report.data})
+            except Conflict:
+                self.forget()  # who has written this one may have written others
+                continue
+            self._known[report.name] = (versions[path], report.stamp)
+            return decided, report.stamp
+        raise RunError(
+            where=f"coordination store: {path}",
+            what="is written by others all the time",
+            remedy="see whether several drivers of one application and generation run",
+        )
+
+    def acknowledge(self, sequence: int, data: bytes) -> None:
+        """Write an acknowledgement, unless there is one."""
+        path = self._place.path(tree.ACKS, tree.numbered(sequence))
+        try:
+            self._connection.transact({path: None}, {path: data})
+        except Conflict:
+            return
+
+    def _standing(self, name: str) -> tuple[int | None, Stamp | None]:
+        """Version and stamp of a record, as they were when it was last looked at."""
+        known = self._known.get(name)
+        if known is None:
+            found = self._connection.get(self._place.path(name))
+            stamp = None if found is None else precedence.stamp_of(found[0])
+            known = (None if found is None else found[1], stamp)
+            self._known[name] = known
+        return known

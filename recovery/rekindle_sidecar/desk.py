@@ -1,0 +1,317 @@
+"""What a request of the driver does: the sidecar's memory, without HTTP and without the store.
+
+    no handshake ──handshake──► generation G ──handshake of G+1──► generation G+1
+                                     │
+                  a newer generation in the store: every request of G is fenced
+
+`endpoints` brings requests, `tending` brings what the store says and takes what it is to get. All
+of them run on the event loop, so nothing here needs a lock.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from rekindle import protocol
+from rekindle.errors import InputError
+from rekindle.protocol import (
+    VERSION,
+    VERSION_OLDEST,
+    Acknowledgement,
+    CheckpointReport,
+    Handshake,
+    HandshakeAnswer,
+    Heartbeat,
+    ProgressReport,
+    StatisticsReport,
+    TopologyReport,
+    tree,
+)
+from rekindle_sidecar import contact, inbox, refusals
+from rekindle_sidecar.contact import Contact
+from rekindle_sidecar.figures import Figures
+from rekindle_sidecar.held import KINDS, Held, HeldReport
+from rekindle_sidecar.inbox import Envelope, Inbox
+from rekindle_sidecar.logs import tell
+from rekindle_sidecar.precedence import Stamp
+from rekindle_sidecar.refusals import Cause, Refusal
+
+__all__ = ["Desk", "Line"]
+
+AnyReport = TopologyReport | ProgressReport | StatisticsReport | CheckpointReport
+
+
+class Line(Protocol):
+    """A connection of the driver, as asyncio's transports are."""
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """The socket, under that name."""
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+class Desk:
+    """`clock` is never set, `wall_clock` is seconds since 1970. `wake` is called when there is
+    something to do at the store; `store_reachable` and `heartbeat_up` are told by who does it."""
+
+    def __init__(
+        self,
+        place: tree.Place,
+        contact_seconds: float,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.place = place
+        self.contact_seconds = contact_seconds
+        self.figures = Figures()
+        self.held = Held()
+        self.inbox: Inbox = {}
+        self.wake: Callable[[], None] = lambda: None
+        self.news = asyncio.Event()
+        self.generation = 0
+        self.fenced_by = 0
+        self.heartbeat: Heartbeat | None = None
+        self.arriving = False
+        self.store_reachable = False
+        self.heartbeat_up = False
+        self.ending = False
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._introduced = False
+        self._topology_told = False
+        self._contact = Contact()
+        self._lines: set[Line] = set()
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the store has a newer driver than the one here."""
+        return 0 < self.generation < self.fenced_by
+
+    def handshake(self, data: bytes, line: Line, process_id: int) -> bytes:
+        """Take a driver's introduction; the answer."""
+        hello = _decoded(data, Handshake, "handshake")
+        version = _agreed(hello)
+        if (hello.namespace, hello.application) != (self.place.namespace, self.place.application):
+            raise refusals.malformed(
+                InputError(
+                    where="handshake",
+                    what=f"is of {hello.namespace}/{hello.application}, not of {self.place}",
+                    remedy="give each driver the socket of its own sidecar",
+                )
+            )
+        self._refuse_older("handshake", hello.generation)
+        if hello.generation > self.generation:
+            self.held = Held()
+        self.held.begin_again()
+        self.generation, self._introduced, self._topology_told = hello.generation, True, False
+        self.heartbeat = self._heartbeat(hello.generation, process_id)
+        self.arriving = True
+        self._hear(line)
+        self.wake()
+        tell("handshake", generation=hello.generation, version=version, process_id=process_id)
+        return protocol.encode(
+            HandshakeAnswer(
+                version=version,
+                contact_seconds=self.contact_seconds,
+                store_reachable=self.store_reachable,
+            )
+        )
+
+    def report(self, data: bytes, line: Line) -> bytes:
+        """Take a report; the answer."""
+        report = _report(data)
+        self._admit("report", report.generation, line)
+        name = KINDS[type(report)]
+        stamp = Stamp(report.generation, report.sequence)
+        self.figures.reports[name] += 1
+        self._topology_told |= name == tree.TOPOLOGY
+        if not self.held.take(HeldReport(name, stamp, protocol.encode(report))):
+            self.figures.repeated += 1
+        self.wake()
+        return msgspec.json.encode(
+            {"store_reachable": self.store_reachable, "contact_seconds": self.contact_seconds}
+        )
+
+    def acknowledge(self, data: bytes, line: Line) -> bytes:
+        """Take an acknowledgement; the answer."""
+        ack = _decoded(data, Acknowledgement, "acknowledgement")
+        self._admit("acknowledgement", ack.generation, line)
+        if self.held.acknowledge(ack.sequence, protocol.encode(ack)):
+            self.figures.acks[ack.outcome] += 1
+            tell("acknowledged", sequence=ack.sequence, outcome=ack.outcome, text=ack.text[:200])
+        self.wake()
+        return msgspec.json.encode({"store_reachable": self.store_reachable})
+
+    async def directives(self, after: int, generation: int, wait: float, line: Line) -> bytes:
+        """All directives behind number `after`, as soon as there is one, or none after a while."""
+        self._admit("directives", generation, line)
+        self._contact = contact.polling(self._contact, 1, self._clock())
+        try:
+            found = await self._next_directives(after, generation, wait)
+        finally:
+            self._contact = contact.polling(self._contact, -1, self._clock())
+        self.figures.directives += len(found)
+        for envelope in found:
+            tell("directive", sequence=envelope.sequence, generation=generation)
+        return msgspec.json.encode(
+            {
+                "directives": [envelope.data for envelope in found],
+                "store_reachable": self.store_reachable,
+            }
+        )
+
+    def health(self) -> dict[str, Any]:
+        """How things are, for people."""
+        return {
+            "place": str(self.place),
+            "generation": self.generation or None,
+            "fenced_by": self.fenced_by or None,
+            "store_reachable": self.store_reachable,
+            "heartbeat_up": self.heartbeat_up,
+            "driver_heard_seconds": self.heard_seconds(),
+            "held": len(self.held),
+            "versions": {"oldest": VERSION_OLDEST, "newest": VERSION},
+        }
+
+    def heard_seconds(self) -> float | None:
+        """How long ago the driver was heard of; None when it never was."""
+        heard_at = self._contact.heard_at
+        if heard_at is None:
+            return None
+        return 0.0 if self._contact.polls else round(self._clock() - heard_at, 3)
+
+    def wanted_heartbeat(self) -> Heartbeat | None:
+        """The heartbeat that the store should have; None while the driver is away or fenced."""
+        now = self._clock()
+        self._lines = {line for line in self._lines if not line.is_closing()}
+        self._contact = contact.connected(self._contact, len(self._lines), now)
+        there = contact.is_there(self._contact, now, self.contact_seconds)
+        return self.heartbeat if there and self.generation >= self.fenced_by else None
+
+    def fence(self, newer: int) -> None:
+        """The store has something of a generation: older drivers end, their requests first."""
+        if newer <= self.fenced_by:
+            return
+        self.fenced_by = newer
+        if self.fenced:
+            self.held = Held()
+            tell("fenced", generation=self.generation, by=newer)
+        self.ring()
+
+    def refill(self, found: Inbox) -> None:
+        """The directives that are in the store now."""
+        self.inbox = found
+        self.ring()
+
+    def miss_topology(self) -> None:
+        """The store has lost what the driver says only once: let it introduce itself again, and
+        with that say everything."""
+        if self._introduced and self._topology_told and not self.held.holds(tree.TOPOLOGY):
+            self._introduced = False
+            tell("topology-missing", generation=self.generation)
+
+    def end(self) -> None:
+        """Answer open long polls: the sidecar ends."""
+        self.ending = True
+        self.ring()
+
+    def ring(self) -> None:
+        """Let open long polls look again."""
+        self.news.set()
+        self.news = asyncio.Event()
+
+    async def _next_directives(self, after: int, generation: int, wait: float) -> list[Envelope]:
+        end = self._clock() + wait
+        while True:
+            self._refuse_older("directives", generation)
+            found = inbox.choose(self.inbox.values(), after, generation)
+            left = end - self._clock()
+            if found or left <= 0 or self.ending:
+                return found
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.news.wait()
+
+    def _admit(self, where: str, generation: int, line: Line) -> None:
+        """Let only the driver in that the last handshake was of."""
+        self._refuse_older(where, generation)
+        if not self._introduced or generation != self.generation:
+            error = InputError(
+                where=where,
+                what=f"comes from generation {generation} without a handshake",
+                remedy="send a handshake, then the newest report of each kind again",
+            )
+            raise Refusal(428, Cause.NO_HANDSHAKE, error)
+        self._hear(line)
+
+    def _refuse_older(self, where: str, generation: int) -> None:
+        newer = max(self.generation, self.fenced_by)
+        if generation < newer:
+            raise refusals.fenced(where, generation, newer)
+
+    def _hear(self, line: Line) -> None:
+        self._lines.add(line)
+        self._contact = contact.heard(self._contact, self._clock())
+        if not self.heartbeat_up:
+            self.wake()
+
+    def _heartbeat(self, generation: int, process_id: int) -> Heartbeat:
+        """The standing one where the same driver introduces itself again."""
+        known = self.heartbeat
+        if known is not None and (known.generation, known.process_id) == (generation, process_id):
+            return known
+        return Heartbeat(
+            generation=generation,
+            since=self._wall_clock(),
+            host=socket.gethostname(),
+            process_id=process_id,
+        )
+
+
+def _agreed(hello: Handshake) -> int:
+    try:
+        return protocol.agree(hello.oldest, hello.newest)
+    except InputError as error:
+        versions = {
+            "sidecar": {"oldest": VERSION_OLDEST, "newest": VERSION},
+            "driver": {"oldest": hello.oldest, "newest": hello.newest},
+        }
+        raise Refusal(426, Cause.VERSION, error, versions) from error
+
+
+def _decoded(data: bytes, kind: Any, where: str) -> Any:
+    try:
+        return protocol.decode(data, kind, where)
+    except InputError as error:
+        raise refusals.malformed(error) from error
+
+
+def _report(data: bytes) -> AnyReport:
+    try:
+        return cast(AnyReport, protocol.decode(data, cast(Any, AnyReport), "report"))
+    except InputError as error:
+        raise refusals.malformed(_unknown_kind(data) or error) from error
+
+
+def _unknown_kind(data: bytes) -> InputError | None:
+    try:
+        kind = msgspec.json.decode(data, type=_Kind).kind
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if kind in KINDS.values():
+        return None
+    return InputError(
+        where="report: kind",
+        what=f"{kind[:60]!r} is not known here",
+        remedy=f"send one of {', '.join(KINDS.values())}",
+    )

@@ -1,0 +1,21 @@
+"""What the sidecar counts, from its start.
+
+`desk` and `endpoints` count, `monitoring` shows.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+__all__ = ["Figures"]
+
+
+@dataclass(slots=True)
+class Figures:
+    """`reports` by kind, `repeated` those of them that were no news, `directives` given out,
+    `acks` by outcome, `refusals` by cause."""
+
+    reports: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    directives: int = 0
+    acks: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)

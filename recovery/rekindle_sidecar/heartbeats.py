@@ -1,0 +1,62 @@
+"""The record that says that the driver is there: made, kept and removed.
+
+It belongs to the sidecar's session, so it goes with it. Everything here asks the store and waits
+for it, so `tending` calls it on a thread.
+"""
+
+from dataclasses import dataclass
+
+from rekindle import protocol
+from rekindle.errors import InputError
+from rekindle.protocol import Heartbeat, tree
+from rekindle_sidecar import precedence
+from rekindle_sidecar.precedence import Precedence
+from rekindle_zookeeper import Connection
+
+__all__ = ["Heartbeats", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`up`: a heartbeat of this generation stands; `newer`: the generation that does instead."""
+
+    up: bool
+    newer: int = 0
+
+
+class Heartbeats:
+    """Of one application, made by this sidecar."""
+
+    def __init__(self, connection: Connection, place: tree.Place) -> None:
+        self._connection = connection
+        self._path = place.path(tree.HEARTBEAT)
+        self._made: Heartbeat | None = None
+
+    def keep(self, wanted: Heartbeat | None, *, arriving: bool) -> Outcome:
+        """Bring about what is wanted, as far as a newer driver's heartbeat allows; `arriving`: the
+        driver has introduced itself here since the last time."""
+        found = self._connection.get(self._path)
+        standing = None if found is None else _decoded(found[0], self._path)
+        newer = 0 if standing is None else standing.generation
+        if wanted is None:
+            # a driver that was here and is away takes only its own heartbeat along
+            if standing is not None and standing == self._made:
+                self._connection.remove(self._path)
+                newer = 0
+            return Outcome(up=False, newer=newer)
+        decided = precedence.compare_heartbeats(standing, wanted, arriving)
+        if decided is Precedence.WRITE:
+            self._made = wanted
+            expected = {self._path: None if found is None else found[1]}
+            self._connection.transact(
+                expected, {self._path: protocol.encode(wanted)}, ephemeral=True
+            )
+        return Outcome(up=decided is not Precedence.FENCED, newer=newer)
+
+
+def _decoded(data: bytes, path: str) -> Heartbeat | None:
+    """None for what nobody can read."""
+    try:
+        return protocol.decode(data, Heartbeat, path)
+    except InputError:
+        return None

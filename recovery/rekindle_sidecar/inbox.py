@@ -1,0 +1,71 @@
+"""Directives that a driver may still want, as the store has them.
+
+They are handed on byte for byte: one of a kind that only a newer driver knows reaches it, and one
+that a driver does not know it refuses itself. Only number and generation are looked at.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rekindle.protocol import MESSAGE_BYTES_MAX, tree
+from rekindle_sidecar.logs import tell
+from rekindle_zookeeper import Connection
+
+__all__ = ["Envelope", "Inbox", "choose", "fetch"]
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What is looked at of a directive, and the whole of it."""
+
+    sequence: int
+    generation: int
+    data: msgspec.Raw = msgspec.Raw()
+
+
+# by name; None for what is no directive
+Inbox = Mapping[str, Envelope | None]
+
+
+def fetch(connection: Connection, place: tree.Place, known: Inbox) -> dict[str, Envelope | None]:
+    """What is in the store now; what is known is not read again. Asks the store."""
+    inbox: dict[str, Envelope | None] = {}
+    for name in connection.children(place.path(tree.DIRECTIVES)):
+        if name in known:
+            inbox[name] = known[name]
+            continue
+        found = connection.get(place.path(tree.DIRECTIVES, name))
+        if found is not None:
+            inbox[name] = read(name, found[0])
+    return inbox
+
+
+def read(name: str, data: bytes) -> Envelope | None:
+    """The directive `name`; None, and a line in the log, for what is none."""
+    try:
+        envelope = msgspec.json.decode(data, type=Envelope)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        tell("directive-unreadable", name=name, text=str(error)[:200])
+        return None
+    if tree.numbered(envelope.sequence) != name:
+        tell("directive-unreadable", name=name, text=f"it says that it is {envelope.sequence}")
+        return None
+    return msgspec.structs.replace(envelope, data=msgspec.Raw(data))
+
+
+def choose(envelopes: Iterable[Envelope | None], after: int, generation: int) -> list[Envelope]:
+    """All directives to a generation behind number `after`, in order; as many as fit into one
+    message, the first at any rate."""
+    wanted = [
+        envelope
+        for envelope in envelopes
+        if envelope is not None and envelope.generation == generation and envelope.sequence > after
+    ]
+    chosen: list[Envelope] = []
+    room = MESSAGE_BYTES_MAX * 9 // 10  # the rest is for what is around them
+    for envelope in sorted(wanted, key=lambda envelope: envelope.sequence):
+        room -= len(bytes(envelope.data))
+        if room < 0 and chosen:
+            break
+        chosen.append(envelope)
+    return chosen

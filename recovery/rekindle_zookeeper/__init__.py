@@ -1,0 +1,30 @@
+"""The coordination store on ZooKeeper: a connection that is kept for ever, and records over it.
+
+    connections  `connect`, and Connection: all that callers use
+    sessions     one kazoo client after the other, and what its errors mean
+    records      records as a whole: read, and written on conditions
+    steps        the steps of a transaction
+    splitting    records that are too large for one message, in pieces
+    leftovers    pieces that a writer which died has left
+    watches      watches that stay, over kazoo's, which fire once
+    elections    who leads, as long as the session lasts
+    access       the secret, and who may read and write
+    failures     StoreUnreachable, Conflict
+
+It knows paths and bytes; what the records mean is in `rekindle.protocol`. Sidecar and coordinator
+call it.
+"""
+
+from rekindle_zookeeper.access import read_secret
+from rekindle_zookeeper.connections import Connection, connect
+from rekindle_zookeeper.elections import Election
+from rekindle_zookeeper.failures import Conflict, StoreUnreachable
+
+__all__ = [
+    "Conflict",
+    "Connection",
+    "Election",
+    "StoreUnreachable",
+    "connect",
+    "read_secret",
+]

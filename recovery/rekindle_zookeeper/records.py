@@ -1,0 +1,196 @@
+"""Records as a whole, whatever their size: read, and written on conditions.
+
+    transact   look ──► compare ──► pieces ──► one transaction ──► the pieces of what it replaced
+                ▲                                  │
+                └── something has changed since ───┘
+
+Nothing counts before the transaction, and it demands that all is as it looked. The version of a
+record is the number of its changes; one that is removed and made again begins anew. `connections`
+calls it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.protocol.states import ZnodeStat
+
+from rekindle.errors import RunError
+from rekindle.protocol import tree
+from rekindle_zookeeper import splitting, steps
+from rekindle_zookeeper.failures import Conflict
+from rekindle_zookeeper.sessions import Sessions
+from rekindle_zookeeper.splitting import Written
+from rekindle_zookeeper.steps import Step
+
+__all__ = ["Records"]
+
+# others may come between our look and our write, but not for ever
+ATTEMPTS_MAX = 10
+CHANGED = (exceptions.BadVersionError, exceptions.NodeExistsError, exceptions.NoNodeError)
+
+
+class Records:
+    """Of the store, over whatever client there is."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._parents: set[str] = set()
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """A record and its version; None when it is not there."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                found, stat = self._get(path)
+            except exceptions.NoNodeError:
+                return None
+            try:
+                parts = [self._get(piece)[0] for piece in splitting.named(path, found)]
+            except exceptions.NoNodeError:
+                continue  # the record has been replaced, and these went with it
+            return (tree.join(found, parts, path) if parts else found), stat.version
+        raise _restless(path)
+
+    def children(self, path: str) -> list[str]:
+        """Names below a path, ascending; none when it is not there."""
+        try:
+            return sorted(self._run(path, lambda client: client.get_children_async(path)))
+        except exceptions.NoNodeError:
+            return []
+
+    def stat(self, path: str) -> ZnodeStat | None:
+        """What ZooKeeper tells of a record; None when it is not there."""
+        return self._run(path, lambda client: client.exists_async(path))
+
+    def pieces(self, path: str, found: ZnodeStat | None) -> tuple[str, ...]:
+        """The paths of a record's pieces; none when it is whole or not there."""
+        if found is None or found.dataLength > splitting.HEAD_BYTES_MAX:
+            return ()
+        try:
+            return splitting.named(path, self._get(path)[0])
+        except exceptions.NoNodeError:
+            return ()
+
+    def transact(
+        self,
+        expected: Mapping[str, int | None],
+        writes: Mapping[str, bytes],
+        *,
+        ephemeral: bool = False,
+    ) -> dict[str, int]:
+        """Write all; or, unless every record of `expected` is at its version (None: not there),
+        nothing, and raise Conflict. Returns the versions of what was written."""
+        prepared = splitting.prepare(writes)
+        names = ", ".join(writes)
+        for _ in range(ATTEMPTS_MAX):
+            found = {path: self.stat(path) for path in {*expected, *writes}}
+            _compare(expected, found)
+            replaced = {path: self.pieces(path, found[path]) for path in writes}
+            owner = self._sessions.owner(names) if ephemeral else 0
+            conditions = [
+                steps.require(path, version)
+                for path, version in expected.items()
+                if path not in writes
+            ]
+            writing = _writing(prepared, found, owner)
+            if self._prepare(prepared) and self.commit([*conditions, *writing], names):
+                versions = {path: steps.version_after(found[path], owner) for path in writes}
+                self._drop(replaced, prepared, versions)
+                return versions
+            self._parents.clear()
+        raise _restless(names)
+
+    def remove(self, path: str) -> None:
+        """Remove a record with its pieces, if it is there."""
+        for _ in range(ATTEMPTS_MAX):
+            found = self.stat(path)
+            if found is None:
+                return
+            pieces = [piece for piece in self.pieces(path, found) if self.stat(piece)]
+            if self.commit([steps.delete(path, found.version), *map(steps.delete, pieces)], path):
+                return
+        raise _restless(path)
+
+    def commit(self, wanted: Iterable[Step], path: str) -> bool:
+        """Do all steps or, when something is not as they demand, none; which of the two."""
+
+        def ask(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            for step in wanted:
+                step(transaction)
+            return transaction.commit_async()
+
+        try:
+            self._run(path, ask)
+        except CHANGED:
+            return False
+        return True
+
+    def _prepare(self, prepared: Mapping[str, Written]) -> bool:
+        """Write parents and pieces; False when something was removed under our hands."""
+        paths = [*prepared, *(piece for record in prepared.values() for piece in record.pieces)]
+        for parent in sorted({path.rpartition("/")[0] for path in paths} - self._parents):
+            self._make(parent)
+        try:
+            for record in prepared.values():
+                for path, data in record.pieces.items():
+                    self._put(path, data)
+        except exceptions.NoNodeError:
+            return False
+        return True
+
+    def _make(self, parent: str) -> None:
+        self._run(parent, lambda client: client.ensure_path_async(parent))
+        self._parents.add(parent)
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Write a piece even if it is there: its version tells `leftovers` that it is wanted."""
+        try:
+            self._run(path, lambda client: client.create_async(path, data))
+        except exceptions.NodeExistsError:
+            self._run(path, lambda client: client.set_async(path, data))
+
+    def _drop(
+        self,
+        replaced: Mapping[str, tuple[str, ...]],
+        prepared: Mapping[str, Written],
+        versions: Mapping[str, int],
+    ) -> None:
+        """Remove the pieces of what was replaced, unless that has been replaced meanwhile."""
+        for path, pieces in replaced.items():
+            gone = [piece for piece in pieces if piece not in prepared[path].pieces]
+            if gone:
+                newest = steps.require(path, versions[path])
+                self.commit([newest, *map(steps.delete, gone)], path)
+
+    def _get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        found: tuple[bytes, ZnodeStat] = self._run(path, lambda client: client.get_async(path))
+        return found
+
+    def _run(self, path: str, ask: Callable[[KazooClient], Any]) -> Any:
+        return self._sessions.run(ask, path)
+
+
+def _compare(expected: Mapping[str, int | None], found: Mapping[str, ZnodeStat | None]) -> None:
+    for path, version in expected.items():
+        stat = found[path]
+        if (None if stat is None else stat.version) != version:
+            raise Conflict(path)
+
+
+def _writing(
+    prepared: Mapping[str, Written], found: Mapping[str, ZnodeStat | None], owner: int
+) -> Iterator[Step]:
+    """Every piece is still there, and every record takes its place."""
+    for path, record in prepared.items():
+        yield from map(steps.require_some, record.pieces)
+        yield steps.write(path, record.data, found[path], owner)
+
+
+def _restless(path: str) -> RunError:
+    return RunError(
+        where=f"coordination store: {path}",
+        what="does not stay as it is for a moment",
+        remedy="see who else writes it",
+    )

@@ -1,0 +1,182 @@
+"""A session with ZooKeeper that is kept for ever, by one kazoo client after the other.
+
+    connecting ──► connected ◄──► suspended ──expired──► connected, in a new session
+         ▲             │              │
+         └──1 s────────┴─client ended─┘
+
+kazoo connects again by itself, unless something happens that it does not expect: then another
+client takes its place. `run` gives each request to the servers once; it does not repeat one, since
+only the caller knows whether it may happen twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from rekindle.errors import RunError
+from rekindle_zookeeper import access
+from rekindle_zookeeper.failures import StoreUnreachable
+
+__all__ = ["Sessions"]
+
+RESTART_SECONDS = 1.0
+# kazoo's own limit for the wait between two attempts is an hour
+RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
+TROUBLE = (
+    KazooTimeoutError,
+    exceptions.AuthFailedError,
+    exceptions.ConnectionDropped,
+    exceptions.ConnectionLoss,
+    exceptions.NotReadOnlyCallError,
+    exceptions.OperationTimeoutError,
+    exceptions.RequestTimeoutError,
+    exceptions.SessionExpiredError,
+    exceptions.SessionMovedError,
+    exceptions.ThrottledOpError,
+)
+# what callers reckon with: a record is there, or not, or has changed
+EXPECTED = (exceptions.BadVersionError, exceptions.NodeExistsError, exceptions.NoNodeError)
+# of the steps of a transaction around the one that failed
+CONSEQUENCES = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+LOG = logging.getLogger("rekindle_zookeeper")
+# kazoo logs all that it sends at DEBUG, the secret too
+LOG_OF_KAZOO = logging.getLogger("rekindle_zookeeper.kazoo")
+LOG_OF_KAZOO.setLevel(logging.WARNING)
+
+
+class Sessions:
+    """`changed` is called on the connection's own thread after connect, suspend and loss: it must
+    not wait for anything. `session` is the id of the newest one, None when it is known to be over.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        secret: str | None,
+        *,
+        session_seconds: float,
+        deadline_seconds: float,
+        changed: Callable[[], None],
+    ) -> None:
+        self._settings: dict[str, Any] = {
+            "hosts": hosts,
+            "timeout": session_seconds,
+            "auth_data": access.credentials(secret),
+            "default_acl": access.permissions(secret),
+            "logger": LOG_OF_KAZOO,
+        }
+        self._changed = changed
+        self.deadline_seconds = deadline_seconds
+        self.session: int | None = None
+        self.closed = False
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        if self.closed:
+            return
+        client = KazooClient(
+            **self._settings,
+            connection_retry=KazooRetry(**RETRY),
+            command_retry=KazooRetry(**RETRY),
+        )
+        client.add_listener(lambda state: self._listen(client, state))
+        self.client = client
+        self._live = client.start_async()
+
+    @property
+    def reachable(self) -> bool:
+        """Whether there is a connection, as far as it is known."""
+        return bool(self.client.connected) and not self.closed
+
+    def run(self, ask: Callable[[KazooClient], Any], where: str) -> Any:
+        """What the servers answer to what `ask` sends, the record `where` being concerned.
+
+        Raises StoreUnreachable, a kazoo error of `EXPECTED`, or RunError for any other; for a
+        transaction that of the step that failed.
+        """
+        end = time.monotonic() + self.deadline_seconds
+        if not self._live.wait(self.deadline_seconds) or self.closed:
+            raise self._unreachable(where, "there is no connection")
+        try:
+            return _succeeded(ask(self.client).get(timeout=max(0.01, end - time.monotonic())))
+        except TROUBLE as error:
+            raise self._unreachable(where, type(error).__name__) from error
+        except EXPECTED:
+            raise
+        except exceptions.NoAuthError as error:
+            raise RunError(
+                where=f"coordination store: {where}",
+                what="may not be read or written with this secret",
+                remedy="give all parts the same secret file, or none",
+            ) from error
+        except exceptions.KazooException as error:
+            raise RunError(
+                where=f"coordination store: {where}",
+                what=f"the servers refuse the request ({type(error).__name__})",
+                remedy="see the logs of the servers",
+            ) from error
+
+    def owner(self, where: str) -> int:
+        """The session that an ephemeral record would belong to now."""
+        known = self.client.client_id
+        if known is None:
+            raise self._unreachable(where, "there is no session")
+        session: int = known[0]
+        return session
+
+    def close(self) -> None:
+        """End the session, and with it what is ephemeral; without connection the servers do so
+        when its time is over."""
+        self.closed = True
+        # an attempt to connect is not given up before it has timed out
+        ending = threading.Thread(target=self._end, daemon=True)
+        ending.start()
+        ending.join(self.deadline_seconds)
+        self.session = None
+
+    def _end(self) -> None:
+        self.client.stop()
+        self.client.close()
+
+    def _listen(self, client: KazooClient, state: str) -> None:
+        if client is not self.client:
+            return
+        if state == KazooState.CONNECTED:
+            self.session = client.client_id[0]
+        elif state == KazooState.LOST:
+            self.session = None
+            if client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
+                self._start_again()
+        if not self.closed:
+            self._changed()
+
+    def _start_again(self) -> None:
+        if not self.closed:
+            LOG.warning("the ZooKeeper client has ended; another one is started")
+            timer = threading.Timer(RESTART_SECONDS, self.start)
+            timer.daemon = True
+            timer.start()
+
+    def _unreachable(self, where: str, why: str) -> StoreUnreachable:
+        return StoreUnreachable(
+            where=f"coordination store: {where}",
+            what=f"no answer within {self.deadline_seconds:g} s ({why})",
+            remedy="see whether the ZooKeeper servers run, and how they can be reached",
+        )
+
+
+def _succeeded(answer: Any) -> Any:
+    """The answer, unless it is that of a transaction that was not carried out."""
+    steps = answer if isinstance(answer, list) else []
+    for step in steps:
+        if isinstance(step, exceptions.KazooException) and not isinstance(step, CONSEQUENCES):
+            raise step
+    return answer

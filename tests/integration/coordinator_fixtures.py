@@ -1,0 +1,83 @@
+"""Fixtures of the coordinators' tests: a real ZooKeeper, coordinators and drivers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coordinator_views import Coordinate, Drive
+from store_driver import StoreDriver
+
+from rekindle.protocol import tree
+from rekindle.protocol.tree import Place
+from rekindle_local.coordinator.process import CoordinatorProcess
+from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_zookeeper import Connection, connect
+
+SESSION_SECONDS = 4.0
+
+
+@pytest.fixture(scope="module")
+def store_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
+    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
+
+
+@pytest.fixture
+def store_records(store_servers: LocalZookeeper) -> Iterator[Connection]:
+    """A connection; no application is left in the store by the test before."""
+    if not store_servers.processes(1):
+        store_servers.start_server(1)
+    connection = connect(store_servers.connect_string)
+    clear(connection, tree.APPLICATIONS)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def coordinate(
+    store_servers: LocalZookeeper,
+    store_records: Connection,  # noqa: ARG001
+    tmp_path: Path,
+) -> Iterator[Coordinate]:
+    """Starts coordinators, and ends them."""
+    started: list[CoordinatorProcess] = []
+
+    def start(name: str = "a", **options: Any) -> CoordinatorProcess:
+        hosts = options.pop("hosts", store_servers.connect_string)
+        process = CoordinatorProcess(
+            tmp_path, name, hosts, session_seconds=SESSION_SECONDS, **options
+        )
+        started.append(process)
+        process.start()
+        return process
+
+    yield start
+    for process in started:
+        process.proceed()
+        process.end()
+
+
+@pytest.fixture
+def drive(
+    store_servers: LocalZookeeper,
+    store_records: Connection,  # noqa: ARG001
+) -> Iterator[Drive]:
+    """Starts drivers; ends them, and raises what they found wrong."""
+    drivers: list[StoreDriver] = []
+
+    def start(name: str = "flights", **options: Any) -> StoreDriver:
+        hosts = options.pop("hosts", store_servers.connect_string)
+        drivers.append(StoreDriver(hosts, Place("test", name), **options))
+        return drivers[-1]
+
+    yield start
+    for driver in drivers:
+        with driver:
+            pass
+
+
+def clear(connection: Connection, path: str) -> None:
+    for name in connection.children(path):
+        clear(connection, f"{path}/{name}")
+        connection.remove(f"{path}/{name}")

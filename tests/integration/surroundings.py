@@ -1,0 +1,78 @@
+"""A control plane around one application, and who brings nodes and driver when it asks for them.
+
+Nodes that the coordinator asks for are started at once.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from application import Application
+
+from rekindle.protocol.tree import Place
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
+from rekindle_local.provisioning import Provisioning
+
+PLACE = Place("test", "readings")
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What `stack` ends: the control plane, provisioning, the driver."""
+
+    cluster: LocalCluster
+    inputs: Path
+    directory: Path
+    stack: ExitStack
+    application: Application = field(init=False)
+    provisioning: Provisioning = field(init=False)
+
+    def make(self, servers: int = 1, **options: Any) -> Application:
+        """An application on a ZooKeeper of so many servers."""
+        folder = self.directory / "provisioning"
+        self.provisioning = Provisioning(
+            directory=folder,
+            down=self._down,
+            start_worker=self._start_worker,
+            restart_driver=self._restart_driver,
+            first_seconds=1.0,
+            every_seconds=1.0,
+        )
+        control = ControlPlane(
+            directory=self.directory / "control",
+            cluster=folder,
+            socket=self.cluster.temporary / "sidecar.sock",
+            place=PLACE,
+            servers=servers,
+        )
+        self.application = Application(
+            self.cluster,
+            self.directory / "application",
+            self.inputs,
+            control=self.stack.enter_context(control),
+            on_start=self._publish_driver,
+            **options,
+        )
+        self.stack.callback(self.application.driver.end)
+        self.provisioning.publish(self.cluster.leaders())
+        self.provisioning.start()
+        self.stack.callback(self.provisioning.close)
+        return self.application
+
+    def _down(self) -> list[str]:
+        return [name for name, leader in self.cluster.leaders().items() if leader is None]
+
+    def _start_worker(self, name: str) -> None:
+        self.cluster.start_worker(name)
+        self.provisioning.publish(self.cluster.leaders())
+
+    def _publish_driver(self) -> None:
+        process = self.application.driver.process
+        assert process is not None
+        self.provisioning.publish_driver(PLACE, process.pid)
+
+    def _restart_driver(self) -> None:
+        self.application.driver.start_again()
+        self._publish_driver()

@@ -1,0 +1,118 @@
+"""The simulation's model of the coordination store, behind the interface of a real connection.
+
+For tests of what stands on a connection: the same promises and the same errors, at once and in one
+thread. Who was first leads.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.simulation import stores
+from rekindle_zookeeper import Conflict, StoreUnreachable
+
+
+@dataclass(eq=False)
+class SharedStore:
+    """What several connections have in common; `reads` counts the reads of each record."""
+
+    store: stores.Store = field(default_factory=stores.Store)
+    reads: dict[str, int] = field(default_factory=dict)
+    candidates: list["ElectionInMemory"] = field(default_factory=list)
+
+    def connect(self) -> "ConnectionInMemory":
+        connection = ConnectionInMemory(self)
+        self.store.watchers.append(connection.notice)
+        return connection
+
+
+@dataclass(eq=False)
+class ElectionInMemory:
+    shared: SharedStore
+    connection: "ConnectionInMemory"
+    on_change: Callable[[], None]
+
+    @property
+    def leads(self) -> bool:
+        return self.connection.reachable and self.shared.candidates[0] is self
+
+    def close(self) -> None:
+        self.shared.candidates.remove(self)
+        for candidate in self.shared.candidates:
+            candidate.on_change()
+
+
+@dataclass(eq=False)
+class ConnectionInMemory:
+    """`answer_lost`: the next transaction is carried out, and nobody is told."""
+
+    shared: SharedStore
+    reachable: bool = True
+    session: int | None = 1
+    answer_lost: bool = False
+    watches: dict[str, Callable[[], None]] = field(default_factory=dict)
+    callbacks: list[Callable[[], None]] = field(default_factory=list)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+    def mend(self) -> None:
+        """Be connected again."""
+        self.reachable = True
+        for callback in (*self.watches.values(), *self.callbacks):
+            callback()
+
+    def notice(self, path: str) -> None:
+        """A record has changed: tell who watches it or a folder that it lies in."""
+        for watched, callback in list(self.watches.items()):
+            if self.reachable and (path == watched or path.startswith(f"{watched}/")):
+                callback()
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        self._answer()
+        self.shared.reads[path] = self.shared.reads.get(path, 0) + 1
+        return self.shared.store.get(path)
+
+    def children(self, path: str) -> list[str]:
+        self._answer()
+        return sorted({name.partition("/")[0] for name in self.shared.store.children(path)})
+
+    def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        del ephemeral
+        self.transact({}, {path: data})
+
+    def transact(
+        self, expected: Mapping[str, int | None], writes: Mapping[str, bytes]
+    ) -> dict[str, int]:
+        self._answer()
+        try:
+            self.shared.store.transact(expected, writes, None)
+        except stores.Conflict as error:
+            raise Conflict(*error.args) from error
+        if self.answer_lost:
+            self.answer_lost = False
+            raise unreachable()
+        return {path: self.shared.store.records[path][1] for path in writes}
+
+    def remove(self, path: str) -> None:
+        self._answer()
+        self.shared.store.remove(path)
+
+    def watch(self, path: str, callback: Callable[[], None]) -> None:
+        self.watches[path] = callback
+
+    def elect(self, path: str, identity: str, on_change: Callable[[], None]) -> ElectionInMemory:
+        del path, identity
+        election = ElectionInMemory(self.shared, self, on_change)
+        self.shared.candidates.append(election)
+        return election
+
+    def close(self) -> None:
+        self.reachable = False
+
+    def _answer(self) -> None:
+        if not self.reachable:
+            raise unreachable()
+
+
+def unreachable() -> StoreUnreachable:
+    return StoreUnreachable(where="store", what="no answer", remedy="wait")

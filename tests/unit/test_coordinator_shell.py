@@ -1,0 +1,285 @@
+"""The coordinator's shell over all applications: woken, timed, never stopped by one of them."""
+
+from shell_world import Provider, World, settled
+
+from rekindle.protocol import (
+    DropOrder,
+    NodeSeen,
+    Orders,
+    PlanOrder,
+    PriorityOverride,
+    tree,
+)
+
+
+def test_a_lost_node_leads_to_a_plan_in_the_store() -> None:
+    world = World()
+    coordinator = settled(world)
+    assert not world.directives(world.member, PlanOrder)
+    before = set(world.member.placement)
+    world.lose(world.member, 0)
+    lost = before - set(world.member.placement)
+    coordinator.settle()
+    (plan,) = world.directives(world.member, PlanOrder)
+    assert lost == set(plan.order.placement)
+
+
+def test_an_application_without_news_is_neither_read_nor_decided_about() -> None:
+    world = World(applications=3)
+    coordinator = settled(world)
+    decisions = coordinator.decisions
+    world.shared.reads.clear()
+    world.now += 60
+    coordinator.settle()
+    assert (coordinator.decisions, world.shared.reads) == (decisions, {})
+
+
+def test_news_wake_only_the_application_concerned_and_only_what_changed_is_read() -> None:
+    world = World(applications=3)
+    coordinator = settled(world)
+    decisions = coordinator.decisions
+    world.shared.reads.clear()
+    world.fleet.report(world.member)
+    coordinator.settle()
+    assert coordinator.decisions == decisions + 1
+    assert world.shared.reads == {world.member.place.path(tree.PROGRESS): 1}
+
+
+def test_a_plan_that_is_due_later_is_made_at_its_moment() -> None:
+    world = World(partition_percent=50.0, stabilisation_seconds=10.0)
+    coordinator = settled(world)
+    world.lose(world.member, 0, 1, 2)
+    coordinator.settle()
+    world.fleet.obey(world.member)
+    world.fleet.report(world.member)
+    coordinator.settle()
+    before = len(world.directives(world.member, PlanOrder))
+    world.member.nodes["a0-node-0"] = NodeSeen(incarnation="2.0", capacity_percent=400.0)
+    world.fleet.report(world.member)
+    coordinator.settle()
+    assert len(world.directives(world.member, PlanOrder)) == before
+    world.now += 10.1
+    coordinator.settle()
+    assert len(world.directives(world.member, PlanOrder)) == before + 1
+
+
+def test_a_priority_ends_at_its_moment_without_any_news() -> None:
+    world = World()
+    coordinator = settled(world)
+    override = PriorityOverride(priority=10, until=world.now + 30)
+    world.orders(world.member, Orders(priorities={"query-00-out": override}))
+    coordinator.settle()
+    desk = coordinator.shell.desks[world.member.place]
+    assert desk.case is not None
+    assert desk.case.state is not None
+    assert desk.case.state.priorities["query-00-out/0"] == 5
+    world.now += 30.1
+    coordinator.settle()
+    assert desk.case.state.priorities["query-00-out/0"] == 0.5
+
+
+def test_a_malformed_record_stops_only_its_application_until_it_is_replaced() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    bad, good = world.fleet.members
+    world.fleet.connection.put(bad.place.path(tree.PROGRESS), b'{"kind": "progress"}')
+    coordinator.settle()
+    world.now += 100
+    coordinator.settle()
+    (line,) = coordinator.lines("application-stopped")
+    assert (line["application"], "progress" in line["text"]) == ("test/a0", True)
+    world.lose(good, 0)
+    coordinator.settle()
+    assert world.directives(good, PlanOrder)
+    world.lose(bad, 0)
+    coordinator.settle()
+    assert world.directives(bad, PlanOrder)
+    assert coordinator.lines("application-goes-on")
+
+
+def test_a_topology_that_means_nothing_stops_its_application() -> None:
+    world = World()
+    path = world.member.place.path(tree.TOPOLOGY)
+    data = world.shared.store.records[path][0]
+    world.fleet.connection.put(path, data.replace(b'"query-00-out"', b'"query-01-out"'))
+    coordinator = settled(world)
+    (line,) = coordinator.lines("application-stopped")
+    assert "query-01-out" in line["text"]
+
+
+def test_a_failing_decision_stops_its_application_and_is_told_with_its_trace() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    bad, good = world.fleet.members
+    desk = coordinator.shell.desks[bad.place]
+    desk.version = object()  # as a bug of ours would
+    desk.case = 7
+    for member in (bad, good):
+        world.lose(member, 0)
+    coordinator.settle()
+    (line,) = coordinator.lines("application-stopped")
+    assert "Traceback" in line["trace"]
+    assert world.directives(good, PlanOrder)
+    world.now += 11
+    coordinator.settle()
+    assert world.directives(bad, PlanOrder)
+
+
+def test_a_second_coordinator_only_follows_and_takes_over_with_the_same_plan() -> None:
+    world = World()
+    first, second = settled(world), settled(world)
+    assert (first.shell.leading, second.shell.leading) == (True, False)
+    world.lose(world.member, 0)
+    first.settle()
+    second.settle()
+    (plan,) = world.directives(world.member, PlanOrder)
+    first.shell._election.close()
+    second.settle()
+    assert second.shell.leading
+    assert world.directives(world.member, PlanOrder) == [plan]
+    world.fleet.obey(world.member)
+    world.lose(world.member, 1)
+    second.settle()
+    _, more = world.directives(world.member, PlanOrder)
+    assert (more.plan_epoch, more.order.builds_on) == (plan.plan_epoch + 1, plan.plan_epoch)
+
+
+def test_at_a_takeover_a_loss_that_nobody_has_answered_comes_first() -> None:
+    world = World(applications=5)
+    first, second = settled(world), settled(world)
+    in_incident, unanswered = world.fleet.members[1], world.fleet.members[3]
+    world.lose(in_incident, 0)
+    first.settle()
+    world.lose(unanswered, 0)
+    second.settle()
+    first.shell._election.close()
+    decided = []
+    for _ in range(3):
+        second.shell.step()
+        decided.append({str(p) for p, desk in second.shell.desks.items() if desk.case is not None})
+    assert decided[0] == {str(unanswered.place)}
+    assert decided[1] == {str(unanswered.place), str(in_incident.place)}
+    assert len(decided[2]) == 3
+
+
+def test_one_that_still_believes_it_leads_cannot_plan_what_another_has_planned() -> None:
+    world = World()
+    first, second = settled(world), settled(world)
+    world.shared.candidates.reverse()
+    second.settle()
+    world.lose(world.member, 0)
+    stopped = first.shell.desks[world.member.place]
+    second.settle()
+    stopped.records.mark([tree.PROGRESS])
+    first.shell.leading, first.shell._session = True, 1
+    first.shell._election = world.shared.candidates[0]
+    first.settle()
+    assert len(world.directives(world.member, PlanOrder)) == 1
+    assert stopped.version == second.shell.desks[world.member.place].version
+
+
+def test_a_write_of_unknown_outcome_is_looked_up_and_not_repeated() -> None:
+    world = World()
+    coordinator = settled(world)
+    coordinator.connection.answer_lost = True
+    world.lose(world.member, 0)
+    coordinator.settle()
+    assert len(world.directives(world.member, PlanOrder)) == 1
+    assert coordinator.shell.desks[world.member.place].case is not None
+
+
+def test_what_happened_while_the_store_was_away_is_planned_for_when_it_is_back() -> None:
+    world = World()
+    coordinator = settled(world)
+    coordinator.connection.reachable = False
+    world.lose(world.member, 0)
+    coordinator.settle()
+    assert not world.directives(world.member, PlanOrder)
+    coordinator.connection.mend()
+    coordinator.settle()
+    assert len(world.directives(world.member, PlanOrder)) == 1
+    kinds = ("store-reachable", "store-unreachable")
+    assert [len(coordinator.lines(kind)) for kind in kinds] == [2, 1]
+
+
+def test_a_clock_that_was_set_back_delays_no_plan() -> None:
+    world = World(partition_percent=50.0, stabilisation_seconds=10.0)
+    coordinator = settled(world)
+    world.lose(world.member, 0, 1, 2)
+    coordinator.settle()
+    world.fleet.obey(world.member)
+    world.member.nodes["a0-node-0"] = NodeSeen(incarnation="2.0", capacity_percent=400.0)
+    world.fleet.report(world.member)
+    coordinator.settle()
+    before = len(world.directives(world.member, PlanOrder))
+    world.now -= 3_600
+    coordinator.settle()
+    world.now += 10.1
+    coordinator.settle()
+    assert len(world.directives(world.member, PlanOrder)) == before + 1
+
+
+def test_nodes_that_the_provider_misses_are_dropped_without_any_report() -> None:
+    world, provider = World(), Provider()
+    coordinator = settled(world, provider)
+    provider.gone = frozenset({"a0-node-2"})
+    coordinator.settle()
+    (drop,) = world.directives(world.member, DropOrder)
+    assert drop.order == DropOrder(nodes={"a0-node-2": "1.0"})
+    (identity,) = provider.requests
+    assert identity == "test/a0 1-nodes-1"
+
+
+def test_a_driver_whose_process_is_gone_is_asked_for_again() -> None:
+    world, provider = World(), Provider()
+    coordinator = settled(world, provider)
+    provider.driver = True
+    coordinator.settle()
+    assert not provider.requests
+    world.fleet.connection.remove(world.member.place.path(tree.HEARTBEAT))
+    coordinator.settle()
+    assert {request.what for request in provider.requests.values()} == {"driver"}
+    assert coordinator.lines("driver-requested")
+
+
+def test_a_provider_in_trouble_is_said_once_and_asked_again() -> None:
+    world, provider = World(), Provider(trouble="disk full")
+    coordinator = settled(world, provider)
+    world.lose(world.member, 0)
+    coordinator.settle()
+    world.now += 6
+    coordinator.settle()
+    assert [line["text"] for line in coordinator.lines("provider-failed")] == ["disk full"]
+    provider.trouble = ""
+    world.now += 6
+    coordinator.settle()
+    assert provider.requests
+
+
+def test_the_log_has_the_plan_with_its_problem_and_answer_once_it_is_in_the_store() -> None:
+    world = World()
+    coordinator = settled(world)
+    world.lose(world.member, 0)
+    coordinator.settle()
+    (line,) = coordinator.lines("plan")
+    (plan,) = world.directives(world.member, PlanOrder)
+    assert (line["generation"], line["application"]) == (1, "test/a0")
+    assert line["n"] == line["plan_epoch"] == plan.plan_epoch
+    assert line["placement"] == plan.order.placement
+    assert set(line["queries"]) == set(plan.order.query_partitions)
+    assert line["text"] == plan.text
+    assert set(line["problem"]["queries"]) >= set(line["answer"]["queries"])
+    assert {"reason", "priorities", "priority_sum"} <= line.keys()
+    assert [line["details"]["nodes"] for line in coordinator.lines("nodes-lost")] == [["a0-node-0"]]
+    assert [line["count"] for line in coordinator.lines("nodes-requested")] == [1]
+    assert {line["order"] for line in coordinator.lines("directive")} >= {"plan", "buffering"}
+
+
+def test_an_application_that_was_removed_is_forgotten() -> None:
+    world = World(applications=2)
+    coordinator = settled(world)
+    place = world.member.place
+    for path in [path for path in world.shared.store.records if path.startswith(place.path())]:
+        world.fleet.connection.remove(path)
+    coordinator.settle()
+    assert set(coordinator.shell.desks) == {world.fleet.members[1].place}

@@ -1,0 +1,48 @@
+"""A coordinator's metrics and health on a port."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from rekindle.errors import InputError
+from rekindle_local.coordinator import health
+from rekindle_local.coordinator.health import Metrics
+
+
+def ask(port: int, page: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_health_tells_who_leads_and_fails_when_the_loop_does_not_turn_any_more() -> None:
+    metrics = Metrics()
+    port = health.serve(metrics, 0)
+    metrics.leads.set(1)
+    metrics.applications.set(3)
+    status, text = ask(port, "health")
+    found = json.loads(text)
+    assert (status, found["healthy"], found["leads"], found["applications"]) == (200, True, 1, 3)
+    assert found["store_reachable"] == 0
+    metrics.turned_at -= health.SILENT_SECONDS_MAX
+    assert ask(port, "health")[0] == 503
+
+
+def test_metrics_are_those_of_this_coordinator_alone() -> None:
+    metrics = Metrics()
+    metrics.plans.inc()
+    status, text = ask(health.serve(metrics, 0), "metrics")
+    assert status == 200
+    assert "rekindle_coordinator_plans_total 1.0" in text.splitlines()
+    assert all(line.startswith(("#", "rekindle_coordinator_")) for line in text.splitlines())
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    port = health.serve(Metrics(), 0)
+    with pytest.raises(InputError, match=f"--port {port}: cannot be listened on"):
+        health.serve(Metrics(), port)

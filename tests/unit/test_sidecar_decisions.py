@@ -1,0 +1,220 @@
+"""What the sidecar decides: what is held, what may be overwritten, who is there, what may go."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle.errors import InputError
+from rekindle.protocol import Heartbeat, tree
+from rekindle_sidecar import contact, precedence, retention, sockets
+from rekindle_sidecar.contact import Contact
+from rekindle_sidecar.held import ACKS_MAX, Held, HeldReport
+from rekindle_sidecar.precedence import Precedence, Stamp
+
+NAMES = (tree.TOPOLOGY, tree.STATISTICS, tree.PROGRESS, tree.CHECKPOINT)
+stamps = st.builds(Stamp, st.integers(1, 4), st.integers(0, 9))
+
+
+def held(name: str, sequence: int, generation: int = 1) -> HeldReport:
+    return HeldReport(name, Stamp(generation, sequence), f"{name} {sequence}".encode())
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 9))))
+def test_of_each_kind_the_newest_report_is_held_whatever_came_when(
+    told: list[tuple[str, int]],
+) -> None:
+    memory = Held()
+    for name, sequence in told:
+        memory.take(held(name, sequence))
+    written = []
+    while (report := memory.next(Stamp(1, 0))) is not None:
+        written.append((report.name, report.stamp.sequence))
+        memory.settled(report)
+    newest = {name: max(s for n, s in told if n == name) for name, _ in told}
+    assert written == [(name, newest[name]) for name in NAMES if name in newest]
+    assert len(memory) == 0
+
+
+def test_a_report_that_comes_while_the_last_one_is_written_stays_held() -> None:
+    memory = Held()
+    first, second = held(tree.PROGRESS, 1), held(tree.PROGRESS, 2)
+    memory.take(first)
+    assert memory.take(second)
+    memory.settled(first)
+    assert memory.next(Stamp(1, 0)) == second
+    memory.settled(second)
+    assert not memory.take(first)
+    assert not memory.take(second)
+
+
+@pytest.mark.parametrize("topology", [None, Stamp(1, 9), Stamp(3, 0)])
+def test_no_report_is_written_beside_the_topology_of_another_generation(
+    topology: Stamp | None,
+) -> None:
+    memory = Held()
+    memory.take(held(tree.PROGRESS, 1, generation=2))
+    assert memory.next(topology) is None
+    memory.take(held(tree.TOPOLOGY, 0, generation=2))
+    first = memory.next(topology)
+    assert first is not None
+    assert first.name == tree.TOPOLOGY
+    memory.settled(first)
+    second = memory.next(first.stamp)
+    assert second is not None
+    assert second.name == tree.PROGRESS
+
+
+def test_what_is_said_again_after_a_handshake_is_held_again_unless_newer_is_held() -> None:
+    memory = Held()
+    memory.take(held(tree.TOPOLOGY, 0))
+    memory.settled(held(tree.TOPOLOGY, 0))
+    memory.take(held(tree.PROGRESS, 5))
+    memory.begin_again()
+    assert memory.take(held(tree.TOPOLOGY, 0))
+    assert not memory.take(held(tree.PROGRESS, 4))
+
+
+def test_acknowledgements_are_bounded_and_the_first_of_each_directive_counts() -> None:
+    memory = Held()
+    for sequence in range(1, ACKS_MAX + 11):
+        assert memory.acknowledge(sequence, b"first")
+        assert not memory.acknowledge(sequence, b"again")
+    assert len(memory.acks) == ACKS_MAX
+    assert min(memory.acks) == 11
+    assert set(memory.acks.values()) == {b"first"}
+
+
+@given(st.none() | stamps, stamps)
+def test_a_report_gives_way_only_to_a_newer_one(standing: Stamp | None, ours: Stamp) -> None:
+    decided = precedence.compare(standing, ours)
+    newer = standing is None or (ours.generation, ours.sequence) > (
+        standing.generation,
+        standing.sequence,
+    )
+    assert (decided is Precedence.WRITE) == newer
+    fenced = standing is not None and standing.generation > ours.generation
+    assert (decided is Precedence.FENCED) == fenced
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"generation": "x", "sequence": 1}', b"["])
+def test_what_is_no_report_has_no_stamp_and_may_be_overwritten(data: bytes) -> None:
+    assert precedence.stamp_of(data) is None
+    assert precedence.compare(None, Stamp(1, 0)) is Precedence.WRITE
+
+
+def test_the_stamp_of_a_report_is_found_among_fields_that_are_not_known() -> None:
+    assert precedence.stamp_of(b'{"x": [1], "sequence": 3, "generation": 2}') == Stamp(2, 3)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_a_heartbeat_never_takes_the_place_of_a_higher_generations(
+    there: int, here: int, arriving: bool
+) -> None:
+    standing = Heartbeat(generation=there, since=1.0)
+    ours = Heartbeat(generation=here, since=2.0)
+    decided = precedence.compare_heartbeats(standing, ours, arriving)
+    assert (decided is Precedence.FENCED) == (there > here)
+    if there < here:
+        assert decided is Precedence.WRITE
+
+
+def test_of_two_sidecars_with_one_driver_the_one_that_it_came_to_last_shows_it() -> None:
+    first, second = Heartbeat(generation=1, since=1.0), Heartbeat(generation=1, since=2.0)
+    assert precedence.compare_heartbeats(first, second, True) is Precedence.WRITE
+    # and the other does not take its turn again
+    assert precedence.compare_heartbeats(second, first, False) is Precedence.KEEP
+    assert precedence.compare_heartbeats(first, first, True) is Precedence.KEEP
+    assert precedence.compare_heartbeats(None, first, False) is Precedence.WRITE
+
+
+def test_a_driver_is_there_while_it_is_heard_of_and_has_a_connection() -> None:
+    there = contact.heard(Contact(), 100.0)
+    assert not contact.is_there(Contact(), 100.0, 10.0)
+    assert contact.is_there(there, 110.0, 10.0)
+    assert not contact.is_there(there, 110.1, 10.0)
+    parted = contact.connected(there, 0, 101.0)
+    assert contact.is_there(parted, 103.0, 10.0)
+    assert not contact.is_there(parted, 103.1, 10.0)
+    assert contact.connected(parted, 0, 102.0) == parted
+    assert contact.is_there(contact.connected(parted, 1, 102.0), 104.0, 10.0)
+
+
+def test_an_open_long_poll_counts_as_being_heard_of_and_so_does_its_end() -> None:
+    waiting = contact.polling(contact.heard(Contact(), 100.0), 1, 100.0)
+    assert contact.is_there(waiting, 130.0, 10.0)
+    ended = contact.polling(waiting, -1, 130.0)
+    assert contact.is_there(ended, 140.0, 10.0)
+    assert not contact.is_there(ended, 140.1, 10.0)
+    assert not contact.is_there(contact.connected(waiting, 0, 101.0), 104.0, 10.0)
+
+
+def test_directives_go_when_they_are_for_earlier_generations_or_long_acknowledged() -> None:
+    directives = {**dict.fromkeys(range(1, 6), 1), **dict.fromkeys(range(6, 400), 2)}
+    acks = range(1, 390)
+    old_directives, old_acks = retention.choose(directives, acks, 2)
+    assert old_acks == set(range(1, 390 - retention.ACKS_KEPT))
+    assert old_directives == old_acks
+    assert retention.choose(directives, acks, 3) == (set(directives), set(acks))
+
+
+@given(
+    st.dictionaries(st.integers(1, 500), st.integers(1, 3)),
+    st.sets(st.integers(1, 500)),
+    st.integers(1, 3),
+)
+def test_what_the_driver_may_still_take_never_goes(
+    directives: dict[int, int], acks: set[int], generation: int
+) -> None:
+    old_directives, old_acks = retention.choose(directives, acks, generation)
+    for number in old_directives:
+        assert directives[number] < generation or number in acks
+    assert old_acks <= acks
+    kept = acks - old_acks
+    assert len(kept) <= retention.ACKS_KEPT
+
+
+def test_a_socket_that_a_killed_process_left_is_replaced_and_one_in_use_is_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s"
+    sockets.listen(path).close()  # as a killed process leaves it
+    with sockets.listen(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(InputError, match="is in use by another process"):
+            sockets.listen(path)
+
+
+def test_a_socket_that_cannot_be_made_is_refused_and_nothing_is_overwritten(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("kept")
+    for path, words in (
+        (file, "is there and no socket"),
+        (tmp_path / "no" / "folder", r"cannot be made \(No such file or directory\)"),
+        (tmp_path / ("x" * 120), "is longer than 107 bytes"),
+    ):
+        with pytest.raises(InputError, match=words):
+            sockets.listen(path)
+    assert file.read_text() == "kept"
+
+
+def test_a_socket_file_is_removed_only_by_who_made_it(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with sockets.listen(path):
+        inode = path.stat().st_ino
+        sockets.remove(path, inode + 1)
+        assert path.exists()
+        sockets.remove(path, inode)
+        assert not path.exists()
+        sockets.remove(path, inode)
+
+
+def test_the_process_at_the_other_end_is_known() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        assert sockets.process_at(ours) == os.getpid()

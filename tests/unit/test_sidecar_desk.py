@@ -1,0 +1,238 @@
+"""What the driver's requests do to the sidecar's memory, without HTTP and without a store."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from rekindle.protocol import CheckpointReport, Heartbeat, tree
+from rekindle_sidecar.desk import Desk
+from rekindle_sidecar.inbox import Envelope, choose, read
+from rekindle_sidecar.refusals import Cause, Refusal
+
+PLACE = tree.Place("default", "application")
+CONTACT_SECONDS = 10.0
+
+
+class Line:
+    """A connection that is open until it is closed."""
+
+    closed = False
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ARG002
+        return default
+
+
+class Office:
+    """A desk with a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.line = Line()
+        self.desk = Desk(
+            PLACE, CONTACT_SECONDS, clock=lambda: self.now, wall_clock=lambda: self.now + 1e9
+        )
+
+    def handshake(self, generation: int = 1, process_id: int = 7, **fields: Any) -> Any:
+        hello = {
+            "oldest": 1,
+            "newest": 1,
+            "namespace": PLACE.namespace,
+            "application": PLACE.application,
+            "generation": generation,
+        }
+        data = msgspec.json.encode({**hello, **fields})
+        return json.loads(self.desk.handshake(data, self.line, process_id))
+
+    def report(self, sequence: int = 1, generation: int = 1) -> None:
+        report = CheckpointReport(generation=generation, sequence=sequence, epoch=1, at=0.0)
+        self.desk.report(msgspec.json.encode(report), self.line)
+
+    def directives(self, after: int = 0, generation: int = 1, wait: float = 0.0) -> Any:
+        found = asyncio.run(self.desk.directives(after, generation, wait, self.line))
+        return json.loads(found)["directives"]
+
+
+def envelope(sequence: int, generation: int = 1, size: int = 0) -> Envelope:
+    data = json.dumps({"sequence": sequence, "generation": generation, "text": "x" * size})
+    found = read(tree.numbered(sequence), data.encode())
+    assert found is not None
+    return found
+
+
+def refusal(call: Any, *arguments: Any) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        call(*arguments)
+    return caught.value
+
+
+def test_nothing_is_taken_before_a_handshake() -> None:
+    office = Office()
+    found = refusal(office.report)
+    assert (found.status, found.cause) == (428, Cause.NO_HANDSHAKE)
+    assert refusal(office.directives).status == 428
+    assert office.desk.wanted_heartbeat() is None
+
+
+def test_a_higher_generation_has_to_introduce_itself_and_starts_with_nothing_held() -> None:
+    office = Office()
+    office.handshake(1)
+    office.report(5, 1)
+    assert refusal(office.report, 1, 2).status == 428
+    office.handshake(2)
+    assert len(office.desk.held) == 0
+    found = refusal(office.report, 6, 1)
+    assert (found.status, found.body["fenced"], found.body["generation"]) == (409, True, 2)
+
+
+def test_a_lower_generation_neither_speaks_nor_introduces_itself() -> None:
+    office = Office()
+    office.handshake(3)
+    for call in (lambda: office.handshake(2), lambda: office.report(1, 2)):
+        assert refusal(call).status == 409
+    assert office.desk.generation == 3
+
+
+def test_what_a_fenced_driver_says_does_not_keep_the_newer_ones_heartbeat() -> None:
+    office = Office()
+    office.handshake(2)
+    office.now += CONTACT_SECONDS + 1
+    refusal(office.report, 1, 1)
+    assert office.desk.wanted_heartbeat() is None
+
+
+def test_a_newer_generation_in_the_store_fences_and_ends_the_heartbeat() -> None:
+    office = Office()
+    office.handshake(1)
+    office.report()
+    assert office.desk.wanted_heartbeat() is not None
+    office.desk.fence(2)
+    assert office.desk.wanted_heartbeat() is None
+    assert len(office.desk.held) == 0
+    assert refusal(office.report, 2, 1).body["generation"] == 2
+    office.handshake(2)
+    assert office.desk.wanted_heartbeat() is not None
+
+
+def test_fencing_ends_an_open_long_poll() -> None:
+    office = Office()
+    office.handshake(1)
+
+    async def poll() -> None:
+        waiting = asyncio.create_task(office.desk.directives(0, 1, 30.0, office.line))
+        await asyncio.sleep(0)
+        office.desk.fence(2)
+        await waiting
+
+    assert refusal(lambda: asyncio.run(poll())).status == 409
+
+
+def test_an_open_long_poll_is_answered_by_the_next_directive() -> None:
+    office = Office()
+    office.handshake(1)
+
+    async def poll() -> bytes:
+        waiting = asyncio.create_task(office.desk.directives(0, 1, 30.0, office.line))
+        await asyncio.sleep(0)
+        office.desk.refill({"other": envelope(1, generation=2)})
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        office.desk.refill({"first": envelope(1)})
+        return await waiting
+
+    assert json.loads(asyncio.run(poll()))["directives"][0]["sequence"] == 1
+
+
+def test_a_long_poll_ends_with_nothing_when_the_sidecar_does() -> None:
+    office = Office()
+    office.handshake(1)
+    office.desk.end()
+    assert office.directives(wait=30.0) == []
+
+
+def test_the_heartbeat_says_who_the_driver_is_and_since_when() -> None:
+    office = Office()
+    office.handshake(4, process_id=12)
+    found = office.desk.wanted_heartbeat()
+    assert isinstance(found, Heartbeat)
+    assert (found.generation, found.process_id, found.since) == (4, 12, 1e9 + 100.0)
+    office.now += 5
+    office.handshake(4, process_id=12)
+    assert office.desk.wanted_heartbeat() == found
+
+
+def test_the_heartbeat_is_not_wanted_once_all_connections_are_closed_for_two_seconds() -> None:
+    office = Office()
+    office.handshake()
+    office.line.closed = True
+    assert office.desk.wanted_heartbeat() is not None
+    office.now += 1.9
+    assert office.desk.wanted_heartbeat() is not None
+    office.now += 0.2
+    assert office.desk.wanted_heartbeat() is None
+    office.line = Line()
+    office.report()
+    assert office.desk.wanted_heartbeat() is not None
+
+
+def test_a_driver_of_no_common_version_is_told_both_sides_versions() -> None:
+    office = Office()
+    found = refusal(lambda: office.handshake(oldest=2, newest=5))
+    assert (found.status, found.cause) == (426, Cause.VERSION)
+    assert found.body["sidecar"] == {"oldest": 1, "newest": 1}
+    assert found.body["driver"] == {"oldest": 2, "newest": 5}
+
+
+def test_a_topology_that_the_store_has_lost_is_asked_for_again_but_only_if_it_was_told() -> None:
+    office = Office()
+    office.handshake()
+    office.desk.miss_topology()
+    office.report()
+    topology = {
+        "kind": "topology",
+        "generation": 1,
+        "sequence": 0,
+        "program": "p",
+        "topology": {"operators": [], "edges": [], "queries": []},
+        "policy": {},
+        "nodes_expected": 1,
+    }
+    office.desk.report(msgspec.json.encode(topology), office.line)
+    office.desk.miss_topology()  # it is still held
+    office.report(2)
+    held = office.desk.held.next(None)
+    assert held is not None
+    office.desk.held.settled(held)
+    office.desk.miss_topology()
+    assert refusal(office.report, 3).status == 428
+    office.handshake()
+    office.desk.report(msgspec.json.encode(topology), office.line)
+    assert office.desk.held.next(None) is not None
+
+
+def test_directives_are_given_in_order_and_byte_for_byte() -> None:
+    data = b'{"sequence": 2,  "generation": 1, "order": {"kind": "later"}}'
+    found = read(tree.numbered(2), data)
+    assert found is not None
+    chosen = choose([envelope(3), None, found, envelope(1), envelope(4, generation=2)], 1, 1)
+    assert [one.sequence for one in chosen] == [2, 3]
+    assert bytes(chosen[0].data) == data
+
+
+def test_directives_that_do_not_fit_into_one_message_come_with_the_next() -> None:
+    large = [envelope(sequence, size=6_000_000) for sequence in range(1, 5)]
+    assert [one.sequence for one in choose(large, 0, 1)] == [1, 2]
+    assert [one.sequence for one in choose(large, 2, 1)] == [3, 4]
+    assert [one.sequence for one in choose([envelope(1, size=20_000_000)], 0, 1)] == [1]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"\xff", b'{"sequence": 2, "generation": 1}', b'{"sequence": 1}']
+)
+def test_what_is_no_directive_is_left_out(data: bytes) -> None:
+    assert read(tree.numbered(1), data) is None
