@@ -203,7 +203,9 @@ def test_another_process_with_the_same_number_is_not_the_node(tmp_path: Path) ->
     earlier = cluster_files.Process(mine.process_id, mine.start - 1)
     content = cluster_files.Nodes(nodes={"n1": earlier, "n2": mine})
     cluster_files.replace(tmp_path / cluster_files.NODES, content)
-    assert LocalProvider(tmp_path).gone_nodes(PLACE) == {"n1"}
+    provider = LocalProvider(tmp_path)
+    assert provider.gone_nodes(PLACE) == frozenset()
+    assert processes.await_condition(lambda: provider.gone_nodes(PLACE) == {"n1"}, limit_seconds=10)
 
 
 def test_without_a_folder_of_the_cluster_nothing_is_gone(tmp_path: Path) -> None:

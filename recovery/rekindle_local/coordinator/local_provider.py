@@ -5,6 +5,7 @@ runs is checked against the kernel's own list each time.
 """
 
 import socket
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ __all__ = ["LocalProvider"]
 
 # a process that started so much later than a heartbeat was written is another one
 SINCE_SECONDS = 2.0
+# nodes of one failure die one after another: a plan made in between would count on some of them
+SETTLE_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -28,6 +31,9 @@ class LocalProvider:
     _asked: set[Path] = field(default_factory=set)
     _nodes: Nodes | None = None
     _read: tuple[int, int] | None = None
+    _gone: frozenset[str] = frozenset()
+    _gone_since: float = 0.0
+    _told: frozenset[str] = frozenset()
 
     def request(self, place: Place, identity: str, request: Request) -> None:
         """Leave a request in the folder, once."""
@@ -46,12 +52,15 @@ class LocalProvider:
         self._asked.add(path)
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
-        """Nodes whose worker has ended."""
+        """Nodes whose worker has ended, once no other has for a moment."""
         del place  # every application of the cluster has the same nodes
-        nodes = self._present()
-        return frozenset(
-            name for name, known in nodes.nodes.items() if cluster_files.is_gone(known)
-        )
+        nodes, now = self._present().nodes, time.monotonic()
+        gone = frozenset(name for name, known in nodes.items() if cluster_files.is_gone(known))
+        if gone != self._gone:
+            self._gone, self._gone_since = gone, now
+        if now - self._gone_since >= SETTLE_SECONDS:
+            self._told = gone
+        return self._told & gone
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether no process that could be the newest driver is left, and one was known."""
