@@ -82,7 +82,7 @@ COMMANDS = (
         "coordinator",
         "Coordinate the applications of a store; several coordinators elect the one that does.",
     ),
-    Command("sidecar", "Carry reports of one driver to ZooKeeper, and directives back."),
+    Command("sidecar", "Carry the reports of one driver to ZooKeeper, and directives back."),
     Command("sim", "Simulate crashes, cuts and late messages under many seeds."),
 )
 

@@ -3,7 +3,6 @@
 Everything here asks the store and waits for it, so `tending` calls it on a thread.
 """
 
-from rekindle.errors import RunError
 from rekindle.protocol import tree
 from rekindle_sidecar import precedence
 from rekindle_sidecar.held import HeldReport
@@ -11,8 +10,6 @@ from rekindle_sidecar.precedence import Precedence, Stamp
 from rekindle_zookeeper import Conflict, Connection
 
 __all__ = ["Deliveries"]
-
-ATTEMPTS_MAX = 10
 
 
 class Deliveries:
@@ -25,7 +22,7 @@ class Deliveries:
         self._known: dict[str, tuple[int | None, Stamp | None]] = {}
 
     def forget(self) -> None:
-        """Read everything again: the store was away."""
+        """Read everything again: the store was away, or others have written."""
         self._known = {}
 
     def topology(self) -> Stamp | None:
@@ -33,25 +30,22 @@ class Deliveries:
         return self._standing(tree.TOPOLOGY)[1]
 
     def write(self, report: HeldReport) -> tuple[Precedence, Stamp | None]:
-        """Write a report if it is newer; what was decided, and the stamp that stands now."""
+        """Write a report if it is newer; what was decided, and the stamp that stands now. Raises
+        Conflict when somebody else has written it, or the topology, meanwhile."""
         path = self._place.path(report.name)
-        for _ in range(ATTEMPTS_MAX):
-            version, standing = self._standing(report.name)
-            decided = precedence.compare(standing, report.stamp)
-            if decided is not Precedence.WRITE:
-                return decided, standing
-            try:
-                versions = self._connection.transact({path: version}, {path: report.data})
-            except Conflict:
-                self.forget()  # who has written this one may have written others
-                continue
-            self._known[report.name] = (versions[path], report.stamp)
-            return decided, report.stamp
-        raise RunError(
-            where=f"coordination store: {path}",
-            what="is written by others all the time",
-            remedy="see whether several drivers of one application and generation run",
-        )
+        version, standing = self._standing(report.name)
+        decided = precedence.compare(standing, report.stamp)
+        if decided is not Precedence.WRITE:
+            return decided, standing
+        topology = self._place.path(tree.TOPOLOGY)
+        expected = {topology: self._standing(tree.TOPOLOGY)[0], path: version}
+        try:
+            versions = self._connection.transact(expected, {path: report.data})
+        except Conflict:
+            self.forget()
+            raise
+        self._known[report.name] = (versions[path], report.stamp)
+        return decided, report.stamp
 
     def acknowledge(self, sequence: int, data: bytes) -> None:
         """Write an acknowledgement, unless there is one."""

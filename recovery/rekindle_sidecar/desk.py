@@ -42,6 +42,9 @@ from rekindle_sidecar.refusals import Cause, Refusal
 
 __all__ = ["Desk", "Line"]
 
+# a driver tells its topology at once
+TOPOLOGY_SECONDS = 5.0
+
 AnyReport = TopologyReport | ProgressReport | StatisticsReport | CheckpointReport
 
 
@@ -87,8 +90,7 @@ class Desk:
         self.ending = False
         self._clock = clock
         self._wall_clock = wall_clock
-        self._introduced = False
-        self._topology_told = False
+        self._introduced_at: float | None = None
         self._contact = Contact()
         self._lines: set[Line] = set()
 
@@ -113,7 +115,7 @@ class Desk:
         if hello.generation > self.generation:
             self.held = Held()
         self.held.begin_again()
-        self.generation, self._introduced, self._topology_told = hello.generation, True, False
+        self.generation, self._introduced_at = hello.generation, self._clock()
         self.heartbeat = self._heartbeat(hello.generation, process_id)
         self.arriving = True
         self._hear(line)
@@ -134,7 +136,6 @@ class Desk:
         name = KINDS[type(report)]
         stamp = Stamp(report.generation, report.sequence)
         self.figures.reports[name] += 1
-        self._topology_told |= name == tree.TOPOLOGY
         if not self.held.take(HeldReport(name, stamp, protocol.encode(report))):
             self.figures.repeated += 1
         self.wake()
@@ -214,10 +215,12 @@ class Desk:
         self.ring()
 
     def miss_topology(self) -> None:
-        """The store has lost what the driver says only once: let it introduce itself again, and
-        with that say everything."""
-        if self._introduced and self._topology_told and not self.held.holds(tree.TOPOLOGY):
-            self._introduced = False
+        """The store has no topology for the reports that are held: unless it may still come, let
+        the driver introduce itself again, and with that say everything."""
+        at = self._introduced_at
+        may_come = at is None or self._clock() - at <= TOPOLOGY_SECONDS
+        if not may_come and not self.held.holds(tree.TOPOLOGY):
+            self._introduced_at = None
             tell("topology-missing", generation=self.generation)
 
     def end(self) -> None:
@@ -245,7 +248,7 @@ class Desk:
     def _admit(self, where: str, generation: int, line: Line) -> None:
         """Let only the driver in that the last handshake was of."""
         self._refuse_older(where, generation)
-        if not self._introduced or generation != self.generation:
+        if self._introduced_at is None or generation != self.generation:
             error = InputError(
                 where=where,
                 what=f"comes from generation {generation} without a handshake",

@@ -1,7 +1,7 @@
 """Directives that a driver may still want, as the store has them.
 
 They are handed on byte for byte: one of a kind that only a newer driver knows reaches it, and one
-that a driver does not know it refuses itself. Only number and generation are looked at.
+that a driver does not know it refuses itself. Only numbers and generation are looked at.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +20,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     sequence: int
     generation: int
+    after: int = 0
     data: msgspec.Raw = msgspec.Raw()
 
 
@@ -55,7 +56,8 @@ def read(name: str, data: bytes) -> Envelope | None:
 
 def choose(envelopes: Iterable[Envelope | None], after: int, generation: int) -> list[Envelope]:
     """All directives to a generation behind number `after`, in order; as many as fit into one
-    message, the first at any rate."""
+    message, the first at any rate. One whose predecessor is missing is kept back: the driver could
+    only ask again at once."""
     wanted = [
         envelope
         for envelope in envelopes
@@ -65,7 +67,8 @@ def choose(envelopes: Iterable[Envelope | None], after: int, generation: int) ->
     room = MESSAGE_BYTES_MAX * 9 // 10  # the rest is for what is around them
     for envelope in sorted(wanted, key=lambda envelope: envelope.sequence):
         room -= len(bytes(envelope.data))
-        if room < 0 and chosen:
+        if envelope.after > after or (room < 0 and chosen):
             break
         chosen.append(envelope)
+        after = envelope.sequence
     return chosen

@@ -37,7 +37,7 @@ def serve(options: Options) -> None:
     """Serve until SIGTERM or SIGINT. Raises InputError for options that cannot be followed."""
     logs.configure()
     place = tree.Place(options.namespace, options.application).checked()
-    path = Path(options.socket).absolute()
+    path = Path(options.socket)
     secret = _secret(options.secret_file)
     listener = sockets.listen(path)
     inode = path.stat().st_ino

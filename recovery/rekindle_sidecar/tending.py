@@ -82,7 +82,7 @@ class Tender:
                 await self._fetch()
                 await self._tidy()
                 self._failure = ""
-            except Conflict:
+            except Conflict:  # with another sidecar: look again
                 self._heartbeat_known = False
                 self._woken.set()
             except RekindleError as error:

@@ -41,6 +41,7 @@ class Sidecar:
         self._hello = hello
         self._changed = threading.Condition()
         self._reports: dict[str, Report] = {}
+        self._said: dict[str, Report] = {}
         self._acknowledgements: list[Acknowledgement] = []
         self._directives: list[Directive] = []
         self._newest = 0
@@ -83,6 +84,7 @@ class Sidecar:
         """Send a report; a newer one of its kind takes its place if it waits."""
         with self._changed:
             self._reports[type(report).__name__] = report
+            self._said[type(report).__name__] = report
             self._changed.notify_all()
 
     def acknowledge(self, acknowledgement: Acknowledgement) -> None:
@@ -110,6 +112,7 @@ class Sidecar:
             channel = _Channel(self._path)
             try:
                 channel.post("/v1/handshake", protocol.encode(self._hello))
+                self._say_again()
                 while not self._stopping:
                     work(channel)
             except Refused as refused:
@@ -121,6 +124,11 @@ class Sidecar:
             finally:
                 channel.close()
             self._rest(RETRY_SECONDS)
+
+    def _say_again(self) -> None:
+        """Whoever is greeted may know nothing: it gets the newest report of each kind."""
+        with self._changed:
+            self._reports = {**self._said, **self._reports}
 
     def _send(self, channel: "_Channel") -> None:
         """Send everything that waits; what could not be sent waits again."""

@@ -9,6 +9,7 @@ client takes its place. `run` gives each request to the servers once; it does no
 only the caller knows whether it may happen twice.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -143,8 +144,9 @@ class Sessions:
         self.session = None
 
     def _end(self) -> None:
-        self.client.stop()
-        self.client.close()
+        with contextlib.suppress(exceptions.KazooException):
+            self.client.stop()
+            self.client.close()
 
     def _listen(self, client: KazooClient, state: str) -> None:
         if client is not self.client:

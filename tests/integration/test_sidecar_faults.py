@@ -12,6 +12,7 @@ from sidecar_process import (
     SESSION_SECONDS,
     Driver,
     Sidecar,
+    UnixConnection,
     directive,
     empty,
     generation_shown,
@@ -93,8 +94,12 @@ def test_the_heartbeat_goes_with_the_drivers_connections_and_comes_with_the_next
     driver = Driver(sidecar)
     driver.begin()
     wait_until(lambda: generation_shown(store) == 1)
+    waiting = UnixConnection(sidecar.socket)
+    waiting.request("GET", "/v1/directives?after=0&generation=1&wait=30")
+    time.sleep(3.0)
+    assert generation_shown(store) == 1
     driver.part()
-    # long before its silence would count
+    waiting.close()  # with its poll open, as that of a killed process
     wait_until(lambda: generation_shown(store) is None)
     assert sidecar.events("heartbeat-down")
     driver.report(driver.progress())
@@ -215,6 +220,7 @@ def test_a_store_that_has_lost_the_topology_gets_it_again(start: Start, store: C
     wait_until(lambda: progress_in(store) is not None)
     lose_all(store)
     wait_until(lambda: driver.ask("POST", "/v1/reports", driver.progress())[0] == 428)
+    assert progress_in(store) is None
     driver.begin()
     wait_until(lambda: progress_in(store) is not None)
     assert topology_in(store) == driver.topology()

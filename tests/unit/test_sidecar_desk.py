@@ -53,6 +53,18 @@ class Office:
         report = CheckpointReport(generation=generation, sequence=sequence, epoch=1, at=0.0)
         self.desk.report(msgspec.json.encode(report), self.line)
 
+    def tell_topology(self) -> None:
+        topology = {
+            "kind": "topology",
+            "generation": 1,
+            "sequence": 0,
+            "program": "p",
+            "topology": {"operators": [], "edges": [], "queries": []},
+            "policy": {},
+            "nodes_expected": 1,
+        }
+        self.desk.report(msgspec.json.encode(topology), self.line)
+
     def directives(self, after: int = 0, generation: int = 1, wait: float = 0.0) -> Any:
         found = asyncio.run(self.desk.directives(after, generation, wait, self.line))
         return json.loads(found)["directives"]
@@ -188,31 +200,27 @@ def test_a_driver_of_no_common_version_is_told_both_sides_versions() -> None:
     assert found.body["driver"] == {"oldest": 2, "newest": 5}
 
 
-def test_a_topology_that_the_store_has_lost_is_asked_for_again_but_only_if_it_was_told() -> None:
+def test_a_topology_that_the_store_does_not_have_is_asked_for_unless_it_may_still_come() -> None:
     office = Office()
     office.handshake()
+    office.report(1)
+    office.now += 4.9
     office.desk.miss_topology()
-    office.report()
-    topology = {
-        "kind": "topology",
-        "generation": 1,
-        "sequence": 0,
-        "program": "p",
-        "topology": {"operators": [], "edges": [], "queries": []},
-        "policy": {},
-        "nodes_expected": 1,
-    }
-    office.desk.report(msgspec.json.encode(topology), office.line)
-    office.desk.miss_topology()  # it is still held
     office.report(2)
+    office.now += 0.2
+    office.tell_topology()
+    office.desk.miss_topology()  # it is held
+    office.report(3)
     held = office.desk.held.next(None)
     assert held is not None
     office.desk.held.settled(held)
     office.desk.miss_topology()
-    assert refusal(office.report, 3).status == 428
+    assert refusal(office.report, 4).status == 428
     office.handshake()
-    office.desk.report(msgspec.json.encode(topology), office.line)
+    office.handshake()  # its other connection
+    office.tell_topology()
     assert office.desk.held.next(None) is not None
+    office.report(4)
 
 
 def test_directives_are_given_in_order_and_byte_for_byte() -> None:
@@ -222,6 +230,18 @@ def test_directives_are_given_in_order_and_byte_for_byte() -> None:
     chosen = choose([envelope(3), None, found, envelope(1), envelope(4, generation=2)], 1, 1)
     assert [one.sequence for one in chosen] == [2, 3]
     assert bytes(chosen[0].data) == data
+
+
+def test_a_directive_whose_predecessor_is_missing_is_kept_back() -> None:
+    chain = {}
+    for sequence, after in ((2, 0), (3, 2), (5, 4), (6, 5)):
+        data = json.dumps({"sequence": sequence, "generation": 1, "after": after})
+        chain[sequence] = read(tree.numbered(sequence), data.encode())
+    assert [one.sequence for one in choose(chain.values(), 0, 1)] == [2, 3]
+    assert choose(chain.values(), 3, 1) == []
+    chain[4] = envelope(4)
+    assert [one.sequence for one in choose(chain.values(), 2, 1)] == [3, 4, 5, 6]
+    assert [one.sequence for one in choose(chain.values(), 4, 1)] == [5, 6]
 
 
 def test_directives_that_do_not_fit_into_one_message_come_with_the_next() -> None:
