@@ -26,7 +26,7 @@ def store(zookeeper: LocalZookeeper) -> Iterator[Connection]:
     zookeeper.proceed(1)
     if not zookeeper.processes(1):
         zookeeper.start_server(1)
-    connection = rekindle_zookeeper.connect(zookeeper.connect_string, session_seconds=40.0)
+    connection = rekindle_zookeeper.connect(zookeeper.connect_string)
     wait_until(lambda: connection.reachable)
     empty(connection, PLACE.path())
     yield connection

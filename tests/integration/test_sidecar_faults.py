@@ -214,6 +214,28 @@ def test_a_sidecar_that_was_killed_goes_on_where_the_store_is(
     stays_up(driver, store)
 
 
+def test_what_a_killed_sidecar_had_not_written_is_asked_for_again(
+    start: Start, store: Connection, zookeeper: LocalZookeeper
+) -> None:
+    sidecar = start()
+    driver = Driver(sidecar)
+    zookeeper.kill(1)
+    driver.begin()
+    sidecar.end(signal.SIGKILL)
+    driver.part()
+    zookeeper.start_server(1)
+    sidecar.start()
+    assert driver.ask("POST", "/v1/reports", driver.progress())[0] == 428
+    driver.handshake()
+    driver.report(driver.progress())  # it forgets that it has to say everything
+    wait_until(lambda: driver.ask("POST", "/v1/reports", driver.progress())[0] == 428)
+    wait_until(lambda: store.reachable)
+    assert progress_in(store) is None
+    driver.begin()
+    wait_until(lambda: progress_in(store) is not None)
+    assert topology_in(store) == driver.topology()
+
+
 def test_a_store_that_has_lost_the_topology_gets_it_again(start: Start, store: Connection) -> None:
     driver = Driver(start())
     driver.begin()
