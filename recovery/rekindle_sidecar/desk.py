@@ -99,8 +99,9 @@ class Desk:
         """Whether the store has a newer driver than the one here."""
         return 0 < self.generation < self.fenced_by
 
-    def handshake(self, data: bytes, line: Line, process_id: int) -> bytes:
-        """Take a driver's introduction; the answer."""
+    def handshake(self, data: bytes, line: Line, peer: int) -> bytes:
+        """Take a driver's introduction; the answer. `peer` is the process at the other end, for a
+        driver that does not name its own."""
         hello = _decoded(data, Handshake, "handshake")
         version = _agreed(hello)
         if (hello.namespace, hello.application) != (self.place.namespace, self.place.application):
@@ -116,11 +117,17 @@ class Desk:
             self.held = Held()
         self.held.begin_again()
         self.generation, self._introduced_at = hello.generation, self._clock()
-        self.heartbeat = self._heartbeat(hello.generation, process_id)
+        self.heartbeat = self._heartbeat(hello, peer)
         self.arriving = True
         self._hear(line)
         self.wake()
-        tell("handshake", generation=hello.generation, version=version, process_id=process_id)
+        tell(
+            "handshake",
+            generation=hello.generation,
+            version=version,
+            host=self.heartbeat.host,
+            process_id=self.heartbeat.process_id,
+        )
         return protocol.encode(
             HandshakeAnswer(
                 version=version,
@@ -268,17 +275,18 @@ class Desk:
         if not self.heartbeat_up:
             self.wake()
 
-    def _heartbeat(self, generation: int, process_id: int) -> Heartbeat:
+    def _heartbeat(self, hello: Handshake, peer: int) -> Heartbeat:
         """The standing one where the same driver introduces itself again."""
-        known = self.heartbeat
-        if known is not None and (known.generation, known.process_id) == (generation, process_id):
-            return known
-        return Heartbeat(
-            generation=generation,
+        heartbeat = Heartbeat(
+            generation=hello.generation,
             since=self._wall_clock(),
-            host=socket.gethostname(),
-            process_id=process_id,
+            host=hello.host or socket.gethostname(),
+            process_id=hello.process_id or peer,
         )
+        known = self.heartbeat
+        if known is not None and known == msgspec.structs.replace(heartbeat, since=known.since):
+            return known
+        return heartbeat
 
 
 def _agreed(hello: Handshake) -> int:

@@ -38,8 +38,8 @@ class Endpoints:
     async def handshake(self, request: web.Request) -> web.Response:
         """Introduces a driver."""
         body, line = await _body(request, "handshake"), _line(request)
-        process = sockets.process_at(line.get_extra_info("socket"))
-        return _answer(self._desk.handshake(body, line, process))
+        peer = sockets.process_at(line.get_extra_info("socket"))
+        return _answer(self._desk.handshake(body, line, peer))
 
     async def reports(self, request: web.Request) -> web.Response:
         """Takes one report."""

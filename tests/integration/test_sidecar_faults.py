@@ -71,6 +71,7 @@ def test_after_an_outage_longer_than_its_session_the_heartbeat_is_there_again(
         driver.report(driver.progress())
         time.sleep(0.5)
     zookeeper.proceed(1)
+    wait_until(lambda: store.reachable)
     stays_up(driver, store)
 
 

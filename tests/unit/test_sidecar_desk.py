@@ -38,7 +38,7 @@ class Office:
             PLACE, CONTACT_SECONDS, clock=lambda: self.now, wall_clock=lambda: self.now + 1e9
         )
 
-    def handshake(self, generation: int = 1, process_id: int = 7, **fields: Any) -> Any:
+    def handshake(self, generation: int = 1, peer: int = 7, **fields: Any) -> Any:
         hello = {
             "oldest": 1,
             "newest": 1,
@@ -47,7 +47,7 @@ class Office:
             "generation": generation,
         }
         data = msgspec.json.encode({**hello, **fields})
-        return json.loads(self.desk.handshake(data, self.line, process_id))
+        return json.loads(self.desk.handshake(data, self.line, peer))
 
     def report(self, sequence: int = 1, generation: int = 1) -> None:
         report = CheckpointReport(generation=generation, sequence=sequence, epoch=1, at=0.0)
@@ -169,13 +169,17 @@ def test_a_long_poll_ends_with_nothing_when_the_sidecar_does() -> None:
 
 def test_the_heartbeat_says_who_the_driver_is_and_since_when() -> None:
     office = Office()
-    office.handshake(4, process_id=12)
+    office.handshake(4, peer=12)
     found = office.desk.wanted_heartbeat()
     assert isinstance(found, Heartbeat)
     assert (found.generation, found.process_id, found.since) == (4, 12, 1e9 + 100.0)
     office.now += 5
-    office.handshake(4, process_id=12)
+    office.handshake(4, peer=12)
     assert office.desk.wanted_heartbeat() == found
+    office.handshake(4, peer=12, host="driver-0", process_id=1)
+    named = office.desk.wanted_heartbeat()
+    assert named is not None
+    assert (named.host, named.process_id, named.since) == ("driver-0", 1, 1e9 + 105.0)
 
 
 def test_the_heartbeat_is_not_wanted_once_all_connections_are_closed_for_two_seconds() -> None:
