@@ -82,6 +82,7 @@ class ControlPlane:
 
     def start_sidecar(self) -> None:
         """Start the sidecar; one that was killed is replaced."""
+        self.socket.unlink(missing_ok=True)
         self._launch(
             self.sidecar,
             *("sidecar", "--zookeeper", self.zookeeper.connect_string),

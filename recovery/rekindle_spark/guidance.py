@@ -50,6 +50,10 @@ class Contact(Protocol):
     def fenced(self) -> str:
         """Why this driver must stop, once a newer one is known."""
 
+    @property
+    def unreadable(self) -> frozenset[int]:
+        """Directives that have been refused because this version cannot read them."""
+
     def report(self, report: Report) -> None:
         """Send a report; a newer one of its kind takes its place if it waits."""
 
@@ -154,6 +158,8 @@ class Guidance:
             return ()
         taken = []
         for directive in self.contact.directives():
+            if directive.after in self.contact.unreadable:
+                self.following = following.passed(self.following, directive.after)
             if following.is_early(self.following, directive):
                 continue
             self.following, why = following.take(self.following, directive)

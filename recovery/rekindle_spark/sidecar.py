@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import protocol
+from rekindle.errors import InputError
 from rekindle.protocol import Acknowledgement, Directive, Handshake, Report
 
 __all__ = ["Sidecar"]
@@ -45,6 +46,7 @@ class Sidecar:
         self._acknowledgements: list[Acknowledgement] = []
         self._directives: list[Directive] = []
         self._newest = 0
+        self._unreadable: set[int] = set()
         self._stopping = False
         self._contact_at = time.monotonic()
         self._fenced = ""
@@ -79,6 +81,11 @@ class Sidecar:
     def waiting(self) -> bool:
         """Whether there are directives to be looked at."""
         return bool(self._directives)
+
+    @property
+    def unreadable(self) -> frozenset[int]:
+        """Directives that have been refused because this version cannot read them."""
+        return frozenset(self._unreadable)
 
     def report(self, report: Report) -> None:
         """Send a report; a newer one of its kind takes its place if it waits."""
@@ -119,7 +126,7 @@ class Sidecar:
                 self.trouble = str(refused)
                 if refused.status == http.HTTPStatus.CONFLICT:
                     self._fenced = str(refused)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, InputError, KeyError, ValueError) as error:
                 self.trouble = f"{type(error).__name__}: {error}"
             finally:
                 channel.close()
@@ -157,14 +164,30 @@ class Sidecar:
         query = f"after={newest}&generation={self._hello.generation}&wait={WAIT_SECONDS}"
         answer = channel.get(f"/v1/directives?{query}")
         self._note(answer)
-        found = [
-            protocol.decode(json.dumps(item).encode(), Directive, "directive")
-            for item in answer["directives"]
-        ]
+        found = [self._read(item) for item in answer["directives"]]
         with self._changed:
-            self._directives += [item for item in found if item.sequence > self._newest]
-        if found and found[-1].sequence <= self._newest:
+            self._directives += [item for item in found if item and item.sequence > self._newest]
+            idle = bool(found) and not self._directives
+        if idle:
             self._rest(RETRY_SECONDS)
+
+    def _read(self, item: dict[str, Any]) -> Directive | None:
+        """A directive; one that this version cannot read is refused, and not asked for again."""
+        try:
+            return protocol.decode(json.dumps(item).encode(), Directive, "directive")
+        except InputError as error:
+            refused = Acknowledgement(
+                sequence=int(item["sequence"]),
+                generation=self._hello.generation,
+                outcome="refused",
+                epoch=0,
+                plan_epoch=0,
+                text=str(error),
+            )
+            self.acknowledge(refused)
+            self.looked_at(refused.sequence)
+            self._unreadable.add(refused.sequence)
+            return None
 
     def _note(self, answer: dict[str, Any]) -> None:
         if answer["store_reachable"]:

@@ -172,6 +172,13 @@ def test_a_directive_waits_for_the_one_before_it() -> None:
     assert not following.is_early(driver, directive(9, plan(0), after=8, generation=2))
 
 
+def test_a_directive_behind_one_that_could_not_be_read_is_no_longer_early() -> None:
+    driver = Following(3, directive=5)
+    later = directive(7, plan(0), after=6)
+    assert following.is_early(driver, later)
+    assert not following.is_early(following.passed(driver, 6), later)
+
+
 def test_a_driver_is_alone_without_a_store_and_after_a_long_silence() -> None:
     assert following.is_alone(Following(1), now=0.0)
     led = following.contacted(Following(1, contact_at=0.0), now=50.0)

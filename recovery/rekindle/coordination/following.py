@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 
 from rekindle.protocol import Directive, PlanOrder
 
-__all__ = ["ALONE_SECONDS", "Following", "contacted", "is_alone", "is_early", "planned", "take"]
+__all__ = [
+    "ALONE_SECONDS",
+    "Following",
+    "contacted",
+    "is_alone",
+    "is_early",
+    "passed",
+    "planned",
+    "take",
+]
 
 ALONE_SECONDS = 15.0
 
@@ -49,6 +58,11 @@ def take(following: Following, directive: Directive) -> tuple[Following, str]:
     if why or not isinstance(directive.order, PlanOrder):
         return seen, why
     return planned(seen, directive.plan_epoch), ""
+
+
+def passed(following: Following, sequence: int) -> Following:
+    """After a directive has been refused unread."""
+    return replace(following, directive=max(following.directive, sequence))
 
 
 def planned(following: Following, plan_epoch: int) -> Following:
