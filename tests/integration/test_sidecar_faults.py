@@ -102,7 +102,7 @@ def test_the_heartbeat_goes_with_the_drivers_connections_and_comes_with_the_next
     driver.part()
     waiting.close()  # with its poll open, as that of a killed process
     wait_until(lambda: generation_shown(store) is None)
-    assert sidecar.events("heartbeat-down")
+    wait_until(lambda: bool(sidecar.events("heartbeat-down")))  # told after it is done
     driver.report(driver.progress())
     wait_until(lambda: generation_shown(store) == 1)
 
