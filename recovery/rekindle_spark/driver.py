@@ -130,6 +130,7 @@ def _run(application: Application, finish: Path, guidance: Guidance) -> None:
     try:
         loop.run()
         application.events.write("finish", epoch=application.newest)
+        guidance.finish()
     except RunError as error:
         application.events.write("failed", text=str(error))
         raise

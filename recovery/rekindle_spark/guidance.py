@@ -125,6 +125,12 @@ class Guidance:
             return Advice(self._taken(progress.epoch), ())
         return Advice(self._own(decision.directives), decision.instructions)
 
+    def finish(self) -> None:
+        """Say that the run has ended in order."""
+        self.reports.finished = True
+        if self.contact is not None:
+            self.contact.report(self.reports.progress(self.following, alone=self.alone))
+
     def _hear(self) -> None:
         if self.contact is not None:
             self.following = following.contacted(self.following, self.contact.contact_at)

@@ -27,13 +27,14 @@ FIRST_COSTS_SHARE = 0.5
 @dataclass(slots=True)
 class Reports:
     """The newest of each kind. `suspected` are nodes that have been silent for long, `relapses`
-    counts by executor how often its host has lost its state."""
+    counts by executor how often its host has lost its state; `finished` once the run is over."""
 
     application: Application
     suspected: set[str] = field(default_factory=set)
     relapses: dict[str, int] = field(default_factory=dict)
     statistics: StatisticsReport | None = None
     checkpoint: CheckpointReport | None = None
+    finished: bool = False
     sequence: int = 0
 
     def measured(self, costs: Mapping[str, float]) -> None:
@@ -75,6 +76,7 @@ class Reports:
             ordering=application.ordering,
             paused=application.paused,
             alone=alone,
+            finished=self.finished,
             lags=lags(application, time.time()),
         )
 

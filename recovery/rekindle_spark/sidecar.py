@@ -47,6 +47,7 @@ class Sidecar:
         self._directives: list[Directive] = []
         self._newest = 0
         self._unreadable: set[int] = set()
+        self._sending = False
         self._stopping = False
         self._contact_at = time.monotonic()
         self._fenced = ""
@@ -62,8 +63,10 @@ class Sidecar:
             thread.start()
 
     def stop(self) -> None:
-        """Stop talking: the sidecar sees the driver go."""
+        """Say what is still to be said, for some seconds at most, and stop talking: the sidecar
+        sees the driver go."""
         with self._changed:
+            self._changed.wait_for(self._is_idle, timeout=ANSWER_SECONDS_MAX)
             self._stopping = True
             self._changed.notify_all()
 
@@ -143,6 +146,7 @@ class Sidecar:
             self._changed.wait_for(self._has_news, timeout=WAIT_SECONDS)
             reports, self._reports = self._reports, {}
             acknowledgements, self._acknowledgements = self._acknowledgements, []
+            self._sending = True
         try:
             while reports:
                 name = next(iter(reports))
@@ -155,6 +159,8 @@ class Sidecar:
             with self._changed:
                 self._reports = {**reports, **self._reports}
                 self._acknowledgements = acknowledgements + self._acknowledgements
+                self._sending = False
+                self._changed.notify_all()
 
     def _ask(self, channel: "_Channel") -> None:
         """Ask for directives once the last ones have been looked at."""
@@ -196,6 +202,10 @@ class Sidecar:
 
     def _has_news(self) -> bool:
         return bool(self._stopping or self._reports or self._acknowledgements)
+
+    def _is_idle(self) -> bool:
+        waits = self._sending or self._reports or self._acknowledgements
+        return bool(self._fenced or not waits)
 
     def _rest(self, seconds: float) -> None:
         with self._changed:

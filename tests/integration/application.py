@@ -48,7 +48,8 @@ def restore(cluster: LocalCluster) -> None:
 
 @dataclass(slots=True)
 class Application:
-    """One application: the driver that runs, and the store that outlives it."""
+    """One application: the driver that runs, and the store that outlives it. `socket` is of a
+    sidecar that is not the control plane's own."""
 
     cluster: LocalCluster
     directory: Path
@@ -57,6 +58,7 @@ class Application:
     runtime: Mapping[str, Any] = field(default_factory=dict)
     store_of: Path | None = None
     control: ControlPlane | None = None
+    socket: Path | None = None
     on_start: Callable[[], None] = lambda: None
     events: list[Event] = field(default_factory=list)
     driver: DriverProcess = field(init=False)
@@ -96,7 +98,9 @@ class Application:
                 "REKINDLE_TEST_INPUT": str(self.inputs),
                 "REKINDLE_TEST_TRAPS": str(self.traps),
             },
-            None if self.control is None else (self.control.socket, self.control.place),
+            None
+            if self.control is None
+            else (self.socket or self.control.socket, self.control.place),
         )
         self.on_start()
 

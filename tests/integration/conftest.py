@@ -57,11 +57,17 @@ def prepare(shared_cluster: LocalCluster, inputs: Path, tmp_path: Path) -> Itera
 
 
 @pytest.fixture
-def controlled(
+def surroundings(
     shared_cluster: LocalCluster, inputs: Path, tmp_path: Path
-) -> Iterator[Callable[..., Application]]:
-    """Makes an application whose orders come from a coordinator of its own, not started yet."""
+) -> Iterator[Surroundings]:
+    """For one application whose orders come from a coordinator of its own."""
     restore(shared_cluster)
     with ExitStack() as stack:
         stack.callback(restore, shared_cluster)
-        yield Surroundings(shared_cluster, inputs, tmp_path, stack).make
+        yield Surroundings(shared_cluster, inputs, tmp_path, stack)
+
+
+@pytest.fixture
+def controlled(surroundings: Surroundings) -> Start:
+    """Makes that application, not started yet."""
+    return surroundings.make

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,8 @@ def shared(
 ) -> Iterator[Sidecar]:
     """The sidecar of another application, for requests that change nothing."""
     directory = tmp_path_factory.mktemp("shared")
-    sidecar = Sidecar(directory, zookeeper.connect_string, application="shared")
+    place = replace(PLACE, application="shared")
+    sidecar = Sidecar(directory, zookeeper.connect_string, place=place)
     sidecar.start()
     yield sidecar
     sidecar.end(signal.SIGKILL)

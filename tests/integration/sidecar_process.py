@@ -31,16 +31,16 @@ class Sidecar:
     """`rekindle sidecar` in a process of its own, whose log is read as what it has to be: JSON."""
 
     def __init__(
-        self, directory: Path, zookeeper: str, *options: str, application: str = PLACE.application
+        self, directory: Path, zookeeper: str, *options: str, place: tree.Place = PLACE
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.application = application
+        self.place = place
         self.socket = directory / "sidecar.sock"
         self.log = directory / "sidecar.log"
         self._command = [
             *(sys.executable, "-m", "rekindle_local", "sidecar"),
             *("--zookeeper", zookeeper, "--socket", str(self.socket)),
-            *("--namespace", PLACE.namespace, "--application", application),
+            *("--namespace", place.namespace, "--application", place.application),
             *("--session-seconds", str(SESSION_SECONDS), *options),
         ]
 
@@ -93,7 +93,7 @@ class Driver:
         self.generation = generation
         self.sequence = 0
         self.connection = UnixConnection(sidecar.socket)
-        self._application = sidecar.application
+        self._place = sidecar.place
 
     def part(self) -> None:
         """Close the connection; the next request opens another one."""
@@ -112,8 +112,8 @@ class Driver:
         hello = {
             "oldest": 1,
             "newest": 1,
-            "namespace": PLACE.namespace,
-            "application": self._application,
+            "namespace": self._place.namespace,
+            "application": self._place.application,
             "generation": self.generation,
         }
         return self.ask("POST", "/v1/handshake", {**hello, **fields})

@@ -3,6 +3,7 @@
 Nodes that the coordinator asks for are started at once.
 """
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 
 from application import Application
 
+from rekindle.coordination.standing import Standing
 from rekindle.protocol.tree import Place
+from rekindle_local import store_access
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
+from rekindle_local.coordinator.viewing import Viewer
 from rekindle_local.provisioning import Provisioning
 
 PLACE = Place("test", "readings")
@@ -60,6 +64,28 @@ class Surroundings:
         self.provisioning.start()
         self.stack.callback(self.provisioning.close)
         return self.application
+
+    def succeed(self, socket: Path) -> Application:
+        """Another driver of the same application, at a sidecar of its own; not started yet."""
+        older = self.application
+        self.application = Application(
+            self.cluster,
+            self.directory / "successor",
+            self.inputs,
+            store_of=older.store,
+            control=older.control,
+            socket=socket,
+            on_start=self._publish_driver,
+        )
+        self.stack.callback(self.application.driver.end)
+        return self.application
+
+    def standing(self) -> Standing:
+        """What `rekindle status` shows of the application."""
+        control = self.application.control
+        assert control is not None
+        with store_access.opened(control.zookeeper.connect_string, None) as connection:
+            return Viewer(connection).standing(PLACE, time.time())
 
     def _down(self) -> list[str]:
         return [name for name, leader in self.cluster.leaders().items() if leader is None]

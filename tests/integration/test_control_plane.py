@@ -5,12 +5,18 @@ Whatever is lost or stands still, no recovery happens twice, and the rows are ex
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from application import Application
+from sidecar_process import Sidecar
+from surroundings import PLACE, Surroundings
 
+from rekindle.coordination.application import Driver
+from rekindle.coordination.standing import Phase
+from rekindle.reasons import Reason
 from rekindle_local import processes
 
 Controlled = Callable[..., Application]
@@ -108,6 +114,109 @@ def stopped(application: Application, part: str) -> Iterator[None]:
     application.control.stop(daemon)
     yield
     application.control.proceed(daemon)
+
+
+def test_a_driver_that_stands_still_longer_than_its_session_is_not_replaced(
+    surroundings: Surroundings,
+) -> None:
+    application = surroundings.make()
+    application.start_and_recover()
+    begin = application.seen
+    with stopped(application, "driver"):
+        application.cluster.kill([FIRST])
+        assert processes.await_condition(lambda: is_silent(surroundings, 20.0), limit_seconds=90.0)
+    application.await_event("confirmed", after=begin, node=FIRST)
+    application.await_event("joined", after=begin, node=FIRST)
+    application.await_event("recovered", after=begin)
+    application.await_event("incident-closed", after=begin)
+    assert not application.happened("driver-requested")
+    assert_recovered_once(application, begin)
+
+
+def is_silent(surroundings: Surroundings, seconds: float) -> bool:
+    """Whether the status has said for so long that the driver is silent."""
+    found = surroundings.standing()
+    told = Reason.DRIVER_SILENT in [notice.reason for notice in found.notices]
+    since = time.time() if found.driver_since is None else found.driver_since
+    return told and found.driver is Driver.SILENT and time.time() - since > seconds
+
+
+def test_a_driver_that_has_ended_in_order_is_not_asked_for_again(
+    surroundings: Surroundings,
+) -> None:
+    application = surroundings.make()
+    application.start_and_recover()
+    ended = application.driver.process
+    application.finish()
+    assert processes.await_condition(
+        lambda: surroundings.standing().driver is Driver.FINISHED, limit_seconds=60.0
+    )
+    found = surroundings.standing()
+    assert {query.phase for query in found.queries} == {Phase.FINISHED}
+    assert found.notices == ()
+    application.poll()
+    assert not application.happened("driver-requested")
+    assert application.driver.process is ended
+
+
+def test_of_two_drivers_only_the_newer_commits_though_the_older_is_cut_from_the_store(
+    surroundings: Surroundings,
+) -> None:
+    older = surroundings.make()
+    assert older.control is not None
+    older.start_and_recover()
+    older.control.stop(older.control.sidecar)
+    committed = len(older.commits())
+    older.await_condition("commits without a store", lambda: len(older.commits()) > committed + 5)
+    servers = older.control.zookeeper.connect_string
+    second = Sidecar(older.cluster.temporary / "second", servers, place=PLACE)
+    surroundings.stack.callback(second.end)
+    second.start()
+    newer = surroundings.succeed(second.socket)
+    begin = newer.seen
+    newer.start()
+    assert older.await_end() == 1
+    assert "let the newer driver go on" in older.last_words()
+    older.control.proceed(older.control.sidecar)
+    newer.await_event("recovered", after=begin, generation=2)
+    newer.finish()
+    assert not older.happened("driver-requested")
+    generations = [record["generation"] for record in newer.commits()]
+    assert generations == sorted(generations)
+    assert surroundings.standing().generation == 2
+
+
+def test_a_store_that_loses_its_leader_in_a_recovery_goes_on(controlled: Controlled) -> None:
+    application = controlled(servers=3)
+    assert application.control is not None
+    application.start_and_recover()
+    zookeeper, begin = application.control.zookeeper, application.seen
+    leader = zookeeper.leader()
+    assert leader is not None
+    application.cluster.kill([FIRST, SECOND])
+    zookeeper.kill(leader)
+    application.await_event("recovered", after=begin)
+    application.await_event("incident-closed", after=begin)
+    assert_recovered_once(application, begin)
+
+
+def test_a_store_that_loses_its_majority_leaves_the_driver_alone_until_it_is_back(
+    controlled: Controlled,
+) -> None:
+    application = controlled(servers=3)
+    assert application.control is not None
+    application.start_and_recover()
+    zookeeper, begin = application.control.zookeeper, application.seen
+    zookeeper.kill(1, 2)
+    application.cluster.kill([FIRST])
+    application.await_event("alone", after=begin)
+    application.await_event("ack", after=begin)
+    zookeeper.start_server(1, 2)
+    application.await_event("led", after=begin)
+    application.await_event("joined", after=begin, node=FIRST)
+    application.await_event("recovered", after=begin)
+    application.await_event("incident-closed", after=begin)
+    assert_recovered_once(application, begin)
 
 
 @pytest.mark.parametrize("part", ["sidecar", "coordinator"])

@@ -260,6 +260,22 @@ def test_a_silent_driver_gets_no_plan_and_one_that_is_gone_is_started_again() ->
     desk.reading = replace(desk.reading, heartbeat=heartbeat, driver_gone=False)
 
 
+def test_nothing_is_asked_for_or_planned_when_a_driver_has_finished() -> None:
+    desk = running()
+    for node in ("n1", "n2"):
+        del desk.nodes[node]
+    desk.report()
+    assert desk.decide().case.requests
+    desk.report(finished=True)
+    desk.reading = replace(
+        desk.reading, heartbeat=None, driver_gone=True, nodes_gone=frozenset({"n3"})
+    )
+    decision = desk.decide()
+    assert decision.case.driver is Driver.FINISHED
+    assert (decision.directives, decision.case.requests) == ((), {})
+    assert decision.case.driver_at == desk.now
+
+
 def test_a_new_generation_is_a_complete_failure_whose_plan_epochs_go_on() -> None:
     desk = running()
     epoch = desk.plan_epoch

@@ -240,13 +240,25 @@ def test_a_driver_without_heartbeat_is_silent_and_one_that_ended_is_gone() -> No
     desk.decide()
     found = desk.stands()
     assert (found.driver, reasons(found)) == (Driver.SILENT, [Reason.DRIVER_SILENT])
-    assert found.driver_since is not None
+    assert found.driver_since == desk.now
     desk.reading = replace(desk.reading, driver_gone=True)
     desk.decide()
     found = desk.stands()
     assert (found.driver, found.driver_since) == (Driver.GONE, desk.now)
     assert reasons(found)[0] is Reason.DRIVER_LOST
     assert set(phases(found).values()) == {Phase.WAITING}
+
+
+def test_a_run_that_has_ended_in_order_wants_nothing() -> None:
+    desk = running()
+    desk.report(finished=True)
+    desk.reading = replace(desk.reading, heartbeat=None, driver_gone=True)
+    desk.decide()
+    found = desk.stands(coordinator=False)
+    assert (found.driver, found.driver_since) == (Driver.FINISHED, desk.now)
+    assert set(phases(found).values()) == {Phase.FINISHED}
+    assert found.notices == ()
+    assert desk.explain("ranking").sentences == ("ranking has ended: the run is over.",)
 
 
 def test_a_driver_that_plans_by_itself_is_told_of() -> None:

@@ -40,11 +40,13 @@ __all__ = ["Case", "Decision", "Driver", "Reading", "decide", "from_record", "to
 
 
 class Driver(StrEnum):
-    """Of an application, as the coordinator sees it: silent has no heartbeat, gone is certain."""
+    """Of an application, as the coordinator sees it: silent has no heartbeat, gone is certain, and
+    one that has finished ended in order."""
 
     THERE = "there"
     SILENT = "silent"
     GONE = "gone"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Case:
 
     `kept` is what the store holds of `state`; `sequence` the number of the newest directive,
     `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
-    plan; `requests` (id -> request) what the node provider is asked for until it is there.
+    plan; `driver_at` is since when the driver is as it is, None while it was never otherwise;
+    `requests` (id -> request) what the node provider is asked for until it is there.
     `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
     """
 
@@ -77,6 +80,7 @@ class Case:
     base: int = 0
     plan_sequence: int = 0
     driver: Driver = Driver.THERE
+    driver_at: float | None = None
     paused: bool = False
     requests: Mapping[str, Request] = field(default_factory=dict)
     kept: Recollection | None = None
@@ -116,15 +120,14 @@ def decide(
         state=state,
         builds_on=0 if progress is None else progress.plan_epoch,
     )
-    asked = {**case.requests, **directives.requests(instructions, case.generation, state)}
-    driver_there = driver is Driver.THERE
     case = replace(
         case,
         sequence=case.sequence + len(issued),
         plan_sequence=_plan_sequence(case, issued),
         driver=driver,
+        driver_at=case.driver_at if driver is case.driver else now,
         paused=reading.orders.paused,
-        requests=directives.outstanding(asked, state, driver_there=driver_there),
+        requests=_requests(case, instructions, state, driver),
         kept=case.kept if state is before.state else recollect(state),
         state=state,
         taken=_sequences(reading, case),
@@ -171,6 +174,7 @@ def _opened(case: Case, reading: Reading, now: float) -> tuple[State, Case]:
         base=case.sequence,
         taken={},
         driver=Driver.THERE,
+        driver_at=None,
     )
 
 
@@ -193,12 +197,11 @@ def _take_in(
         if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
         tell(observation.observe(state, report))
-    gone = sorted(
-        node for node in reading.nodes_gone if _is_there(state, node) and not reading.driver_gone
-    )
-    if gone:
+    driver = _driver(reading, case.generation)
+    gone = sorted(node for node in reading.nodes_gone if _is_there(state, node))
+    if gone and not reading.driver_gone and driver is not Driver.FINISHED:
         tell([happened.NodesLost(tuple(gone))])
-    if _driver(reading, case.generation) is Driver.GONE and case.driver is not Driver.GONE:
+    if driver is Driver.GONE and case.driver is not Driver.GONE:
         tell([happened.DriverLost()])
     return state, instructions
 
@@ -241,13 +244,25 @@ def _policy(reading: Reading, now: float) -> Policy:
     return replace(policy, priorities={**policy.priorities, **overrides})
 
 
+def _requests(
+    case: Case, instructions: tuple[told.Instruction, ...], state: State, driver: Driver
+) -> Mapping[str, Request]:
+    """What the node provider is asked for from now on: nothing for a run that has ended."""
+    if driver is Driver.FINISHED:
+        return {}
+    asked = {**case.requests, **directives.requests(instructions, case.generation, state)}
+    return directives.outstanding(asked, state, driver_there=driver is Driver.THERE)
+
+
 def _plan_sequence(case: Case, issued: Iterable[Directive]) -> int:
     plans = [item.sequence for item in issued if isinstance(item.order, PlanOrder)]
     return max([case.plan_sequence, *plans])
 
 
 def _driver(reading: Reading, generation: int) -> Driver:
-    heartbeat = reading.heartbeat
+    heartbeat, progress = reading.heartbeat, _of_generation(reading.progress, generation)
+    if progress is not None and progress.finished:
+        return Driver.FINISHED
     if heartbeat is not None and heartbeat.generation == generation:
         return Driver.THERE
     return Driver.GONE if reading.driver_gone else Driver.SILENT

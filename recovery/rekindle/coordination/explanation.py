@@ -58,7 +58,8 @@ def explain(view: View, name: str, now: float, *, clock: Callable[[], float]) ->
     query = _query(found, name)
     if query.phase is not Phase.WAITING:
         return Explanation(found.application, query, (_phase(query), *_notices(found)))
-    state = standing.state_of(view, now, clock=clock)
+    state = standing.case_of(view, now, clock=clock).state
+    assert state is not None
     quick = replace(state.policy, solver="best-density", solver_budget_seconds=BUDGET_SECONDS)
     state = replace(state, policy=quick)
     missing = _missing(state, query, now)
@@ -116,6 +117,8 @@ def _phase(query: QueryStanding) -> str:
     of_all = f"{query.live} of {query.partitions} query partitions are live"
     if query.phase is Phase.LIVE:
         return f"{query.name} is live: nothing is missing."
+    if query.phase is Phase.FINISHED:
+        return f"{query.name} has ended: the run is over."
     return f"{query.name} is placed and catches up: {of_all}."
 
 

@@ -27,21 +27,22 @@ __all__ = [
     "Standing",
     "View",
     "broken",
+    "case_of",
     "counted",
     "named",
     "of",
-    "state_of",
 ]
 
 SHOWN_MAX = 8
 
 
 class Phase(StrEnum):
-    """Of a query: all of it runs, all of it is placed, some of it is neither."""
+    """Of a query: all of it runs, all of it is placed, some of it is neither; the run is over."""
 
     LIVE = "live"
     CATCHING_UP = "catching up"
     WAITING = "waiting"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ class QueryStanding:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`driver_since` (seconds since 1970) is since when the driver is there, or gone; of a silent
-    one, when it last told something new."""
+    """`driver_since` (seconds since 1970) is since when the driver is as it is; where no coordinator
+    has seen that, when the driver last told something new."""
 
     application: str
     generation: int = 0
@@ -110,21 +111,22 @@ class Standing:
 
 def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
     """The standing of an application; InputError for a policy or topology that means nothing."""
-    state = state_of(view, now, clock=clock)
-    driver = _driver(view)
-    queries = tuple(_queries(view, state, now))
+    case = case_of(view, now, clock=clock)
+    state, driver = case.state, case.driver
+    assert state is not None
+    queries = tuple(_queries(view, state, driver, now))
     return Standing(
         application=view.application,
         generation=view.reading.topology.generation,
         driver=driver,
-        driver_since=_since(view, state, driver),
+        driver_since=_since(view, driver),
         coordinator=view.coordinator,
         paused=view.reading.orders.paused,
         nodes={node: seen.status for node, seen in sorted(state.nodes.items())},
         incident=state.incident,
         plan=_plan(view),
         queries=queries,
-        notices=tuple(_notices(view, state, queries, now, clock)),
+        notices=tuple(_notices(view, case, queries, now, clock)),
     )
 
 
@@ -138,29 +140,18 @@ def broken(name: str, trouble: str, *, coordinator: bool) -> Standing:
     )
 
 
-def state_of(view: View, now: float, *, clock: Callable[[], float]) -> State:
-    """All that a coordinator knows after it has looked at the view."""
-    decision = application.decide(view.case, view.reading, now, clock=clock, plan=False)
-    assert decision.case.state is not None
-    return decision.case.state
+def case_of(view: View, now: float, *, clock: Callable[[], float]) -> Case:
+    """What a coordinator would have in its hands after it has looked at the view; with a state."""
+    return application.decide(view.case, view.reading, now, clock=clock, plan=False).case
 
 
-def _driver(view: View) -> Driver:
-    heartbeat, generation = view.reading.heartbeat, view.reading.topology.generation
-    if heartbeat is not None and heartbeat.generation == generation:
-        return Driver.THERE
-    gone = view.case.generation == generation and view.case.driver is Driver.GONE
-    return Driver.GONE if gone else Driver.SILENT
-
-
-def _since(view: View, state: State, driver: Driver) -> float | None:
+def _since(view: View, driver: Driver) -> float | None:
     heartbeat, kept = view.reading.heartbeat, view.case.kept
     if driver is Driver.THERE and heartbeat is not None:
         return heartbeat.since
-    if driver is Driver.GONE:
-        # all nodes were lost with it
-        lost = [seen.lost_at for seen in state.nodes.values() if seen.lost_at is not None]
-        return max(lost, default=None)
+    seen = view.case.generation == view.reading.topology.generation and view.case.driver is driver
+    if seen and view.case.driver_at is not None:
+        return view.case.driver_at
     return None if kept is None else kept.seen_at
 
 
@@ -183,7 +174,7 @@ def _progress(view: View) -> ProgressReport | None:
     return progress if progress is not None and progress.generation == generation else None
 
 
-def _queries(view: View, state: State, now: float) -> Iterator[QueryStanding]:
+def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[QueryStanding]:
     progress, report = _progress(view), view.reading.topology
     live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
     lags = {} if progress is None else progress.lags
@@ -196,12 +187,13 @@ def _queries(view: View, state: State, now: float) -> Iterator[QueryStanding]:
         held = override is not None and (override.until is None or now < override.until)
         own = report.policy.priorities.get(query.name, query.priority)
         phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
+        phase = Phase.LIVE if needed <= live else phase
         yield QueryStanding(
             name=query.name,
             priority=override.priority if override is not None and held else own,
             own_priority=own,
             until=override.until if override is not None and held else None,
-            phase=Phase.LIVE if needed <= live else phase,
+            phase=Phase.FINISHED if driver is Driver.FINISHED else phase,
             live=sum(closure <= live for closure in closures),
             partitions=count,
             lag_seconds=lags.get(query.name),
@@ -210,15 +202,18 @@ def _queries(view: View, state: State, now: float) -> Iterator[QueryStanding]:
 
 def _notices(
     view: View,
-    state: State,
+    case: Case,
     queries: tuple[QueryStanding, ...],
     now: float,
     clock: Callable[[], float],
 ) -> Iterator[Notice]:
-    """What is wrong, what hinders most first."""
+    """What is wrong, what hinders most first; nothing is wrong with a run that has ended."""
+    state, driver = case.state, case.driver
+    if state is None or driver is Driver.FINISHED:
+        return
     if not view.coordinator:
         yield _no_coordinator()
-    yield from _about_driver(view)
+    yield from _about_driver(view, driver)
     if state.holding:
         yield Notice(Reason.ALL_NODES_LOST, "Every node looks lost: nothing is done until one is.")
     silent = with_status(state, Status.SUSPECTED)
@@ -227,7 +222,7 @@ def _notices(
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."
         yield Notice(Reason.PLAN_AWAITED, text)
-    elif any(query.phase is Phase.WAITING for query in queries):
+    elif driver is Driver.THERE and any(query.phase is Phase.WAITING for query in queries):
         yield from _about_waiting(view, state, now, clock)
     yield from _about_requests(view, state)
     if state.incident is not None and not inactive(state) and not state.catching_up:
@@ -252,8 +247,8 @@ def _no_coordinator() -> Notice:
     return Notice(Reason.NO_COORDINATOR, text)
 
 
-def _about_driver(view: View) -> Iterator[Notice]:
-    driver, progress = _driver(view), _progress(view)
+def _about_driver(view: View, driver: Driver) -> Iterator[Notice]:
+    progress = _progress(view)
     if driver is Driver.GONE:
         yield Notice(Reason.DRIVER_LOST, "The driver is gone; another one is asked for.")
     elif driver is Driver.SILENT:
@@ -275,7 +270,7 @@ def _about_waiting(
     view: View, state: State, now: float, clock: Callable[[], float]
 ) -> Iterator[Notice]:
     """Why what waits does so, where a plan could help it at all."""
-    if _driver(view) is not Driver.THERE or view.reading.orders.paused or state.holding:
+    if view.reading.orders.paused or state.holding:
         return
     quick = replace(state.policy, solver="best-density")
     found = next_step(replace(state, policy=quick), now, clock=clock)

@@ -118,7 +118,8 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     `placement` (partition -> node) are the active partitions, `live` those that run in every
     epoch, `resident` (partition -> node) inactive ones whose state survived. `plan_epoch` is of the
     newest plan carried out, `directive` the sequence number of the newest one taken. `alone`: the
-    driver has no orders from a coordinator and plans by itself.
+    driver has no orders from a coordinator and plans by itself. `finished`: the run has ended in
+    order, and nothing is to be brought back.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -132,6 +133,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     ordering: Mode = "on"
     paused: bool = False
     alone: bool = False
+    finished: bool = False
     lags: dict[Name, Seconds] = {}
 
 

@@ -55,6 +55,7 @@ def compute(
         "weighted_unavailable_seconds": weighted(inputs, measured),
         "weighted_unavailable_seconds_bound": _bound(events, facts, inputs, measured, clock),
         "first_plan_epochs": planned.first_plan_epochs(events),
+        "first_plan_seconds": planned.first_plan_seconds(events),
         "plans": planned.plans(events, problems, answers),
         "exactly_once": dict(exactly_once),
         "throughput_rows_per_second": throughput(events, inputs),

@@ -13,7 +13,7 @@ from rekindle.errors import InputError
 from rekindle.events import Event
 from rekindle.report.bound import Choose
 
-__all__ = ["capacity_percent", "exact_choice", "first_plan_epochs", "plans"]
+__all__ = ["capacity_percent", "exact_choice", "first_plan_epochs", "first_plan_seconds", "plans"]
 
 # Exact plans of the bound: the demo's problems take well under a second.
 BUDGET_SECONDS = 20.0
@@ -39,7 +39,7 @@ def first_plan_epochs(events: Sequence[Event]) -> int | None:
     no plan was acknowledged.
     """
     planned = [event for event in run_events.of_kind(events, "plan") if event.t >= 0]
-    acks = [event for event in run_events.of_kind(events, "ack") if event.t >= 0]
+    acks = _acknowledgements(events)
     if not planned or not acks or acks[0].epoch is None:
         return None
     causes = [
@@ -54,6 +54,12 @@ def first_plan_epochs(events: Sequence[Event]) -> int | None:
         if event.t <= known and event.epoch is not None
     ]
     return max(0, acks[0].epoch - max(cut)) if cut else None
+
+
+def first_plan_seconds(events: Sequence[Event]) -> float | None:
+    """Give the time from the failure to the first plan that the driver acknowledged; None when it
+    acknowledged none."""
+    return next((event.t for event in _acknowledgements(events)), None)
 
 
 def capacity_percent(problem: Record) -> float:
@@ -100,3 +106,7 @@ def _pair(records: Mapping[int, Record], event: Event, folder: str) -> Record:
             remedy="restore the file from the run, or run the demo again",
         )
     return records[number]
+
+
+def _acknowledgements(events: Sequence[Event]) -> list[Event]:
+    return [event for event in run_events.of_kind(events, "ack") if event.t >= 0]

@@ -23,6 +23,7 @@ __all__ = ["measure"]
 RATIO_MAX = 0.35
 BOUND_RATIO_MAX = 1.15
 FIRST_PLAN_EPOCHS_MAX = 2
+FIRST_PLAN_SECONDS_MAX = 2.0
 
 
 def measure(
@@ -62,6 +63,7 @@ def _figures(reports: dict[str, dict[int, dict[str, Any]]], failed: list[str]) -
             "weighted_unavailable_seconds": report["weighted_unavailable_seconds"],
             "bound": report["weighted_unavailable_seconds_bound"],
             "first_plan_epochs": report["first_plan_epochs"],
+            "first_plan_seconds": report["first_plan_seconds"],
             "survivors_epochs_lost": _survivors_lost(report),
             "exactly_once": report["exactly_once"],
             "quota_enforced": report["quota_enforced"],
@@ -109,6 +111,7 @@ def _bars(
         bars.append(
             Bar("first plan within 2 epochs", str(worst), worst <= FIRST_PLAN_EPOCHS_MAX, command)
         )
+        bars.append(_first_plan([report["first_plan_seconds"] for report in incremental], command))
         lost = max(_survivors_lost(report) for report in incremental)
         bars.append(Bar("survivors lose no epoch", str(lost), lost == 0, command))
     wrong = sum(
@@ -117,6 +120,14 @@ def _bars(
     met = wrong == 0 and not figures["failed"] and bool(runs)
     bars.append(Bar("every run exact", f"{wrong} bad rows in {len(runs)} runs", met, command))
     return bars
+
+
+def _first_plan(seconds: list[float], command: str) -> Bar:
+    """From the victims' connections being reset to the first plan that the driver took."""
+    middle = median(seconds)
+    shown = f"{middle:.2f} (worst {max(seconds):.2f})"
+    bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"
+    return Bar(bar, shown, middle <= FIRST_PLAN_SECONDS_MAX, command)
 
 
 def _survivors_lost(report: dict[str, Any]) -> int:

@@ -29,7 +29,13 @@ __all__ = ["status"]
 WATCH_SECONDS = 1.0
 # more are shown with a line each
 DETAILED_MAX = 5
-STYLES = {Phase.LIVE: "green", Phase.CATCHING_UP: "yellow", Phase.WAITING: "red"}
+STYLES = {
+    Phase.LIVE: "green",
+    Phase.CATCHING_UP: "yellow",
+    Phase.WAITING: "red",
+    Phase.FINISHED: "dim",
+}
+RUNNING = (Phase.LIVE, Phase.CATCHING_UP, Phase.WAITING)
 PLAIN_WIDTH = 10_000
 
 
@@ -129,7 +135,7 @@ def _overview(found: Sequence[Standing]) -> Table:
         table.add_row(
             Text(standing.application),
             standing.driver.value,
-            *(str(phases.count(phase)) for phase in Phase),
+            *(str(phases.count(phase)) for phase in RUNNING),
             "" if standing.incident is None else standing.incident.kind.value,
             Text(", ".join(dict.fromkeys(notice.reason for notice in standing.notices))),
         )
@@ -161,7 +167,8 @@ def _driver(standing: Standing) -> str:
     told = {
         Driver.THERE: f"driver {standing.generation} is there since {since}",
         Driver.GONE: f"driver {standing.generation} is gone since {since}",
-        Driver.SILENT: f"driver {standing.generation} is silent; its last news is of {since}",
+        Driver.SILENT: f"driver {standing.generation} is silent since {since}",
+        Driver.FINISHED: f"driver {standing.generation} has finished its run at {since}",
     }
     return told[standing.driver] if standing.generation else "no driver has told anything yet"
 
