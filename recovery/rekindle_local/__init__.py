@@ -9,7 +9,8 @@ Nothing imports this package; it stands on the runtime and the pure core.
     bench               benchmarks: figures beside bars
     flights             the pipeline of the demo and the benchmarks
     report_html         the report as a page, with the timeline as a picture
-    coordinator         the coordinator: its loop over the applications of a store
+    coordinator_process  a coordinator as a process, for demo, benchmark and tests
+    local_provider      what a coordinator asks of the cluster: its nodes, its driver
     cluster             the local cluster: one master, N workers, killed and brought back by node
     control_plane       ZooKeeper, coordinator and sidecar of one application, as processes
     event_files         event files that another process writes, followed

@@ -10,7 +10,7 @@ from store_driver import StoreDriver
 
 from rekindle.protocol import tree
 from rekindle.protocol.tree import Place
-from rekindle_local.coordinator.process import CoordinatorProcess
+from rekindle_local.coordinator_process import CoordinatorProcess
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
 

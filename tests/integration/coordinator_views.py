@@ -8,7 +8,7 @@ from typing import Any
 
 from store_driver import StoreDriver
 
-from rekindle_local.coordinator.process import CoordinatorProcess
+from rekindle_local.coordinator_process import CoordinatorProcess
 
 Coordinate = Callable[..., CoordinatorProcess]
 Drive = Callable[..., StoreDriver]

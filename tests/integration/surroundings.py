@@ -16,7 +16,7 @@ from rekindle.protocol.tree import Place
 from rekindle_local import store_access
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
-from rekindle_local.coordinator.viewing import Viewer
+from rekindle_coordinator.viewing import Viewer
 from rekindle_local.provisioning import Provisioning
 
 PLACE = Place("test", "readings")

@@ -21,9 +21,9 @@ from rekindle.protocol import (
 from rekindle.protocol.tree import Place
 from rekindle.settings import Policy
 from rekindle_local.bench.fleet import Fleet, Member, shape
-from rekindle_local.coordinator.health import Metrics
-from rekindle_local.coordinator.log import Log
-from rekindle_local.coordinator.shell import Shell
+from rekindle_coordinator.health import Metrics
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.shell import Shell
 
 TURNS_MAX = 1_000
 

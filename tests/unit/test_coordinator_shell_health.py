@@ -7,8 +7,8 @@ import urllib.request
 import pytest
 
 from rekindle.errors import InputError
-from rekindle_local.coordinator import health
-from rekindle_local.coordinator.health import Metrics
+from rekindle_coordinator import health
+from rekindle_coordinator.health import Metrics
 
 
 def ask(port: int, page: str) -> tuple[int, str]:

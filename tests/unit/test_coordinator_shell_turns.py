@@ -1,7 +1,7 @@
 """Whose turn it is: news first, moments when they have come, all the others in between."""
 
 from rekindle.protocol.tree import Place
-from rekindle_local.coordinator.turns import NEVER, Turns
+from rekindle_coordinator.turns import NEVER, Turns
 
 A, B, C = (Place("test", name) for name in "abc")
 

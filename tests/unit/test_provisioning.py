@@ -18,7 +18,7 @@ from rekindle.protocol import Heartbeat
 from rekindle.protocol.tree import Place
 from rekindle.reasons import Reason
 from rekindle_local import cluster_files, processes
-from rekindle_local.coordinator.local_provider import LocalProvider
+from rekindle_local.local_provider import LocalProvider
 from rekindle_local.provisioning import Provisioning, arrivals
 
 PLACE, OTHER = Place("default", "flights"), Place("default", "weather")

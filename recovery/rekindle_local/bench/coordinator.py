@@ -22,7 +22,7 @@ from rekindle_local import processes
 from rekindle_local.bench import results
 from rekindle_local.bench.fleet import REPORT_SECONDS, Fleet, Member, shape
 from rekindle_local.bench.results import Bar
-from rekindle_local.coordinator.process import CoordinatorProcess
+from rekindle_local.coordinator_process import CoordinatorProcess
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_zookeeper import connect
 

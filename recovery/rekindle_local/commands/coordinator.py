@@ -12,10 +12,10 @@ import typer
 
 from rekindle.errors import InputError
 from rekindle_local import store_access
-from rekindle_local.coordinator import health
-from rekindle_local.coordinator.local_provider import LocalProvider
-from rekindle_local.coordinator.log import Log
-from rekindle_local.coordinator.shell import Shell
+from rekindle_coordinator import health
+from rekindle_local.local_provider import LocalProvider
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.shell import Shell
 from rekindle_local.store_access import Hosts, SecretFile
 
 __all__ = ["coordinator"]

@@ -20,7 +20,7 @@ from rich.text import Text
 from rekindle.coordination.application import Driver
 from rekindle.coordination.standing import Phase, QueryStanding, Standing
 from rekindle_local import store_access
-from rekindle_local.coordinator.viewing import Viewer
+from rekindle_coordinator.viewing import Viewer
 from rekindle_local.store_access import Hosts, SecretFile
 from rekindle_zookeeper import Connection, StoreUnreachable
 

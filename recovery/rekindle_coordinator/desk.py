@@ -16,11 +16,11 @@ from rekindle.coordination.application import Case, Decision
 from rekindle.errors import RekindleError
 from rekindle.protocol import Directive, Orders, PlanOrder, tree
 from rekindle.protocol.tree import Place
-from rekindle_local.coordinator.gathering import Records
-from rekindle_local.coordinator.health import Metrics
-from rekindle_local.coordinator.log import Log
-from rekindle_local.coordinator.providers import NodeProvider
-from rekindle_local.coordinator.turns import NEVER
+from rekindle_coordinator.gathering import Records
+from rekindle_coordinator.health import Metrics
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.providers import NodeProvider
+from rekindle_coordinator.turns import NEVER
 from rekindle_zookeeper import Connection
 
 __all__ = ["Desk"]

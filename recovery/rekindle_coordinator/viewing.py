@@ -16,7 +16,7 @@ from rekindle.coordination.standing import Standing, View
 from rekindle.errors import RekindleError
 from rekindle.protocol import Acknowledgement, Directive, tree
 from rekindle.protocol.tree import Place
-from rekindle_local.coordinator.gathering import NAMES, Records
+from rekindle_coordinator.gathering import NAMES, Records
 from rekindle_zookeeper import Connection, StoreUnreachable
 
 __all__ = ["Viewer"]

@@ -18,12 +18,12 @@ from rekindle.errors import InputError, RekindleError
 from rekindle.protocol import tree
 from rekindle.protocol.tree import Place
 from rekindle.reasons import Reason
-from rekindle_local.coordinator.desk import Desk
-from rekindle_local.coordinator.gathering import NAMES
-from rekindle_local.coordinator.health import Metrics
-from rekindle_local.coordinator.log import Log
-from rekindle_local.coordinator.providers import NodeProvider
-from rekindle_local.coordinator.turns import Turns
+from rekindle_coordinator.desk import Desk
+from rekindle_coordinator.gathering import NAMES
+from rekindle_coordinator.health import Metrics
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.providers import NodeProvider
+from rekindle_coordinator.turns import Turns
 from rekindle_zookeeper import Conflict, Connection, Election, StoreUnreachable
 
 __all__ = ["Shell"]

@@ -1,6 +1,6 @@
 """What a coordinator asks of whoever has the machines.
 
-A local cluster has one implementation (`local_provider`), Kubernetes others. A provider knows no
+A local cluster has one implementation, Kubernetes others. A provider knows no
 queries and decides nothing; it says what is certainly gone, and gets what is asked for.
 """
 
