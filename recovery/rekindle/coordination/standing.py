@@ -93,8 +93,8 @@ class QueryStanding:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`driver_since` (seconds since 1970) is since when the driver is as it is; where no coordinator
-    has seen that, when the driver last told something new."""
+    """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
+    coordinator has seen that, when the driver last told something new."""
 
     application: str
     generation: int = 0

@@ -9,8 +9,8 @@ import typer
 
 from rekindle.coordination import explanation
 from rekindle.errors import InputError
-from rekindle_local import store_access
 from rekindle_coordinator.viewing import Viewer
+from rekindle_local import store_access
 from rekindle_local.store_access import Application, Hosts, SecretFile
 
 __all__ = ["explain"]

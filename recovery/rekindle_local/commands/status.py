@@ -19,8 +19,8 @@ from rich.text import Text
 
 from rekindle.coordination.application import Driver
 from rekindle.coordination.standing import Phase, QueryStanding, Standing
-from rekindle_local import store_access
 from rekindle_coordinator.viewing import Viewer
+from rekindle_local import store_access
 from rekindle_local.store_access import Hosts, SecretFile
 from rekindle_zookeeper import Connection, StoreUnreachable
 
