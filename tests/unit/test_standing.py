@@ -1,161 +1,22 @@
-"""How an application stands, why a query is not back, and what would bring it."""
+"""How an application stands, and what is wrong."""
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import msgspec
-import pytest
+from standing_world import NODES, phases, running, short_of_capacity
 
-from rekindle.coordination import application, explanation, standing
-from rekindle.coordination.application import Case, Driver, Reading
-from rekindle.coordination.standing import Phase, Standing, View
+from rekindle.coordination import standing
+from rekindle.coordination.application import Driver
+from rekindle.coordination.standing import Phase, Standing
 from rekindle.coordination.state import Status
-from rekindle.errors import InputError
 from rekindle.protocol import (
     Acknowledgement,
-    CheckpointReport,
-    Directive,
-    Heartbeat,
     NodeSeen,
     Orders,
-    PauseOrder,
-    PlanOrder,
     PriorityOverride,
-    ProgressReport,
-    ResumeOrder,
-    StatisticsReport,
-    TopologyReport,
 )
 from rekindle.reasons import Reason
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-
-TOPOLOGY = Topology(
-    operators=(Operator("source", 1), Operator("counts", 2), Operator("tops", 1)),
-    edges=(("source", "counts"), ("source", "tops")),
-    queries=(Query("busiest", "counts", 4), Query("ranking", "tops", 9)),
-)
-COSTS = {"source/0": 10.0, "counts/0": 60.0, "counts/1": 60.0, "tops/0": 60.0}
-NODES = ("n1", "n2", "n3", "n4")
-
-
-class Desk:
-    """A coordinator whose case the view holds, and a driver that does what it is told."""
-
-    def __init__(self, **policy: Any) -> None:
-        self.now = 1_000.0
-        self.case = Case()
-        self.sequence = self.plan_epoch = self.directive = 0
-        self.nodes = {node: NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES}
-        self.placement: dict[str, str] = {}
-        self.resident: dict[str, str] = {}
-        self.live: tuple[str, ...] = ()
-        self.paused = False
-        self.plan: Directive | None = None
-        self.reading = Reading(
-            topology=TopologyReport(
-                generation=1,
-                sequence=0,
-                program="p",
-                topology=TOPOLOGY,
-                policy=Policy(**policy),
-                nodes_expected=len(NODES),
-            ),
-            statistics=StatisticsReport(generation=1, sequence=0, costs=COSTS),
-            heartbeat=Heartbeat(generation=1, since=990.0),
-        )
-
-    def report(self, **fields: Any) -> None:
-        self.sequence += 1
-        common = {
-            "generation": 1,
-            "sequence": self.sequence,
-            "nodes": self.nodes,
-            "placement": dict(self.placement),
-            "live": self.live,
-            "resident": dict(self.resident),
-            "plan_epoch": self.plan_epoch,
-            "directive": self.directive,
-            "paused": self.paused,
-            "lags": {"busiest": 1.5, "ranking": 2.5},
-        }
-        progress = ProgressReport(**{**common, **fields})
-        self.reading = replace(self.reading, progress=progress)
-
-    def decide(self, obey: bool = True) -> None:
-        self.now += 1
-        decision = application.decide(self.case, self.reading, self.now, clock=float)
-        self.case = decision.case
-        for directive in decision.directives:
-            if isinstance(directive.order, PlanOrder):
-                self.plan = directive
-            if not obey:
-                continue
-            self.directive = directive.sequence
-            match directive.order:
-                case PlanOrder(placement=placement):
-                    self.placement |= placement
-                    self.plan_epoch = directive.plan_epoch
-                case PauseOrder() | ResumeOrder() as order:
-                    self.paused = isinstance(order, PauseOrder)
-
-    def settle(self) -> None:
-        for _ in range(5):
-            self.report()
-            self.decide()
-
-    def all_live(self) -> None:
-        """What is placed has caught up."""
-        self.live = tuple(self.placement)
-        self.settle()
-
-    def checkpoint(self, epoch: int) -> None:
-        report = CheckpointReport(generation=1, sequence=epoch, epoch=epoch, at=self.now)
-        self.reading = replace(self.reading, checkpoint=report)
-        self.decide()
-
-    def lose(self, *nodes: str) -> None:
-        """Nodes go, with what ran there and what needs that."""
-        for node in nodes:
-            del self.nodes[node]
-        running = {name: node for name, node in self.placement.items() if node not in nodes}
-        if "source/0" not in running:
-            self.resident, running = running, {}
-        self.placement, self.live = running, tuple(running)
-
-    def view(self, **fields: Any) -> View:
-        """As another process finds it in the store."""
-        case = application.from_record(application.to_record(self.case), "case")
-        common = {"application": "a/b", "case": case, "reading": self.reading, "plan": self.plan}
-        return View(**{**common, **fields})
-
-    def stands(self, **fields: Any) -> Standing:
-        return standing.of(self.view(**fields), self.now, clock=float)
-
-    def explain(self, query: str) -> explanation.Explanation:
-        return explanation.explain(self.view(), query, self.now, clock=float)
-
-
-def running(**policy: Any) -> Desk:
-    desk = Desk(**policy)
-    desk.settle()
-    desk.all_live()
-    assert set(desk.live) == set(COSTS)
-    return desk
-
-
-def short_of_capacity() -> Desk:
-    """One of four nodes is left: the important query is back, the other one is not."""
-    desk = running()
-    desk.lose(*[node for node in NODES if node != desk.placement["source/0"]])
-    desk.settle()
-    desk.all_live()
-    return desk
-
-
-def phases(found: Standing) -> dict[str, Phase]:
-    return {query.name: query.phase for query in found.queries}
 
 
 def reasons(found: Standing) -> list[Reason]:
@@ -323,89 +184,3 @@ def test_a_standing_and_an_explanation_are_json() -> None:
     desk = short_of_capacity()
     for value in (desk.stands(), desk.explain("busiest")):
         assert json.loads(json.dumps(msgspec.to_builtins(value)))
-
-
-def test_a_waiting_query_is_explained_by_what_it_misses_and_what_would_bring_it() -> None:
-    found = short_of_capacity().explain("busiest")
-    text = " ".join(found.sentences)
-    assert [item.partition for item in found.missing] == ["counts/0", "counts/1"]
-    assert [item.steady_percent for item in found.missing] == [60.0, 60.0]
-    assert all(item.catching_up_percent > 60.0 for item in found.missing)
-    assert found.free is not None
-    assert sum(found.free.values()) == pytest.approx(10.0)
-    assert found.next_plan == ()
-    assert found.more_nodes == 2
-    assert found.requests is not None
-    assert sum(request.count for request in found.requests.values()) == 3
-    assert "busiest waits, with 2 partitions not running that it needs: counts/0, counts/1." in text
-    assert "With 2 more nodes of 100 % CPU busiest would be in the next plan." in text
-    assert "Requested: 3 nodes. (correlated-failure)" in text
-    assert "(no-capacity)" in text
-
-
-def test_as_many_nodes_as_the_explanation_says_bring_the_query_back() -> None:
-    desk = short_of_capacity()
-    more = desk.explain("busiest").more_nodes
-    assert more is not None
-    for index in range(more):
-        assert phases(desk.stands())["busiest"] is not Phase.CATCHING_UP
-        desk.nodes[f"m{index}"] = NodeSeen(incarnation="b", capacity_percent=100.0)
-        desk.settle()
-    assert phases(desk.stands())["busiest"] is Phase.CATCHING_UP
-
-
-def test_more_important_queries_that_are_not_back_either_come_first() -> None:
-    desk = running()
-    desk.lose(*[node for node in NODES if node != desk.placement["counts/0"]])
-    desk.report()
-    assert desk.explain("busiest").first == ("ranking",)
-    assert desk.explain("ranking").first == ()
-
-
-def test_a_query_in_the_next_plan_needs_no_more_nodes() -> None:
-    desk = running()
-    desk.lose(desk.placement["tops/0"])
-    desk.report()
-    found = desk.explain("ranking")
-    assert (found.next_plan, found.more_nodes) == (("ranking/0",), 0)
-    assert "ranking is in the next plan." in found.sentences
-
-
-def test_a_query_that_fits_once_others_have_caught_up_is_told_so() -> None:
-    desk = running(catch_up_cost_ratio=10.0, catch_up_seconds=1.0)
-    desk.checkpoint(1)
-    desk.now += 100
-    kept = {desk.placement["source/0"], desk.placement["counts/1"]}
-    desk.lose(*[node for node in NODES if node not in kept])
-    desk.nodes["m1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
-    desk.settle()
-    by_phase = {phase: name for name, phase in phases(desk.stands()).items()}
-    assert set(by_phase) == {Phase.CATCHING_UP, Phase.WAITING}
-    sentences = desk.explain(by_phase[Phase.WAITING]).sentences
-    expected = f"{by_phase[Phase.WAITING]} fits as soon as those that catch up have caught up."
-    assert expected in sentences
-
-
-def test_a_query_that_is_back_or_on_its_way_is_explained_in_a_sentence() -> None:
-    desk = running()
-    assert desk.explain("ranking").sentences == ("ranking is live: nothing is missing.",)
-    desk.lose(desk.placement["tops/0"])
-    desk.settle()
-    first = desk.explain("ranking").sentences[0]
-    assert first == "ranking is placed and catches up: 0 of 1 query partitions are live."
-
-
-def test_a_query_of_a_driver_that_is_gone_is_explained_by_that() -> None:
-    desk = running()
-    desk.reading = replace(desk.reading, heartbeat=None, driver_gone=True)
-    desk.decide()
-    text = " ".join(desk.explain("busiest").sentences)
-    assert "The driver is gone; another one is asked for. (driver-lost)" in text
-    assert "No node is up." in text
-
-
-def test_an_unknown_query_is_refused_with_near_ones() -> None:
-    with pytest.raises(InputError, match="'bussiest': is no query of a/b; name one of: busiest"):
-        running().explain("bussiest")
-    with pytest.raises(InputError, match="name one of: busiest, ranking"):
-        running().explain("x")
