@@ -91,7 +91,8 @@ class Desk:
         return self.stirred
 
     def _looks_otherwise(self) -> bool:
-        """Ask the provider; whether its answer is another one. A provider in trouble has none."""
+        """Ask the provider; whether its answer is another one. From one in trouble, no driver is
+        gone, and no other nodes are."""
         if self.provider is None:
             return False
         before = self.gone
@@ -102,8 +103,10 @@ class Desk:
             )
             self.gone = (nodes, driver)
             self._note_provider("look", "")
-        except (RekindleError, OSError) as trouble:
-            self._note_provider("look", str(trouble))
+        except Exception as trouble:
+            # what was certain of one driver may be said of the next one by nobody
+            self.gone = (self.gone[0], False)
+            self._note_provider("look", _told(trouble))
         return self.gone != before
 
     def _write(self, decision: Decision) -> None:
@@ -124,15 +127,16 @@ class Desk:
                 self.metrics.plans.inc()
 
     def _request(self, case: Case) -> None:
-        """Ask the provider for everything that is wanted, again and again: it knows its own."""
+        """Ask the provider for everything that is wanted, again and again: it knows its own. What
+        it raises must not stop other applications, be it a bug."""
         if self.provider is None:
             return
         try:
             for identity, request in case.requests.items():
                 self.provider.request(self.place, identity, request)
             self._note_provider("request", "")
-        except (RekindleError, OSError) as trouble:
-            self._note_provider("request", str(trouble))
+        except Exception as trouble:
+            self._note_provider("request", _told(trouble))
 
     def _note_provider(self, what: str, trouble: str) -> None:
         if trouble and trouble != self.provider_troubles.get(what):
@@ -154,3 +158,8 @@ class Desk:
 
     def _directive(self, sequence: int) -> str:
         return self.place.path(tree.DIRECTIVES, tree.numbered(sequence))
+
+
+def _told(trouble: Exception) -> str:
+    expected = isinstance(trouble, RekindleError | OSError)
+    return str(trouble) if expected else f"{type(trouble).__name__}: {trouble}"

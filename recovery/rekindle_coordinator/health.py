@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -22,6 +23,7 @@ __all__ = ["Metrics", "serve"]
 
 PREFIX = "rekindle_coordinator"
 SILENT_SECONDS_MAX = 60.0
+REQUEST_SECONDS_MAX = 5.0
 
 
 class Metrics:
@@ -58,7 +60,15 @@ class Metrics:
         return Counter(f"{PREFIX}_{name}", text, registry=self.registry)
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """A connection that says nothing keeps nobody else from an answer."""
+
+    daemon_threads = True
+
+
 class _Quiet(WSGIRequestHandler):
+    timeout = REQUEST_SECONDS_MAX
+
     def log_message(self, format: str, *arguments: Any) -> None:
         """Say nothing: the log has a form of its own."""
 
@@ -76,7 +86,7 @@ def serve(metrics: Metrics, port: int) -> int:
         return [json.dumps(metrics.summary()).encode()]
 
     try:
-        server = make_server("", port, answer, WSGIServer, _Quiet)
+        server = make_server("", port, answer, _Server, _Quiet)
     except OSError as error:
         raise InputError(
             where=f"--port {port}",

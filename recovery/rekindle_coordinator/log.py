@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from rekindle import coordination, problem
 from rekindle.coordination import Case, Decision, Instruction, Plan
+from rekindle.coordination.directives import Request
 from rekindle.protocol import Directive
 from rekindle.protocol.tree import Place
 
@@ -45,6 +46,8 @@ class Log:
             if told is not None:
                 kind, fields = told
                 self.write(kind, **common, **fields)
+        for request in decision.requested:
+            self.write(f"{request.what}-requested", **common, **_asked(request))
         for directive in decision.directives:
             self.write("directive", **common, **_ordered(directive))
 
@@ -56,12 +59,14 @@ def _told(instruction: Instruction, case: Case) -> tuple[str, dict[str, Any]] | 
             return "plan", _announced(plan, case)
         case coordination.Record(kind, reason, text, details):
             return kind, {"reason": str(reason), "text": text, "details": dict(details)}
-        case coordination.RequestNodes(count, domains, reason):
-            outside = list(domains)
-            return "nodes-requested", {"count": count, "outside": outside, "reason": str(reason)}
-        case coordination.RestartDriver(reason):
-            return "driver-requested", {"reason": str(reason)}
     return None
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    if request.what == "driver":
+        return {"reason": str(request.reason)}
+    outside = list(request.outside_domains)
+    return {"count": request.count, "outside": outside, "reason": str(request.reason)}
 
 
 def _announced(plan: Plan, case: Case) -> dict[str, Any]:

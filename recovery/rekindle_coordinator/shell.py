@@ -50,6 +50,7 @@ class Shell:
     leading: bool = False
     _election: Election | None = None
     _watched: set[str] = field(default_factory=set)
+    _closed: dict[str, str] = field(default_factory=dict)
     _news: dict[Place, set[str]] = field(default_factory=dict)
     _listing: bool = True
     _session: int | None = None
@@ -142,6 +143,8 @@ class Shell:
             raise
         for place in self.desks.keys() - found:
             del self.desks[place]
+            for name in NAMES:
+                self._unwatch(place.path(name))
             self.stopped.pop(place, None)
             self.turns.forget(place)
 
@@ -151,15 +154,33 @@ class Shell:
         for namespace in self.connection.children(tree.APPLICATIONS):
             path = f"{tree.APPLICATIONS}/{namespace}"
             self._watch(path, self._listed)
-            for application in self.connection.children(path):
+            for application in self._names(path):
                 with suppress(InputError):  # no driver has such a name
                     found.add(Place(namespace, application).checked())
         return found
+
+    def _names(self, path: str) -> list[str]:
+        """Names below a path; none where we may not look, as with another team's secret."""
+        try:
+            names = self.connection.children(path)
+        except StoreUnreachable:
+            raise
+        except RekindleError as trouble:
+            if self._closed.get(path) != str(trouble):
+                self._closed[path] = str(trouble)
+                self.log.write("namespace-closed", path=path, text=str(trouble))
+            return []
+        self._closed.pop(path, None)
+        return names
 
     def _watch(self, path: str, callback: Callable[[], None]) -> None:
         if path not in self._watched:
             self.connection.watch(path, callback)
             self._watched.add(path)
+
+    def _unwatch(self, path: str) -> None:
+        self.connection.unwatch(path)
+        self._watched.discard(path)
 
     def _take_news(self, now: float) -> None:
         with self._lock:

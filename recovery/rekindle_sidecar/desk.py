@@ -183,7 +183,7 @@ class Desk:
         return {
             "place": str(self.place),
             "generation": self.generation or None,
-            "fenced_by": self.fenced_by or None,
+            "fenced_by": self.fenced_by if self.fenced else None,
             "store_reachable": self.store_reachable,
             "heartbeat_up": self.heartbeat_up,
             "driver_heard_seconds": self.heard_seconds(),
@@ -270,7 +270,7 @@ class Desk:
             raise refusals.fenced(where, generation, newer)
 
     def _hear(self, line: Line) -> None:
-        self._lines.add(line)
+        self._lines = {known for known in self._lines if not known.is_closing()} | {line}
         self._contact = contact.heard(self._contact, self._clock())
         if not self.heartbeat_up:
             self.wake()

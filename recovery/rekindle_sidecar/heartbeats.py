@@ -40,8 +40,8 @@ class Heartbeats:
         newer = 0 if standing is None else standing.generation
         if wanted is None:
             # a driver that was here and is away takes only its own heartbeat along
-            if standing is not None and standing == self._made:
-                self._connection.remove(self._path)
+            if found is not None and standing is not None and standing == self._made:
+                self._connection.remove(self._path, found[1])
                 newer = 0
             return Outcome(up=False, newer=newer)
         decided = precedence.compare_heartbeats(standing, wanted, arriving)

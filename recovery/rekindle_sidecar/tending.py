@@ -77,6 +77,9 @@ class Tender:
         """Do whatever there is to do, unless the store is away."""
         if self._connection.reachable and self._loop.time() >= self._retry_at:
             try:
+                if self._desk.wanted_heartbeat() is None:
+                    # that its run has ended counts before that the driver is away
+                    await self._deliver()
                 await self._keep_heartbeat()
                 await self._deliver()
                 await self._fetch()

@@ -7,6 +7,7 @@ thread of the connection, one after the other; they should only note that there 
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import chain
 
 from rekindle.errors import InputError
 from rekindle_zookeeper import leftovers
@@ -51,7 +52,7 @@ class Connection:
         self, hosts: str, secret: str | None, *, session_seconds: float, deadline_seconds: float
     ) -> None:
         self._callbacks: list[Callable[[], None]] = []
-        self._watches: list[Watch] = []
+        self._watches: dict[str, tuple[Watch, ...]] = {}
         self._sessions = Sessions(
             hosts,
             secret,
@@ -101,17 +102,22 @@ class Connection:
         nothing, and raise Conflict. Returns the versions of what was written."""
         return self._records.transact(expected, writes, ephemeral=ephemeral)
 
-    def remove(self, path: str) -> None:
-        """Remove a record with its pieces, if it is there."""
-        self._records.remove(path)
+    def remove(self, path: str, version: int | None = None) -> None:
+        """Remove a record with its pieces, if it is there; with `version` only that one, and
+        raise Conflict when it is another."""
+        self._records.remove(path, version)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         """Have it called whenever the record or its children may have changed, and after each
         connect, for ever."""
-        watch = Watch(path, callback)
-        self._watches.append(watch)
+        watch = Watch(path, callback, self._is_watched)
+        self._watches[path] = (*self._watches.get(path, ()), watch)
         if self.reachable:
             watch.arm(self._sessions.client)
+
+    def unwatch(self, path: str) -> None:
+        """Have nothing called for a path any more, but for once that may be on its way."""
+        self._watches.pop(path, None)
 
     def elect(self, path: str, identity: str, on_change: Callable[[], None]) -> Election:
         """Stand for leadership among all that do so at `path`, until the answer is closed;
@@ -130,9 +136,12 @@ class Connection:
         """End the session, and with it what is ephemeral."""
         self._sessions.close()
 
+    def _is_watched(self, watch: Watch) -> bool:
+        return watch in self._watches.get(watch.path, ())
+
     def _changed(self) -> None:
         client = self._sessions.client
-        for watch in self._watches if self.reachable else ():
+        for watch in chain(*list(self._watches.values())) if self.reachable else ():
             watch.arm(client)
             dispatch(client, watch.callback)
         for callback in self._callbacks:

@@ -101,12 +101,15 @@ class Records:
             self._parents.clear()
         raise _restless(names)
 
-    def remove(self, path: str) -> None:
-        """Remove a record with its pieces, if it is there."""
+    def remove(self, path: str, version: int | None = None) -> None:
+        """Remove a record with its pieces, if it is there; with `version` only that one, and
+        raise Conflict when it is another."""
         for _ in range(ATTEMPTS_MAX):
             found = self.stat(path)
             if found is None:
                 return
+            if version is not None:
+                _compare({path: version}, {path: found})
             pieces = [piece for piece in self.pieces(path, found) if self.stat(piece)]
             if self.commit([steps.delete(path, found.version), *map(steps.delete, pieces)], path):
                 return

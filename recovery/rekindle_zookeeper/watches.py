@@ -17,10 +17,11 @@ __all__ = ["Watch", "dispatch"]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """On a record, whether it is there or not, and on its children."""
+    """On a record, whether it is there or not, and on its children, as long as it is wanted."""
 
     path: str
     callback: Callable[[], None]
+    wanted: Callable[["Watch"], bool]
 
     def arm(self, client: KazooClient) -> None:
         """Set it; returns at once. Setting it twice does no harm."""
@@ -37,7 +38,9 @@ class _Fired:
     client: KazooClient
 
     def __call__(self, event: WatchedEvent) -> None:
-        if event.type != EventType.NONE:  # else the connection is gone, and the next one arms it
+        if event.type != EventType.NONE and self.watch.wanted(
+            self.watch
+        ):  # else the connection is gone, and the next one arms it
             self.watch.arm(self.client)
             self.watch.callback()
 

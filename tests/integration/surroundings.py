@@ -3,6 +3,7 @@
 Nodes that the coordinator asks for are started at once.
 """
 
+import json
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -86,6 +87,14 @@ class Surroundings:
         assert control is not None
         with store_access.opened(control.zookeeper.connect_string, None) as connection:
             return Viewer(connection).standing(PLACE, time.time())
+
+    def record(self, name: str) -> Any:
+        """A record of the application as it stands in the store; None when it is not there."""
+        control = self.application.control
+        assert control is not None
+        with store_access.opened(control.zookeeper.connect_string, None) as connection:
+            found = connection.get(PLACE.path(name))
+        return None if found is None else json.loads(found[0])
 
     def _down(self) -> list[str]:
         return [name for name, leader in self.cluster.leaders().items() if leader is None]

@@ -16,6 +16,7 @@ from surroundings import PLACE, Surroundings
 
 from rekindle.coordination.application import Driver
 from rekindle.coordination.standing import Phase
+from rekindle.protocol import tree
 from rekindle.reasons import Reason
 from rekindle_local import processes
 
@@ -141,6 +142,18 @@ def is_silent(surroundings: Surroundings, seconds: float) -> bool:
     return told and found.driver is Driver.SILENT and time.time() - since > seconds
 
 
+def kept_driver(surroundings: Surroundings) -> str | None:
+    """What the coordinator has written of the driver."""
+    record = surroundings.record(tree.COORDINATION)
+    return None if record is None else str(record["driver"])
+
+
+def heartbeat_generation(surroundings: Surroundings) -> int | None:
+    """Of the heartbeat that stands; None without one."""
+    record = surroundings.record(tree.HEARTBEAT)
+    return None if record is None else int(record["generation"])
+
+
 def test_a_driver_that_has_ended_in_order_is_not_asked_for_again(
     surroundings: Surroundings,
 ) -> None:
@@ -148,10 +161,15 @@ def test_a_driver_that_has_ended_in_order_is_not_asked_for_again(
     application.start_and_recover()
     ended = application.driver.process
     application.finish()
-    assert processes.await_condition(
-        lambda: surroundings.standing().driver is Driver.FINISHED, limit_seconds=60.0
+    # seen by the coordinator with process and heartbeat gone, so that it may have asked by now
+    application.await_condition(
+        "case says finished", lambda: kept_driver(surroundings) == "finished"
     )
+    application.await_condition("no heartbeat", lambda: heartbeat_generation(surroundings) is None)
+    decided = surroundings.standing().driver_since
+    application.await_condition("3 s more", lambda: time.time() > (decided or 0.0) + 3.0)
     found = surroundings.standing()
+    assert found.driver is Driver.FINISHED
     assert {query.phase for query in found.queries} == {Phase.FINISHED}
     assert found.notices == ()
     application.poll()
@@ -179,11 +197,12 @@ def test_of_two_drivers_only_the_newer_commits_though_the_older_is_cut_from_the_
     assert "let the newer driver go on" in older.last_words()
     older.control.proceed(older.control.sidecar)
     newer.await_event("recovered", after=begin, generation=2)
+    newer.await_condition("its heartbeat", lambda: heartbeat_generation(surroundings) == 2)
     newer.finish()
     assert not older.happened("driver-requested")
+    assert not newer.happened("driver-requested")
     generations = [record["generation"] for record in newer.commits()]
     assert generations == sorted(generations)
-    assert surroundings.standing().generation == 2
 
 
 def test_a_store_that_loses_its_leader_in_a_recovery_goes_on(controlled: Controlled) -> None:

@@ -35,6 +35,7 @@ class Provider:
     gone: frozenset[str] = frozenset()
     driver: bool = False
     trouble: str = ""
+    looking: Exception | None = None
     requests: dict[str, Request] = field(default_factory=dict)
 
     def request(self, place: Place, identity: str, request: Request) -> None:
@@ -44,6 +45,8 @@ class Provider:
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
         del place
+        if self.looking is not None:
+            raise self.looking
         return self.gone
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:

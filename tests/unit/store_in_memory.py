@@ -93,9 +93,15 @@ class ConnectionInMemory:
             raise unreachable()
         return {path: self.shared.store.records[path][1] for path in writes}
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, version: int | None = None) -> None:
         self._answer()
+        found = self.shared.store.get(path)
+        if version is not None and (found is None or found[1] != version):
+            raise Conflict(path)
         self.shared.store.remove(path)
+
+    def unwatch(self, path: str) -> None:
+        self.watches.pop(path, None)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         self.watches[path] = callback

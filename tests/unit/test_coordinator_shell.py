@@ -1,5 +1,6 @@
 """The coordinator's shell over all applications: woken, timed, never stopped by one of them."""
 
+import pytest
 from shell_world import Provider, World, settled
 
 from rekindle.protocol import (
@@ -256,6 +257,22 @@ def test_a_provider_in_trouble_is_said_once_and_asked_again() -> None:
     assert provider.requests
 
 
+@pytest.mark.parametrize("trouble", [OSError("disk full"), ValueError("not a number")])
+def test_from_a_provider_in_trouble_no_driver_is_gone(trouble: Exception) -> None:
+    world, provider = World(), Provider()
+    coordinator = settled(world, provider)
+    provider.driver = True
+    heartbeat = world.member.place.path(tree.HEARTBEAT)
+    world.fleet.connection.remove(heartbeat)
+    coordinator.settle()
+    assert coordinator.shell.desks[world.member.place].gone == (frozenset(), True)
+    provider.looking = trouble
+    coordinator.settle()
+    assert coordinator.shell.desks[world.member.place].gone == (frozenset(), False)
+    (line,) = coordinator.lines("provider-failed")
+    assert str(trouble) in line["text"]
+
+
 def test_the_log_has_the_plan_with_its_problem_and_answer_once_it_is_in_the_store() -> None:
     world = World()
     coordinator = settled(world)
@@ -283,3 +300,4 @@ def test_an_application_that_was_removed_is_forgotten() -> None:
         world.fleet.connection.remove(path)
     coordinator.settle()
     assert set(coordinator.shell.desks) == {world.fleet.members[1].place}
+    assert not [path for path in coordinator.connection.watches if place.path() in path]

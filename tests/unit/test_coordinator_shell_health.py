@@ -1,6 +1,7 @@
 """A coordinator's metrics and health on a port."""
 
 import json
+import socket
 import urllib.error
 import urllib.request
 
@@ -40,6 +41,12 @@ def test_metrics_are_those_of_this_coordinator_alone() -> None:
     assert status == 200
     assert "rekindle_coordinator_plans_total 1.0" in text.splitlines()
     assert all(line.startswith(("#", "rekindle_coordinator_")) for line in text.splitlines())
+
+
+def test_a_connection_that_says_nothing_keeps_nobody_from_an_answer() -> None:
+    port = health.serve(Metrics(), 0)
+    with socket.create_connection(("127.0.0.1", port)):
+        assert ask(port, "health")[0] == 200
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

@@ -260,3 +260,22 @@ def test_directives_that_do_not_fit_into_one_message_come_with_the_next() -> Non
 )
 def test_what_is_no_directive_is_left_out(data: bytes) -> None:
     assert read(tree.numbered(1), data) is None
+
+
+def test_connections_that_are_closed_are_forgotten_while_the_store_is_away() -> None:
+    office = Office()
+    office.handshake()
+    for _ in range(50):
+        office.line.closed = True
+        office.line = Line()
+        office.report()
+    assert len(office.desk._lines) == 1
+
+
+def test_health_names_the_driver_that_fences_only_when_there_is_one() -> None:
+    office = Office()
+    office.handshake(generation=4)
+    office.desk.fence(4)  # the standing heartbeat is its own
+    assert office.desk.health()["fenced_by"] is None
+    office.desk.fence(5)
+    assert office.desk.health()["fenced_by"] == 5

@@ -90,12 +90,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The case from now on, whether it must be written, and what goes out with it."""
+    """The case from now on, whether it must be written, and what goes out with it; `requested` is
+    what the node provider is asked for from now on, and was not before."""
 
     case: Case
     changed: bool
     directives: tuple[Directive, ...]
     instructions: tuple[told.Instruction, ...]
+    requested: tuple[Request, ...] = ()
 
 
 def decide(
@@ -111,15 +113,7 @@ def decide(
     if plan and driver is Driver.THERE and not reading.orders.paused and not state.unacknowledged:
         state, planned = advance(state, happened.Tick(), now, clock=clock)
         instructions += planned
-    issued = directives.issue(
-        instructions + directives.overdue(state, progress, case.sequence, instructions),
-        directives.pausing(reading.orders.paused, case.paused, progress, case.sequence),
-        after=case.sequence,
-        base=case.base,
-        generation=case.generation,
-        state=state,
-        builds_on=0 if progress is None else progress.plan_epoch,
-    )
+    issued = _issue(case, state, reading, progress, instructions, driver)
     case = replace(
         case,
         sequence=case.sequence + len(issued),
@@ -132,7 +126,10 @@ def decide(
         state=state,
         taken=_sequences(reading, case),
     )
-    return Decision(case, _differs(before, case), issued, instructions)
+    requested = tuple(
+        request for name, request in case.requests.items() if name not in before.requests
+    )
+    return Decision(case, _differs(before, case), issued, instructions, requested)
 
 
 def to_record(case: Case) -> bytes:
@@ -165,17 +162,23 @@ def _opened(case: Case, reading: Reading, now: float) -> tuple[State, Case]:
         fresh = replace(
             fresh,
             plan_epoch=case.kept.plan_epoch,
-            incident=case.kept.incident if report.resumed else None,
+            incident=case.kept.incident if _goes_on(report, case) else None,
             incidents=case.kept.incidents,
         )
     return fresh, replace(
         case,
         generation=report.generation,
         base=case.sequence,
+        plan_sequence=0,
         taken={},
         driver=Driver.THERE,
         driver_at=None,
     )
+
+
+def _goes_on(report: TopologyReport, case: Case) -> bool:
+    """Whether a new driver goes on with the incident of the one before."""
+    return report.resumed and case.driver is not Driver.FINISHED
 
 
 def _take_in(
@@ -242,6 +245,28 @@ def _policy(reading: Reading, now: float) -> Policy:
         if query in queries and (override.until is None or now < override.until)
     }
     return replace(policy, priorities={**policy.priorities, **overrides})
+
+
+def _issue(
+    case: Case,
+    state: State,
+    reading: Reading,
+    progress: ProgressReport | None,
+    instructions: tuple[told.Instruction, ...],
+    driver: Driver,
+) -> tuple[Directive, ...]:
+    """What the driver is told; nothing after its run has ended."""
+    if driver is Driver.FINISHED:
+        return ()
+    return directives.issue(
+        instructions + directives.overdue(state, progress, case.sequence, instructions),
+        directives.pausing(reading.orders.paused, case.paused, progress, case.sequence),
+        after=case.sequence,
+        base=case.base,
+        generation=case.generation,
+        state=state,
+        builds_on=0 if progress is None else progress.plan_epoch,
+    )
 
 
 def _requests(

@@ -94,7 +94,7 @@ class QueryStanding:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
-    coordinator has seen that, when the driver last told something new."""
+    coordinator has seen that, when the driver last told it something new, or None."""
 
     application: str
     generation: int = 0
@@ -123,7 +123,7 @@ def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
         coordinator=view.coordinator,
         paused=view.reading.orders.paused,
         nodes={node: seen.status for node, seen in sorted(state.nodes.items())},
-        incident=state.incident,
+        incident=None if driver is Driver.FINISHED else state.incident,
         plan=_plan(view),
         queries=queries,
         notices=tuple(_notices(view, case, queries, now, clock)),
@@ -149,8 +149,9 @@ def _since(view: View, driver: Driver) -> float | None:
     heartbeat, kept = view.reading.heartbeat, view.case.kept
     if driver is Driver.THERE and heartbeat is not None:
         return heartbeat.since
-    seen = view.case.generation == view.reading.topology.generation and view.case.driver is driver
-    if seen and view.case.driver_at is not None:
+    if view.case.generation != view.reading.topology.generation:
+        return None
+    if view.case.driver is driver and view.case.driver_at is not None:
         return view.case.driver_at
     return None if kept is None else kept.seen_at
 
@@ -209,7 +210,8 @@ def _notices(
 ) -> Iterator[Notice]:
     """What is wrong, what hinders most first; nothing is wrong with a run that has ended."""
     state, driver = case.state, case.driver
-    if state is None or driver is Driver.FINISHED:
+    assert state is not None
+    if driver is Driver.FINISHED:
         return
     if not view.coordinator:
         yield _no_coordinator()

@@ -57,9 +57,11 @@ def first_plan_epochs(events: Sequence[Event]) -> int | None:
 
 
 def first_plan_seconds(events: Sequence[Event]) -> float | None:
-    """Give the time from the failure to the first plan that the driver acknowledged; None when it
-    acknowledged none."""
-    return next((event.t for event in _acknowledgements(events)), None)
+    """Give the time from the failure to the first plan after it that the driver acknowledged; None
+    when it acknowledged none."""
+    planned = {event.plan_epoch for event in run_events.of_kind(events, "plan") if event.t >= 0}
+    acks = _acknowledgements(events)
+    return next((event.t for event in acks if event.plan_epoch in planned), None)
 
 
 def capacity_percent(problem: Record) -> float:

@@ -4,6 +4,7 @@ The rate of rows is calibrated to the same load in every run, from the rate of t
 Bars count only where the nodes' CPU quota is enforced.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -122,8 +123,10 @@ def _bars(
     return bars
 
 
-def _first_plan(seconds: list[float], command: str) -> Bar:
-    """From the victims' connections being reset to the first plan that the driver took."""
+def _first_plan(found: list[float | None], command: str) -> Bar:
+    """From the victims' connections being reset to the first plan that the driver took; never
+    counts as for ever."""
+    seconds = [math.inf if item is None else item for item in found]
     middle = median(seconds)
     shown = f"{middle:.2f} (worst {max(seconds):.2f})"
     bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"

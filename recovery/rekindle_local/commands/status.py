@@ -163,14 +163,16 @@ def _details(standing: Standing) -> Iterator[RenderableType]:
 
 
 def _driver(standing: Standing) -> str:
-    since = "" if standing.driver_since is None else _clock(standing.driver_since)
+    if not standing.generation:
+        return "no driver has told anything yet"
     told = {
-        Driver.THERE: f"driver {standing.generation} is there since {since}",
-        Driver.GONE: f"driver {standing.generation} is gone since {since}",
-        Driver.SILENT: f"driver {standing.generation} is silent since {since}",
-        Driver.FINISHED: f"driver {standing.generation} has finished its run at {since}",
+        Driver.THERE: "is there",
+        Driver.GONE: "is gone",
+        Driver.SILENT: "is silent",
+        Driver.FINISHED: "has finished its run",
     }
-    return told[standing.driver] if standing.generation else "no driver has told anything yet"
+    since = "" if standing.driver_since is None else f" since {_clock(standing.driver_since)}"
+    return f"driver {standing.generation} {told[standing.driver]}{since}"
 
 
 def _queries(queries: Sequence[QueryStanding]) -> Table:

@@ -125,9 +125,11 @@ class Scenario:
         """The driver calibrates until the first loss, as nodes get faster, or others need the
         machine; a rate that was asked for stays as it is."""
         low, high = LOAD_PERCENT
-        if self.options.rows_per_second is None:
-            self._await(f"the load is {low:.0f} to {high:.0f} %", self._is_load_fair)
-        elif not self._is_load_fair():
+        end = time.monotonic() + self.options.phase_seconds_max
+        while not self._is_load_fair():
+            self._poll()
+            if self.options.rows_per_second is None and time.monotonic() < end:
+                continue
             raise RunError(
                 where="demo",
                 what=f"the partitions cost {self._load():.0f} % of the capped capacity before the "

@@ -1,0 +1,117 @@
+"""A coordinator and a driver that does what it is told, for tests of decisions."""
+
+from dataclasses import replace
+from typing import Any
+
+from rekindle.coordination import application
+from rekindle.coordination.application import Case, Decision, Reading
+from rekindle.protocol import (
+    BufferingOrder,
+    Heartbeat,
+    NodeSeen,
+    OrderingOrder,
+    PauseOrder,
+    PlanOrder,
+    ProgressReport,
+    ResumeOrder,
+    StatisticsReport,
+    TopologyReport,
+)
+from rekindle.settings import Policy
+from rekindle.topology import Operator, Query, Topology
+
+TOPOLOGY = Topology(
+    operators=(Operator("source", 2), Operator("counts", 2), Operator("tops", 1)),
+    edges=(("source", "counts"), ("counts", "tops")),
+    queries=(Query("busiest", "counts", 4), Query("ranking", "tops", 9)),
+)
+COSTS = {"source/0": 20.0, "source/1": 20.0, "counts/0": 30.0, "counts/1": 30.0, "tops/0": 40.0}
+NODES = ("n1", "n2", "n3", "n4")
+
+
+class Desk:
+    """A coordinator and a driver that does at once what it is told."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.now = 1000.0
+        self.case = Case()
+        self.sequence = 0
+        self.reading = Reading(
+            topology=TopologyReport(
+                generation=1,
+                sequence=0,
+                program="p",
+                topology=TOPOLOGY,
+                policy=Policy(**policy),
+                nodes_expected=len(NODES),
+            ),
+            statistics=StatisticsReport(generation=1, sequence=0, costs=COSTS),
+            heartbeat=Heartbeat(generation=1, since=0.0),
+        )
+        self.nodes = {node: NodeSeen(incarnation="a", capacity_percent=100.0) for node in NODES}
+        self.placement: dict[str, str] = {}
+        self.modes = {"buffering": "on", "ordering": "on"}
+        self.plan_epoch = 0
+        self.directive = 0
+        self.paused = False
+
+    def report(self, **fields: Any) -> None:
+        """The driver reports how things are."""
+        self.sequence += 1
+        lost = [name for name, node in self.placement.items() if node not in self.nodes]
+        for name in lost:
+            del self.placement[name]
+        common = {
+            "generation": self.reading.topology.generation,
+            "sequence": self.sequence,
+            "nodes": self.nodes,
+            "placement": dict(self.placement),
+            "live": tuple(self.placement),
+            "plan_epoch": self.plan_epoch,
+            "directive": self.directive,
+            "paused": self.paused,
+            **self.modes,
+        }
+        progress = ProgressReport(**{**common, **fields})
+        self.reading = replace(self.reading, progress=progress)
+
+    def decide(self, obey: bool = True, after_seconds: float = 1.0) -> Decision:
+        self.now += after_seconds
+        decision = application.decide(self.case, self.reading, self.now, clock=float)
+        self.case = decision.case
+        for directive in decision.directives if obey else ():
+            self.directive = directive.sequence
+            match directive.order:
+                case PlanOrder(placement=placement):
+                    self.placement |= placement
+                    self.plan_epoch = directive.plan_epoch
+                case BufferingOrder(mode=mode):
+                    self.modes["buffering"] = mode
+                case OrderingOrder(mode=mode):
+                    self.modes["ordering"] = mode
+                case PauseOrder() | ResumeOrder() as order:
+                    self.paused = isinstance(order, PauseOrder)
+        return decision
+
+    def settle(self) -> None:
+        """Report and decide until nothing more is ordered."""
+        for _ in range(10):
+            self.report()
+            if not self.decide().directives:
+                return
+        raise AssertionError("the coordinator never comes to rest")
+
+    def restart(self) -> Case:
+        """The case as another coordinator finds it in the store."""
+        return application.from_record(application.to_record(self.case), "case")
+
+
+def running(**policy: Any) -> Desk:
+    desk = Desk(**policy)
+    desk.settle()
+    assert set(desk.placement) == set(COSTS)
+    return desk
+
+
+def orders(decision: Decision, kind: type) -> list[Any]:
+    return [item.order for item in decision.directives if isinstance(item.order, kind)]

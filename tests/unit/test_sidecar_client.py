@@ -1,0 +1,103 @@
+"""The driver's end of the sidecar: what is still to be said is said before it goes."""
+
+import http.server
+import json
+import socketserver
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle.protocol import CheckpointReport, Handshake
+from rekindle_spark import sidecar
+from rekindle_spark.sidecar import Sidecar
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Takes reports when it is let; `taken` are their sequence numbers."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        self.taken: list[int] = []
+        self.open = threading.Event()
+        super().__init__(str(path), Handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        request, _ = super().get_request()
+        return request, ("sidecar", 0)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers as a sidecar does."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/reports":
+            self.server.open.wait(10)
+            self.server.taken.append(body["sequence"])
+        self._answer({})
+
+    def do_GET(self) -> None:
+        self._answer({"directives": []})
+
+    def _answer(self, more: dict[str, Any]) -> None:
+        content = json.dumps({"store_reachable": True, **more}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "socket"
+
+
+def client(path: Path) -> Sidecar:
+    hello = Handshake(oldest=1, newest=1, namespace="a", application="b", generation=1)
+    return Sidecar(path, hello)
+
+
+def report(sequence: int) -> CheckpointReport:
+    return CheckpointReport(generation=1, sequence=sequence, epoch=1, at=0.0)
+
+
+def test_the_last_report_is_taken_before_the_client_stops(path: Path) -> None:
+    with Server(path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        speaker = client(path)
+        speaker.start()
+        speaker.report(report(1))
+        stopping = threading.Thread(target=speaker.stop)
+        stopping.start()
+        stopping.join(0.2)
+        assert stopping.is_alive(), "it has gone before its report was taken"
+        server.open.set()
+        stopping.join(10)
+        assert not stopping.is_alive()
+        assert 1 in server.taken
+        server.shutdown()
+
+
+def test_a_client_without_a_sidecar_stops_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "ANSWER_SECONDS_MAX", 0.2)
+    speaker = client(path)
+    speaker.start()
+    speaker.report(report(1))
+    began = time.monotonic()
+    speaker.stop()
+    assert time.monotonic() - began >= 0.2
