@@ -99,6 +99,12 @@ def _answer(body: bytes, status: int = 200) -> web.Response:
 
 
 async def _body(request: web.Request, where: str) -> bytes:
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":  # a few bytes could become as many as fit into memory
+        error = InputError(
+            where=where, what=f"is encoded ({encoding[:60]})", remedy="send it plain"
+        )
+        raise refusals.malformed(error)
     if (request.content_length or 0) > MESSAGE_BYTES_MAX:
         raise _oversized(where)
     try:

@@ -69,14 +69,8 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
     store = Store(place.store)
     _check_history(built, store.read())
-    history = store.open(time.time())
-    owed = staging.unpublished(history)
-    if owed is not None:
-        store.commit(owed)
-        history = store.read()
     with ExitStack() as stack:
-        file = stack.enter_context(open_events(place.events))
-        events = EventLog(file, store.generation)
+        # a driver that gets no Spark must not fence one that runs
         exchange = Exchange(
             pipeline.name,
             place.master,
@@ -85,6 +79,13 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
             ship_jar=not place.cluster_has_jar,
         )
         stack.callback(exchange.stop)
+        history = store.open(time.time())
+        owed = staging.unpublished(history)
+        if owed is not None:
+            store.commit(owed)
+            history = store.read()
+        file = stack.enter_context(open_events(place.events))
+        events = EventLog(file, store.generation)
         application = _application(built, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store.generation)
         if sidecar is not None:

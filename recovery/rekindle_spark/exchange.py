@@ -166,7 +166,7 @@ class Exchange:
 
 def _cause(error: Exception) -> str:
     """The line of a Java error that says most, without its stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip(" :\t") for line in str(error).splitlines() if line.strip(" :\t")]
     told = [line for line in lines if line.startswith(("org.", "java.", "Caused by"))]
     return (told or lines or [type(error).__name__])[0][:300]
 

@@ -56,6 +56,7 @@ class Application:
     inputs: Path
     policy: Mapping[str, Any] = field(default_factory=dict)
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
     store_of: Path | None = None
     control: ControlPlane | None = None
     socket: Path | None = None
@@ -92,6 +93,7 @@ class Application:
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.executor.memory": "512m",
                 "spark.executor.extraJavaOptions": self.cluster.executor_java_options(),
+                **self.spark,
             },
             {
                 "PYTHONPATH": os.pathsep.join(paths),

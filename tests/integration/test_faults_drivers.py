@@ -55,3 +55,14 @@ def test_of_two_drivers_on_one_store_the_older_stops_and_the_newer_finishes(
     newer.finish()
     numbers = [record["generation"] for record in newer.commits()]
     assert numbers == sorted(numbers)
+
+
+def test_a_driver_that_gets_no_spark_fences_nobody(prepare: Prepare) -> None:
+    older = prepare()
+    older.start_and_recover()
+    newer = prepare(store_of=older.store, spark={"spark.executor.memory": "100m"})
+    newer.start()
+    assert newer.await_end() == 1
+    assert "Executor memory" in newer.last_words(), "what Spark says is told"
+    older.finish()
+    assert {record["generation"] for record in older.commits()} == {1}

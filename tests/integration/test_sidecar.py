@@ -1,5 +1,6 @@
 """The sidecar's protocol: a real process, a real ZooKeeper, a driver that only speaks HTTP."""
 
+import gzip
 import json
 import os
 import stat
@@ -106,6 +107,18 @@ def test_what_is_no_message_is_refused_with_a_remedy(
     assert words in f"{answer['where']}: {answer['what']}"
     assert answer["remedy"]
     assert driver.report(driver.progress())["contact_seconds"] == SESSION_SECONDS
+
+
+def test_a_message_that_is_packed_is_refused_unopened(shared: Sidecar) -> None:
+    driver = Driver(shared)
+    driver.handshake()
+    packed = gzip.compress(b" " * (1 << 20))
+    for body in (packed, b"{}"):
+        driver.connection.request("POST", "/v1/reports", body, {"Content-Encoding": "gzip"})
+        answer = driver.connection.getresponse()
+        found = json.loads(answer.read())
+        assert (answer.status, found["what"]) == (400, "is encoded (gzip)")
+        driver.part()
 
 
 def test_a_message_in_chunks_without_an_end_is_refused_at_its_limit(shared: Sidecar) -> None:

@@ -129,3 +129,12 @@ def test_a_store_below_a_file_is_refused(
     file = pipeline_file(tmp_path, 'readings.sink("rows")')
     said = refused(tmp_path, capsys, file, "--master", MASTER)
     assert said.startswith(f"checkpoint store {tmp_path / 'shared' / 'store'}: cannot be written")
+
+
+def test_a_sidecar_that_is_no_socket_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    options = ("--master", MASTER, "--sidecar", str(tmp_path / "file"))
+    message = refused(tmp_path, capsys, "none.py", *options)
+    assert message.startswith(f"--sidecar {tmp_path / 'file'}: is no socket; name the file")

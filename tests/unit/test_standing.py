@@ -68,6 +68,15 @@ def test_a_plan_that_the_driver_has_not_taken_is_awaited() -> None:
     assert plan.outcome == "refused"
 
 
+def test_a_plan_that_the_driver_made_by_itself_is_the_newest() -> None:
+    desk = running()
+    newest = desk.plan_epoch + 1
+    desk.report(plan_epoch=newest)
+    found = desk.stands().plan
+    assert found is not None
+    assert (found.plan_epoch, found.reason, found.outcome) == (newest, "driver-alone", "done")
+
+
 def test_a_blocking_plan_says_that_it_waits_for_nodes() -> None:
     desk = running(strategy="blocking")
     desk.lose("n1", "n2")

@@ -161,6 +161,9 @@ def _plan(view: View) -> PlanStanding | None:
     if directive is None:
         return None
     progress = _progress(view)
+    if progress is not None and progress.plan_epoch > directive.plan_epoch:
+        text = f"Plan {progress.plan_epoch} is the driver's own: it could not ask a coordinator."
+        return PlanStanding(progress.plan_epoch, Reason.DRIVER_ALONE, text, "done")
     outcome = "awaited"
     if answer is not None and answer.generation == directive.generation:
         outcome = answer.outcome

@@ -59,6 +59,7 @@ def run(
     Example: rekindle run flights.py --store /shared/flights --master spark://127.0.0.1:7077
     """
     _check_master(master)
+    _check_sidecar(sidecar)
     place_options = _options(conf or [])
     from rekindle import settings as settings_module
     from rekindle_spark import driver
@@ -172,6 +173,16 @@ def _check_places(store: Path, events: Path | None) -> None:
             "event file",
             events,
             lambda: events.open("a").close() if there else _write_nothing(events.parent),
+        )
+
+
+def _check_sidecar(path: Path | None) -> None:
+    """One that is not there yet may come; a file that is no socket never will be one."""
+    if path is not None and path.exists() and not path.is_socket():
+        raise InputError(
+            where=f"--sidecar {path}",
+            what="is no socket",
+            remedy="name the file that `rekindle sidecar --socket` was given",
         )
 
 

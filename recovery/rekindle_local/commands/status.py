@@ -179,10 +179,10 @@ def _queries(queries: Sequence[QueryStanding]) -> Table:
     table = _table("query", "priority", "state", "partitions", "lag s")
     for query in sorted(queries, key=lambda query: (-query.priority, query.name)):
         until = "" if query.until is None else f" until {_clock(query.until)}"
-        own = "" if query.priority == query.own_priority else f" ({query.own_priority:g}{until})"
+        own = "" if query.priority == query.own_priority else f" (own: {query.own_priority:g})"
         table.add_row(
             Text(query.name),
-            f"{query.priority:g}{own}",
+            f"{query.priority:g}{until}{own}",
             Text(query.phase.value, style=STYLES[query.phase]),
             f"{query.live}/{query.partitions}",
             "" if query.lag_seconds is None else f"{query.lag_seconds:.1f}",
