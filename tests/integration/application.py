@@ -325,10 +325,22 @@ def is_executor(pid: int) -> bool:
 
 
 def kill_host(application: Application, node: str) -> None:
-    """SIGKILL a node's host; its JVM lives on."""
+    """SIGKILL a node's host; its JVM lives on.
+
+    Not right after a checkpoint: the next host would go on from that, and nothing would be lost.
+    """
+    application.await_condition("state ahead of the checkpoint", lambda: _is_ahead(application))
     hosts = [
         pid
         for pid in application.cluster.processes(node)
         if b"rekindle_spark.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     processes.signal_all(hosts, signal.SIGKILL)
+
+
+def _is_ahead(application: Application) -> bool:
+    """Whether epochs have been committed since the newest checkpoint."""
+    newest = {kind: application.happened(kind)[-1:] for kind in ("checkpoint", "commit")}
+    if not newest["checkpoint"] or not newest["commit"]:
+        return bool(newest["commit"])
+    return bool(newest["commit"][0]["epoch"] > newest["checkpoint"][0]["epoch"])
