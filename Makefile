@@ -10,7 +10,7 @@ ARCHIVES := $(VENV)/archives
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools demo test lint unit simulation integration wheel clean
+.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -21,7 +21,7 @@ setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and buil
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit simulation integration ## everything that must hold, under 30 minutes
+test: lint unit simulation integration ## everything that must hold, under 40 minutes
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== ruff'
@@ -43,6 +43,13 @@ integration: setup ## tests on a real Spark cluster
 	@echo '== integration tests'
 	@$(BIN)/python -m pytest tests/integration -v --durations=5
 
+kubernetes: setup ## tests on a real Kubernetes control plane
+	@echo '== tests on Kubernetes'
+	@$(BIN)/python -m pytest tests/kubernetes -v --durations=5
+
+testbed: setup ## find or build that control plane, with kubectl and helm (once, some minutes)
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build
+
 wheel: setup ## build the wheel, jar included, into dist/
 	@rm -rf build dist
 	$(BIN)/pip wheel -q --no-deps -w dist .
@@ -52,7 +59,7 @@ wheel: setup ## build the wheel, jar included, into dist/
 clean: ## remove all that make has made
 	rm -rf $(VENV) build dist recovery/*.egg-info $(JAR) \
 	  .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find recovery tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find recovery operator e2e tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Not a prerequisite of the files below: it has no file of its own and would make them always old.
 check-tools:

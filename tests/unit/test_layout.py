@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 400
 SOURCES = sorted(
-    file for folder in ("recovery", "operator", "tests") for file in (ROOT / folder).rglob("*.py")
+    file
+    for folder in ("recovery", "operator", "e2e", "tests")
+    for file in (ROOT / folder).rglob("*.py")
 )
 SHIPPED = [file for file in SOURCES if ROOT / "tests" not in file.parents]
 PACKAGES = [file for file in SHIPPED if file.name == "__init__.py"]

@@ -1,0 +1,18 @@
+"""A real Kubernetes control plane as processes on loopback, and simulated nodes, for tests.
+
+    binaries       where the programs come from: found, or built once and kept
+    building       builds them from their Go modules
+    control_plane  etcd, API server, controller manager and scheduler: started, harmed, ended
+    components     the command line of each, and whether it serves
+    certificates   a certificate authority of its own
+    access         kubeconfigs for users and service accounts, and clients made of them
+    nodes          simulated nodes: added, lost, brought back
+    heartbeats     the leases of all simulated nodes, renewed from one thread
+    pods           what a kubelet says of the pods on its node, said for all of them
+    kubelets       what is known of each simulated node
+    bodies         what is written to the API server for a node, its lease, its pods
+    connection     many small requests to the API server over a few connections
+
+Nothing of Rekindle runs in it. The tests in tests/kubernetes and `python -m testbed` call it; it
+takes processes, ports and errors from rekindle_local and rekindle, and nothing imports it.
+"""

@@ -1,0 +1,159 @@
+"""`python -m testbed`: builds the programs, and runs a control plane for a person to look at.
+
+Exit codes: 0 done; 1 it failed; 2 wrong usage or bad input; 130 interrupted. `up` stays in the
+foreground, so that nothing is left when it ends; `down` ends it from elsewhere.
+"""
+
+import argparse
+import fcntl
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from rekindle.errors import InputError, RekindleError, RunError
+from rekindle_local import options, processes
+from testbed import binaries
+from testbed.binaries import CONTROL_PLANE, PROGRAMS
+
+__all__ = ["main"]
+
+END_SECONDS_MAX = 60.0
+OWNER = "owner"
+EXAMPLE = "Example: python -m testbed up --nodes 10 --zones a,b"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    try:
+        given.command(given)
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m testbed",
+        description="A real Kubernetes control plane on loopback, for tests.",
+        epilog=EXAMPLE,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build = commands.add_parser("build", help="find the programs, or build them (minutes, once)")
+    build.add_argument(
+        "programs", nargs="*", metavar="PROGRAM", help=f"one of {', '.join(PROGRAMS)}, or all"
+    )
+    build.set_defaults(command=_build)
+    up = commands.add_parser("up", help="start a control plane, print its kubeconfig, and stay")
+    up.add_argument("--nodes", type=int, default=0, metavar="N", help="simulated nodes (0)")
+    up.add_argument("--zones", default="", metavar="A,B", help="zones that the nodes take in turn")
+    up.add_argument("--grace", type=float, default=50, metavar="S", help="seconds to Unknown (50)")
+    up.set_defaults(command=_up)
+    down = commands.add_parser("down", help="end the control plane that `up` has started")
+    down.set_defaults(command=_down)
+    for command in (up, down):
+        command.add_argument(
+            "--directory", type=Path, default=None, metavar="DIR", help="where it lies"
+        )
+    return parser
+
+
+def _build(given: argparse.Namespace) -> None:
+    wanted = CONTROL_PLANE if not given.programs else tuple(given.programs)
+    names = PROGRAMS if wanted == ("all",) else wanted
+    for name in names:
+        options.check_choice("PROGRAM", name, (*PROGRAMS, "all"))
+    for name, path in binaries.find(names).items():
+        print(f"{name}\t{path}")
+
+
+def _up(given: argparse.Namespace) -> None:
+    # Only here: the official client takes more than a second to import.
+    from testbed.control_plane import ControlPlane
+    from testbed.nodes import Nodes
+
+    options.check_range("--nodes", given.nodes, 0, 10_000)
+    directory = _directory(given)
+    ended = threading.Event()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda *_: ended.set())
+    with ExitStack() as stack:
+        stack.enter_context(_owned(directory))
+        plane = ControlPlane(
+            directory=directory, programs=binaries.find(), node_grace_seconds=given.grace
+        )
+        stack.enter_context(plane)
+        if given.nodes:
+            nodes = stack.enter_context(Nodes(plane))
+            zones = given.zones.split(",")
+            for number, zone in enumerate(zones):
+                if count := len(range(number, given.nodes, len(zones))):
+                    nodes.add(count, zone=zone)
+        print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
+        binaries.say("the control plane is up; Ctrl-C, or `python -m testbed down`, ends it")
+        ended.wait()
+
+
+def _down(given: argparse.Namespace) -> None:
+    directory = _directory(given)
+    file = directory / OWNER
+    if not file.exists() or _try_to_own(file) is not None:
+        raise InputError(
+            where=str(directory), what="no control plane runs there", remedy="start one with `up`"
+        )
+    owner = int(file.read_text())
+    os.kill(owner, signal.SIGTERM)
+    gone = processes.await_condition(
+        lambda: _try_to_own(file) is not None, limit_seconds=END_SECONDS_MAX
+    )
+    if not gone:
+        raise RunError(
+            where=f"process {owner}",
+            what=f"has not ended within {END_SECONDS_MAX:.0f} s",
+            remedy="kill it: nothing is left of it then either",
+        )
+
+
+def _directory(given: argparse.Namespace) -> Path:
+    named: Path | None = given.directory
+    return (named or binaries.cache_folder(os.environ) / "up").absolute()
+
+
+@contextmanager
+def _owned(directory: Path) -> Iterator[None]:
+    """Says in the directory who runs a control plane there. Raises `InputError` for a second."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / OWNER
+    held = _try_to_own(file)
+    if held is None:
+        raise InputError(
+            where=str(directory),
+            what=f"process {file.read_text().strip()} runs a control plane there",
+            remedy="end it with `python -m testbed down`, or give another --directory",
+        )
+    with held:
+        file.write_text(f"{os.getpid()}\n")
+        yield
+
+
+def _try_to_own(file: Path) -> IO[str] | None:
+    """The file, locked as long as it is open; None while another process holds it."""
+    held = file.open("a")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held.close()
+        return None
+    return held
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

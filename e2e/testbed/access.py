@@ -1,0 +1,56 @@
+"""Kubeconfigs for users and service accounts, and clients of the official package made of them.
+
+A kubeconfig names files instead of holding their content: clients then need no temporary copies,
+which a killed one would leave behind. Who may do what is RBAC's, set up by the tests.
+control_plane.py calls it.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import yaml
+from kubernetes import client, config
+
+from testbed.certificates import Certificate
+
+__all__ = ["certificate_credential", "make_client", "token_credential", "write_kubeconfig"]
+
+
+def certificate_credential(files: Certificate) -> dict[str, str]:
+    """What stands below `user` in a kubeconfig, for who shows a certificate."""
+    return {"client-certificate": str(files.certificate), "client-key": str(files.key)}
+
+
+def token_credential(token: str) -> dict[str, str]:
+    """What stands below `user` in a kubeconfig, for who shows a token."""
+    return {"token": token}
+
+
+def write_kubeconfig(
+    path: Path, *, server: str, authority: Path, user: str, credential: Mapping[str, str]
+) -> Path:
+    """Write a kubeconfig with one cluster, one user and one context; only its owner may read it."""
+    name = "testbed"
+    record = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": name, "cluster": {"server": server, "certificate-authority": str(authority)}}
+        ],
+        "users": [{"name": user, "user": dict(credential)}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(record, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def make_client(kubeconfig: Path) -> client.ApiClient:
+    """A client for whom the kubeconfig stands; it takes no proxy, whatever the environment says."""
+    configuration = client.Configuration()
+    load: Callable[..., None] = config.load_kube_config
+    load(config_file=str(kubeconfig), client_configuration=configuration)
+    configuration.proxy = None
+    return client.ApiClient(configuration)

@@ -1,0 +1,121 @@
+"""Where the programs of the test control plane come from: found, or built once and kept.
+
+Each is looked for in the folder that `KUBEBUILDER_ASSETS` names, then in the cache; what is still
+missing is built there from its Go module (building.py), in some minutes. The cache is
+`~/.cache/rekindle/testbed`, or the folder that `REKINDLE_TESTBED` names, with a folder for each
+version. `REKINDLE_KUBERNETES` chooses the version of Kubernetes.
+
+Custom resource definitions of others (Karpenter, cluster-autoscaler, Cluster API, both Spark
+operators) lie in Go modules too. The tests that need them keep them in the same cache.
+
+It starts none of the programs. control_plane.py, the tests and the command line call it.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rekindle.errors import InputError
+from testbed import building
+
+__all__ = [
+    "API_SERVER",
+    "CONTROLLER_MANAGER",
+    "CONTROL_PLANE",
+    "ETCD",
+    "HELM",
+    "KUBECTL",
+    "PROGRAMS",
+    "SCHEDULER",
+    "cache_folder",
+    "find",
+    "kubernetes_version",
+    "say",
+]
+
+ETCD = "etcd"
+API_SERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+SCHEDULER = "kube-scheduler"
+KUBECTL = "kubectl"
+HELM = "helm"
+CONTROL_PLANE = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
+PROGRAMS = (*CONTROL_PLANE, KUBECTL, HELM)
+
+KUBERNETES_VERSION = "1.34.4"
+ASSETS = "KUBEBUILDER_ASSETS"
+# What every such folder holds; the other two are there only in some.
+_ASSETS_MIN = (ETCD, API_SERVER)
+
+
+def say(line: str) -> None:
+    """Progress for a person, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def find(
+    names: Sequence[str] = CONTROL_PLANE,
+    *,
+    environment: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] = say,
+) -> dict[str, Path]:
+    """The path of each program of `names`, built first where it is nowhere.
+
+    Raises `InputError` for a bad variable of the environment, and where Go is missing to build
+    with; `RunError` when a build fails.
+    """
+    variables = os.environ if environment is None else environment
+    version = kubernetes_version(variables)
+    assets = _assets(variables)
+    found: dict[str, Path] = {}
+    for source in (building.kubernetes(version), building.helm()):
+        folder = cache_folder(variables) / source.folder
+        wanted = [name for name in names if name in source.packages]
+        for place in filter(None, (folder, assets)):  # what is in both comes from the second
+            found |= {name: place / name for name in wanted if _is_program(place / name)}
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            building.build(source, missing, folder, progress)
+            found |= {name: folder / name for name in missing}
+    return {name: found[name] for name in names}
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where programs are kept, in a folder for each version."""
+    if named := environment.get("REKINDLE_TESTBED"):
+        return Path(named).absolute()
+    base = environment.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "rekindle" / "testbed"
+
+
+def kubernetes_version(environment: Mapping[str, str]) -> str:
+    """The version to test with. Raises `InputError` for what is none."""
+    version = environment.get("REKINDLE_KUBERNETES") or KUBERNETES_VERSION
+    if re.fullmatch(r"1\.[0-9]{2}\.[0-9]{1,3}", version) is None:
+        raise InputError(
+            where="REKINDLE_KUBERNETES",
+            what=f"is {version!r:.40}",
+            remedy=f"give a whole version such as {KUBERNETES_VERSION}, or leave it out",
+        )
+    return version
+
+
+def _assets(environment: Mapping[str, str]) -> Path | None:
+    named = environment.get(ASSETS)
+    if not named:
+        return None
+    folder = Path(named).absolute()
+    for name in _ASSETS_MIN:
+        if not _is_program(folder / name):
+            raise InputError(
+                where=f"{ASSETS}={named}",
+                what=f"holds no program {name}",
+                remedy="name a folder with etcd and kube-apiserver, or unset it to have them built",
+            )
+    return folder
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

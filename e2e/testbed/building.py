@@ -1,0 +1,171 @@
+"""Builds the programs of the test control plane from their Go modules.
+
+A module of somebody else's cannot be built by itself: what its go.mod replaces by folders of its
+repository lies in modules of their own. So a module of ours is written around it, with these
+replacements as versions. A program appears in the folder whole or not at all, and a second builder
+waits for the first. binaries.py decides what is missing, and is the only caller.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rekindle.errors import InputError, RunError
+
+__all__ = ["Source", "build", "compose_module", "helm", "kubernetes"]
+
+Progress = Callable[[str], None]
+
+HELM_VERSION = "4.3.1"
+_GO_LINE = re.compile(r"^go [0-9.]+$", re.MULTILINE)
+_STAGED = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
+_WORKSHOP = "building-"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Go module with programs: `packages` by their names, `variables` that the linker sets.
+
+    `folder` is the name of the folder of this version, `staged` the version of the modules that
+    the module replaces by folders of its own.
+    """
+
+    module: str
+    version: str
+    folder: str
+    packages: Mapping[str, str]
+    variables: Mapping[str, str]
+    staged: str = ""
+
+
+def kubernetes(version: str) -> Source:
+    """Kubernetes, and etcd in the version that it is built with."""
+    module = "k8s.io/kubernetes"
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    major, minor, _ = version.split(".")
+    told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    return Source(
+        module=module,
+        version=f"v{version}",
+        folder=version,
+        packages={
+            "etcd": "go.etcd.io/etcd/server/v3",
+            **{name: f"{module}/cmd/{name}" for name in names},
+        },
+        variables={f"k8s.io/component-base/version.{key}": text for key, text in told.items()},
+        staged=f"v0.{version.partition('.')[2]}",
+    )
+
+
+def helm() -> Source:
+    """Helm, for the tests of the chart."""
+    module = f"helm.sh/helm/v{HELM_VERSION.partition('.')[0]}"
+    return Source(
+        module=module,
+        version=f"v{HELM_VERSION}",
+        folder=f"helm-{HELM_VERSION}",
+        packages={"helm": f"{module}/cmd/helm"},
+        variables={f"{module}/internal/version.version": f"v{HELM_VERSION}"},
+    )
+
+
+def build(source: Source, names: Sequence[str], folder: Path, progress: Progress) -> None:
+    """Build the programs `names` into `folder`, but for those that are there by now.
+
+    Raises `InputError` when Go is missing, `RunError` when it cannot build.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise InputError(
+            where="the test control plane",
+            what=f"{folder} holds no {', '.join(names)}, and Go is not installed to build them",
+            remedy="install Go (on Debian `apt-get install golang-go`), or let KUBEBUILDER_ASSETS "
+            "name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler",
+        )
+    with _lock(folder, progress):
+        missing = [name for name in names if not (folder / name).exists()]
+        for abandoned in folder.glob(f"{_WORKSHOP}*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        if missing:
+            with tempfile.TemporaryDirectory(prefix=_WORKSHOP, dir=folder) as workshop:
+                _build_all(go, source, missing, Path(workshop), progress)
+
+
+def compose_module(source: Source, upstream: str) -> str:
+    """The go.mod of a module that has `source` as its only requirement.
+
+    `upstream` is the text of the source's own go.mod; its replacements hold only there, so they
+    are taken over.
+    """
+    line = _GO_LINE.search(upstream)
+    parts = ["module testbed", line[0] if line else "", f"require {source.module} {source.version}"]
+    replaced = sorted(set(_STAGED.findall(upstream)))
+    if replaced:
+        lines = "".join(f"\t{module} => {module} {source.staged}\n" for module in replaced)
+        parts.append(f"replace (\n{lines})")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _build_all(
+    go: str, source: Source, names: Sequence[str], workshop: Path, progress: Progress
+) -> None:
+    progress(f"building {', '.join(names)} from {source.module} {source.version}: minutes, once")
+    started = time.monotonic()
+    wanted = f"{source.module}@{source.version}"
+    (workshop / "go.mod").write_text("module testbed\n")
+    told = json.loads(_run(go, ["mod", "download", "-json", wanted], workshop))
+    upstream = Path(told["GoMod"]).read_text(encoding="utf-8")
+    (workshop / "go.mod").write_text(compose_module(source, upstream), encoding="utf-8")
+    settings = (f"-X {name}={value}" for name, value in source.variables.items())
+    flags = " ".join(("-s", "-w", *settings))
+    for count, name in enumerate(names, start=1):
+        progress(f"{time.monotonic() - started:4.0f} s: {name} ({count} of {len(names)})")
+        output = workshop / name
+        arguments = ["build", "-trimpath", "-ldflags", flags, "-o", str(output)]
+        _run(go, [*arguments, source.packages[name]], workshop)
+        output.rename(workshop.parent / name)
+    progress(f"{time.monotonic() - started:4.0f} s: done, kept in {workshop.parent}")
+
+
+def _run(go: str, arguments: Sequence[str], workshop: Path) -> str:
+    """What Go prints. Settings of the user that would change what is built are left out."""
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=mod -buildvcs=false",
+        "GOWORK": "off",
+    }
+    done = subprocess.run(
+        [go, *arguments], cwd=workshop, env=environment, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise RunError(
+            where=f"go {arguments[0]} {arguments[-1]}",
+            what=lines[-1].strip() if lines else f"exit code {done.returncode}",
+            remedy="see whether `go version` is recent, Go modules can be downloaded, and 6 GB "
+            "of disk are free",
+        )
+    return done.stdout
+
+
+@contextmanager
+def _lock(folder: Path, progress: Progress) -> Iterator[None]:
+    """Held by one builder of this folder at a time; its end frees it, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"another process builds into {folder}: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

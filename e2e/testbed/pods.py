@@ -1,0 +1,193 @@
+"""What a kubelet says of the pods on its node, said for all simulated nodes.
+
+    bound to a living node, Pending            ─► Running, with an address
+    bound to a living node, to be deleted      ─► gone
+    bound to a node that is lost               ─► left as it is, as in reality
+
+No container runs. One watch tells of the pods that are bound to any node, and begins with all that
+are there; when it breaks off, another one begins. nodes.py runs it.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
+
+import msgspec
+
+from testbed import bodies
+from testbed.bodies import PodContainer
+from testbed.connection import MERGE_PATCH, UNREACHABLE, Answer, Connection
+from testbed.kubelets import Kubelet
+
+__all__ = ["DELETE", "RUN", "Pod", "PodRunner", "decide", "read_event"]
+
+WORKERS = 16
+AGAIN_SECONDS = 0.5
+RUN, DELETE = "run", "delete"
+_WATCHED = "/api/v1/pods?fieldSelector=spec.nodeName!="
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+    uid: str
+    deletionTimestamp: str | None = None  # noqa: N815 - as the API writes it
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    image: str = ""
+    restart_policy: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """Of a pod, as it came from the API server, what is needed here."""
+
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+    def containers(self) -> list[PodContainer]:
+        """All containers; those at the start stay when they are sidecars."""
+        initial = [
+            PodContainer(one.name, one.image, True, one.restart_policy == "Always")
+            for one in self.spec.init_containers
+        ]
+        return [*initial, *(PodContainer(one.name, one.image) for one in self.spec.containers)]
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_EVENTS = msgspec.json.Decoder(_Event)
+_PODS = msgspec.json.Decoder(Pod)
+
+
+def read_event(line: bytes) -> tuple[str, Pod] | None:
+    """The kind of an event of the watch and its pod; None for one that tells of no pod."""
+    event = _EVENTS.decode(line)
+    if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+        return None
+    return event.type, _PODS.decode(event.object)
+
+
+def decide(pod: Pod) -> str | None:
+    """What the kubelet of a living node has to do about a pod: `RUN`, `DELETE`, or nothing."""
+    if pod.metadata.deletionTimestamp is not None:
+        return DELETE
+    return RUN if pod.status.phase == "Pending" else None
+
+
+class PodRunner:
+    """`kubelets` are the nodes by name, which others change."""
+
+    def __init__(self, connection: Connection, kubelets: Mapping[str, Kubelet]) -> None:
+        self._connection = connection
+        self._kubelets = kubelets
+        self._pods: dict[str, Pod] = {}
+        self._addresses: dict[str, str] = {}
+        self._numbers = itertools.count(1)
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Follow the pods for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+            while True:
+                with suppress(*UNREACHABLE):
+                    await self._follow()
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def look_again(self, nodes: Sequence[str]) -> None:
+        """Look at all pods of these nodes: they have been lost and are back."""
+        for pod in self.on_nodes(nodes):
+            self._queue.put_nowait(pod.metadata.uid)
+
+    def on_nodes(self, nodes: Sequence[str]) -> list[Pod]:
+        """The pods that are bound to these nodes."""
+        wanted = frozenset(nodes)
+        return [pod for pod in self._pods.values() if pod.spec.node_name in wanted]
+
+    async def delete(self, pod: Pod) -> Answer:
+        """Take a pod away, at once and for good, unless another one has its name by now."""
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": pod.metadata.uid},
+        }
+        return await self._connection.send("DELETE", pod.path, options)
+
+    async def _follow(self) -> None:
+        self._pods.clear()
+        async with aclosing(self._connection.watch(_WATCHED)) as lines:
+            async for line in lines:
+                event = read_event(line)
+                if event is None:
+                    return  # the API server says that this watch is of no use any more
+                self._note(*event)
+
+    def _note(self, kind: str, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if kind == "DELETED":
+            self._pods.pop(uid, None)
+            self._addresses.pop(uid, None)
+            return
+        self._pods[uid] = pod
+        if decide(pod) is not None:
+            self._queue.put_nowait(uid)
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._queue.get()
+            pod = self._pods.get(uid)
+            kubelet = None if pod is None else self._kubelets.get(pod.spec.node_name)
+            if pod is None or kubelet is None or not kubelet.alive:
+                continue
+            with kubelet.work():
+                done = await self._act(pod, kubelet)
+            if not done:
+                loop = asyncio.get_running_loop()
+                loop.call_later(AGAIN_SECONDS, self._queue.put_nowait, uid)
+
+    async def _act(self, pod: Pod, kubelet: Kubelet) -> bool:
+        """Do what is to be done about a pod; False when it is worth another try."""
+        duty = decide(pod)
+        try:
+            if duty == DELETE:
+                answer = await self.delete(pod)
+            elif duty == RUN:
+                answer = await self._start(pod, kubelet)
+            else:
+                return True
+        except UNREACHABLE:
+            return False
+        return answer.done or answer.refused
+
+    async def _start(self, pod: Pod, kubelet: Kubelet) -> Answer:
+        uid = pod.metadata.uid
+        address = self._addresses.setdefault(uid, bodies.pod_address(next(self._numbers)))
+        status = bodies.running_status(
+            pod.containers(), node_address=kubelet.address, address=address, now=kubelet.now()
+        )
+        return await self._connection.send(
+            "PATCH", f"{pod.path}/status", {"metadata": {"uid": uid}, **status}, kind=MERGE_PATCH
+        )

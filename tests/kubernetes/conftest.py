@@ -1,0 +1,130 @@
+"""What tests on a real API server share: one control plane, namespaces and simulated nodes.
+
+Without its programs, and without Go to build them, these tests are skipped, loudly; under `CI=true`
+they fail instead. Programs are built before the first test begins: a test has a limit of minutes.
+"""
+
+import os
+import secrets
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from rekindle.errors import RekindleError
+from rekindle_local import processes
+from testbed import binaries
+from testbed.binaries import CONTROL_PLANE, HELM, KUBECTL
+from testbed.control_plane import ControlPlane
+from testbed.nodes import Nodes
+
+# Shorter than in a cluster, so that tests see a node's loss in seconds.
+LEASE_SECONDS = 1.0
+NODE_MONITOR_SECONDS = 1.0
+NODE_GRACE_SECONDS = 8.0
+WAIT_SECONDS_MAX = 60.0
+
+FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Finds or builds the programs that the chosen tests need."""
+    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if "programs" not in used or session.config.option.collectonly:
+        return
+    tools = [name for name in (KUBECTL, HELM) if name in used]
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    say = binaries.say if reporter is None else reporter.write_line
+    try:
+        session.config.stash[FOUND] = binaries.find([*CONTROL_PLANE, *tools], progress=say)
+    except RekindleError as error:
+        session.config.stash[FOUND] = error
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """Says last of all, where it is seen, that all these tests were left out, and why."""
+    yield
+    found = terminalreporter.config.stash.get(FOUND, None)
+    if isinstance(found, RekindleError):
+        line = f"NOTHING WAS TESTED ON KUBERNETES: {found}"
+        terminalreporter.write_line(line, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def programs(request: pytest.FixtureRequest) -> dict[str, Path]:
+    """The paths of the programs by name; without them the tests are skipped."""
+    found = request.config.stash[FOUND]
+    if isinstance(found, RekindleError):
+        short = "there is no test control plane; the last lines say why"
+        if os.environ.get("CI") == "true":
+            pytest.fail(short)
+        pytest.skip(short)
+    return found
+
+
+@pytest.fixture(scope="session")
+def kubectl(programs: dict[str, Path]) -> Path:
+    """The program `kubectl`, of the control plane's version."""
+    return programs[KUBECTL]
+
+
+@pytest.fixture(scope="session")
+def helm(programs: dict[str, Path]) -> Path:
+    """The program `helm`."""
+    return programs[HELM]
+
+
+@pytest.fixture(scope="session")
+def control_plane(
+    programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """One for all tests. Who harms it calls `restore`, or uses `namespace` or `nodes`."""
+    with ControlPlane(
+        directory=tmp_path_factory.mktemp("control-plane"),
+        programs=programs,
+        node_grace_seconds=NODE_GRACE_SECONDS,
+        node_monitor_seconds=NODE_MONITOR_SECONDS,
+    ) as plane:
+        yield plane
+
+
+@pytest.fixture
+def api_client(control_plane: ControlPlane) -> Iterator[client.ApiClient]:
+    """An administrator's client."""
+    with control_plane.api_client() as api_client:
+        yield api_client
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A new namespace in which pods can be made; it and all in it go after the test."""
+    control_plane.restore()
+    name = f"test-{secrets.token_hex(4)}"
+    with control_plane.api_client() as api_client:
+        core = client.CoreV1Api(api_client)
+        core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
+        there = processes.await_condition(
+            lambda: bool(core.list_namespaced_service_account(name).items),
+            limit_seconds=WAIT_SECONDS_MAX,
+        )
+        assert there
+        try:
+            yield name
+        finally:
+            control_plane.restore()
+            core.delete_namespace(name)
+
+
+@pytest.fixture
+def nodes(control_plane: ControlPlane) -> Iterator[Nodes]:
+    """Simulated nodes, none at first, whose leases are renewed every second."""
+    control_plane.restore()
+    with Nodes(control_plane, lease_seconds=LEASE_SECONDS) as nodes:
+        try:
+            yield nodes
+        finally:
+            control_plane.restore()
