@@ -1,0 +1,124 @@
+"""The conditions of a policy and of a class: whether they hold, for whom, and how well protected.
+
+    Accepted             the policy has a class and holds; the message says what the class narrows
+    Exclusive            no other policy selects the same applications; else both say who holds
+    Protected            every driver that it selects has its sidecar
+    CoordinationAtRisk   the store, a sidecar or a coordinator does not answer
+
+Pure: findings from values. The shell turns them into conditions (`conditions.updated`) and writes
+them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rekindle.coordination.standing import counted, named
+from rekindle.errors import InputError
+from rekindle.reasons import Reason
+from rekindle_operator.conditions import (
+    ACCEPTED,
+    COORDINATION_AT_RISK,
+    EXCLUSIVE,
+    PROTECTED,
+    Finding,
+    ResourceReason,
+)
+from rekindle_operator.narrowing import Effective, UnknownQuery
+from rekindle_operator.policies import PolicySpec, SelectedApplication
+from rekindle_operator.selection import Overlap
+
+__all__ = [
+    "accepted",
+    "at_risk",
+    "class_accepted",
+    "class_missing",
+    "exclusive",
+    "protected",
+    "unreadable",
+]
+
+SHARED_SHOWN_MAX = 5
+
+
+def accepted(held: Effective, applications: int, unknown: Sequence[UnknownQuery] = ()) -> Finding:
+    """A policy holds; what is not as its author may think is said, what is worse first.
+
+    `applications` is how many it holds for, `unknown` what no pipeline of them has.
+    """
+    said: list[tuple[ResourceReason, str]] = []
+    if applications == 0:
+        text = "It holds for no application: none is selected, or older policies hold them all."
+        said.append((ResourceReason.NOTHING_SELECTED, text))
+    if unknown:
+        names = named(tuple(item.query for item in unknown))
+        there = named(unknown[0].known) or "none"
+        text = f"priorities names {names}, which no pipeline has; there are: {there}."
+        said.append((ResourceReason.UNKNOWN_QUERIES, text))
+    if held.narrowed:
+        text = " ".join(item.message for item in held.narrowed)
+        said.append((ResourceReason.NARROWED, text))
+    if not said:
+        text = f"It holds for {counted(applications, 'application')}, as it is written."
+        said.append((ResourceReason.AS_WRITTEN, text))
+    return Finding(ACCEPTED, True, said[0][0], " ".join(text for _, text in said))
+
+
+def class_missing(spec: PolicySpec, there: Iterable[str]) -> Finding:
+    """The policy's class is not there: nothing is done for its applications until it is."""
+    names = named(tuple(sorted(there))) or "none"
+    text = f"There is no RecoveryClass {spec.class_name}; there are: {names}."
+    return Finding(ACCEPTED, False, ResourceReason.CLASS_MISSING, text)
+
+
+def unreadable(error: InputError) -> Finding:
+    """A policy or class that the API server has let in and that means nothing."""
+    return Finding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, str(error))
+
+
+def class_accepted(policies: int) -> Finding:
+    """A class holds."""
+    names = "policy names" if policies == 1 else "policies name"
+    return Finding(ACCEPTED, True, ResourceReason.AS_WRITTEN, f"{policies} {names} it.")
+
+
+def exclusive(policy: str, overlaps: Iterable[Overlap]) -> Finding:
+    """Whether `policy` (namespace/name) shares an application with another, and which one holds."""
+    shared = [item for item in overlaps if policy == item.holder or policy in item.others]
+    if not shared:
+        text = "No other policy selects the same applications."
+        return Finding(EXCLUSIVE, True, ResourceReason.NO_OVERLAP, text)
+    sentences = [
+        f"{item.application} is selected by {named(item.others)} too; this policy holds."
+        if policy == item.holder
+        else f"{item.application} is selected by {item.holder} too, which holds."
+        for item in shared[:SHARED_SHOWN_MAX]
+    ]
+    if len(shared) > SHARED_SHOWN_MAX:
+        sentences.append(f"So it is with {len(shared) - SHARED_SHOWN_MAX} more.")
+    sentences.append("The oldest policy holds, of equally old ones the first by name.")
+    return Finding(EXCLUSIVE, False, ResourceReason.POLICIES_OVERLAP, " ".join(sentences))
+
+
+def protected(applications: Sequence[SelectedApplication]) -> Finding:
+    """Whether every driver has its sidecar; not known where there is none."""
+    if not applications:
+        text = "No application is selected, so there is no driver to protect."
+        return Finding(PROTECTED, None, ResourceReason.NOTHING_SELECTED, text)
+    without = tuple(sorted(item.name for item in applications if not item.protected))
+    if without:
+        text = (
+            f"Without a sidecar: {named(without)}. Such a driver plans by itself, and nobody "
+            "brings it nodes, until it is started again with one."
+        )
+        return Finding(PROTECTED, False, ResourceReason.SIDECAR_MISSING, text)
+    text = f"{counted(len(applications), 'driver')} with a sidecar, none without."
+    return Finding(PROTECTED, True, ResourceReason.SIDECARS_PRESENT, text)
+
+
+def at_risk(dangers: Iterable[tuple[Reason, str]]) -> Finding:
+    """Whether coordination may fail: each danger a reason with a sentence, the worst first."""
+    found = tuple(dangers)
+    if not found:
+        text = "The store, the sidecars and the coordinator answer."
+        return Finding(COORDINATION_AT_RISK, False, ResourceReason.COORDINATION_SOUND, text)
+    text = " ".join(sentence for _, sentence in found)
+    return Finding(COORDINATION_AT_RISK, True, found[0][0], text)

@@ -1,0 +1,87 @@
+"""What may make coordination fail: dangers of the store, of coordinators, of drivers' contact.
+
+A danger is a reason with a sentence, the worst first. `acceptance.at_risk` makes the condition
+CoordinationAtRisk of them, for a policy from all of its applications, for a Recovery from one. It
+is True when something is wrong, unlike the other conditions: what is told is that the next failure
+may find nobody to act, while everything still runs. Pure; the operator's shell calls it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from rekindle.coordination.application import Driver
+from rekindle.coordination.standing import counted, named
+from rekindle.reasons import Reason
+from rekindle_operator.story.words import Course, Word
+
+__all__ = ["Contact", "Coordination", "dangers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """The store and who decides. `servers` are those that are configured, `servers_up` those that
+    answer, None where nobody has asked them one by one. `coordinators` take part in the election.
+    """
+
+    store_reachable: bool
+    servers: int
+    servers_up: int | None = None
+    coordinators: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """How an application's driver is in touch; `trouble` is what is wrong with a record of it."""
+
+    application: str
+    driver: Driver
+    alone: bool = False
+    trouble: str = ""
+
+
+def dangers(
+    coordination: Coordination, contacts: Iterable[Contact] = ()
+) -> tuple[tuple[Reason, str], ...]:
+    """Everything that is wrong, the worst first; nothing where all is well."""
+    drivers = tuple(contacts)
+    found = (*_now(coordination), *_of_drivers(drivers), *_next(coordination))
+    # a condition takes any word of ours, and its type names the core's
+    return tuple((cast(Reason, word), text) for word, text in found)
+
+
+def _now(coordination: Coordination) -> Iterator[tuple[Word, str]]:
+    """What keeps anybody from acting now."""
+    if not coordination.store_reachable:
+        text = "The coordination store does not answer: drivers plan by themselves."
+        yield Reason.STORE_UNREACHABLE, text
+    elif coordination.coordinators < 1:
+        yield Reason.NO_COORDINATOR, "No coordinator takes part in the election: nobody plans."
+
+
+def _of_drivers(contacts: tuple[Contact, ...]) -> Iterator[tuple[Word, str]]:
+    for contact in contacts:
+        if contact.trouble:
+            text = f"A record of {contact.application} cannot be read: {contact.trouble}"
+            yield Reason.BAD_RECORD, text
+    silent = tuple(item.application for item in contacts if item.driver is Driver.SILENT)
+    if silent:
+        yield Reason.DRIVER_SILENT, f"No heartbeat of the driver: {named(silent)}."
+    alone = tuple(
+        item.application for item in contacts if item.alone and item.driver is Driver.THERE
+    )
+    if alone:
+        yield Reason.DRIVER_ALONE, f"The driver plans by itself: {named(alone)}."
+
+
+def _next(coordination: Coordination) -> Iterator[tuple[Word, str]]:
+    """What one more failure would end."""
+    up, servers = coordination.servers_up, coordination.servers
+    if coordination.store_reachable and up is not None and up < servers:
+        spare = up - (servers // 2 + 1)
+        more = f"{counted(spare, 'more')} may go" if spare > 0 else "it ends with one more"
+        yield Course.STORE_DEGRADED, f"{up} of {servers} servers of the store answer: {more}."
+    if servers == 1:
+        yield Course.STORE_SINGLE, "The store has one server: it is gone with that server's node."
+    if coordination.coordinators == 1:
+        yield Course.NO_STANDBY, "One coordinator runs: nobody would take over at once."

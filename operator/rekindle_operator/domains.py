@@ -1,0 +1,132 @@
+"""Failure domains: where a node is, what its domain has lost, and whether to look elsewhere.
+
+A domain is a label and its value: a zone, a rack. Which labels tell domains apart is the policy's
+choice, in order; a node belongs to the first that it carries. Whether a domain is impaired is
+judged for every one of these labels, because a rack may fail in a zone that holds, and a zone with
+all its racks. Only evidence counts: lost nodes, against those that are left. Pure; the operator's
+shell calls it when it asks for replacements and writes down where they may not be.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rekindle_operator.grounds import Grounds
+
+__all__ = ["Domain", "Judgement", "group", "impaired", "judge", "of"]
+
+Labels = Mapping[str, str]
+
+LOST_MIN = 2
+LOST_SHARE_MIN = 0.5
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Domain:
+    """A failure domain: the value of a label. Prints as `key=value`."""
+
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a domain's losses say of it. `nodes` are all that it has or had when the failure came,
+    `lost` those of them that are lost."""
+
+    domain: Domain
+    nodes: frozenset[str]
+    lost: frozenset[str]
+    reason: Grounds
+
+    @property
+    def impaired(self) -> bool:
+        """Whether replacements should be got elsewhere."""
+        return self.reason in (Grounds.DOMAIN_LOST, Grounds.DOMAIN_MOSTLY_LOST)
+
+    @property
+    def text(self) -> str:
+        """A sentence for people."""
+        count = f"{len(self.lost)} of {len(self.nodes)} nodes of {self.domain} are lost"
+        advice = "avoided" if self.impaired else "not avoided"
+        return f"{count}: {advice}, {self.reason.meaning}."
+
+
+def of(labels: Labels, keys: Sequence[str]) -> Domain | None:
+    """The domain of a node by the first of `keys` that it carries; None when it carries none."""
+    return next((Domain(key, labels[key]) for key in keys if labels.get(key)), None)
+
+
+def group(
+    nodes: Mapping[str, Labels], lost: Iterable[str], keys: Sequence[str]
+) -> dict[Domain | None, tuple[str, ...]]:
+    """Lost nodes by their domain, None for those in no domain; names in order."""
+    found: dict[Domain | None, list[str]] = {}
+    for name in sorted(set(lost)):
+        found.setdefault(of(nodes.get(name, {}), keys), []).append(name)
+    return {domain: tuple(names) for domain, names in found.items()}
+
+
+def judge(
+    nodes: Mapping[str, Labels],
+    lost: Collection[str],
+    keys: Sequence[str],
+    arrived: Collection[str] = (),
+) -> tuple[Judgement, ...]:
+    """Each domain that has lost nodes, with whether to avoid it and why.
+
+    `nodes` (name -> labels) are the nodes of the cluster, ours or not, those that are lost or
+    deleted included; `arrived` are the nodes that have come up since the failure. In this order:
+    who gives nodes is not avoided; one lost node says nothing of its domain; more than half of a
+    domain is evidence; and where every domain is hit there is nothing to turn to.
+    """
+    gone = frozenset(lost)
+    there = frozenset(arrived) - gone
+    found: list[Judgement] = []
+    for key in keys:
+        members = _members(nodes, key)
+        judged = [
+            Judgement(domain, names, names & gone, _reason(names, names & gone, there))
+            for domain, names in sorted(members.items())
+            if not names.isdisjoint(gone)
+        ]
+        if judged and all(item.impaired for item in judged) and len(judged) == len(members):
+            judged = [
+                Judgement(item.domain, item.nodes, item.lost, Grounds.NOWHERE_ELSE)
+                for item in judged
+            ]
+        found += judged
+    return tuple(found)
+
+
+def impaired(judgements: Iterable[Judgement]) -> tuple[Domain, ...]:
+    """The domains to avoid, without those that lie inside another one of them."""
+    hit = [item for item in judgements if item.impaired]
+    return tuple(
+        sorted(
+            item.domain
+            for number, item in enumerate(hit)
+            if not any(
+                item.nodes < other.nodes or (item.nodes == other.nodes and index < number)
+                for index, other in enumerate(hit)
+            )
+        )
+    )
+
+
+def _members(nodes: Mapping[str, Labels], key: str) -> dict[Domain, frozenset[str]]:
+    found: dict[Domain, set[str]] = {}
+    for name, labels in nodes.items():
+        if labels.get(key):
+            found.setdefault(Domain(key, labels[key]), set()).add(name)
+    return {domain: frozenset(names) for domain, names in found.items()}
+
+
+def _reason(names: frozenset[str], gone: frozenset[str], arrived: frozenset[str]) -> Grounds:
+    if not names.isdisjoint(arrived):
+        return Grounds.DOMAIN_GIVES_NODES
+    if len(gone) < LOST_MIN or len(gone) <= LOST_SHARE_MIN * len(names):
+        return Grounds.DOMAIN_HOLDS
+    return Grounds.DOMAIN_LOST if gone == names else Grounds.DOMAIN_MOSTLY_LOST

@@ -1,0 +1,125 @@
+"""When each query was lost, planned and back, and why it waits.
+
+A query is *placed* when its whole closure is, and back when nothing of it catches up any more. Lost
+again before it was back it keeps the moment of the first loss; lost again afterwards its row begins
+anew, for the plans and events tell of the first time. Called by `telling` only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from rekindle.coordination.application import Driver
+from rekindle.coordination.state import State, active
+from rekindle_operator.conditions import camel_case
+from rekindle_operator.resources import clipped
+from rekindle_operator.stories import PlanMade, QueryStory
+from rekindle_operator.story import waiting
+from rekindle_operator.story.scene import Scene, moment
+
+__all__ = ["Standing", "queries", "standings"]
+
+NAME_LENGTH_MAX = 200
+MESSAGE_LENGTH_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a query is by the core's state: `placed` all of it, `back` and caught up."""
+
+    name: str
+    priority: float
+    placed: bool
+    back: bool
+
+
+def standings(state: State) -> tuple[Standing, ...]:
+    """Every query, in the order of the topology."""
+    placed = active(state)
+    parallelism = {item.name: item.parallelism for item in state.topology.operators}
+    found = []
+    for query in state.topology.queries:
+        parts = [f"{query.name}/{index}" for index in range(parallelism[query.operator])]
+        all_placed = placed.issuperset(parts)
+        found.append(
+            Standing(
+                name=query.name,
+                priority=round(sum(state.priorities[part] for part in parts), 6),
+                placed=all_placed,
+                back=all_placed and state.catching_up.isdisjoint(parts),
+            )
+        )
+    return tuple(found)
+
+
+def queries(
+    before: Iterable[QueryStory], plans: Iterable[PlanMade], scene: Scene, now: float
+) -> tuple[QueryStory, ...]:
+    """A row for each query; those of an incident that has not begun have no times.
+
+    A run that has ended in order brings nothing back: its rows stay as they are.
+    """
+    rows = {row.name: row for row in before}
+    if scene.driver is Driver.FINISHED and rows:
+        return tuple(rows.values())
+    told, why = tuple(plans), waiting.why(scene)
+    closed = scene.begun and scene.open is None and not scene.state.starting
+    found = []
+    for item in standings(scene.state):
+        name = clipped(item.name, NAME_LENGTH_MAX)
+        row = rows.get(name, QueryStory(name=name, priority=item.priority))
+        row = msgspec.structs.replace(row, priority=item.priority, reason=None, message=None)
+        # another incident may have begun since: this one ended with all of them back
+        if item.back or closed or not scene.begun:
+            found.append(_back(row, told, now))
+        else:
+            found.append(_missing(row, item, told, scene, why, now))
+    return tuple(found)
+
+
+def _back(row: QueryStory, plans: tuple[PlanMade, ...], now: float) -> QueryStory:
+    if row.lost_at is None or row.back_at is not None:
+        return row
+    planned_at = row.planned_at or _planned_at(row.name, row.lost_at, plans, now)
+    return msgspec.structs.replace(row, planned_at=planned_at, back_at=moment(now))
+
+
+def _missing(
+    row: QueryStory,
+    item: Standing,
+    plans: tuple[PlanMade, ...],
+    scene: Scene,
+    why: waiting.Said,
+    now: float,
+) -> QueryStory:
+    lost_at, planned_at = row.lost_at, row.planned_at
+    if lost_at is None or row.back_at is not None:
+        lost_at, planned_at = _lost_at(row, scene, now), None
+    word, text = why
+    if item.placed:
+        word, text = waiting.behind(scene)
+        planned_at = planned_at or _planned_at(row.name, lost_at, plans, now)
+    return msgspec.structs.replace(
+        row,
+        lost_at=lost_at,
+        planned_at=planned_at if item.placed else None,
+        back_at=None,
+        reason=camel_case(word),
+        message=clipped(text, MESSAGE_LENGTH_MAX),
+    )
+
+
+def _lost_at(row: QueryStory, scene: Scene, now: float) -> datetime:
+    """The newest loss of the incident, unless the query was seen back after it."""
+    incident = scene.open
+    at = moment(now if incident is None else min(now, incident.newest_loss_at))
+    return moment(now) if row.back_at is not None and at <= row.back_at else at
+
+
+def _planned_at(name: str, lost_at: datetime, plans: tuple[PlanMade, ...], now: float) -> datetime:
+    """The plan that placed a query: the newest that names it, else the newest, since its loss."""
+    since = [plan for plan in plans if plan.at >= lost_at]
+    named = [plan for plan in since if name in plan.queries]
+    return max((plan.at for plan in named or since), default=moment(now))

@@ -1,0 +1,78 @@
+"""Detection's verdicts as moments of nodes: what the story wants to know of each.
+
+Verdicts say what has changed, and by a clock that only this process has; a sighting says how things
+are, by the clock of the object. The shell keeps the sightings of each application and asks here for
+the next ones after each round of detection, and, when a recovery has ended, for what is left.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rekindle_operator.story.scene import Sighting
+from rekindle_operator.verdicts import Kind, Verdict
+
+__all__ = ["settled", "sighted"]
+
+
+def sighted(
+    before: Mapping[str, Sighting],
+    verdicts: Iterable[Verdict],
+    application: str,
+    nodes: Mapping[str, Sighting],
+    offset_seconds: float,
+) -> dict[str, Sighting]:
+    """The sightings of `application` after some verdicts.
+
+    `nodes` (name -> sighting without moments) are those with its executors or its driver, with what
+    is known of them; verdicts on others are passed over, unless they were sighted before.
+    `offset_seconds` is what the verdicts' clock is behind seconds since 1970.
+    """
+    found = dict(before)
+    for verdict in verdicts:
+        name = verdict.node
+        if name is None or verdict.application not in (None, application):
+            continue
+        known = found.get(name, nodes.get(name))
+        if known is None:
+            continue
+        if name in nodes:
+            fresh = nodes[name]
+            known = replace(
+                known,
+                uid=fresh.uid or known.uid,
+                domain=fresh.domain or known.domain,
+                driver=fresh.driver or known.driver,
+            )
+        found[name] = _after(known, verdict, verdict.at + offset_seconds)
+    return found
+
+
+def settled(sightings: Mapping[str, Sighting]) -> dict[str, Sighting]:
+    """The sightings after a recovery has ended: what it has lost is no loss of the next one."""
+    return {name: item for name, item in sightings.items() if not item.is_lost}
+
+
+def _after(known: Sighting, verdict: Verdict, at: float) -> Sighting:
+    match verdict.kind:
+        case Kind.SUSPECTED:
+            return replace(
+                known,
+                suspected_at=at,
+                confirmed_at=None,
+                heard_at=None,
+                uid=verdict.uid or known.uid,
+            )
+        case Kind.CONFIRMED:
+            # a node that was deleted is lost without having been silent
+            again = known.heard_at is not None
+            return replace(
+                known,
+                suspected_at=None if again else known.suspected_at,
+                confirmed_at=at,
+                heard_at=None,
+                uid=verdict.uid or known.uid,
+            )
+        case Kind.CLEARED | Kind.RETURNED | Kind.DEPARTED:
+            return replace(known, heard_at=at)
+        case Kind.HELD | Kind.RELEASED:
+            return known

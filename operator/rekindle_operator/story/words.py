@@ -1,0 +1,42 @@
+"""The words of a recovery's course that the core's list of reasons does not have.
+
+The same form as `rekindle.reasons`: a word, and what it means in a line. Decides nothing; the
+story, `dangers` and `announcements` use it.
+"""
+
+from enum import StrEnum
+
+from rekindle.reasons import Reason
+
+__all__ = ["Course", "Word"]
+
+
+class Course(StrEnum):
+    """A kebab-case word; `meaning` says it in a line."""
+
+    meaning: str
+
+    APPROVAL_AWAITED = "approval-awaited", "a person has to approve the recovery"
+    APPROVAL_NOT_NEEDED = "approval-not-needed", "neither policy nor class wants an approval"
+    APPROVED = "approved", "somebody has approved the recovery"
+    ALL_PLACED = "all-placed", "every query is placed"
+    CATCHING_UP = "catching-up", "all that was lost is placed, and some of it is behind"
+    PLAN_REFUSED = "plan-refused", "the driver has not carried out a plan"
+    NODES_REQUESTED = "nodes-requested", "nodes were asked for in place of those that are lost"
+    NODES_ARRIVED = "nodes-arrived", "a request for nodes has been met"
+    REQUEST_FAILED = "request-failed", "a provider cannot give the nodes that it was asked for"
+    FRESH_START = "fresh-start", "a driver has started afresh: there is nothing to bring back"
+    RUN_FINISHED = "run-finished", "the run has ended in order before the incident was over"
+    APPLICATION_GONE = "application-gone", "the application is not there any more"
+    STORE_DEGRADED = "store-degraded", "a server of the coordination store does not answer"
+    STORE_SINGLE = "store-single", "the coordination store has one server only"
+    NO_STANDBY = "no-standby", "nobody would take over from the coordinator"
+
+    def __new__(cls, word: str, meaning: str) -> "Course":
+        course = str.__new__(cls, word)
+        course._value_ = word
+        course.meaning = meaning
+        return course
+
+
+Word = Reason | Course

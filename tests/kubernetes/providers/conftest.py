@@ -1,0 +1,48 @@
+"""What tests of providers share: the real definitions of foreign kinds, and an operator's hands."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import foreign_crds
+from provider_shell import Shell
+
+from rekindle.errors import InputError
+from rekindle_operator.provisioning.bodies import text
+from rekindle_operator.provisioning.node_claims import NODE_CLAIM
+
+RECOVERIES = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
+# Which versions an API server stores that has none of the controllers that convert them.
+STORED = {"autoscaler": ["v1"], "karpenter": ["v1"], "cluster-api": ["v1beta2"]}
+
+
+@pytest.fixture(scope="module")
+def definitions() -> list[dict[str, Any]]:
+    """The real definitions of the kinds that providers make or change."""
+    try:
+        return [
+            foreign_crds.definition(file, versions=versions)
+            for name, versions in STORED.items()
+            for file in foreign_crds.find(name)
+        ]
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def shell(
+    api_client: client.ApiClient, namespace: str, definitions: list[dict[str, Any]]
+) -> Iterator[Shell]:
+    """An operator's hands, in a namespace that is its own and the application's."""
+    foreign_crds.install(api_client, [*definitions, foreign_crds.definition(RECOVERIES)])
+    shell = Shell(api_client, namespace)
+    yield shell
+    for claim in shell.all(NODE_CLAIM):
+        shell.api(NODE_CLAIM).delete(name=text(claim, "metadata", "name"))

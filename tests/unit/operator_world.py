@@ -1,0 +1,88 @@
+"""A registry that has been told of objects, and the applications in it, for tests."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import spark_objects as objects
+from spark_objects import Body
+
+from rekindle.protocol.tree import Place
+from rekindle_operator import policies
+from rekindle_operator.joining import Application
+from rekindle_operator.nodes import node_seen
+from rekindle_operator.pods import pod_seen
+from rekindle_operator.policies import RecoveryPolicy
+from rekindle_operator.registry import Registry
+from rekindle_operator.sparkapplications import application_seen
+
+FLIGHTS = Place("flights", "flights")
+DRIVERS: dict[str, Any] = {"drivers": {"labelSelector": {"matchLabels": {"spark-role": "driver"}}}}
+RESOURCES: dict[str, Any] = {"sparkApplications": {"labelSelector": {}}}
+
+
+def policy(
+    name: str = "all", *, namespace: str = "flights", second: int = 0, **selector: Any
+) -> RecoveryPolicy:
+    metadata = {"name": name, "namespace": namespace, "creationTimestamp": objects.at(second)}
+    return policies.from_object(
+        {"metadata": metadata, "spec": {"selector": selector or DRIVERS | RESOURCES}}
+    )
+
+
+def tell(registry: Registry, item: Body | RecoveryPolicy) -> None:
+    """What a shell does with an object of a list or a watch."""
+    if isinstance(item, RecoveryPolicy):
+        registry.see_policy(item)
+    elif item["kind"] == "Node":
+        registry.see_node(node_seen(item))
+    elif item["kind"] == "SparkApplication":
+        registry.see_resource(application_seen(item))
+    else:
+        seen = pod_seen(item)
+        if seen is None:
+            registry.forget_pod(item["metadata"]["uid"])
+        else:
+            registry.see_pod(seen)
+
+
+def told(*everything: Body | RecoveryPolicy) -> Registry:
+    registry = Registry()
+    for item in everything:
+        tell(registry, item)
+    return registry
+
+
+def application(registry: Registry, place: Place = FLIGHTS) -> Application:
+    found = registry.application(place)
+    assert found is not None
+    return found
+
+
+def numbers(pods: Iterable[Any]) -> list[str]:
+    return [pod.executor_id or pod.name for pod in pods]
+
+
+def untell(registry: Registry, gone: Body | RecoveryPolicy) -> None:
+    """What a shell does when an object is gone."""
+    if isinstance(gone, RecoveryPolicy):
+        registry.forget_policy(gone.metadata.namespace, gone.metadata.name)
+    elif gone["kind"] == "SparkApplication":
+        seen = application_seen(gone)
+        registry.forget_resource(seen.group, seen.namespace, seen.name)
+    else:
+        registry.forget_pod(gone["metadata"]["uid"])
+
+
+KUBEFLOW = (
+    objects.kubeflow_application(),
+    objects.kubeflow_driver(**objects.protected()),
+    objects.kubeflow_executor(1),
+    objects.kubeflow_executor(10),
+    objects.kubeflow_executor(2),
+)
+APACHE = (
+    objects.apache_application(),
+    objects.apache_driver(**objects.protected()),
+    objects.apache_executor(1),
+    objects.apache_executor(2),
+)

@@ -1,0 +1,92 @@
+"""Dangers of the coordination, and the condition that says them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rekindle.coordination.application import Driver
+from rekindle.reasons import Reason
+from rekindle_operator import acceptance, conditions
+from rekindle_operator.conditions import Finding, camel_case
+from rekindle_operator.dangers import Contact, Coordination, dangers
+from rekindle_operator.grounds import Grounds
+from rekindle_operator.story import Course
+
+NOW = datetime(2026, 11, 21, 17, 14, 51, 123_000, tzinfo=UTC)
+SOUND = Coordination(store_reachable=True, servers=3, servers_up=3, coordinators=2)
+
+TABLE = [
+    (SOUND, (), []),
+    (SOUND, (Contact("a", Driver.THERE),), []),
+    (Coordination(True, 3, None, 2), (), []),
+    (Coordination(False, 3, 0, 2), (), ["store-unreachable"]),
+    (Coordination(True, 3, 3, 0), (), ["no-coordinator"]),
+    (Coordination(True, 3, 3, 1), (), ["no-standby"]),
+    (Coordination(True, 1, 1, 2), (), ["store-single"]),
+    (Coordination(True, 3, 2, 2), (), ["store-degraded"]),
+    (SOUND, (Contact("a", Driver.SILENT),), ["driver-silent"]),
+    (SOUND, (Contact("a", Driver.GONE),), []),
+    (SOUND, (Contact("a", Driver.FINISHED, alone=True),), []),
+    (SOUND, (Contact("a", Driver.THERE, alone=True),), ["driver-alone"]),
+    (SOUND, (Contact("a", Driver.THERE, trouble="line 1"),), ["bad-record"]),
+    (
+        Coordination(True, 1, 1, 1),
+        (Contact("a", Driver.THERE, alone=True), Contact("b", Driver.SILENT)),
+        ["driver-silent", "driver-alone", "store-single", "no-standby"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("coordination", "contacts", "words"), TABLE)
+def test_each_danger_has_its_word_the_worst_first(
+    coordination: Coordination, contacts: tuple[Contact, ...], words: list[str]
+) -> None:
+    found = dangers(coordination, contacts)
+    assert [str(word) for word, _ in found] == words
+    finding = acceptance.at_risk(found)
+    assert finding.holds is bool(words)
+    assert all(text.endswith((".", "line 1")) for _, text in found)
+
+
+SENTENCES = [
+    (Coordination(True, 3, 2, 2), "2 of 3 servers of the store answer: it ends with one more."),
+    (Coordination(True, 5, 4, 2), "4 of 5 servers of the store answer: 1 more may go."),
+    (Coordination(True, 5, 3, 2), "3 of 5 servers of the store answer: it ends with one more."),
+]
+
+
+@pytest.mark.parametrize(("coordination", "sentence"), SENTENCES)
+def test_how_near_the_store_is_to_its_end_is_said(
+    coordination: Coordination, sentence: str
+) -> None:
+    assert [text for _, text in dangers(coordination)] == [sentence]
+
+
+def test_a_condition_keeps_its_moment_until_its_status_changes() -> None:
+    first = conditions.updated(
+        (), [Finding("Protected", True, Reason.STARTED, "All well.")], 1, NOW
+    )
+    later = conditions.updated(
+        first, [Finding("Protected", True, Reason.RESUMED, "Still.")], 2, NOW + timedelta(seconds=9)
+    )
+    (kept,) = later
+    assert kept.last_transition_time == NOW.replace(microsecond=0)
+    assert (kept.reason, kept.message, kept.observed_generation) == ("Resumed", "Still.", 2)
+    (turned,) = conditions.updated(
+        later, [Finding("Protected", None, Reason.RESUMED, "?")], 2, NOW + timedelta(seconds=9)
+    )
+    assert turned.status == "Unknown"
+    assert turned.last_transition_time == NOW.replace(microsecond=0) + timedelta(seconds=9)
+
+
+def test_a_word_is_in_one_list_only() -> None:
+    lists = [Reason, Course, Grounds, conditions.ResourceReason]
+    words = [str(word) for words in lists for word in words]
+    assert len(words) == len(set(words))
+
+
+def test_every_word_can_be_a_reason_of_a_condition_or_an_event() -> None:
+    for word in Course:
+        assert camel_case(word).isalpha()
+        assert len(camel_case(word)) <= 64
+        assert word.meaning
