@@ -48,7 +48,7 @@ kubernetes: setup ## tests on a real Kubernetes control plane
 	@$(BIN)/python -m pytest tests/kubernetes -v --durations=5
 
 testbed: setup ## find or build that control plane, with kubectl and helm (once, some minutes)
-	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all
 
 wheel: setup ## build the wheel, jar included, into dist/
 	@rm -rf build dist
