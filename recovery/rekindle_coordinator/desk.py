@@ -8,18 +8,19 @@ shell says when, and whether this coordinator leads.
 """
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from rekindle import protocol
 from rekindle.coordination import application
-from rekindle.coordination.application import Case, Decision
+from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.errors import RekindleError
-from rekindle.protocol import Directive, Orders, PlanOrder, tree
+from rekindle.protocol import Directive, PlanOrder, tree
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.gathering import Records
 from rekindle_coordinator.health import Metrics
 from rekindle_coordinator.log import Log
-from rekindle_coordinator.providers import NodeProvider
+from rekindle_coordinator.providers import Look, NodeProvider, Oversight, Terms
 from rekindle_coordinator.turns import NEVER
 from rekindle_zookeeper import Connection
 
@@ -38,6 +39,7 @@ class Desk:
     log: Log
     metrics: Metrics
     provider: NodeProvider | None = None
+    oversight: Oversight | None = None
     records: Records = field(init=False)
     case: Case | None = None
     version: int | None = None
@@ -52,7 +54,9 @@ class Desk:
     def follow(self) -> None:
         """Take in what has changed, without doing anything about it: another one leads."""
         self.drop()
-        self.records.refresh()
+        if self.records.refresh() and self.oversight is not None:
+            with suppress(RekindleError):  # for whoever leads to say
+                self._tell(self.records.reading(*self.gone))
         self.look_at = NEVER
 
     def lead(self, now: float) -> None:
@@ -67,17 +71,17 @@ class Desk:
             return
         self.stirred = False
         reading = self.records.reading(*self.gone)
+        self._tell(reading)
         if reading is None:
             self.look_at = NEVER
             return
         if self.case is None:
             self.case, self.version = self.records.take_case()
         self.metrics.decisions.inc()
-        decision = application.decide(self.case, reading, now, clock=time.monotonic)
-        self._write(decision)
-        self.case = decision.case
-        self._request(decision.case)
-        self.look_at = min(self._due(decision.case, reading.orders, now), self._retry_at(now))
+        terms = self._terms(reading)
+        self.case = self._decide(self.case, terms, now)
+        self._request(self.case)
+        self.look_at = min(self._due(self.case, terms, now), self._retry_at(now))
 
     def drop(self) -> None:
         """Forget what was decided; the store knows."""
@@ -108,6 +112,30 @@ class Desk:
             self.gone = (self.gone[0], False)
             self._note_provider("look", _told(trouble))
         return self.gone != before
+
+    def _tell(self, reading: Reading | None) -> None:
+        if self.oversight is not None and reading is not None:
+            self.oversight.heard(self.place, reading)
+
+    def _terms(self, reading: Reading) -> Terms:
+        if self.oversight is None:
+            return Terms(reading)
+        return self.oversight.terms(self.place, reading)
+
+    def _decide(self, case: Case, terms: Terms, now: float) -> Case:
+        """Decide, write, say so; the case from now on."""
+        decision = application.decide(
+            case,
+            terms.reading,
+            now,
+            clock=time.monotonic,
+            plan=terms.plan,
+            recover=terms.recover,
+        )
+        self._write(decision)
+        if self.oversight is not None:
+            self.oversight.decided(self.place, Look(case, terms.reading, decision, now))
+        return decision.case
 
     def _write(self, decision: Decision) -> None:
         """Write case and directives if there is news, and say so once the store has them."""
@@ -146,11 +174,12 @@ class Desk:
     def _retry_at(self, now: float) -> float:
         return now + PROVIDER_RETRY_SECONDS if any(self.provider_troubles.values()) else NEVER
 
-    def _due(self, case: Case, orders: Orders, now: float) -> float:
+    def _due(self, case: Case, terms: Terms, now: float) -> float:
         """When time alone changes something: a plan is due, somebody's priority ends."""
-        moments = [
-            override.until for override in orders.priorities.values() if override.until is not None
-        ]
+        overrides = terms.reading.orders.priorities.values()
+        moments = [override.until for override in overrides if override.until is not None]
+        if terms.due is not None:
+            moments.append(terms.due)
         if case.state is not None and case.state.due is not None:
             moments.append(case.state.due.at)
         # what is due already waits for the driver, not for a moment

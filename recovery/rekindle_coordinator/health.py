@@ -2,6 +2,7 @@
 
     /metrics   Prometheus
     /health    JSON; 503 when the loop does not turn any more
+    /ready     the same; 503 also until everything has been seen
 
 A store that does not answer is no reason to start a coordinator anew, so it is healthy all the
 same; the metrics tell.
@@ -27,11 +28,13 @@ REQUEST_SECONDS_MAX = 5.0
 
 
 class Metrics:
-    """What is counted; `turned_at` (time.monotonic()) is when the loop last turned."""
+    """What is counted; `turned_at` (time.monotonic()) is when the loop last turned, `ready` whether
+    there is nothing more to be seen before it does."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.turned_at = time.monotonic()
+        self.ready = True
         self.leads = self._gauge("leads", "1 while this coordinator decides")
         self.reachable = self._gauge("store_reachable", "1 while the store answers")
         self.applications = self._gauge("applications", "Applications in the store")
@@ -78,10 +81,12 @@ def serve(metrics: Metrics, port: int) -> int:
     pages = make_wsgi_app(metrics.registry)
 
     def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        if environment.get("PATH_INFO") != "/health":
+        path = environment.get("PATH_INFO")
+        if path not in ("/health", "/ready"):
             found: Iterable[bytes] = pages(environment, start)
             return found
-        status = "200 OK" if metrics.healthy else "503 Service Unavailable"
+        fine = metrics.healthy and (metrics.ready or path == "/health")
+        status = "200 OK" if fine else "503 Service Unavailable"
         start(status, [("Content-Type", "application/json")])
         return [json.dumps(metrics.summary()).encode()]
 

@@ -1,21 +1,31 @@
-"""What a coordinator asks of whoever has the machines.
+"""What a coordinator asks of the cluster in which applications run, and what it tells there.
 
-A local cluster has one implementation, Kubernetes others. A provider knows no
-queries and decides nothing; it says what is certainly gone, and gets what is asked for.
+    NodeProvider   who has the machines: says what is certainly gone, gets what is asked for
+    Oversight      who holds what people have said elsewhere than in the store: terms of an
+                   application before a decision, and each decision afterwards
+
+A local cluster has a provider, Kubernetes both. Neither decides anything; the desk calls them.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Protocol
 
+from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.coordination.directives import Request
 from rekindle.protocol import Heartbeat
 from rekindle.protocol.tree import Place
 
-__all__ = ["NodeProvider"]
+__all__ = ["Look", "NodeProvider", "Oversight", "Terms"]
 
 
 class NodeProvider(Protocol):
     """All answers at once: what takes longer goes on behind it. Each may raise RekindleError or
     OSError, and is then asked again later."""
+
+    def news(self) -> Collection[Place] | None:
+        """Applications of which something may be otherwise than before; None where that may be any.
+        Asked all the time, also while another coordinator leads."""
 
     def request(self, place: Place, identity: str, request: Request) -> None:
         """Get nodes, or the driver again. The same identity again is the same request."""
@@ -26,3 +36,38 @@ class NodeProvider(Protocol):
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the newest driver has certainly ended. `heartbeat` is the newest known, perhaps
         of a session that is over; `generation` that of the newest driver that reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for a decision: the reading with what people have said, whether plans may be made,
+    also in an incident (`recover`), and the next moment (seconds since 1970) at which time alone
+    changes that."""
+
+    reading: Reading
+    plan: bool = True
+    recover: bool = True
+    due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A decision that the store has: on which case and reading, and when (seconds since 1970)."""
+
+    case: Case
+    reading: Reading
+    decision: Decision
+    at: float
+
+
+class Oversight(Protocol):
+    """All answers at once. None of them raises."""
+
+    def heard(self, place: Place, reading: Reading) -> None:
+        """An application has other records than before, whoever leads."""
+
+    def terms(self, place: Place, reading: Reading) -> Terms:
+        """What holds for the decision on a reading."""
+
+    def decided(self, place: Place, look: Look) -> None:
+        """A decision was written; also one without news, for something may be otherwise here."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from rekindle.errors import InputError, RekindleError
 from rekindle.protocol import tree
@@ -22,11 +23,11 @@ from rekindle_coordinator.desk import Desk
 from rekindle_coordinator.gathering import NAMES
 from rekindle_coordinator.health import Metrics
 from rekindle_coordinator.log import Log
-from rekindle_coordinator.providers import NodeProvider
+from rekindle_coordinator.providers import NodeProvider, Oversight
 from rekindle_coordinator.turns import Turns
-from rekindle_zookeeper import Conflict, Connection, Election, StoreUnreachable
+from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
-__all__ = ["Shell"]
+__all__ = ["Candidacy", "Shell"]
 
 TURN_SECONDS_MAX = 1.0
 PROVIDER_SECONDS = 0.25
@@ -34,26 +35,44 @@ RETRY_SECONDS = 1.0
 STOPPED_SECONDS = 10.0
 
 
+class Candidacy(Protocol):
+    """Standing for the one place of a leader."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process leads now."""
+
+    @property
+    def term(self) -> object:
+        """Another one whenever somebody else may have led meanwhile."""
+
+    def close(self) -> None:
+        """Give leadership up, and do not stand any more."""
+
+
 @dataclass(slots=True)
 class Shell:
-    """`now` gives seconds since 1970."""
+    """`now` gives seconds since 1970; `stand` (who is told of changes) -> candidacy is the store's
+    own election unless somebody else decides who leads."""
 
     connection: Connection
     log: Log
     metrics: Metrics
     identity: str
     provider: NodeProvider | None = None
+    oversight: Oversight | None = None
+    stand: Callable[[Callable[[], None]], Candidacy] | None = None
     now: Callable[[], float] = time.time
     desks: dict[Place, Desk] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
     stopped: dict[Place, str] = field(default_factory=dict)
     leading: bool = False
-    _election: Election | None = None
+    _candidacy: Candidacy | None = None
     _watched: set[str] = field(default_factory=set)
     _closed: dict[str, str] = field(default_factory=dict)
     _news: dict[Place, set[str]] = field(default_factory=dict)
     _listing: bool = True
-    _session: int | None = None
+    _term: object = None
     _ending: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stirred: threading.Event = field(default_factory=threading.Event)
@@ -71,8 +90,13 @@ class Shell:
                 self.step()
                 self._rest()
         finally:
-            if self._election is not None:
-                self._election.close()
+            if self._candidacy is not None:
+                self._candidacy.close()
+
+    def take_stock(self) -> None:
+        """Take in what the provider knows, before anything is decided."""
+        if self.provider is not None:
+            self.provider.news()
 
     def stop(self) -> None:
         """End within a second. A signal handler may call it: it takes no lock."""
@@ -83,12 +107,12 @@ class Shell:
         now = self.now()
         self.metrics.turned_at = time.monotonic()
         self._note_store()
+        self._ask_around()
         if self.connection.reachable and time.monotonic() >= self._retry_at:
             try:
                 self._take_part()
                 self._list()
                 self._take_news(now)
-                self._look_around()
                 self._attend(now)
             except StoreUnreachable:
                 self._retry_at = time.monotonic() + RETRY_SECONDS
@@ -106,13 +130,13 @@ class Shell:
 
     def _take_part(self) -> None:
         """Stand for election, and see who leads."""
-        if self._election is None:
-            self._election = self.connection.elect(tree.ELECTION, self.identity, self._stirred.set)
-        leads, session = self._election.leads, self.connection.session
-        # in a new session another one may have led meanwhile
-        if leads == self.leading and (session == self._session or not leads):
+        if self._candidacy is None:
+            self._candidacy = (self.stand or self._elect)(self._stirred.set)
+        leads, term = self._candidacy.leads, self._candidacy.term
+        # in a new term another one may have led meanwhile
+        if leads == self.leading and (term == self._term or not leads):
             return
-        self.leading, self._session = leads, session
+        self.leading, self._term = leads, term
         self.metrics.leads.set(leads)
         self.stopped.clear()
         self.log.write("leading" if leads else "following", identity=self.identity)
@@ -123,6 +147,9 @@ class Shell:
             if urgency[place]:
                 self.turns.hurry(place)
         self.turns.queue(self.desks)
+
+    def _elect(self, on_change: Callable[[], None]) -> Candidacy:
+        return self.connection.elect(tree.ELECTION, self.identity, on_change)
 
     def _list(self) -> None:
         """Find applications that are new, and forget those that are gone."""
@@ -135,7 +162,7 @@ class Shell:
                 for name in NAMES:
                     self._watch(place.path(name), partial(self._changed, place, name))
                 self.desks[place] = Desk(
-                    self.connection, place, self.log, self.metrics, self.provider
+                    self.connection, place, self.log, self.metrics, self.provider, self.oversight
                 )
                 self.turns.queue([place])
         except BaseException:
@@ -196,13 +223,19 @@ class Shell:
                 desk.stirred = True
         self._newest = now
 
-    def _look_around(self) -> None:
-        """Ask the provider what it sees, as nothing tells when that changes."""
+    def _ask_around(self) -> None:
+        """Ask the provider what is otherwise than before; one that does not know is asked about
+        each application."""
         due = time.monotonic() - self._provider_asked_at > PROVIDER_SECONDS
-        if self.provider is None or not self.leading or not due:
+        if self.provider is None or not due:
             return
         self._provider_asked_at = time.monotonic()
-        for place, desk in self.desks.items():
+        places = self.provider.news()
+        for place in self.desks if places is None else places:
+            desk = self.desks.get(place)
+            if desk is None or not self.leading:
+                continue
+            desk.stirred |= places is not None
             if desk.look_around():
                 self.turns.hurry(place)
 

@@ -35,6 +35,9 @@ class LocalProvider:
     _gone_since: float = 0.0
     _told: frozenset[str] = frozenset()
 
+    def news(self) -> None:
+        """Nothing tells of processes that end."""
+
     def request(self, place: Place, identity: str, request: Request) -> None:
         """Leave a request in the folder, once."""
         path = cluster_files.request_path(self.directory, place, identity)

@@ -45,6 +45,11 @@ class Election:
         ours = session is not None and session == self._sessions.session
         return ours and self._sessions.reachable
 
+    @property
+    def term(self) -> int | None:
+        """The session: in a new one somebody else may have led meanwhile."""
+        return self._sessions.session
+
     def start(self) -> None:
         """Stand for it, from a thread of its own."""
         self._thread.start()

@@ -43,6 +43,9 @@ class Provider:
             raise OSError(self.trouble)
         self.requests[f"{place} {identity}"] = request
 
+    def news(self) -> None:
+        return None
+
     def gone_nodes(self, place: Place) -> frozenset[str]:
         del place
         if self.looking is not None:

@@ -35,6 +35,10 @@ class ElectionInMemory:
     def leads(self) -> bool:
         return self.connection.reachable and self.shared.candidates[0] is self
 
+    @property
+    def term(self) -> int | None:
+        return self.connection.session
+
     def close(self) -> None:
         self.shared.candidates.remove(self)
         for candidate in self.shared.candidates:

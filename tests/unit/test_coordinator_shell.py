@@ -134,7 +134,7 @@ def test_a_second_coordinator_only_follows_and_takes_over_with_the_same_plan() -
     first.settle()
     second.settle()
     (plan,) = world.directives(world.member, PlanOrder)
-    first.shell._election.close()
+    first.shell._candidacy.close()
     second.settle()
     assert second.shell.leading
     assert world.directives(world.member, PlanOrder) == [plan]
@@ -153,7 +153,7 @@ def test_at_a_takeover_a_loss_that_nobody_has_answered_comes_first() -> None:
     first.settle()
     world.lose(unanswered, 0)
     second.settle()
-    first.shell._election.close()
+    first.shell._candidacy.close()
     decided = []
     for _ in range(3):
         second.shell.step()
@@ -172,8 +172,8 @@ def test_one_that_still_believes_it_leads_cannot_plan_what_another_has_planned()
     stopped = first.shell.desks[world.member.place]
     second.settle()
     stopped.records.mark([tree.PROGRESS])
-    first.shell.leading, first.shell._session = True, 1
-    first.shell._election = world.shared.candidates[0]
+    first.shell.leading, first.shell._term = True, 1
+    first.shell._candidacy = world.shared.candidates[0]
     first.settle()
     assert len(world.directives(world.member, PlanOrder)) == 1
     assert stopped.version == second.shell.desks[world.member.place].version

@@ -101,16 +101,23 @@ class Decision:
 
 
 def decide(
-    case: Case, reading: Reading, now: float, *, clock: Callable[[], float], plan: bool = True
+    case: Case,
+    reading: Reading,
+    now: float,
+    *,
+    clock: Callable[[], float],
+    plan: bool = True,
+    recover: bool = True,
 ) -> Decision:
     """What to do about an application now. Without `plan` everything is taken in and noted, but
-    no plan is made."""
+    no plan is made; without `recover` none as long as an incident is open."""
     before = case
     state, case = _opened(case, reading, now)
     progress = _of_generation(reading.progress, case.generation)
     state, instructions = _take_in(state, case, reading, now, clock)
     driver = _driver(reading, case.generation)
-    if plan and driver is Driver.THERE and not reading.orders.paused and not state.unacknowledged:
+    plan = plan and (recover or state.incident is None) and not reading.orders.paused
+    if plan and driver is Driver.THERE and not state.unacknowledged:
         state, planned = advance(state, happened.Tick(), now, clock=clock)
         instructions += planned
     issued = _issue(case, state, reading, progress, instructions, driver)
