@@ -41,6 +41,8 @@ TEXT_MAX = 20_000
 COUNT_MAX = 2**53 - 1  # what JSON numbers hold exactly everywhere
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+# Kubernetes gives a node's name 253 characters.
+NodeName = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
@@ -80,12 +82,19 @@ class HandshakeAnswer(Message, frozen=True):
 
 
 class NodeSeen(Message, frozen=True):
-    """A node with an executor of ours. `incarnation` names this start of executor and host."""
+    """A node with an executor of ours. `incarnation` names this start of executor and host.
+
+    `silent_seconds` is how long ago the driver last heard from that executor, when it made this
+    report. Only time in which the driver listened counts. `cluster_node` is what the cluster calls
+    the node: on Kubernetes the name of the Node object. Both are None where that is not known.
+    """
 
     incarnation: Name
     capacity_percent: Percent
     suspected: bool = False
     domain: Name | None = None
+    silent_seconds: Seconds | None = None
+    cluster_node: NodeName | None = None
 
 
 class Report(Message, frozen=True):

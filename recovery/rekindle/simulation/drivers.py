@@ -292,12 +292,18 @@ class Driver:
             at=self.checkpoint_at,
         )
 
+    def _heard(self, name: str, seen: NodeSeen) -> NodeSeen:
+        """A node as a report tells of it; one that is down has been silent since it went."""
+        node = self.machines.nodes[name]
+        silent_seconds = 0.0 if node.up else self.world.now - node.changed_at
+        return msgspec.structs.replace(seen, silent_seconds=silent_seconds)
+
     def _progress_report(self) -> ProgressReport:
         forgotten = self.sabotage is Sabotage.FORGOTTEN_ACK
         return ProgressReport(
             generation=self.generation,
             sequence=self.sequence,
-            nodes=dict(self.seen),
+            nodes={name: self._heard(name, seen) for name, seen in self.seen.items()},
             placement=dict(self.placement),
             live=tuple(sorted(self.live)),
             resident=dict(self.resident),
