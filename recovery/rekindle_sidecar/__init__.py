@@ -2,6 +2,8 @@
 
     serving      one sidecar from its start to its end: `serve`
     options      what it is started with
+    container    the container's entry: options from the environment, and its probe
+    probing      whether a sidecar answers on its socket
     endpoints    HTTP on the Unix socket: requests in, answers or refusals out
     desk         what a request of the driver does: the sidecar's memory
     refusals     requests that are not taken, each with cause and remedy

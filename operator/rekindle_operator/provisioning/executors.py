@@ -3,7 +3,8 @@
 A request for nodes must ask for what the executors will need, or the nodes that come do not fit. Of
 a pod only that is kept which decides where it may run. Makes no pods: no pod is ever made of the
 templates here. The shell calls `executor_of` on any executor pod of the application, best before
-those of lost nodes are deleted; the providers make templates and requirements of it.
+those of lost nodes are deleted; the providers make templates and requirements of it. The webhook
+keeps new executor pods away from domains as well, by `away_from`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from rekindle_operator import quantities
 from rekindle_operator.domains import Domain
 from rekindle_operator.provisioning.bodies import Body, items, mapping, text
 
-__all__ = ["Executor", "executor_of", "pod_template", "requests_of"]
+__all__ = ["Executor", "away_from", "executor_of", "pod_template", "requests_of"]
 
 # What tells one executor from another, or makes others take a template's pod for a real one.
 _OWN_LABELS = ("spark-exec-id", "spark-exec-inactive", "pod-template-hash")
@@ -72,12 +73,10 @@ def requests_of(executor: Executor, count: int = 1) -> dict[str, str]:
 
 def pod_template(executor: Executor, avoided: Iterable[Domain]) -> dict[str, Any]:
     """The template of a pod like that executor, which may run in none of the domains `avoided`."""
-    added = [
-        {"key": domain.key, "operator": "NotIn", "values": [domain.value]} for domain in avoided
-    ]
     spec = dict(executor.spec)
-    if added:
-        spec["affinity"] = _away(mapping(spec, "affinity"), added)
+    affinity = away_from(mapping(spec, "affinity"), avoided)
+    if affinity:
+        spec["affinity"] = affinity
     container = {
         "name": "executor",
         "image": executor.image,
@@ -89,17 +88,29 @@ def pod_template(executor: Executor, avoided: Iterable[Domain]) -> dict[str, Any
     }
 
 
-def _away(affinity: Body, added: list[dict[str, Any]]) -> dict[str, Any]:
-    """An affinity with more requirements in each of its alternatives."""
+def away_from(affinity: Body, avoided: Iterable[Domain]) -> dict[str, Any]:
+    """An affinity by which a pod may run in none of the domains either: each of its alternatives
+    gets the requirement, where it has not got it yet."""
+    added = [
+        {"key": domain.key, "operator": "NotIn", "values": [domain.value]} for domain in avoided
+    ]
+    if not added:
+        return dict(affinity)
     node = dict(mapping(affinity, "nodeAffinity"))
-    terms = items(mapping(node, _REQUIRED), "nodeSelectorTerms") or [{}]
-    node[_REQUIRED] = {
-        "nodeSelectorTerms": [
-            {**term, "matchExpressions": [*items(term, "matchExpressions"), *added]}
-            for term in terms
-        ]
-    }
+    required = mapping(node, _REQUIRED)
+    alternatives = items(required, "nodeSelectorTerms") or [{"matchExpressions": []}]
+    terms = [_with(alternative, added) for alternative in alternatives]
+    node[_REQUIRED] = {**required, "nodeSelectorTerms": terms}
     return {**affinity, "nodeAffinity": node}
+
+
+def _with(alternative: Body, added: list[dict[str, Any]]) -> Body:
+    """An alternative with more requirements. An empty one is for no node at all, and stays so."""
+    if not alternative:
+        return alternative
+    there = items(alternative, "matchExpressions")
+    missing = [requirement for requirement in added if requirement not in there]
+    return {**alternative, "matchExpressions": [*there, *missing]}
 
 
 def _resources(spec: Body) -> Iterator[str]:

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -16,6 +16,23 @@ from rekindle.errors import InputError
 from rekindle.protocol import tree
 
 __all__ = ["run"]
+
+Sidecar = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="REKINDLE_SIDECAR_SOCKET",
+        help="The sidecar's socket.",
+        show_default="none: plans are made in here",
+    ),
+]
+ApplicationName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE/APPLICATION",
+        help="Its name for the coordinator.",
+        show_default="$REKINDLE_NAMESPACE/$REKINDLE_APPLICATION, default/application",
+    ),
+]
 
 
 def run(
@@ -40,13 +57,8 @@ def run(
     cluster_has_jar: Annotated[
         bool, typer.Option(help="The workers' class path has Rekindle's jar already.")
     ] = False,
-    sidecar: Annotated[
-        Path | None,
-        typer.Option(help="The sidecar's socket.", show_default="none: plans are made in here"),
-    ] = None,
-    name: Annotated[
-        str, typer.Option(metavar="NAMESPACE/APPLICATION", help="Its name for the coordinator.")
-    ] = "default/application",
+    sidecar: Sidecar = None,
+    name: ApplicationName = None,
     conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,7 +86,7 @@ def run(
         options=place_options,
         cluster_has_jar=cluster_has_jar,
         sidecar=sidecar,
-        identity=tree.place(name),
+        identity=_identity(name, os.environ),
     )
     driver.run(built, wanted, place)
 
@@ -174,6 +186,17 @@ def _check_places(store: Path, events: Path | None) -> None:
             events,
             lambda: events.open("a").close() if there else _write_nothing(events.parent),
         )
+
+
+def _identity(name: str | None, environment: Mapping[str, str]) -> tree.Place:
+    """By the option, else as whoever put the sidecar beside us has said, else the default."""
+    if name is not None:
+        return tree.place(name)
+    default = tree.DEFAULT
+    return tree.Place(
+        environment.get("REKINDLE_NAMESPACE") or default.namespace,
+        environment.get("REKINDLE_APPLICATION") or default.application,
+    ).checked()
 
 
 def _check_sidecar(path: Path | None) -> None:

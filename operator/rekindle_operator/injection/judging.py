@@ -1,0 +1,125 @@
+"""What holds for a pod that is about to be made, or why it gets nothing.
+
+A driver asks by the label `rekindle.dev/inject: "true"`. Its application gets the name by which the
+registry will know it (`joining`), and what holds is said by the policy that selects it and by that
+policy's class. Executors are known by Spark's own label and never asked. Pure but for `Informed`,
+which holds what is known: the shell puts something newer into it, the webhook's server asks it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rekindle.errors import InputError
+from rekindle.protocol.tree import Place
+from rekindle_operator import joining
+from rekindle_operator.classes import Sidecar
+from rekindle_operator.injection.knowledge import Knowledge
+from rekindle_operator.injection.terms import (
+    INJECT_LABEL,
+    Body,
+    ExecutorTerms,
+    Refusal,
+    SidecarTerms,
+    Terms,
+)
+from rekindle_operator.pods import APPLICATION_LABEL, ROLE_LABEL, SIDECAR, PodSeen, pod_seen
+from rekindle_operator.provisioning.bodies import items, mapping, text
+from rekindle_operator.sparkapplications import SparkApplicationSeen
+
+__all__ = ["Informed", "terms_of"]
+
+# A pod that is about to be made has no uid, and often no name.
+_UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Informed:
+    """An outlook that goes by what is known; another value may be set from any thread."""
+
+    knowledge: Knowledge
+
+    def terms_of(self, pod: Body, namespace: str) -> Terms | Refusal | None:
+        """What holds for a pod by what is known now."""
+        return terms_of(pod, namespace, self.knowledge)
+
+
+def terms_of(pod: Body, namespace: str, known: Knowledge) -> Terms | Refusal | None:
+    """What holds for a pod; None when it neither asks for a sidecar nor is an executor."""
+    labels = mapping(pod, "metadata", "labels")
+    is_executor = labels.get(ROLE_LABEL) == "executor"
+    if not is_executor and labels.get(INJECT_LABEL) != "true":
+        return None
+    try:
+        seen = _seen(pod, namespace, is_executor=is_executor)
+        if is_executor:
+            return ExecutorTerms(known.avoided.get(joining.bucket(seen), ()))
+        return _of_driver(seen, known)
+    except InputError as error:
+        return Refusal(str(error))
+
+
+def _of_driver(driver: PodSeen, known: Knowledge) -> SidecarTerms | Refusal:
+    policies = known.policies.get(driver.namespace, {})
+    place = joining.place_of(driver, policies)
+    if place is None:
+        return Refusal(f"nothing names the driver's application; give it {APPLICATION_LABEL}")
+    place.checked()
+    resources = _resources(driver, place, known)
+    holder = joining.join(place, (driver,), (), resources, policies).policy
+    if not holder:
+        return Refusal(f"no RecoveryPolicy selects {place.application}; make one in its namespace")
+    policy = policies[holder.partition("/")[2]]
+    class_ = known.classes.get(policy.spec.class_name)
+    if class_ is None:
+        missing = policy.spec.class_name
+        return Refusal(f"policy {holder} has no RecoveryClass {missing}; make it, or name another")
+    return _sidecar(place, class_.spec.sidecar or Sidecar(), known)
+
+
+def _sidecar(place: Place, sidecar: Sidecar, known: Knowledge) -> SidecarTerms | Refusal:
+    image = sidecar.image or known.defaults.image
+    store = sidecar.store or known.defaults.store
+    if not image:
+        return Refusal("no image of the sidecar is known; name one in the RecoveryClass")
+    if store is None:
+        return Refusal("no coordination store is known; name one in the RecoveryClass")
+    return SidecarTerms(
+        place=place,
+        image=image,
+        image_pull_policy=sidecar.image_pull_policy,
+        store=store,
+        session_seconds=sidecar.session_seconds,
+        resources=sidecar.resources,
+    )
+
+
+def _resources(driver: PodSeen, place: Place, known: Knowledge) -> Sequence[SparkApplicationSeen]:
+    """The SparkApplications of a driver's name. One that no watch has told of yet is taken to have
+    the labels of its driver's pod: kubeflow's operator copies them there."""
+    there = known.resources.get(place, ())
+    if not driver.resource or any(item.group == driver.group for item in there):
+        return there
+    unseen = SparkApplicationSeen(
+        group=driver.group,
+        namespace=driver.namespace,
+        name=driver.resource,
+        uid=_UNKNOWN,
+        labels=driver.labels,
+    )
+    return (*there, unseen)
+
+
+def _seen(pod: Body, namespace: str, *, is_executor: bool) -> PodSeen:
+    """A pod as the registry will see it once it is there, a driver with its sidecar."""
+    metadata = {
+        **mapping(pod, "metadata"),
+        "namespace": namespace,
+        "uid": _UNKNOWN,
+        "name": text(pod, "metadata", "name") or _UNKNOWN,
+    }
+    spec = dict(mapping(pod, "spec"))
+    if not is_executor:
+        spec["initContainers"] = [*items(spec, "initContainers"), {"name": SIDECAR}]
+    seen = pod_seen({"metadata": metadata, "spec": spec})
+    assert isinstance(seen, PodSeen)  # a sidecar makes a driver, the label an executor
+    return seen

@@ -1,0 +1,90 @@
+"""Terms into JSON patch operations (RFC 6902) for a pod that is about to be made.
+
+Whatever is there already stays as it is, so a pod that comes a second time gets nothing more. What
+would make the API server refuse the pod is not added: the answer is a Refusal. Pure; `reviews`
+calls `patch`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rekindle_operator.injection import containers
+from rekindle_operator.injection.containers import MOUNT_PATH
+from rekindle_operator.injection.terms import Body, ExecutorTerms, Refusal, SidecarTerms, Terms
+from rekindle_operator.pods import SIDECAR
+from rekindle_operator.provisioning.bodies import items, mapping, text
+from rekindle_operator.provisioning.executors import away_from
+
+__all__ = ["Operation", "patch"]
+
+NODE_VARIABLE = "REKINDLE_NODE"
+Operation = Mapping[str, Any]
+
+
+def patch(pod: Body, terms: Terms) -> tuple[Operation, ...] | Refusal:
+    """What is to be added to a pod; nothing where all of it is there."""
+    if not items(pod, "spec", "containers"):
+        return Refusal("the pod has no container; give it the one that runs Spark")
+    if isinstance(terms, ExecutorTerms):
+        return tuple(_executor(pod, terms))
+    if _has_sidecar(pod):
+        return ()
+    return _obstacle(pod, terms) or tuple(_driver(pod, terms))
+
+
+def _has_sidecar(pod: Body) -> bool:
+    """Whether the sidecar is there, as we add it or as somebody has written it."""
+    places = (*items(pod, "spec", "initContainers"), *items(pod, "spec", "containers"))
+    return any(text(container, "name") == SIDECAR for container in places)
+
+
+def _obstacle(pod: Body, terms: SidecarTerms) -> Refusal | None:
+    """What the pod has under a name or a path of ours."""
+    ours = {volume["name"] for volume in containers.volumes(terms)}
+    taken = ours & {text(volume, "name") for volume in items(pod, "spec", "volumes")}
+    if taken:
+        name = min(taken)
+        return Refusal(f"the driver has a volume {name} of its own; give that another name")
+    _, spark = _spark(pod)
+    paths = (text(mount, "mountPath") for mount in items(spark, "volumeMounts"))
+    if any(path.rstrip("/") == MOUNT_PATH for path in paths):
+        return Refusal(f"the driver mounts a volume at {MOUNT_PATH}; mount that elsewhere")
+    return None
+
+
+def _driver(pod: Body, terms: SidecarTerms) -> Iterator[Operation]:
+    """The sidecar before all other init containers, so that they and Spark start after it."""
+    path, spark = _spark(pod)
+    ours = containers.driver_environment(terms)
+    names = {variable["name"] for variable in ours}
+    others = [item for item in items(spark, "env") if item.get("name") not in names]
+    yield _add("/spec/volumes", [*items(pod, "spec", "volumes"), *containers.volumes(terms)])
+    mounts = [*items(spark, "volumeMounts"), *containers.mounts_of_driver()]
+    yield _add(f"{path}/volumeMounts", mounts)
+    # First, so that Spark's own variables may refer to them.
+    yield _add(f"{path}/env", [*ours, *others])
+    first = containers.sidecar(pod, terms)
+    yield _add("/spec/initContainers", [first, *items(pod, "spec", "initContainers")])
+
+
+def _executor(pod: Body, terms: ExecutorTerms) -> Iterator[Operation]:
+    path, spark = _spark(pod)
+    variables = items(spark, "env")
+    if all(variable.get("name") != NODE_VARIABLE for variable in variables):
+        source = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+        yield _add(f"{path}/env", [*variables, {"name": NODE_VARIABLE, "valueFrom": source}])
+    affinity = mapping(pod, "spec", "affinity")
+    wanted = away_from(affinity, terms.avoided)
+    if wanted != affinity:
+        yield _add("/spec/affinity", wanted)
+
+
+def _spark(pod: Body) -> tuple[str, Body]:
+    """The container that runs Spark, and the path to it."""
+    number = containers.spark_container(pod)
+    return f"/spec/containers/{number}", items(pod, "spec", "containers")[number]
+
+
+def _add(path: str, value: object) -> Operation:
+    """Sets a member of an object, whether it is there or not."""
+    return {"op": "add", "path": path, "value": value}

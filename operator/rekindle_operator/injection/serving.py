@@ -1,0 +1,209 @@
+"""The webhook: HTTPS in a thread of its own.
+
+    POST /inject    an AdmissionReview; the answer allows every pod; 400 for what is none
+
+Waits for nobody: the outlook answers from what the shell has told it. The certificate is asked for
+every few seconds, and a new one is presented to connections that begin from then on; those that are
+open go on. Until there is one, no handshake succeeds, and pods come up without us. The shell starts
+and closes it.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter
+
+from rekindle.errors import InputError, RekindleError
+from rekindle_operator.injection import certificates, configuration, reviews
+from rekindle_operator.injection.certificates import Pair
+from rekindle_operator.injection.terms import Outlook
+
+__all__ = ["Server", "Tell", "make_counter"]
+
+# Writes a line to the log: a word, and fields that belong to it. From any thread.
+Tell = Callable[..., None]
+
+# An API server takes objects of up to 3 MiB, and JSON of a review around them.
+REVIEW_BYTES_MAX = 8 * 2**20
+SHUTDOWN_SECONDS = 5.0
+POLL_SECONDS = 2.0
+
+
+def make_counter(registry: CollectorRegistry) -> Counter:
+    """Counts reviews by `role` (driver, executor, other) and `outcome` (injected, passed, refused,
+    failed, malformed)."""
+    return Counter(
+        "rekindle_operator_admissions",
+        "Pods that the webhook was asked about.",
+        ("role", "outcome"),
+        registry=registry,
+    )
+
+
+class Server:
+    """`source` gives what is to be presented, None while there is nothing; it is called on
+    another thread and may read files. `counter` is `make_counter`'s, `tell` writes to the log.
+    `host` "" is every address, `port` 0 any that is free."""
+
+    def __init__(
+        self,
+        outlook: Outlook,
+        source: Callable[[], Pair | None],
+        counter: Counter,
+        tell: Tell,
+        *,
+        host: str = "",
+        port: int = 9443,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._outlook = outlook
+        self._source = source
+        self._counter = counter
+        self._tell = tell
+        self._address = (host or None, port)
+        self._poll_seconds = poll_seconds
+        self._context = _context()
+        self._presented: Pair | None = None
+        self._told = ""
+        self._listening = threading.Event()
+        self._failure: InputError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
+        self.port = port
+
+    @property
+    def is_presenting(self) -> bool:
+        """Whether it serves and has a certificate, so that handshakes succeed."""
+        return self._thread.is_alive() and self._presented is not None
+
+    @property
+    def ends(self) -> datetime | None:
+        """When the certificate that is presented ends; None while there is none."""
+        presented = self._presented
+        return None if presented is None else certificates.ends_of(presented)
+
+    def start(self) -> None:
+        """Listen; returns when it does. InputError for an address that cannot be listened on."""
+        self._thread.start()
+        self._listening.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Answer what has begun, and end. Safe to repeat."""
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(stop.set)
+        if self._thread.ident is not None:
+            self._thread.join(2 * SHUTDOWN_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except OSError as error:
+            if self._listening.is_set():
+                raise
+            host, port = self._address
+            self._failure = InputError(
+                where=f"--webhook-port {port}",
+                what=f"cannot be listened on at {host or 'any address'} ({error.strerror})",
+                remedy="name a port that is free",
+            )
+        finally:
+            self._listening.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        app = web.Application(client_max_size=REVIEW_BYTES_MAX)
+        app.router.add_post(configuration.PATH, self._review)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            await self._renew()
+            host, port = self._address
+            await web.TCPSite(runner, host, port, ssl_context=self._context).start()
+            self.port = runner.addresses[0][1]
+            self._listening.set()
+            while not await self._stopped():
+                await self._renew()
+        finally:
+            await runner.cleanup()
+
+    async def _stopped(self) -> bool:
+        assert self._stop is not None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), self._poll_seconds)
+        return self._stop.is_set()
+
+    async def _renew(self) -> None:
+        """Present another certificate when there is one. On this thread, where handshakes begin,
+        so that none gets a certificate with the key of another."""
+        try:
+            pair = await asyncio.to_thread(self._source)
+            if pair is not None and pair != self._presented:
+                _load(self._context, pair)
+                self._presented = pair
+                self._tell("certificate-presented")
+            self._told = ""
+        except (RekindleError, ssl.SSLError) as error:
+            self._tell_once("certificate-refused", str(error))
+        except Exception:  # the webhook goes on with what it has
+            self._tell_once("certificate-failed", traceback.format_exc())
+
+    def _tell_once(self, word: str, text: str) -> None:
+        """What is repeated is told once."""
+        if text != self._told:
+            self._told = text
+            self._tell(word, text=text)
+
+    async def _review(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        try:
+            asked = reviews.read(body)
+        except InputError as error:
+            self._counter.labels("other", "malformed").inc()
+            return web.Response(status=400, text=f"{error}\n")
+        found = reviews.answer(asked, self._outlook)
+        self._counter.labels(found.role, found.outcome).inc()
+        if found.trouble:
+            self._tell("injection-failed", namespace=asked.namespace, text=found.trouble)
+        return web.Response(body=found.body, content_type="application/json")
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load(context: ssl.SSLContext, pair: Pair) -> None:
+    """Take a certificate into a context that is in use. SSLError for one that is not sound, and
+    nothing has changed then."""
+    with _file(pair) as path:
+        # One whose key is another's would leave the context without any.
+        _context().load_cert_chain(path, password=_no_password)
+        context.load_cert_chain(path, password=_no_password)
+
+
+def _no_password() -> str:
+    """In the place of OpenSSL's question on the terminal."""
+    return ""
+
+
+@contextlib.contextmanager
+def _file(pair: Pair) -> Iterator[str]:
+    """A file in memory: the key touches no disk, and none has to be writable."""
+    number = os.memfd_create("certificate")
+    with os.fdopen(number, "wb") as opened:
+        opened.write(pair.certificate + b"\n" + pair.key)
+        opened.flush()
+        yield f"/proc/self/fd/{number}"

@@ -1,0 +1,57 @@
+"""What holds for one pod: the sidecar that a driver gets, or where an executor may not run.
+
+Values only. `judging` makes them, `patching` follows them; `Outlook` is who is asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rekindle.protocol.tree import Place
+from rekindle_operator.classes import Resources, Store
+from rekindle_operator.domains import Domain
+
+__all__ = ["INJECT_LABEL", "Body", "ExecutorTerms", "Outlook", "Refusal", "SidecarTerms", "Terms"]
+
+INJECT_LABEL = "rekindle.dev/inject"
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarTerms:
+    """A driver gets a sidecar, by which its application is known as `place`."""
+
+    place: Place
+    image: str
+    image_pull_policy: str
+    store: Store
+    session_seconds: int
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorTerms:
+    """An executor is told its node, and does not run in the domains `avoided`."""
+
+    avoided: tuple[Domain, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing is added to a pod that asks for it. `sentence` says why, and what to do."""
+
+    sentence: str
+
+
+Terms = SidecarTerms | ExecutorTerms
+
+
+class Outlook(Protocol):
+    """Who knows what holds. Asked from the server's thread, and to answer at once."""
+
+    def terms_of(self, pod: Body, namespace: str) -> Terms | Refusal | None:
+        """What holds for a pod that is about to be made; None when it is none of ours.
+
+        `pod` is as the AdmissionReview has it: without a uid, and without a name where that is to
+        be generated.
+        """
