@@ -111,7 +111,7 @@ def place(record: Object, *, named: bool = True) -> str:
 
 def condition(record: Object, kind: str) -> bool:
     found = {
-        item["type"]: item["status"] for item in record.get("status", {}).get("conditions", [])
+        item["type"]: item["status"] for item in record.get("status", {}).get("conditions") or []
     }
     return found.get(kind) == "True"
 

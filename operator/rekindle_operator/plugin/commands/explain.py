@@ -1,0 +1,81 @@
+"""`kubectl rekindle explain`: the story of a recovery in words."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from rekindle_operator.plugin import display, lookup, telling
+from rekindle_operator.plugin.connection import connected
+from rekindle_operator.plugin.moments import clock, span
+from rekindle_operator.plugin.options import Context, Form, Kubeconfig, Namespace, Output, Target
+from rekindle_operator.recoveries import Recovery
+from rekindle_operator.resources import written
+from rekindle_operator.stories import QueryStory
+
+__all__ = ["explain"]
+
+COLUMNS = ("QUERY", "PRIORITY", "LOST", "PLANNED", "BACK", "OUT", "WAITS")
+
+
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="RECOVERY|APPLICATION", help="Of an application, the newest one."),
+    ],
+    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="One query of it.")] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Tell the story of a recovery: what was lost, planned, back, and waits.
+
+    Example: kubectl rekindle explain departures worst-delays -n flights
+    """
+    with connected(Target(namespace, context, kubeconfig)) as cluster:
+        recovery = lookup.recovery_or_newest(cluster, name)
+    now = datetime.now().astimezone()
+    queries: Iterable[QueryStory] = recovery.status.queries
+    if query is None:
+        sentences = tuple(telling.story(recovery, now))
+    else:
+        chosen = telling.query_named(recovery, query)
+        queries = (chosen,)
+        sentences = tuple(telling.of_query(chosen, recovery, now))
+    if output is Form.JSON:
+        display.show_json(_record(recovery, queries, sentences, now))
+        return
+    display.show(*sentences)
+    if query is None and recovery.status.queries:
+        display.show(display.table(COLUMNS, (_cells(item, recovery, now) for item in queries)))
+
+
+def _record(
+    recovery: Recovery, queries: Iterable[QueryStory], sentences: Iterable[str], now: datetime
+) -> dict[str, Any]:
+    return {
+        "recovery": recovery.metadata.name,
+        "namespace": recovery.metadata.namespace,
+        "spec": written(recovery.spec),
+        "sentences": list(sentences),
+        "queries": [
+            {**written(query), "outSeconds": telling.out_seconds(query, recovery, now)}
+            for query in queries
+        ],
+        "status": written(recovery.status),
+    }
+
+
+def _cells(query: QueryStory, recovery: Recovery, now: datetime) -> list[str]:
+    moments = (query.lost_at, query.planned_at, query.back_at)
+    out = telling.out_seconds(query, recovery, now)
+    why = f"{query.reason}: {query.message}" if query.reason else ""
+    return [
+        query.name,
+        f"{query.priority:g}",
+        *("-" if moment is None else clock(moment, now) for moment in moments),
+        "-" if out is None else span(out),
+        why,
+    ]

@@ -1,0 +1,166 @@
+"""`kubectl rekindle preflight`: what would keep an application from coming back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from rekindle.errors import InputError
+from rekindle_operator.plugin import display, gathering, kubeconfig, manifests, objects
+from rekindle_operator.plugin.connection import connected
+from rekindle_operator.plugin.objects import Objects, Subject
+from rekindle_operator.plugin.options import (
+    AllNamespaces,
+    Context,
+    Form,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Target,
+)
+from rekindle_operator.policies import RecoveryPolicy
+from rekindle_operator.preflight import findings, inspection
+from rekindle_operator.preflight.findings import Concern, Finding, Severity
+from rekindle_operator.preflight.surroundings import policies_of
+
+__all__ = ["preflight"]
+
+STYLES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was looked at, `KIND NAMESPACE/NAME` or the cluster, and what was found."""
+
+    subject: str
+    found: tuple[Finding, ...]
+
+
+def preflight(
+    application: Annotated[
+        str | None, typer.Argument(metavar="[APPLICATION]", help="One that is in the cluster.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--filename", "-f", help="A manifest; - is standard input.")
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="With -f: ask no cluster, look at the file alone.")
+    ] = False,
+    fail_on: Annotated[
+        Severity, typer.Option("--fail-on", help="Exit with 1 when there is one as bad, or worse.")
+    ] = Severity.ERROR,
+    namespace: Namespace = None,
+    everywhere: AllNamespaces = False,
+    context: Context = None,
+    config: Kubeconfig = None,
+    output: Output = Form.TABLE,
+) -> int:
+    """Warn of what would keep an application from coming back.
+
+    Without an application, of all in the namespace that have not ended.
+
+    Example: kubectl rekindle preflight -f departures.yaml --fail-on warning
+    """
+    _check(application, file, offline, everywhere)
+    target = Target(namespace, context, config, everywhere)
+    known, wanted = _objects(target, application, file, offline)
+    judged = list(_judged(wanted))
+    if application is not None and not judged:
+        raise InputError(
+            where=f"application {application!r:.100}",
+            what="is not in the cluster: no SparkApplication and no driver of that name is there",
+            remedy="name another namespace (-n), or give its manifest (-f)",
+        )
+    holding = list(_holding(wanted))
+    judged.append(Judged(CLUSTER, inspection.cluster(objects.surroundings(known, ""), holding)))
+    every = [finding for item in judged for finding in item.found]
+    failed = findings.at_least(every, fail_on) > 0
+    if output is Form.JSON:
+        display.show_json(_record(judged, fail_on, failed=failed))
+    else:
+        _show(judged)
+    return int(failed)
+
+
+def _check(application: str | None, file: str | None, offline: bool, everywhere: bool) -> None:
+    """Options that do not go together."""
+    if file is not None and (application is not None or everywhere):
+        other = "an application" if application is not None else "--all-namespaces"
+        remedy = "give one of them"
+        raise InputError(where="--filename", what=f"is given with {other}", remedy=remedy)
+    if offline and file is None:
+        remedy = "give a manifest with -f"
+        raise InputError(where="--offline", what="leaves nothing to look at", remedy=remedy)
+
+
+def _objects(
+    target: Target, application: str | None, file: str | None, offline: bool
+) -> tuple[Objects, list[Subject]]:
+    """All that is known, and the applications to look at."""
+    if file is not None and offline:
+        known = manifests.read(file, target.namespace or kubeconfig.DEFAULT_NAMESPACE)
+        return known, list(objects.subjects(known))
+    with connected(target) as cluster:
+        if file is None:
+            known = gathering.read(cluster)
+            return known, list(objects.subjects(known, application))
+        given = manifests.read(file, cluster.default_namespace)
+        known = objects.merged(given, gathering.read_around(cluster))
+        return known, list(objects.subjects(known))
+
+
+def _judged(wanted: Sequence[Subject]) -> Iterator[Judged]:
+    for subject in wanted:
+        name = f"{subject.kind} {subject.namespace}/{subject.name}"
+        if subject.workload is None:
+            remedy = "correct it there"
+            trouble = Finding(Concern.NOT_CHECKED, Severity.ERROR, subject.trouble, remedy)
+            yield Judged(name, (trouble,))
+        else:
+            yield Judged(name, inspection.application(subject.workload, subject.around))
+
+
+def _holding(wanted: Sequence[Subject]) -> Iterator[RecoveryPolicy]:
+    """The policies that hold for what is looked at."""
+    for subject in wanted:
+        if subject.workload is not None:
+            yield from policies_of(subject.workload, subject.around.policies or ())[:1]
+
+
+def _record(judged: Sequence[Judged], fail_on: Severity, *, failed: bool) -> dict[str, Any]:
+    return {
+        "failOn": str(fail_on),
+        "failed": failed,
+        "findings": [
+            {"subject": item.subject, **display.record(finding)}
+            for item in judged
+            for finding in item.found
+        ],
+        "subjects": [item.subject for item in judged],
+    }
+
+
+def _show(judged: Sequence[Judged]) -> None:
+    for item in judged:
+        if not item.found:
+            if item.subject != CLUSTER:
+                display.show(display.styled((item.subject, "bold"), (": nothing found", "")))
+            continue
+        display.show(display.styled((item.subject, "bold")))
+        for finding in item.found:
+            level = (f"  {finding.severity} ", STYLES[finding.severity])
+            head = display.styled(level, (f"{finding.word}: {finding.sentence}", ""))
+            display.show(head, f"      {finding.remedy}")
+    display.show(_summary(judged))
+
+
+def _summary(judged: Sequence[Judged]) -> str:
+    every = [finding.severity for item in judged for finding in item.found]
+    counts = ", ".join(
+        f"{every.count(level)} {level}{'' if every.count(level) == 1 else 's'}"
+        for level in Severity
+    )
+    looked = sum(item.subject != CLUSTER for item in judged)
+    return f"{looked} {'application' if looked == 1 else 'applications'}: {counts}."

@@ -1,0 +1,88 @@
+"""A Recovery or a policy by the name that a person gives.
+
+Reads the cluster; who decides what to do with them is the command.
+"""
+
+import difflib
+from collections.abc import Sequence
+
+from rekindle.errors import InputError
+from rekindle_operator import recoveries
+from rekindle_operator.plugin.connection import Cluster, Object
+from rekindle_operator.plugin.kinds import POLICIES, RECOVERIES, Kind
+from rekindle_operator.plugin.refusals import Refusal
+from rekindle_operator.plugin.standing import age
+from rekindle_operator.recoveries import Recovery
+
+__all__ = ["policy", "recovery", "recovery_or_newest"]
+
+NEAR_MAX = 3
+
+
+def recovery(cluster: Cluster, name: str) -> Recovery:
+    """The Recovery of a name."""
+    record = _found(cluster, RECOVERIES, name)
+    if record is None:
+        names = [found.metadata.name for found in _all(cluster)]
+        raise _absent(cluster, name, "Recovery", names)
+    return recoveries.from_object(record)
+
+
+def recovery_or_newest(cluster: Cluster, name: str) -> Recovery:
+    """The Recovery of a name, else the newest one of the application of that name."""
+    record = _found(cluster, RECOVERIES, name)
+    if record is not None:
+        return recoveries.from_object(record)
+    there = _all(cluster)
+    fitting = [item for item in there if item.spec.application.name == name]
+    if not fitting:
+        names = [item.spec.application.name for item in there]
+        names += [item.metadata.name for item in there]
+        raise _absent(cluster, name, "Recovery", names)
+    return max(fitting, key=age)
+
+
+def policy(cluster: Cluster, name: str | None) -> Object:
+    """The policy of a name; without one, the only policy of the namespace."""
+    record = None if name is None else _found(cluster, POLICIES, name)
+    if record is not None:
+        return record
+    there = cluster.list(POLICIES, cluster.default_namespace)
+    names = [item["metadata"]["name"] for item in there]
+    if name is not None:
+        raise _absent(cluster, name, "RecoveryPolicy", names)
+    if len(there) == 1:
+        return there[0]
+    raise InputError(
+        where=f"namespace {cluster.default_namespace}",
+        what=f"has {len(there)} policies" if there else "has no RecoveryPolicy",
+        remedy=f"choose with --policy: {', '.join(sorted(names))}" if there else "see -n",
+    )
+
+
+def _found(cluster: Cluster, kind: Kind, name: str) -> Object | None:
+    """The object of a name; None where there is none, although the kind is there."""
+    try:
+        return cluster.get(kind, name)
+    except Refusal as refusal:
+        if refusal.status != 404 or refusal.missing_kind:
+            raise
+        return None
+
+
+def _all(cluster: Cluster) -> list[Recovery]:
+    found = cluster.list(RECOVERIES, cluster.default_namespace)
+    return [recoveries.from_object(item) for item in found]
+
+
+def _absent(cluster: Cluster, name: str, kind: str, there: Sequence[str]) -> InputError:
+    near = difflib.get_close_matches(name, sorted(set(there)), n=NEAR_MAX)
+    what = "there is no such RecoveryPolicy"
+    if kind == "Recovery":
+        what = "there is no Recovery of this name, nor of an application of it"
+    remedy = "nothing has been lost since recoveries are kept; see `kubectl rekindle status`"
+    if near:
+        remedy = f"did you mean {' or '.join(near)}?"
+    elif kind != "Recovery":
+        remedy = f"there are: {', '.join(sorted(there)) or 'none'}; see -n"
+    return InputError(where=f"{cluster.default_namespace}/{name}", what=what, remedy=remedy)

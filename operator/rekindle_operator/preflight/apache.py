@@ -1,0 +1,92 @@
+"""An application from a SparkApplication of apache's operator.
+
+Nearly all of it is in Spark's own settings. Pure; the plugin calls `workload`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rekindle_operator.pods import APACHE, SIDECAR, Role
+from rekindle_operator.preflight import sizes, volumes
+from rekindle_operator.preflight.volumes import Claim
+from rekindle_operator.preflight.workloads import (
+    Restart,
+    Restarts,
+    Workload,
+    is_spread,
+    settings,
+)
+
+__all__ = ["workload"]
+
+Record = Mapping[str, Any]
+ATTEMPTS_DEFAULT = 3
+LABEL_SETTING = "spark.kubernetes.driver.label."
+
+
+def workload(body: Record) -> Workload:
+    """The application of a manifest, or of an object; InputError for sizes that are none."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    conf = settings(spec.get("sparkConf"))
+    python = bool(spec.get("pyFiles") or spec.get("sparkRFiles"))
+    template = _template(spec, "driver")
+    labels = settings((template.get("metadata") or {}).get("labels"))
+    named = {
+        name.removeprefix(LABEL_SETTING): value
+        for name, value in conf.items()
+        if name.startswith(LABEL_SETTING)
+    }
+    executor = _template(spec, "executor").get("spec") or {}
+    return Workload(
+        namespace=metadata.get("namespace") or "",
+        name=metadata["name"],
+        kind="SparkApplication",
+        group=APACHE,
+        labels=settings(metadata.get("labels")),
+        driver_labels=labels | named,
+        driver_labels_field="spec.driverSpec.podTemplateSpec.metadata.labels",
+        conf=conf,
+        executors=sizes.executors_wanted(conf),
+        executor=sizes.executor_demand(conf, python=python),
+        driver=sizes.driver_demand(conf, python=python),
+        claims=(*volumes.of_settings(conf), *_claims(spec)),
+        driver_name=conf.get("spark.kubernetes.driver.pod.name", ""),
+        driver_name_field="spec.sparkConf[spark.kubernetes.driver.pod.name]",
+        restart=_restart(spec),
+        spread=is_spread(executor),
+        spread_field="spec.executorSpec.podTemplateSpec.spec.affinity",
+        brings_sidecar=_brings_sidecar(template.get("spec") or {}),
+    )
+
+
+def _template(spec: Record, role: Role) -> Record:
+    template: Record = (spec.get(f"{role}Spec") or {}).get("podTemplateSpec") or {}
+    return template
+
+
+def _claims(spec: Record) -> Iterator[Claim]:
+    roles: tuple[Role, ...] = ("driver", "executor")
+    for role in roles:
+        pod_spec = _template(spec, role).get("spec") or {}
+        yield from volumes.of_pod_spec(role, pod_spec, f"spec.{role}Spec.podTemplateSpec.spec")
+
+
+def _restart(spec: Record) -> Restart:
+    field = "spec.applicationTolerations.restartConfig"
+    config = (spec.get("applicationTolerations") or {}).get("restartConfig") or {}
+    if (config.get("restartPolicy") or "Never") == "Never":
+        remedy = f"set {field}.restartPolicy to Always or OnInfrastructureFailure"
+        return Restart("never", f"{field}.restartPolicy", remedy)
+    attempts = config.get("maxRestartAttempts")
+    attempts = ATTEMPTS_DEFAULT if attempts is None else int(attempts)
+    if int(config.get("restartCounterResetMillis") or -1) > 0:
+        return Restart("always", f"{field}.restartPolicy")
+    remedy = f"set {field}.restartCounterResetMillis, so that the count begins anew"
+    how: Restarts = "limited" if attempts > 0 else "never"
+    return Restart(how, f"{field}.maxRestartAttempts", remedy, attempts)
+
+
+def _brings_sidecar(pod_spec: Record) -> bool:
+    """Whether the manifest has the sidecar itself, so that nothing need be injected."""
+    containers = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
+    return any(container.get("name") == SIDECAR for container in containers)

@@ -1,0 +1,80 @@
+"""What preflight has found: a word, how bad it is, a sentence, and what to do.
+
+The words are those of docs/kubectl.md. Decides nothing; the checks make findings, the plugin shows
+them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Concern", "Finding", "Severity", "at_least", "ordered"]
+
+
+class Severity(StrEnum):
+    """How bad it is, the worst first: it does not come back; it comes back late or by luck; worth
+    knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Concern(StrEnum):
+    """A kebab-case word; `meaning` says it in a line."""
+
+    meaning: str
+
+    NO_POLICY = "no-policy", "no RecoveryPolicy selects the application"
+    POLICIES_OVERLAP = "policies-overlap", "several policies select the application"
+    CLASS_MISSING = "class-missing", "there is no class of the name that the policy gives"
+    NAME_MISSING = "name-missing", "the driver's pod has no label that names its application"
+    INJECT_LABEL_MISSING = "inject-label-missing", "the driver does not ask for the sidecar"
+    SIDECAR_MISSING = "sidecar-missing", "the driver runs without its sidecar"
+    DRIVER_NOT_RESTARTED = "driver-not-restarted", "nobody starts a driver that is lost again"
+    RESTARTS_LIMITED = "restarts-limited", "a driver is started again a number of times only"
+    DRIVER_NAME_FIXED = "driver-name-fixed", "the old driver's pod keeps the new one from starting"
+    EXECUTOR_NAMES_FIXED = (
+        "executor-names-fixed",
+        "executors of a new driver have the names of the old one's",
+    )
+    FAILURES_LIMITED = "failures-limited", "Spark ends after a number of failed executors"
+    CLAIM_READ_WRITE_ONCE = "claim-read-write-once", "only one node at a time can have the volume"
+    CLAIM_PER_EXECUTOR = "claim-per-executor", "a lost executor's volume ties its replacement"
+    CLAIM_MISSING = "claim-missing", "there is no claim of the name that is mounted"
+    QUOTA_EXCEEDED = "quota-exceeded", "the application does not fit into the quota"
+    QUOTA_WITHOUT_HEADROOM = "quota-without-headroom", "the quota has no room for replacements"
+    EXECUTORS_TOGETHER = "executors-together", "nothing keeps executors apart"
+    DOMAINS_TOO_FEW = "domains-too-few", "fewer than three failure domains for the store"
+    DOMAINS_UNLABELLED = "domains-unlabelled", "no node says which failure domain it is in"
+    NOT_CHECKED = "not-checked", "something could not be read, so it was not looked at"
+
+    def __new__(cls, word: str, meaning: str) -> "Concern":
+        concern = str.__new__(cls, word)
+        concern._value_ = word
+        concern.meaning = meaning
+        return concern
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a person should know before nodes are lost."""
+
+    word: Concern
+    severity: Severity
+    sentence: str
+    remedy: str
+
+
+WORST_FIRST = tuple(Severity)
+
+
+def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The worst first; of equal ones in the order in which they were found."""
+    return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.severity)))
+
+
+def at_least(findings: Iterable[Finding], level: Severity) -> int:
+    """How many findings are as bad as `level`, or worse."""
+    bad = WORST_FIRST[: WORST_FIRST.index(level) + 1]
+    return sum(finding.severity in bad for finding in findings)

@@ -1,0 +1,68 @@
+"""Executors, and servers of the coordination store, that one failure may take together.
+
+Pure; `inspection` calls it: `check` for an application, `check_cluster` once for all.
+"""
+
+from collections.abc import Iterator
+
+from rekindle_operator.preflight.findings import Concern, Finding, Severity
+from rekindle_operator.preflight.surroundings import Surroundings
+from rekindle_operator.preflight.workloads import Workload
+
+__all__ = ["check", "check_cluster"]
+
+SERVERS = 3
+
+
+def check(application: Workload) -> Iterator[Finding]:
+    """Whether anything keeps executors apart."""
+    if application.spread is None:
+        yield Finding(
+            Concern.NOT_CHECKED,
+            Severity.NOTE,
+            "No executor runs, and no manifest says whether executors are kept apart.",
+            "run it again when they are up",
+        )
+    elif not application.spread:
+        yield Finding(
+            Concern.EXECUTORS_TOGETHER,
+            Severity.WARNING,
+            "Nothing keeps executors apart: one node, or one zone, may take all of them at once.",
+            f"give {application.spread_field} a podAntiAffinity by hostname, or topology spread "
+            "constraints by zone",
+        )
+
+
+def check_cluster(around: Surroundings, key: str) -> Iterator[Finding]:
+    """Whether three servers of the store can lie in failure domains of their own, by a label."""
+    if around.nodes is None:
+        yield Finding(
+            Concern.NOT_CHECKED,
+            Severity.NOTE,
+            "Nodes could not be read, so failure domains were not counted.",
+            "let whoever may list nodes run it too",
+        )
+        return
+    named = sorted({labels[key] for labels in around.nodes if labels.get(key)})
+    if not named:
+        yield Finding(
+            Concern.DOMAINS_UNLABELLED,
+            Severity.WARNING,
+            f"No node has the label {key}, so nothing is known of failure domains: replacements "
+            "are asked for anywhere, and the store's servers may share one.",
+            "label the nodes, or give the policy other failureDomainKeys",
+        )
+    elif len(named) < SERVERS:
+        yield Finding(
+            Concern.DOMAINS_TOO_FEW,
+            Severity.WARNING,
+            f"{_domains(named)} by {key}: with it the store's majority is gone, and drivers then "
+            "plan by themselves.",
+            "spread nodes over three domains, or run ZooKeeper elsewhere",
+        )
+
+
+def _domains(named: list[str]) -> str:
+    if len(named) == 1:
+        return f"All three servers of ZooKeeper share the one failure domain ({named[0]})"
+    return f"Two of three servers of ZooKeeper share a failure domain ({', '.join(named)})"

@@ -1,0 +1,120 @@
+"""What is around an application: claims, quotas, nodes, policies and classes.
+
+What nobody may read is None, and the checks say so instead of guessing. Pure; the plugin fills it
+with what the API server gives, or a file.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rekindle_operator import quantities, selection
+from rekindle_operator.classes import RecoveryClass
+from rekindle_operator.policies import RecoveryPolicy
+from rekindle_operator.preflight.sizes import Demand
+from rekindle_operator.preflight.workloads import Workload
+from rekindle_operator.resources import identity
+
+__all__ = ["DOMAIN_KEY", "Quota", "Surroundings", "class_of", "policies_of", "quota"]
+
+DOMAIN_KEY = "topology.kubernetes.io/zone"
+# By resource, the names that a quota may have for it: several may stand in one quota.
+NAMES = {
+    "pods": ("pods", "count/pods"),
+    "cpu": ("requests.cpu", "cpu"),
+    "memory": ("requests.memory", "memory", "limits.memory"),
+}
+Labels = Mapping[str, str]
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A quota: per name of a resource what it allows and what is used, in the units of `Demand`.
+    `scoped`: it holds for some pods only."""
+
+    name: str
+    hard: Mapping[str, int]
+    used: Mapping[str, int]
+    scoped: bool = False
+
+    def short(self, wanted: Demand, held: Demand) -> tuple[str, ...]:
+        """The resources of which there is not enough for `wanted` when `held` of it is there."""
+        more = {
+            "pods": wanted.pods - held.pods,
+            "cpu": wanted.cpu_millis - held.cpu_millis,
+            "memory": wanted.memory_bytes - held.memory_bytes,
+        }
+        return tuple(
+            name
+            for kind, names in NAMES.items()
+            for name in names
+            if name in self.hard and max(more[kind], 0) > self.hard[name] - self.used.get(name, 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What could be read; None where nobody could. `claims` (name -> access modes) and `quotas` are
+    of the application's namespace, `policies` too; `nodes` are the labels of the nodes that take
+    pods, `classes` by name. `unread` says what was not read and why, a sentence each."""
+
+    claims: Mapping[str, tuple[str, ...]] | None = None
+    quotas: tuple[Quota, ...] | None = None
+    nodes: tuple[Labels, ...] | None = None
+    policies: tuple[RecoveryPolicy, ...] | None = None
+    classes: Mapping[str, RecoveryClass] | None = None
+    unread: tuple[str, ...] = ()
+
+
+def quota(body: Record) -> Quota:
+    """A quota from its object; InputError for quantities that are none."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    return Quota(
+        name=body["metadata"]["name"],
+        hard=_amounts(status.get("hard") or spec.get("hard") or {}),
+        used=_amounts(status.get("used") or {}),
+        scoped=bool(spec.get("scopes") or spec.get("scopeSelector")),
+    )
+
+
+def policies_of(
+    application: Workload, policies: Iterable[RecoveryPolicy]
+) -> tuple[RecoveryPolicy, ...]:
+    """The policies that select the application; the first one holds."""
+    subject = selection.Application(
+        application.namespace,
+        application.kind,
+        application.name,
+        application.labels,
+        application.group or None,
+    )
+    found = {
+        identity(policy): policy
+        for policy in policies
+        if policy.metadata.namespace == application.namespace
+    }
+    assigned = selection.assign(found.values(), (subject,))
+    holder = next((name for name, held in assigned.holders.items() if held), None)
+    if holder is None:
+        return ()
+    others = assigned.overlaps[0].others if assigned.overlaps else ()
+    return tuple(found[name] for name in (holder, *others))
+
+
+def class_of(application: Workload, around: Surroundings) -> RecoveryClass | None:
+    """The class of the policy that holds; None where it is not there, or not known."""
+    holding = policies_of(application, around.policies or ())
+    if not holding or around.classes is None:
+        return None
+    return around.classes.get(holding[0].spec.class_name)
+
+
+def _amounts(record: Record) -> dict[str, int]:
+    found = {}
+    for kind, names in NAMES.items():
+        amount = quantities.cpu_millis if kind == "cpu" else quantities.memory_bytes
+        for name in names:
+            if name in record:
+                found[name] = amount(record[name])
+    return found

@@ -1,0 +1,91 @@
+"""An application as the checks of preflight see it, whoever runs it.
+
+A value that `kubeflow`, `apache` and `plain` make, each from what it knows. What is around the
+application is for `surroundings`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rekindle_operator.pods import Sidecar
+from rekindle_operator.policies import ApplicationKind
+from rekindle_operator.preflight.sizes import NOTHING, Demand
+from rekindle_operator.preflight.volumes import Claim
+
+__all__ = ["Restart", "Restarts", "Workload", "is_spread", "settings"]
+
+Record = Mapping[str, Any]
+Restarts = Literal["never", "limited", "always", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Whether somebody starts a driver again that is lost: how often, as `field` says it; `remedy`
+    is the setting that mends it."""
+
+    how: Restarts
+    field: str
+    remedy: str = ""
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An application before its failure.
+
+    `labels` are the SparkApplication's, or the pod's of a plain driver; `driver_labels` are those
+    that a driver's pod will have. `conf` are Spark's settings, None where nobody knows them.
+    `executors` of `executor` each, and `driver`, are what it asks for in all; `held` is what its
+    pods have now. `driver_name` is the name that every driver's pod has, "" where each has its own.
+    `spread` says whether anything keeps executors apart, None where that is not known. `sidecar` is
+    that of the driver that runs, None without one; with `brings_sidecar` the manifest has it.
+    `named` is false for a driver that no label gives a name; `name` is then its pod's.
+    """
+
+    namespace: str
+    name: str
+    kind: ApplicationKind
+    restart: Restart
+    group: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    driver_labels: Mapping[str, str] = field(default_factory=dict)
+    driver_labels_field: str = ""
+    conf: Mapping[str, str] | None = None
+    executors: int = 0
+    executor: Demand = NOTHING
+    driver: Demand = NOTHING
+    held: Demand = NOTHING
+    claims: tuple[Claim, ...] = ()
+    driver_name: str = ""
+    driver_name_field: str = ""
+    spread: bool | None = None
+    spread_field: str = ""
+    sidecar: Sidecar | None = None
+    brings_sidecar: bool = False
+    named: bool = True
+
+    @property
+    def whole(self) -> Demand:
+        """The driver and all executors."""
+        return self.driver + self.executor.times(self.executors)
+
+
+def settings(record: Mapping[str, Any] | None) -> dict[str, str]:
+    """Spark's settings as strings: manifests also have them as numbers and truth values."""
+    return {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (record or {}).items()
+        if value is not None
+    }
+
+
+def is_spread(spec: Record) -> bool:
+    """Whether a pod's spec keeps pods of a kind apart: anti-affinity, or spread constraints."""
+    affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+    wanted = (
+        affinity.get("requiredDuringSchedulingIgnoredDuringExecution"),
+        affinity.get("preferredDuringSchedulingIgnoredDuringExecution"),
+        spec.get("topologySpreadConstraints"),
+    )
+    return any(wanted)

@@ -1,0 +1,245 @@
+"""The plugin's own words: how applications stand, what waits, what an approval does."""
+
+import json
+import subprocess
+import sys
+from datetime import timedelta, timezone
+from typing import Any
+
+import plugin_world as world
+import preflight_world
+import pytest
+import yaml
+
+from rekindle.errors import InputError
+from rekindle_operator import recoveries
+from rekindle_operator.plugin import consequences, main, standing, telling, waiting
+from rekindle_operator.testing import make_class, make_policy
+
+EAST = timezone(timedelta(hours=2))
+
+
+def rows(*recoveries: Any, **changed: Any) -> dict[str, standing.Row]:
+    found = standing.rows([world.policy(**changed)], recoveries)
+    return {row.application: row for row in found}
+
+
+def test_an_application_stands_as_its_policy_and_its_open_recovery_say() -> None:
+    row = rows(world.recovery())["departures"]
+    assert (row.protected, row.phase, row.back, row.lost_nodes) == (True, "Recovering", "1/4", 3)
+    other = rows(world.recovery())["backfill"]
+    assert (other.protected, other.reason, other.recovery) == (False, "SidecarMissing", "")
+
+
+@pytest.mark.parametrize("phase", ["Recovered", "Abandoned"])
+def test_a_recovery_that_is_over_is_not_shown_as_open(phase: str) -> None:
+    assert rows(world.recovery(phase=phase))["departures"].recovery == ""
+
+
+def test_a_recovery_shows_its_application_though_no_policy_names_it() -> None:
+    row = rows(world.recovery(), applications=())["departures"]
+    assert (row.protected, row.policy) == (None, "departures")
+
+
+def test_the_dangers_of_an_incident_go_before_those_of_its_policy() -> None:
+    danger = world.condition("CoordinationAtRisk", "True", "StoreUnreachable", "The store is gone.")
+    other = world.condition("CoordinationAtRisk", "True", "NoStandby", "Nobody would take over.")
+    found = rows(world.recovery(conditions=(danger,)), conditions=(other,))
+    assert found["departures"].at_risk == "StoreUnreachable"
+    assert found["backfill"].at_risk == "NoStandby"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "told"),
+    [
+        ("Accepted", "True", "AsWritten", False),
+        ("Accepted", "True", "Narrowed", True),
+        ("Accepted", "False", "ClassMissing", True),
+        ("Exclusive", "True", "NoOverlap", False),
+        ("Exclusive", "False", "PoliciesOverlap", True),
+        ("CoordinationAtRisk", "False", "CoordinationSound", False),
+        ("CoordinationAtRisk", "True", "StoreSingle", True),
+        ("Protected", "False", "SidecarMissing", False),
+    ],
+)
+def test_conditions_that_a_person_should_know_are_told(
+    kind: str, status: str, reason: str, told: bool
+) -> None:
+    policy = world.policy(conditions=(world.condition(kind, status, reason, "Why."),))
+    assert [item.reason for item in standing.notices([policy])] == ([reason] if told else [])
+
+
+def test_a_policy_that_nobody_has_looked_at_is_told() -> None:
+    found = standing.notices([world.policy(observed_generation=0)])
+    assert [item.reason for item in found] == ["NotObserved"]
+
+
+def test_the_story_is_told_in_the_readers_own_time() -> None:
+    text = "\n".join(telling.story(world.recovery(), world.NOW.astimezone(EAST)))
+    assert "It began at 19:14:29 as a correlated failure, 2 min 30 s ago." in text
+    assert "worker-3 in zone-a, suspected at 19:14:29, confirmed 5.4 s later, back at 19:16:49" in (
+        text
+    )
+    assert "The driver was lost at 19:14:36, its node fenced at 19:14:52 (ShutdownTaint)" in text
+
+
+def test_an_older_story_names_the_day() -> None:
+    text = "\n".join(telling.story(world.recovery(), world.NOW + timedelta(days=3)))
+    assert "It began at 2026-11-21 17:14:29" in text
+
+
+def test_a_recovery_of_which_nothing_is_told_yet_is_explained_all_the_same() -> None:
+    record = recoveries.to_object("flights", world.recovery_spec())
+    found = recoveries.from_object(record)
+    *_, last = telling.story(found, world.NOW)
+    assert last == "The operator has not told anything of it yet."
+    assert waiting.outlook(found).waiting == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "out"),
+    [("worst-delays", 14.6), ("busiest-airports", 144.6), ("rare", 144.6)],
+)
+def test_a_query_is_out_until_it_is_back_or_until_now(name: str, out: float) -> None:
+    recovery = world.recovery()
+    query = telling.query_named(recovery, name)
+    assert telling.out_seconds(query, recovery, world.NOW) == pytest.approx(out)
+
+
+def test_a_query_that_was_not_lost_has_run_all_the_time() -> None:
+    recovery = world.recovery(queries=(world.stories.QueryStory("calm", 1.0),))
+    query = telling.query_named(recovery, "calm")
+    assert telling.out_seconds(query, recovery, world.NOW) is None
+    assert "It was not lost" in "".join(telling.of_query(query, recovery, world.NOW))
+
+
+def test_a_query_that_never_came_back_was_out_until_the_end() -> None:
+    recovery = world.recovery(phase="Abandoned", ended_at=world.at(105.4))
+    query = telling.query_named(recovery, "rare")
+    *_, last = telling.of_query(query, recovery, world.NOW)
+    assert last == "It was not back when the recovery ended, after 1 min 40 s."
+
+
+def test_a_query_that_is_none_is_answered_with_those_near_it() -> None:
+    with pytest.raises(InputError, match="did you mean worst-delays"):
+        telling.query_named(world.recovery(), "worst-delay")
+
+
+def test_what_waits_is_in_the_order_in_which_the_planner_looks() -> None:
+    found = waiting.outlook(world.recovery())
+    assert [query.name for query in found.waiting] == ["rare", "rarest"]
+    assert [query.name for query in found.catching_up] == ["busiest-airports"]
+    assert found.reasons == {"NoCapacity": "No room: 2 of 4 nodes are up."}
+    assert found.unanswered is not None
+    assert found.unanswered.number == 9
+    assert found.hindrance is None
+
+
+@pytest.mark.parametrize("phase", ["Suspected", "Held", "AwaitingApproval", "AwaitingDriver"])
+def test_a_phase_in_which_nobody_plans_is_a_hindrance(phase: str) -> None:
+    found = waiting.outlook(world.recovery(phase=phase))
+    assert found.hindrance is not None
+    assert found.hindrance[0] == "CorrelatedFailure"
+
+
+FENCED_BY_APPROVAL = {"mode": "OutOfServiceTaint", "certainty": ["Approval"]}
+GONE = world.stories.DriverStory(world.at(7))
+
+
+@pytest.mark.parametrize(
+    ("policy", "fencing", "driver", "words"),
+    [
+        ({}, FENCED_BY_APPROVAL, GONE, "worker-1. You say by this that the node is off"),
+        ({"guards": {"fencing": "Never"}}, FENCED_BY_APPROVAL, GONE, "the policy never fences"),
+        ({}, {}, GONE, ""),
+        ({}, None, GONE, "The class cannot be read"),
+        ({}, FENCED_BY_APPROVAL, world.story().driver, ""),
+    ],
+)
+def test_an_approval_that_also_says_that_a_node_is_off_says_so(
+    policy: Any, fencing: Any, driver: Any, words: str
+) -> None:
+    recovery = world.recovery(phase="AwaitingApproval", driver=driver)
+    class_ = None if fencing is None else make_class(fencing=fencing)
+    text = " ".join(consequences.of_approval(recovery, make_policy(**policy), class_))
+    assert words in text
+    assert ("The driver was on" in text) is bool(words)
+    assert "plans are made and carried out" in text
+
+
+def test_an_approval_that_nobody_waits_for_says_so() -> None:
+    text = " ".join(consequences.of_approval(world.recovery(), None, None))
+    assert "Nothing waits for the approval" in text
+
+
+def test_an_approval_under_a_pause_or_a_dry_run_says_that_nothing_happens() -> None:
+    text = " ".join(
+        consequences.of_approval(
+            world.recovery(), make_policy(paused=True), make_class(dryRun=True)
+        )
+    )
+    assert "is paused" in text
+    assert "dry run" in text
+
+
+def test_help_needs_no_client_and_no_terminal_library() -> None:
+    """Start-up counts: kubectl starts the plugin anew each time."""
+    code = (
+        "import sys\n"
+        "from rekindle_operator.plugin import main\n"
+        "assert main.run(['--help']) == 0\n"
+        "loaded = {'kubernetes', 'rich', 'numpy', 'networkx', 'rekindle_operator.registry'}\n"
+        "print(sorted(loaded & set(sys.modules)))\n"
+    )
+    paths = [path for path in sys.path if path]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_has_the_summary_and_an_example_in_its_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command in main.COMMANDS:
+        assert main.run([command.name, "--help"]) == 0
+        words = " ".join(capsys.readouterr().out.split())
+        assert command.summary in words
+        assert f"Example: kubectl rekindle {command.name}" in words
+        assert command.summary == (command.load().__doc__ or "").splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["stat"], "no such command"),
+        (["explain"], "is missing"),
+        (["status", "--outpt", "json"], "no such option"),
+        (["preflight", "--offline"], "nothing to look at"),
+        (["preflight", "-f", "x", "-A"], "--all-namespaces"),
+        (["preflight", "-f", "absent.yaml", "--offline"], "absent.yaml"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_a_remedy(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert "; " in error
+
+
+def test_a_file_is_looked_at_without_any_cluster(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "departures.yaml"
+    file.write_text(yaml.safe_dump(preflight_world.kubeflow_body()))
+    assert main.run(["preflight", "-f", str(file), "--offline", "-o", "json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {item["severity"] for item in record["findings"]} == {"note"}
+    assert main.run(["preflight", "-f", str(file), "--offline", "--fail-on", "note"]) == 1
+    assert "0 errors, 0 warnings" in capsys.readouterr().out

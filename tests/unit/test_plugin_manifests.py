@@ -1,0 +1,152 @@
+"""Preflight of files: what a manifest may hold, and that none of them breaks it."""
+
+import io
+from typing import Any
+
+import plugin_world as world
+import preflight_world
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle.errors import InputError
+from rekindle_operator.plugin import manifests, objects
+from rekindle_operator.plugin.objects import Objects
+from rekindle_operator.preflight import inspection
+
+
+def read_text(tmp_path: Any, text: str) -> Objects:
+    file = tmp_path / "manifest.yaml"
+    file.write_text(text)
+    return manifests.read(str(file), "flights")
+
+
+def test_a_manifest_may_hold_a_teams_whole_folder(tmp_path: Any) -> None:
+    application = preflight_world.apache_body()
+    del application["metadata"]["namespace"]
+    listed = {"kind": "List", "apiVersion": "v1", "items": [application]}
+    service = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s"}}
+    policy = {**world.policy_record(), "metadata": {"name": "all"}}
+    found = read_text(tmp_path, yaml.safe_dump_all([listed, service, None, policy]))
+    assert found.policies is not None
+    (subject,) = objects.subjects(found)
+    assert (subject.namespace, subject.name, subject.trouble) == ("flights", "departures", "")
+    assert subject.workload is not None
+    assert subject.around.policies is not None
+    assert found.claims is None
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a: [", "is no YAML"),
+        ("- a", "is no object"),
+        ("kind: SparkApplication\n", "without a name"),
+        ("kind: Service\nmetadata: {name: s}\n", "neither a SparkApplication nor a driver"),
+        ("", "neither"),
+    ],
+)
+def test_a_file_without_an_application_is_refused(tmp_path: Any, text: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        read_text(tmp_path, text)
+
+
+def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = yaml.safe_dump(preflight_world.kubeflow_body())
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert len(manifests.read("-", "flights").applications) == 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"executor": {"memory": "much"}},
+        {"executor": ["a"]},
+        {"driver": "one"},
+        {"sparkConf": ["spark.a=b"]},
+        {"restartPolicy": {"type": "OnFailure", "onFailureRetries": "many"}},
+        {"volumes": 7},
+    ],
+)
+def test_a_manifest_that_its_operator_would_refuse_is_told_and_the_others_are_looked_at(
+    spec: Any,
+) -> None:
+    body = preflight_world.kubeflow_body()
+    body["metadata"]["name"] = "broken"
+    body["spec"] |= spec
+    found = Objects(applications=(body, preflight_world.kubeflow_body()))
+    told = {subject.name: subject.trouble for subject in objects.subjects(found)}
+    assert told["departures"] == ""
+    assert told["broken"]
+
+
+@pytest.mark.parametrize("part", ["metadata", "spec", "status"])
+def test_an_object_of_another_form_is_refused_by_name(part: str) -> None:
+    body = preflight_world.kubeflow_body()
+    changes = {
+        "metadata": {**body["metadata"], "labels": "none"},
+        "spec": {"restartPolicy": "Always"},
+        "status": "fine",
+    }
+    with pytest.raises(InputError, match="SparkApplication flights/departures"):
+        list(objects.subjects(Objects(applications=({**body, part: changes[part]},))))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+FIELDS = {
+    "kubeflow": ["sparkConf", "restartPolicy", "driver", "executor", "volumes", "type"],
+    "apache": ["sparkConf", "applicationTolerations", "driverSpec", "executorSpec", "pyFiles"],
+}
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+@given(data=st.data())
+def test_no_manifest_breaks_preflight(kind: str, data: Any) -> None:
+    """Whatever stands where: a finding, or a sentence that says what cannot be read."""
+    make = {"kubeflow": preflight_world.kubeflow_body, "apache": preflight_world.apache_body}
+    body = make[kind]()
+    field = data.draw(st.sampled_from(FIELDS[kind]))
+    value = data.draw(JSON)
+    if isinstance(body["spec"].get(field), dict) and data.draw(st.booleans()):
+        body["spec"][field][data.draw(st.sampled_from(sorted(body["spec"][field])))] = value
+    else:
+        body["spec"][field] = value
+    try:
+        (subject,) = objects.subjects(Objects(applications=(body,)))
+    except InputError:
+        return
+    if subject.workload is not None:
+        inspection.application(subject.workload, subject.around)
+    else:
+        assert subject.trouble.endswith(".")
+
+
+def test_applications_that_have_ended_are_left_out_unless_they_are_named() -> None:
+    body = preflight_world.kubeflow_body()
+    body["status"] = {"applicationState": {"state": "COMPLETED"}}
+    found = Objects(applications=(body,))
+    assert [*objects.subjects(found)] == []
+    assert [subject.name for subject in objects.subjects(found, "departures")] == ["departures"]
+
+
+def test_a_driver_that_nothing_names_is_looked_at_under_its_pods_name() -> None:
+    driver = preflight_world.plain_driver(
+        lambda body: body["metadata"].update(labels={"spark-role": "driver"})
+    )
+    (subject,) = objects.subjects(Objects(pods=(driver,), policies=()))
+    assert subject.workload is not None
+    assert "name-missing" in preflight_world.words(subject.workload, subject.around)
+
+
+def test_what_a_file_says_goes_before_what_the_cluster_has() -> None:
+    ours = world.policy_record(priorities=[{"query": "q", "priority": 1}])
+    theirs = world.policy_record()
+    merged = objects.merged(Objects(policies=(ours,)), Objects(policies=(theirs,), claims=()))
+    assert merged.policies == (ours,)
+    assert merged.claims == ()
+    assert merged.nodes is None
