@@ -1,0 +1,5 @@
+#!/bin/bash
+# Asks this server a four-letter word: ask.sh WORD ANSWER. Exits with 0 when the answer is in it.
+exec 3<>/dev/tcp/127.0.0.1/2181 || exit 1
+printf '%s' "$1" >&3
+grep -q "$2" <&3

@@ -1,0 +1,118 @@
+{{/*
+What the schema cannot say, or only by a pattern: values that do not fit together, and texts of a
+form. One message for all that is wrong, each with its place and remedy. operator/deployment.yaml
+includes it, so nothing is installed.
+*/}}
+
+{{- define "rekindle.check" -}}
+{{- $wrong := concat
+      (include "rekindle.storeFaults" . | fromJsonArray)
+      (include "rekindle.classFaults" . | fromJsonArray)
+      (include "rekindle.otherFaults" . | fromJsonArray)
+      (include "rekindle.textFaults" . | fromJsonArray) -}}
+{{- if $wrong -}}
+{{- fail (printf "\n\nThe values cannot be used:\n- %s\n" (join "\n- " $wrong)) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "rekindle.storeFaults" -}}
+{{- $wrong := list -}}
+{{- if and .Values.zookeeper.enabled .Values.store.addresses -}}
+{{- $wrong = append $wrong "store.addresses names a ZooKeeper, and zookeeper.enabled installs another: set zookeeper.enabled=false, or leave store.addresses out" -}}
+{{- end -}}
+{{- if not (or .Values.zookeeper.enabled .Values.store.addresses) -}}
+{{- $wrong = append $wrong "there is no coordination store: give the HOST:PORT of each server in store.addresses, or set zookeeper.enabled=true" -}}
+{{- end -}}
+{{- toJson $wrong -}}
+{{- end }}
+
+{{- define "rekindle.classFaults" -}}
+{{- $wrong := list -}}
+{{- $class := ternary .Values.recoveryClass.spec dict .Values.recoveryClass.create -}}
+{{- $rights := dict
+      "ProvisioningRequest" (list "provisioningRequest" .Values.provisioning.provisioningRequest)
+      "Karpenter" (list "karpenter" .Values.provisioning.karpenter)
+      "ClusterAPI" (list "clusterAPI" .Values.provisioning.clusterAPI) -}}
+{{- range $provider := $class.provisioning -}}
+{{- $right := index $rights ($provider.provider | default "") -}}
+{{- if and $right (not (index $right 1)) -}}
+{{- $wrong = append $wrong (printf "recoveryClass.spec.provisioning has the provider %s, which the operator may not use: set provisioning.%s=true" $provider.provider (index $right 0)) -}}
+{{- end -}}
+{{- end -}}
+{{- $mode := dig "fencing" "mode" "None" $class -}}
+{{- if and (eq $mode "OutOfServiceTaint") (not .Values.fencing.outOfServiceTaint) -}}
+{{- $wrong = append $wrong "recoveryClass.spec.fencing.mode is OutOfServiceTaint, which the operator may not do: set fencing.outOfServiceTaint=true" -}}
+{{- end -}}
+{{- if and (eq $mode "DeleteNode") (not .Values.fencing.deleteNode) -}}
+{{- $wrong = append $wrong "recoveryClass.spec.fencing.mode is DeleteNode, which the operator may not do: set fencing.deleteNode=true" -}}
+{{- end -}}
+{{- range $certainty := dig "fencing" "certainty" list $class -}}
+{{- $right := dict "NodeClaimGone" "nodeClaimGone" "MachineGone" "machineGone" "SelfNodeRemediation" "selfNodeRemediation" | dig $certainty "" -}}
+{{- if and $right (not (index $.Values.fencing.certainty $right)) -}}
+{{- $wrong = append $wrong (printf "recoveryClass.spec.fencing.certainty has %s, which the operator may not read: set fencing.certainty.%s=true" $certainty $right) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $effect := dig "taints" dict $class -}}
+{{- if and (ne $effect "None") (not $.Values.taints) -}}
+{{- $wrong = append $wrong (printf "recoveryClass.spec.taints.%s is %s, but the operator may not taint nodes: set taints=true" $name $effect) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (dig "nodeDeletion" "enabled" false $class) (not .Values.nodeDeletion) -}}
+{{- $wrong = append $wrong "recoveryClass.spec.nodeDeletion is enabled, but the operator may not delete nodes: set nodeDeletion=true" -}}
+{{- end -}}
+{{- toJson $wrong -}}
+{{- end }}
+
+{{- define "rekindle.otherFaults" -}}
+{{- $wrong := list -}}
+{{- if and .Values.priorityClass.create (not .Values.priorityClass.name) -}}
+{{- $wrong = append $wrong "priorityClass.create needs priorityClass.name: give a name, or set priorityClass.create=false" -}}
+{{- end -}}
+{{- if and .Values.webhook.certificates.issuerRef (not .Values.webhook.certificates.certManager) -}}
+{{- $wrong = append $wrong "webhook.certificates.issuerRef is for cert-manager: set webhook.certificates.certManager=true, or leave it out" -}}
+{{- end -}}
+{{- if and .Values.provisioning.clusterAPISecrets (not .Values.provisioning.clusterAPI) -}}
+{{- $wrong = append $wrong "provisioning.clusterAPISecrets is of no use without Cluster API: set provisioning.clusterAPI=true, or leave it out" -}}
+{{- end -}}
+{{- toJson $wrong -}}
+{{- end }}
+
+{{/* Texts of a form: (list place value pattern example) each. */}}
+{{- define "rekindle.textFaults" -}}
+{{- $quantity := "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$" -}}
+{{- $duration := "^([0-9]+(h|m|s))+$" -}}
+{{- $digest := "^(sha256:[a-f0-9]{64})?$" -}}
+{{- $name := "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$" -}}
+{{- $certificates := .Values.webhook.certificates -}}
+{{- $texts := list
+      (list "image.digest" .Values.image.digest $digest "sha256: and 64 digits from 0 to f")
+      (list "zookeeper.image.digest" .Values.zookeeper.image.digest $digest "sha256: and 64 digits from 0 to f")
+      (list "zookeeper.storage.size" .Values.zookeeper.storage.size $quantity "4Gi")
+      (list "zookeeper.sparkHome" .Values.zookeeper.sparkHome "^/" "/opt/spark")
+      (list "priorityClass.name" .Values.priorityClass.name $name "rekindle")
+      (list "store.secret.name" .Values.store.secret.name $name "rekindle-store")
+      (list "webhook.certificates.duration" $certificates.duration $duration "2160h")
+      (list "webhook.certificates.renewBefore" $certificates.renewBefore $duration "720h")
+      (list "monitoring.serviceMonitor.interval" .Values.monitoring.serviceMonitor.interval $duration "15s")
+      (list "monitoring.prometheusRule.runbookUrl" .Values.monitoring.prometheusRule.runbookUrl "^(https?://.+)?$" "https://runbooks.example.com/rekindle#") -}}
+{{- range $ordinal, $address := .Values.store.addresses -}}
+{{- $texts = append $texts (list (printf "store.addresses[%d]" $ordinal) $address "^([A-Za-z0-9._-]+|\\[[0-9a-fA-F:]+\\]):[0-9]{1,5}$" "zookeeper-0.zookeeper.data.svc:2181") -}}
+{{- end -}}
+{{- range $ordinal, $argument := .Values.operator.extraArguments -}}
+{{- $texts = append $texts (list (printf "operator.extraArguments[%d]" $ordinal) $argument "^--[a-z]" "--NAME=VALUE") -}}
+{{- end -}}
+{{- range $part, $resources := dict "operator" .Values.operator.resources "zookeeper" .Values.zookeeper.resources -}}
+{{- range $kind, $amounts := omit $resources "claims" -}}
+{{- range $resource, $amount := $amounts -}}
+{{- $texts = append $texts (list (printf "%s.resources.%s.%s" $part $kind $resource) $amount $quantity "500m or 256Mi") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $wrong := list -}}
+{{- range $texts -}}
+{{- if not (regexMatch (index . 2) (toString (index . 1))) -}}
+{{- $wrong = append $wrong (printf "%s is %q: write it like %s" (index . 0) (toString (index . 1)) (index . 3)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $wrong -}}
+{{- end }}

@@ -1,0 +1,88 @@
+{{/*
+Names and parts that several templates use. Names are fixed: definitions, rights and the webhook are
+of the whole cluster, so there is one installation in it.
+*/}}
+
+{{- define "rekindle.labels" -}}
+app.kubernetes.io/name: rekindle
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* By which a part's pods are selected: (list . "operator"). They can never change. */}}
+{{- define "rekindle.selector" -}}
+app.kubernetes.io/name: rekindle
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* An image by digest, else by tag: (dict "image" ... "tag" ...). */}}
+{{- define "rekindle.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag | default .tag }}
+{{- end -}}
+{{- end }}
+
+{{- define "rekindle.operatorImage" -}}
+{{- include "rekindle.image" (dict "image" .Values.image "tag" .Chart.AppVersion) -}}
+{{- end }}
+
+{{/* HOST:PORT of every server of the store. Drivers of other namespaces use the same. */}}
+{{- define "rekindle.store" -}}
+{{- if .Values.zookeeper.enabled -}}
+{{- $servers := list -}}
+{{- range $ordinal := until (int .Values.zookeeper.replicas) -}}
+{{- $servers = append $servers (printf "%s:2181" (include "rekindle.server" (list $ $ordinal))) -}}
+{{- end -}}
+{{- join "," $servers -}}
+{{- else -}}
+{{- join "," .Values.store.addresses -}}
+{{- end -}}
+{{- end }}
+
+{{/* Host name of one server of ZooKeeper: (list . ordinal). */}}
+{{- define "rekindle.server" -}}
+rekindle-zookeeper-{{ index . 1 }}.rekindle-zookeeper.{{ (index . 0).Release.Namespace }}.svc
+{{- end }}
+
+{{/* Where a part's pods may be: (list . "operator" values.antiAffinity). */}}
+{{- define "rekindle.spread" -}}
+{{- $root := index . 0 -}}
+{{- $selector := include "rekindle.selector" (list $root (index . 1)) -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: {{ first $root.Values.failureDomainKeys }}
+    whenUnsatisfiable: {{ $root.Values.whenDomainsAreMissing }}
+    labelSelector:
+      matchLabels:
+        {{- $selector | nindent 8 }}
+affinity:
+  podAntiAffinity:
+    {{- if eq (index . 2) "Required" }}
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- $selector | nindent 12 }}
+    {{- else }}
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- $selector | nindent 14 }}
+    {{- end }}
+{{- end }}
+
+{{/* Of a container that may do nothing besides its work. */}}
+{{- define "rekindle.confinement" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}

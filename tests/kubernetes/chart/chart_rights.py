@@ -1,0 +1,132 @@
+"""Rights of the operator: by its roles, by docs/install.md, and by what the API server answers.
+
+A resource is written as kubectl does, `machinedeployments.cluster.x-k8s.io/scale`.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from chart_commands import NAMESPACE, ROOT, Object
+from kubernetes import client
+
+__all__ = ["OPERATOR", "Asked", "Right", "Row", "documented", "given", "permitted", "rights"]
+
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:rekindle-operator"
+ACCOUNTS = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
+ROW = re.compile(r"^\| (cluster|own|`[a-z-]+`) \|([^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|$", re.MULTILINE)
+RESOURCE = re.compile(r"`([^`]+)`(?: named `([^`]+)`)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """`where` is `cluster`, `own` (the operator's namespace) or a namespace; without a name it is
+    of all objects."""
+
+    where: str
+    resource: str
+    name: str
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table: rights, and the values that give them; without any it is always."""
+
+    rights: frozenset[Right]
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody would do; in no namespace it is in all of them."""
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+
+def rights(objects: Iterable[Object]) -> set[Right]:
+    """What the rendered roles give to the operator's account."""
+    rendered = [*objects]
+    bound = {
+        (item["roleRef"]["kind"], item["roleRef"]["name"], _place(item))
+        for item in rendered
+        if item["kind"].endswith("Binding")
+        and any(subject["name"] == "rekindle-operator" for subject in item["subjects"])
+    }
+    return {
+        Right(_place(role), _written(resource, group), name, verb)
+        for role in rendered
+        if role["kind"] in ("Role", "ClusterRole")
+        and (role["kind"], role["metadata"]["name"], _place(role)) in bound
+        for rule in role["rules"]
+        for group, resource, name, verb in itertools.product(
+            rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""]), rule["verbs"]
+        )
+    }
+
+
+def documented() -> list[Row]:
+    """The table of docs/install.md."""
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    return [
+        Row(
+            frozenset(
+                Right(where.strip("`"), resource, name, verb)
+                for resource, name in RESOURCE.findall(resources)
+                for verb in re.findall(r"\w+", verbs)
+            ),
+            tuple(re.findall(r"`([^`]+)`", settings)),
+        )
+        for where, resources, verbs, settings in ROW.findall(text)
+    ]
+
+
+def given(setting: str | None) -> set[Right]:
+    """What the table says that a value gives; None: what is always there."""
+    return {
+        right
+        for row in documented()
+        if (setting in row.settings if setting else not row.settings)
+        for right in row.rights
+    }
+
+
+def permitted(api_client: client.ApiClient, user: str, asked: Iterable[Asked]) -> list[Asked]:
+    """Those that RBAC lets the user do."""
+    api = client.AuthorizationV1Api(api_client)
+    groups = ["system:authenticated", *(ACCOUNTS if user.startswith("system:") else ())]
+
+    def is_permitted(what: Asked) -> bool:
+        kind, _, subresource = what.resource.partition("/")
+        plural, _, group = kind.partition(".")
+        attributes = {
+            "verb": what.verb,
+            "group": group,
+            "resource": plural,
+            "subresource": subresource,
+            "namespace": what.namespace,
+            "name": what.name,
+        }
+        spec = {"user": user, "groups": groups, "resourceAttributes": attributes}
+        body: Any = {"spec": spec}
+        answer: Any = api.create_subject_access_review(body)
+        return bool(answer.status.allowed)
+
+    return [what for what in asked if is_permitted(what)]
+
+
+def _written(resource: str, group: str) -> str:
+    kind, slash, subresource = resource.partition("/")
+    return f"{kind}.{group}".rstrip(".") + slash + subresource
+
+
+def _place(item: Object) -> str:
+    if item["kind"].startswith("ClusterRole"):
+        return "cluster"
+    namespace: str = item["metadata"]["namespace"]
+    return "own" if namespace == NAMESPACE else namespace

@@ -1,0 +1,298 @@
+"""The chart on a real API server: installed, upgraded and removed by helm."""
+
+import copy
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart_commands import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object
+from kubernetes import client
+
+from rekindle_local import processes
+from rekindle_operator.injection import configuration
+from rekindle_operator.testing import policy_object
+from testbed.control_plane import ControlPlane
+from testbed.nodes import Nodes
+
+WAIT_SECONDS_MAX = 60.0
+ZONE = "topology.kubernetes.io/zone"
+GROUP, VERSION = "rekindle.dev", "v1alpha1"
+# A store that is named but never asked: no pod runs anything here.
+OTHER_STORE = ("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}")
+AUTHORITY = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+MERGE = "application/strategic-merge-patch+json"
+
+
+@pytest.fixture
+def release(installer: Helm) -> Iterator[Helm]:
+    """An installation, removed after the test where the test has not done so."""
+    installer.do("install", RELEASE, CHART, *OTHER_STORE)
+    yield installer
+    installer.run("uninstall", RELEASE)
+
+
+@pytest.fixture
+def custom(api_client: client.ApiClient) -> client.CustomObjectsApi:
+    return client.CustomObjectsApi(api_client)
+
+
+@pytest.fixture
+def volumes(api_client: client.ApiClient) -> Iterator[None]:
+    """Volumes without a class, as many as ZooKeeper has servers."""
+    core = client.CoreV1Api(api_client)
+    names = [f"volume-{number}" for number in range(3)]
+    for name in names:
+        spec: Any = {
+            "capacity": {"storage": "4Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/nowhere"},
+        }
+        volume: Any = {"metadata": {"name": name}, "spec": spec}
+        core.create_persistent_volume(volume)
+    yield
+    # As docs/install.md says it; nothing else removes what ZooKeeper keeps.
+    labelled = "app.kubernetes.io/component=zookeeper"
+    assert len(core.list_namespaced_persistent_volume_claim(NAMESPACE).items) == 3
+    core.delete_collection_namespaced_persistent_volume_claim(NAMESPACE, label_selector=labelled)
+    gone = processes.await_condition(
+        lambda: not core.list_namespaced_persistent_volume_claim(NAMESPACE).items,
+        limit_seconds=WAIT_SECONDS_MAX,
+    )
+    assert gone
+    for name in names:
+        core.delete_persistent_volume(name)
+
+
+def webhooks(api_client: client.ApiClient) -> Object:
+    registrations = client.AdmissionregistrationV1Api(api_client)
+    found = registrations.read_mutating_webhook_configuration("rekindle")
+    written: Callable[[object], Object] = api_client.sanitize_for_serialization
+    return written(found)
+
+
+def trust(api_client: client.ApiClient) -> None:
+    """Sets the authority as the operator does."""
+    patch = configuration.bundle_patch(webhooks(api_client), AUTHORITY)
+    assert patch
+    client.AdmissionregistrationV1Api(api_client).patch_mutating_webhook_configuration(
+        "rekindle", patch, field_manager="rekindle-operator", _content_type=MERGE
+    )
+
+
+def deployment(api_client: client.ApiClient) -> Any:
+    return client.AppsV1Api(api_client).read_namespaced_deployment("rekindle-operator", NAMESPACE)
+
+
+def zones_of(api_client: client.ApiClient, component: str) -> set[str]:
+    core = client.CoreV1Api(api_client)
+    pods: Any = core.list_namespaced_pod(
+        NAMESPACE, label_selector=f"app.kubernetes.io/component={component}"
+    ).items
+    found: list[Any] = [core.read_node(pod.spec.node_name) for pod in pods]
+    return {node.metadata.labels[ZONE] for node in found}
+
+
+def definitions(api_client: client.ApiClient) -> set[str]:
+    found: Any = client.ApiextensionsV1Api(api_client).list_custom_resource_definition().items
+    return {item.metadata.name for item in found if item.spec.group == GROUP}
+
+
+@pytest.mark.usefixtures("volumes")
+def test_an_installation_comes_up_with_its_replicas_in_different_zones(
+    installer: Helm, api_client: client.ApiClient, nodes: Nodes
+) -> None:
+    for zone in "abc":
+        nodes.add(1, zone=zone)
+    try:
+        notes = installer.do("install", RELEASE, CHART, "--wait", "--timeout", "60s")
+        assert "rekindle.dev/inject" in notes
+        assert deployment(api_client).status.ready_replicas == 2
+        assert len(zones_of(api_client, "operator")) == 2
+        assert zones_of(api_client, "zookeeper") == {"a", "b", "c"}
+    finally:
+        installer.do("uninstall", RELEASE, "--wait", "--timeout", "60s")
+
+
+def test_an_installation_brings_definitions_and_a_class_that_policies_find(
+    release: Helm,
+    api_client: client.ApiClient,
+    custom: client.CustomObjectsApi,
+    namespace: str,
+) -> None:
+    assert release.run("status", RELEASE)[0] == 0
+    assert definitions(api_client) == {
+        f"{plural}.{GROUP}" for plural in ("recoverypolicies", "recoveryclasses", "recoveries")
+    }
+    found: Any = custom.get_cluster_custom_object(GROUP, VERSION, "recoveryclasses", "default")
+    assert found["spec"]["provisioning"][0]["provider"] == "PendingPods"
+    policy = plain_policy(namespace)
+    made: Any = custom.create_namespaced_custom_object(
+        GROUP, VERSION, namespace, "recoverypolicies", policy
+    )
+    assert made["spec"]["className"] == "default"
+
+
+def plain_policy(namespace: str, **spec: Any) -> Object:
+    record = policy_object("everything", namespace=namespace, **spec)
+    record["metadata"] = {"name": "everything", "namespace": namespace}
+    return record
+
+
+@pytest.mark.parametrize("way", ["true", "false"], ids=["server-side", "client-side"])
+def test_an_upgrade_and_a_rollback_keep_the_authority_that_the_operator_has_set(
+    installer: Helm, api_client: client.ApiClient, way: str
+) -> None:
+    installer.do("install", RELEASE, CHART, *OTHER_STORE, f"--server-side={way}")
+    try:
+        trust(api_client)
+        installer.do(
+            *("upgrade", RELEASE, CHART, *OTHER_STORE, f"--server-side={way}"),
+            *("--set", "webhook.timeoutSeconds=3", "--set", "webhook.excludedNamespaces={istio}"),
+        )
+        changed = webhooks(api_client)
+        assert [hook["timeoutSeconds"] for hook in changed["webhooks"]] == [3, 2]
+        assert configuration.bundle_of(changed) == AUTHORITY
+        installer.do("rollback", RELEASE, "1", f"--server-side={way}")
+        restored = webhooks(api_client)
+        assert [hook["timeoutSeconds"] for hook in restored["webhooks"]] == [5, 2]
+        assert configuration.bundle_of(restored) == AUTHORITY
+    finally:
+        installer.do("uninstall", RELEASE)
+
+
+def test_an_upgrade_brings_what_the_values_say_and_takes_away_what_they_no_longer_say(
+    release: Helm, api_client: client.ApiClient
+) -> None:
+    policies = client.PolicyV1Api(api_client)
+    assert len(policies.list_namespaced_pod_disruption_budget(NAMESPACE).items) == 1
+    release.do(
+        *("upgrade", RELEASE, CHART, *OTHER_STORE, "--set", "operator.replicas=1"),
+        *("--set", "image.tag=9.9.9", "--set", "recoveryClass.spec.dryRun=true"),
+    )
+    after = deployment(api_client)
+    assert after.spec.replicas == 1
+    assert after.spec.template.spec.containers[0].image == "rekindle:9.9.9"
+    assert "--sidecar-image=rekindle:9.9.9" in after.spec.template.spec.containers[0].args
+    assert not policies.list_namespaced_pod_disruption_budget(NAMESPACE).items
+    found: Any = client.CustomObjectsApi(api_client).get_cluster_custom_object(
+        GROUP, VERSION, "recoveryclasses", "default"
+    )
+    assert found["spec"]["dryRun"] is True
+
+
+def test_bad_values_are_refused_before_anything_is_made(
+    installer: Helm, api_client: client.ApiClient
+) -> None:
+    code, _, said = installer.run("install", RELEASE, CHART, "--set", "zookeeper.replicas=2")
+    assert code != 0
+    assert "/zookeeper/replicas': value must be one of 1, 3, 5" in said
+    assert not client.AppsV1Api(api_client).list_namespaced_deployment(NAMESPACE).items
+
+
+def test_a_class_that_the_definition_refuses_says_why(installer: Helm) -> None:
+    bad = ("--set", "recoveryClass.spec.approval=Perhaps")
+    code, _, said = installer.run("install", RELEASE, CHART, *OTHER_STORE, *bad)
+    installer.run("uninstall", RELEASE)
+    assert code != 0
+    assert "spec.approval" in said
+    assert '"Automatic", "Manual"' in said
+
+
+@pytest.mark.usefixtures("release")
+def test_a_second_installation_in_the_cluster_is_refused(installer: Helm) -> None:
+    code, _, said = installer.run("install", "another", CHART, *OTHER_STORE, namespace="default")
+    assert code != 0
+    assert "cannot be imported into the current release" in said, said
+
+
+@pytest.mark.usefixtures("release")
+def test_definitions_are_upgraded_by_server_side_apply_and_keep_what_is_there(
+    custom: client.CustomObjectsApi,
+    control_plane: ControlPlane,
+    namespace: str,
+    kubectl: Path,
+    tmp_path: Path,
+) -> None:
+    """As docs/install.md says it, with a field that a later version adds."""
+    policy = plain_policy(namespace, strategy="blocking")
+    custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "recoverypolicies", policy)
+    for file in (ROOT / "crds").glob("*.yaml"):
+        text = file.read_text()
+        if file.name == "recoverypolicies.yaml":
+            text = yaml.safe_dump(with_note(yaml.safe_load(text)))
+        (tmp_path / file.name).write_text(text)
+    command = [str(kubectl), "--kubeconfig", str(control_plane.kubeconfig), "apply"]
+    for folder, knows in ((tmp_path, True), (ROOT / "crds", False)):
+        # helm owns what it has installed, and would never give it up.
+        done = subprocess.run(
+            [*command, "--server-side", "--force-conflicts", "-f", str(folder)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert has_note(custom, namespace, knows)
+        kept: Any = custom.get_namespaced_custom_object(
+            GROUP, VERSION, namespace, "recoverypolicies", "everything"
+        )
+        assert kept["spec"]["strategy"] == "blocking"
+
+
+def with_note(definition: Object) -> Object:
+    later = copy.deepcopy(definition)
+    spec = later["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["note"] = {"type": "string", "description": "Of a later version."}
+    return later
+
+
+def has_note(custom: client.CustomObjectsApi, namespace: str, expected: bool) -> bool:
+    """Whether the field can be set, or is dropped, as expected; it takes a moment to be known."""
+    place = (GROUP, VERSION, namespace, "recoverypolicies", "everything")
+
+    def is_as_expected() -> bool:
+        patched: Any = custom.patch_namespaced_custom_object(*place, {"spec": {"note": "set"}})
+        return ("note" in patched["spec"]) == expected
+
+    return processes.await_condition(is_as_expected, limit_seconds=WAIT_SECONDS_MAX)
+
+
+def test_what_is_removed_leaves_policies_recoveries_and_no_finalizer(
+    release: Helm, api_client: client.ApiClient, custom: client.CustomObjectsApi, namespace: str
+) -> None:
+    policy = plain_policy(namespace)
+    custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "recoverypolicies", policy)
+    release.do("uninstall", RELEASE, "--wait", "--timeout", "60s")
+    assert len(definitions(api_client)) == 3
+    kept: Any = custom.get_namespaced_custom_object(
+        GROUP, VERSION, namespace, "recoverypolicies", "everything"
+    )
+    assert "finalizers" not in kept["metadata"]
+    assert not remains(api_client), "of the release"
+    # It goes at once, with nobody there who could give it up.
+    custom.delete_namespaced_custom_object(
+        GROUP, VERSION, namespace, "recoverypolicies", "everything"
+    )
+    found: Any = custom.list_namespaced_custom_object(GROUP, VERSION, namespace, "recoverypolicies")
+    assert not found["items"]
+
+
+def remains(api_client: client.ApiClient) -> list[str]:
+    """Names of all that has the release's label, or would ask for its webhook."""
+    labelled: dict[str, Any] = {"label_selector": f"app.kubernetes.io/instance={RELEASE}"}
+    rights = client.RbacAuthorizationV1Api(api_client)
+    found: list[Any] = [
+        *rights.list_cluster_role(**labelled).items,
+        *rights.list_cluster_role_binding(**labelled).items,
+        *rights.list_role_for_all_namespaces(**labelled).items,
+        *rights.list_role_binding_for_all_namespaces(**labelled).items,
+        *client.AppsV1Api(api_client).list_deployment_for_all_namespaces(**labelled).items,
+        *client.CoreV1Api(api_client).list_service_for_all_namespaces(**labelled).items,
+        *client.SchedulingV1Api(api_client).list_priority_class(**labelled).items,
+        *client.AdmissionregistrationV1Api(api_client)
+        .list_mutating_webhook_configuration(**labelled)
+        .items,
+    ]
+    return [json.dumps(item.metadata.name) for item in found]

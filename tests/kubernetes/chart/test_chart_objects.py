@@ -1,0 +1,49 @@
+"""Every object of the chart, told to a real API server that checks it and keeps nothing."""
+
+import subprocess
+from pathlib import Path
+
+import foreign_crds
+import pytest
+import yaml
+from chart_commands import EVERYTHING, ROOT, Helm
+from chart_definitions import foreign_definitions
+from kubernetes import client
+
+from rekindle.errors import InputError
+from testbed.control_plane import ControlPlane
+
+COMMAND_SECONDS_MAX = 120
+
+
+@pytest.fixture(scope="module")
+def definitions(control_plane: ControlPlane) -> None:
+    """Ours and those of others, and a namespace that some objects go to."""
+    ours = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
+    try:
+        others = [*foreign_definitions()]
+    except InputError as error:
+        pytest.skip(str(error))
+    with control_plane.api_client() as api_client:
+        foreign_crds.install(api_client, [*ours, *others])
+        named = client.V1ObjectMeta(name="capi")
+        client.CoreV1Api(api_client).create_namespace(client.V1Namespace(metadata=named))
+
+
+@pytest.mark.usefixtures("definitions")
+@pytest.mark.parametrize("arguments", [[], ["-f", EVERYTHING]], ids=["default", "everything"])
+def test_the_api_server_takes_every_object_without_a_field_that_it_does_not_know(
+    renderer: Helm, control_plane: ControlPlane, kubectl: Path, arguments: list[object]
+) -> None:
+    rendered = renderer.template(*arguments)
+    command = [str(kubectl), "--kubeconfig", str(control_plane.kubeconfig), "apply"]
+    done = subprocess.run(
+        [*command, "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"],
+        input=rendered,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    assert done.stdout.count("serverside-applied") == len(renderer.objects(*arguments))

@@ -1,0 +1,303 @@
+"""What the chart renders, and which values it refuses; no cluster is asked."""
+
+import difflib
+import inspect
+import json
+import os
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart_commands import CHART, EVERYTHING, NAMESPACE, RELEASE, ROOT, Helm, Object, pick
+
+import rekindle
+from rekindle_operator.injection import configuration, serving
+from rekindle_operator.shell.main import operate
+from rekindle_operator.shell.metrics import OperatorMetrics
+
+GOLDEN = ROOT / "tests" / "golden" / "chart"
+# Set to anything, it has the snapshots written anew.
+WRITE = "REKINDLE_WRITE_SNAPSHOTS"
+METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
+WORKLOADS = ("Deployment", "StatefulSet")
+
+
+def expressions(renderer: Helm) -> dict[str, str]:
+    """Every query of alerts and dashboard, by the alert's or the panel's name."""
+    objects = renderer.objects("-f", EVERYTHING)
+    (group,) = pick(objects, "PrometheusRule", "rekindle")["spec"]["groups"]
+    alerts = {rule["alert"]: rule["expr"] for rule in group["rules"]}
+    panels = json.loads(pick(objects, "ConfigMap", "rekindle-dashboard")["data"]["rekindle.json"])
+    return alerts | {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in panels["panels"]
+        for target in panel["targets"]
+    }
+
+
+def test_helm_finds_nothing_to_complain_about(renderer: Helm) -> None:
+    renderer.do("lint", "--strict", CHART)
+    renderer.do("lint", "--strict", CHART, "-f", EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "arguments"),
+    [("default", []), ("everything", ["-f", EVERYTHING])],
+)
+def test_the_manifests_are_those_of_the_snapshot(
+    renderer: Helm, snapshot: str, arguments: list[object]
+) -> None:
+    file = GOLDEN / f"{snapshot}.yaml"
+    rendered = renderer.template(*arguments)
+    if os.environ.get(WRITE):
+        file.write_text(rendered, encoding="utf-8")
+    kept = file.read_text(encoding="utf-8")
+    changed = difflib.unified_diff(
+        kept.splitlines(), rendered.splitlines(), str(file.name), "rendered", lineterm=""
+    )
+    assert kept == rendered, "\n".join(
+        [*changed, f"if that is meant, run the test again with {WRITE}=1, and look at git diff"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "messages"),
+    [
+        (["operator.replica=3"], ["/operator", "additional properties 'replica' not allowed"]),
+        (["operators.replicas=3"], ["additional properties 'operators' not allowed"]),
+        (["operator.replicas=0"], ["/operator/replicas", "got 0, want 1"]),
+        (["operator.replicas=two"], ["/operator/replicas", "got string, want integer"]),
+        (["zookeeper.replicas=2"], ["/zookeeper/replicas", "must be one of 1, 3, 5"]),
+        (["zookeeper.userId=0"], ["/zookeeper/userId", "got 0, want 1"]),
+        (["failureDomainKeys=null"], ["missing property 'failureDomainKeys'"]),
+        (["failureDomainKeys={}"], ["/failureDomainKeys", "got 0, want 1"]),
+        (["webhook.timeoutSeconds=60"], ["/webhook/timeoutSeconds", "got 60, want 30"]),
+        (
+            ["zookeeper.enabled=false"],
+            ["there is no coordination store: give the HOST:PORT", "zookeeper.enabled=true"],
+        ),
+        (["store.addresses={a:2181}"], ["store.addresses names a ZooKeeper, and", "installs"]),
+        (
+            ["zookeeper.enabled=false", "store.addresses={a:2181,b}"],
+            ['store.addresses[1] is "b": write it like zookeeper-0.zookeeper.data.svc:2181'],
+        ),
+        (
+            ["operator.resources.limits.memory=lots"],
+            ['operator.resources.limits.memory is "lots": write it like 500m or 256Mi'],
+        ),
+        (["image.digest=latest"], ['image.digest is "latest": write it like sha256:']),
+        (["operator.extraArguments={port}"], ["operator.extraArguments[0]", "--NAME=VALUE"]),
+        (["priorityClass.name="], ["priorityClass.create needs priorityClass.name"]),
+        (
+            ["monitoring.prometheusRule.runbookUrl=runbooks"],
+            ["monitoring.prometheusRule.runbookUrl", "https://"],
+        ),
+        (
+            ["webhook.certificates.issuerRef.name=ours"],
+            ["issuerRef is for cert-manager", "certManager=true"],
+        ),
+        (
+            ["recoveryClass.spec.provisioning[0].provider=Karpenter"],
+            ["provider Karpenter, which the operator may not use: set provisioning.karpenter=true"],
+        ),
+        (
+            ["recoveryClass.spec.fencing.mode=DeleteNode", "image.digest=x"],
+            ["set fencing.deleteNode=true", "image.digest"],
+        ),
+        (
+            ["recoveryClass.spec.fencing.certainty={MachineGone}"],
+            ["set fencing.certainty.machineGone=true"],
+        ),
+        (["recoveryClass.spec.taints.suspectedNodes=NoSchedule"], ["set taints=true"]),
+        (["recoveryClass.spec.nodeDeletion.enabled=true"], ["set nodeDeletion=true"]),
+    ],
+    ids=lambda found: found[0] if isinstance(found, list) else None,
+)
+def test_values_that_cannot_be_meant_are_refused_with_their_place_and_a_remedy(
+    renderer: Helm, settings: list[str], messages: list[str]
+) -> None:
+    said = renderer.refusal(*settings)
+    for message in messages:
+        assert message in said, said
+    assert "nil pointer" not in said
+    assert "panic" not in said
+
+
+def test_every_value_has_a_default_and_a_place_in_the_schema() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def compare(value: Any, known: Any, place: str) -> None:
+        if "properties" not in known:
+            return
+        assert known["additionalProperties"] is False, place
+        described = set(known["properties"])
+        # An issuer is somebody else's: its fields have no defaults.
+        if value != {}:
+            assert set(value) == described - {"global"}, place
+            for name, part in known["properties"].items():
+                if name != "global":
+                    compare(value[name], part, f"{place}.{name}")
+
+    compare(values, schema, "values")
+
+
+def test_a_package_holds_the_definitions_as_they_are(renderer: Helm, tmp_path: Path) -> None:
+    renderer.do("package", CHART, "--destination", tmp_path)
+    (file,) = tmp_path.glob("*.tgz")
+    with tarfile.open(file) as archive:
+        found = {
+            Path(member.name).name: archive.extractfile(member)
+            for member in archive
+            if member.name.startswith("rekindle/crds/")
+        }
+        packed = {name: content.read() for name, content in found.items() if content}
+    assert packed == {source.name: source.read_bytes() for source in (ROOT / "crds").glob("*.yaml")}
+    assert packed
+
+
+def test_a_cluster_that_is_too_old_is_refused(renderer: Helm) -> None:
+    arguments = ("template", RELEASE, CHART, "--kube-version")
+    assert renderer.run(*arguments, "1.30.0")[0] == 0
+    code, _, said = renderer.run(*arguments, "1.29.9")
+    assert code != 0
+    assert "chart requires kubeVersion: >=1.30.0-0" in said
+
+
+def test_chart_and_program_have_one_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == rekindle.__version__
+
+
+def test_the_webhook_is_the_one_that_the_operator_knows(renderer: Helm) -> None:
+    rendered = pick(renderer.objects(), "MutatingWebhookConfiguration", "rekindle")
+    service = configuration.service("rekindle-webhook", NAMESPACE)
+    known = configuration.manifest("rekindle", service, excluded_namespaces=[NAMESPACE])
+    assert rendered["webhooks"] == known["webhooks"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-f", EVERYTHING]], ids=["default", "everything"])
+def test_every_pod_is_confined(renderer: Helm, arguments: list[object]) -> None:
+    workloads = [found for found in renderer.objects(*arguments) if found["kind"] in WORKLOADS]
+    assert len(workloads) == len(WORKLOADS)
+    for workload in workloads:
+        pod = workload["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_replicas_are_spread_over_the_first_domain_key(renderer: Helm) -> None:
+    for found in renderer.objects("-f", EVERYTHING):
+        if found["kind"] in WORKLOADS:
+            (constraint,) = found["spec"]["template"]["spec"]["topologySpreadConstraints"]
+            assert constraint["topologyKey"] == "example.com/rack"
+            assert constraint["whenUnsatisfiable"] == "DoNotSchedule"
+            selected = constraint["labelSelector"]["matchLabels"]
+            assert selected.items() <= found["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_no_object_of_the_chart_has_a_finalizer(renderer: Helm) -> None:
+    for found in renderer.objects("-f", EVERYTHING):
+        assert "finalizers" not in found["metadata"], found["metadata"]["name"]
+
+
+def test_the_release_carries_no_authority_of_the_webhook(renderer: Helm) -> None:
+    assert "caBundle:" not in renderer.template()
+    assert "caBundle:" not in renderer.template("-f", EVERYTHING)
+
+
+def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:
+    objects = renderer.objects(
+        *("--set", "zookeeper.enabled=false"),
+        *("--set", "store.addresses={zk-0.data:2181,zk-1.data:2281}"),
+    )
+    assert "--store=zk-0.data:2181,zk-1.data:2281" in operator_arguments(objects)
+    allowed = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["egress"]
+    assert allowed[-1] == {"ports": [{"port": 2181}, {"port": 2281}]}
+    assert not [found for found in objects if "zookeeper" in found["metadata"]["name"]]
+
+
+def test_without_the_webhook_nothing_of_it_is_left(renderer: Helm) -> None:
+    objects = renderer.objects("--set", "webhook.enabled=false")
+    assert "--webhook-port=0" in operator_arguments(objects)
+    kinds = {found["kind"] for found in objects}
+    assert "MutatingWebhookConfiguration" not in kinds
+    assert "rekindle-webhook" not in {found["metadata"]["name"] for found in objects}
+    role = pick(objects, "ClusterRole", "rekindle-operator")
+    assert "mutatingwebhookconfigurations" not in json.dumps(role)
+
+
+def operator_arguments(objects: list[Object]) -> list[str]:
+    (container,) = pick(objects, "Deployment", "rekindle-operator")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    arguments: list[str] = container["args"]
+    return arguments
+
+
+def test_every_alert_says_what_is_wrong_and_where_to_read_on(renderer: Helm) -> None:
+    (group,) = pick(renderer.objects("-f", EVERYTHING), "PrometheusRule", "rekindle")["spec"][
+        "groups"
+    ]
+    for rule in group["rules"]:
+        assert rule["annotations"]["summary"].endswith(".")
+        assert rule["annotations"]["description"].endswith(".")
+        runbook = f"https://runbooks.example.com/rekindle#{rule['alert']}"
+        assert rule["annotations"]["runbook_url"] == runbook
+        assert rule["labels"]["severity"] in ("critical", "warning")
+
+
+def known_metrics() -> set[str]:
+    """Names of the operator's time series."""
+    figures = OperatorMetrics()
+    serving.make_counter(figures.registry)
+    families = [*figures.registry.collect()]
+    suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+    return {
+        family.name + suffix for family in families for suffix in suffixes.get(family.type, ("",))
+    }
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(renderer: Helm) -> None:
+    known = known_metrics()
+    assert len(known) > 20
+    for name, expression in expressions(renderer).items():
+        unknown = set(METRIC.findall(expression)) - known
+        assert not unknown, f"{name}: {unknown}"
+
+
+def test_the_page_on_installing_names_every_alert_with_its_metric(renderer: Helm) -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(Rekindle\w+)` \|.*\| `(\w+)` \|$", page, re.MULTILINE))
+    (group,) = pick(renderer.objects("-f", EVERYTHING), "PrometheusRule", "rekindle")["spec"][
+        "groups"
+    ]
+    assert table == {rule["alert"]: METRIC.findall(rule["expr"])[0] for rule in group["rules"]}
+
+
+def test_the_operator_knows_every_option_that_the_chart_gives_it(renderer: Helm) -> None:
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(operate).parameters}
+    for arguments in ([], ["-f", EVERYTHING]):
+        given = {
+            word.partition("=")[0] for word in operator_arguments(renderer.objects(*arguments))
+        }
+        assert given <= options
+    assert "--store" in given
+
+
+def test_the_image_runs_as_the_user_of_the_chart(renderer: Helm) -> None:
+    pod = pick(renderer.objects(), "Deployment", "rekindle-operator")["spec"]["template"]["spec"]
+    user, group = (pod["securityContext"][key] for key in ("runAsUser", "runAsGroup"))
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert f"USER {user}:{group}" in lines
+    assert f"CMD {json.dumps(pod['containers'][0]['command'])}" in lines
