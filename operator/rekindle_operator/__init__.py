@@ -1,7 +1,7 @@
 """The operator: detection, decisions and replacement nodes on Kubernetes.
 
-Gather, decide, apply around the pure core. What stands here so far is pure itself: values in,
-values out, no Kubernetes client and no clock.
+Gather, decide, apply around the pure core. All that decides is pure itself: values in, values out,
+no Kubernetes client and no clock. `shell` watches and writes.
 
 What people ask for, and what they are told:
 
@@ -25,6 +25,7 @@ What is there:
     nodes               what is kept of a node
     sparkapplications   what is kept of a SparkApplication
     quantities          quantities of Kubernetes, and what a pod requests in all
+    hearing             what a driver has said of the executors on each node
     registry            all that has been seen, joined as it changes
     joining             which pods make up which application
     locating            which pod a driver means by a node of its report
@@ -41,7 +42,15 @@ Which nodes are lost, and what replaces them:
     verdicts            what detection finds, one value per event
     grounds             the words for it that the core's list of reasons does not have
     domains             failure domains of nodes, and which of them are impaired
+    remedies            what is done to nodes themselves: fencing, deletion, taints
     provisioning        from what the core asks for to objects of whoever has the machines
+
+Around it:
+
+    shell               the operator's process: it watches, decides by what is pure, and writes
+    injection           what the admission webhook adds to pods
+    plugin              `kubectl rekindle`
+    preflight           what would keep an application from coming back, found beforehand
 
     testing             builders for tests
 """

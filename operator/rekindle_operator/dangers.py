@@ -21,13 +21,14 @@ __all__ = ["Contact", "Coordination", "dangers"]
 @dataclass(frozen=True, slots=True)
 class Coordination:
     """The store and who decides. `servers` are those that are configured, `servers_up` those that
-    answer, None where nobody has asked them one by one. `coordinators` take part in the election.
+    answer, None where nobody has asked them one by one. `coordinators` take part in the election,
+    None where nobody has counted them.
     """
 
     store_reachable: bool
     servers: int
     servers_up: int | None = None
-    coordinators: int = 1
+    coordinators: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def _now(coordination: Coordination) -> Iterator[tuple[Word, str]]:
     if not coordination.store_reachable:
         text = "The coordination store does not answer: drivers plan by themselves."
         yield Reason.STORE_UNREACHABLE, text
-    elif coordination.coordinators < 1:
+    elif coordination.coordinators == 0:
         yield Reason.NO_COORDINATOR, "No coordinator takes part in the election: nobody plans."
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "Policies",
     "bucket",
     "buckets",
+    "driver_as_selected",
     "driver_of",
     "join",
     "named_buckets",
@@ -101,7 +102,7 @@ def place_of(driver: PodSeen, policies: Policies) -> Place | None:
     found = named_place(driver)
     if found is not None:
         return found
-    holder, _ = _holder(policies, _driver_as_selected(driver))
+    holder, _ = _holder(policies, driver_as_selected(driver))
     drivers = policies[holder.partition("/")[2]].spec.selector.drivers if holder else None
     name = dict(driver.labels).get(drivers.name_label if drivers else NAME_LABEL)
     return Place(driver.namespace, name) if name else None
@@ -174,7 +175,7 @@ def join(
     kind: ApplicationKind = "SparkApplication" if group else "Driver"
     subject = _resource_as_selected(place, group, resource) if group else None
     if driver is not None and subject is None:
-        subject = _driver_as_selected(driver)
+        subject = driver_as_selected(driver)
     policy, overlapping = _holder(policies, subject) if subject is not None else ("", ())
     return Application(
         place=place,
@@ -208,7 +209,8 @@ def _holder(policies: Policies, subject: selection.Application) -> tuple[str, tu
     return holder, found.overlaps[0].others if found.overlaps else ()
 
 
-def _driver_as_selected(driver: PodSeen) -> selection.Application:
+def driver_as_selected(driver: PodSeen) -> selection.Application:
+    """A driver without a SparkApplication, as policies select it."""
     return selection.Application(driver.namespace, "Driver", driver.name, dict(driver.labels))
 
 

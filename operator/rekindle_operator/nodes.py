@@ -21,12 +21,14 @@ Record = Mapping[str, Any]
 
 class ClusterNode(msgspec.Struct, frozen=True, gc=False):
     """A node of the cluster. `cpu_millis` is what pods may have of it, that is, without what the
-    system keeps for itself; `addresses` are its own, which pods in its network have as well."""
+    system keeps for itself; `addresses` are its own, which pods in its network have as well;
+    `created_at` is its creationTimestamp."""
 
     name: str
     cpu_millis: int
     addresses: tuple[str, ...]
     judged: Node
+    created_at: str = ""
 
 
 def node_seen(body: Mapping[str, Any]) -> ClusterNode:
@@ -49,6 +51,7 @@ def node_seen(body: Mapping[str, Any]) -> ClusterNode:
         cpu_millis=quantities.cpu_millis(cpu) if cpu is not None else 0,
         addresses=tuple(item["address"] for item in status.get("addresses") or ()),
         judged=judged,
+        created_at=metadata.get("creationTimestamp") or "",
     )
 
 

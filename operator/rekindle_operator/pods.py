@@ -98,11 +98,13 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Occupant(msgspec.Struct, frozen=True, gc=False):
-    """Any other pod on a node: all that matters is what it takes there."""
+    """Any other pod on a node: all that matters is what it takes there, and whether it belongs to
+    the node itself, so that it keeps nobody from giving the node back."""
 
     uid: str
     node: str
     held_millis: int
+    resident: bool = False
 
 
 def pod_seen(body: Record) -> PodSeen | Occupant | None:
@@ -122,7 +124,7 @@ def pod_seen(body: Record) -> PodSeen | Occupant | None:
     if not node:
         return None
     held = quantities.requested(body, "cpu", quantities.cpu_millis)
-    return Occupant(metadata["uid"], interned(node), held)
+    return Occupant(metadata["uid"], interned(node), held, _is_resident(metadata))
 
 
 def interned(text: str | None) -> str:
@@ -202,6 +204,12 @@ def _owning_pod(metadata: Record) -> str:
         if owner.get("kind") == "Pod":
             return interned(owner["uid"])
     return ""
+
+
+def _is_resident(metadata: Record) -> bool:
+    """Whether it is a DaemonSet's pod, or a static one of the node's own."""
+    owners = metadata.get("ownerReferences") or ()
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
 
 
 def _spark_container(spec: Record) -> Record:

@@ -35,6 +35,7 @@ class Registry:
 
     _nodes: dict[str, ClusterNode] = field(default_factory=dict)
     _held: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _guests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _pods: dict[str, PodSeen | Occupant] = field(default_factory=dict)
     _executors: dict[str, Pods] = field(default_factory=dict)
     _drivers: dict[str, Pods] = field(default_factory=dict)
@@ -50,6 +51,11 @@ class Registry:
     def nodes(self) -> Mapping[str, ClusterNode]:
         """All nodes by name; not to be changed."""
         return self._nodes
+
+    @property
+    def idle_nodes(self) -> frozenset[str]:
+        """Nodes on which there is nothing but what belongs to the node itself."""
+        return frozenset(name for name in self._nodes if name not in self._guests)
 
     def see_pod(self, seen: PodSeen | Occupant) -> None:
         """A pod as it is now."""
@@ -92,6 +98,10 @@ class Registry:
             self._touch(Place(namespace, name))
         if not resources:
             self._resources.pop(namespace, None)
+
+    def resources(self) -> tuple[SparkApplicationSeen, ...]:
+        """All SparkApplications."""
+        return tuple(item for those in self._resources.values() for item in those.values())
 
     def see_policy(self, policy: RecoveryPolicy) -> None:
         """A policy as it is now; what was written to its status changes nothing."""
@@ -179,6 +189,8 @@ class Registry:
         self._pods[pod.uid] = pod
         if pod.node:
             self._held[pod.node] += pod.held_millis
+            if not _is_resident(pod):
+                self._guests[pod.node] += 1
         if isinstance(pod, Occupant):
             return
         if pod.role == "driver":
@@ -195,6 +207,10 @@ class Registry:
             self._held[pod.node] -= pod.held_millis
             if not self._held[pod.node]:
                 del self._held[pod.node]
+            if not _is_resident(pod):
+                self._guests[pod.node] -= 1
+                if not self._guests[pod.node]:
+                    del self._guests[pod.node]
         if isinstance(pod, Occupant):
             return
         if pod.role == "driver":
@@ -255,6 +271,10 @@ class Registry:
         if place is not None:
             self._joined.pop(place, None)
             self._changed.add(place)
+
+
+def _is_resident(pod: PodSeen | Occupant) -> bool:
+    return isinstance(pod, Occupant) and pod.resident
 
 
 def _weight(policy: RecoveryPolicy) -> tuple[object, ...]:

@@ -1,0 +1,49 @@
+"""What a driver has said of the executors on each node, and how long it has heard nothing there.
+
+A driver reports the executors that it knows, each with how long it has been silent. One that it has
+dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever:
+it is silent since the report first lacked it. A node is as silent as the least silent of our
+executors there. Pure; the shell calls it with each report and keeps the outcome.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.protocol import ProgressReport
+from rekindle_operator import locating
+from rekindle_operator.pods import PodSeen
+
+__all__ = ["Heard", "hear"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the newest report of a driver says. `said_at` (seconds, our clock) is when it was news;
+    `absent` (pod's UID -> moment) since when reports lack an executor; `silent_seconds` (node ->
+    seconds) as of `said_at`."""
+
+    generation: int
+    said_at: float
+    absent: Mapping[str, float] = field(default_factory=dict)
+    silent_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def hear(
+    before: Heard | None, progress: ProgressReport, executors: Iterable[PodSeen], now: float
+) -> Heard:
+    """After a report that came at `now`; `executors` are the pods of the driver that reports.
+
+    A driver that was started anew has never heard of anybody: all its patience begins again.
+    """
+    there = [pod for pod in executors if pod.node and not pod.ended]
+    located = locating.locate(progress.nodes, there)
+    reported = {pod.uid: progress.nodes[name] for name, pod in located.pods.items()}
+    same = before is not None and before.generation == progress.generation
+    known = before.absent if before is not None and same else {}
+    absent = {pod.uid: known.get(pod.uid, now) for pod in there if pod.uid not in reported}
+    silent: dict[str, float] = {}
+    for pod in there:
+        seen = reported.get(pod.uid)
+        seconds = now - absent[pod.uid] if seen is None else seen.silent_seconds or 0.0
+        silent[pod.node] = min(silent.get(pod.node, seconds), seconds)
+    return Heard(progress.generation, now, absent, silent)

@@ -1,0 +1,37 @@
+"""The operator's shell: it watches, decides by what is pure, and writes.
+
+    main            the command `rekindle-operator`
+    options         what it is started with
+    running         all parts put together, started, ended
+
+Gathering:
+
+    api             the API server: requests with deadlines, failures as three kinds
+    kinds           the kinds of objects that are read and written
+    watching        pods and nodes: listed in pages, then watched
+    handlers        kopf's handlers: policies, classes, recoveries, SparkApplications
+    renewals        leases of nodes, listed again and again
+    tellings        how objects become news
+    inbox           what watching threads tell the deciding one
+
+Deciding, in one thread, within the coordinator's loop:
+
+    surroundings    all that is known of the cluster
+    judging         rounds of detection, and what follows from them
+    overseer        provider of nodes and oversight, as the coordinator's loop sees them
+    remedying       what has to be done to nodes themselves
+    consequences    what follows from decisions, left as errands
+
+Writing:
+
+    leadership      who acts
+    errands         what takes a while and may fail, done by a few threads
+    storytelling    Recovery objects and events
+    evicting        executor pods of lost nodes
+    requesting      replacement nodes
+    tending         nodes fenced, deleted, tainted
+    statuses        statuses of policies and classes
+
+    admitting       the webhook, served and trusted
+    metrics         what is counted
+"""

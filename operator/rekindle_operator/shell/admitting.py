@@ -1,0 +1,133 @@
+"""The webhook in the operator: every replica serves it, whoever acts keeps it trusted.
+
+What the webhook goes by is a value that the deciding thread makes anew when something has changed;
+certificates are looked after from a thread of their own. What is added to pods is `injection`'s.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rekindle.errors import RekindleError
+from rekindle_coordinator.log import Log
+from rekindle_operator.classes import Store
+from rekindle_operator.injection import judging, keeping
+from rekindle_operator.injection.folders import Folder
+from rekindle_operator.injection.judging import Informed
+from rekindle_operator.injection.keeping import Keeper
+from rekindle_operator.injection.knowledge import Defaults, Impairment, Knowledge, gathered
+from rekindle_operator.injection.serving import Server, make_counter
+from rekindle_operator.shell.api import Api, Conflict
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.metrics import OperatorMetrics
+from rekindle_operator.shell.options import Options
+from rekindle_operator.shell.surroundings import Surroundings
+
+__all__ = ["Admission"]
+
+TEND_SECONDS = 5.0
+REFRESH_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class Admission:
+    """`start` it once everything has been seen, so that no driver is told that nothing is known of
+    it."""
+
+    options: Options
+    api: Api
+    known: Surroundings
+    judge: Judge
+    metrics: OperatorMetrics
+    log: Log
+    acts: Callable[[], bool]
+    outlook: Informed = field(default_factory=lambda: judging.Informed(Knowledge()))
+    server: Server | None = None
+    _keeper: Keeper | None = None
+    _defaults: Defaults = field(default_factory=Defaults)
+    _dirty: bool = True
+    _at: float = 0.0
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _trouble: str = ""
+
+    def start(self) -> None:
+        """Serve. Raises InputError for a port that cannot be listened on."""
+        options = self.options
+        store = Store(addresses=tuple(options.store.split(",")))
+        self._defaults = Defaults(options.sidecar_image, store)
+        self.refresh(stirred=True)
+        source: Callable[[], object]
+        if options.certificates_folder is not None:
+            source = Folder(options.certificates_folder).read
+        else:
+            hosts = keeping.hosts_of(options.webhook_service, options.namespace)
+            self._keeper = keeper = Keeper(
+                self.api, options.namespace, options.webhook_configuration, hosts
+            )
+            threading.Thread(target=self._tend, name="certificates", daemon=True).start()
+            source = lambda: keeper.pair  # noqa: E731
+        counter = make_counter(self.metrics.registry)
+        self.server = Server(
+            self.outlook, source, counter, self.log.write, port=options.webhook_port
+        )
+        self.server.start()
+        self.log.write("webhook-serves", port=self.server.port)
+
+    @property
+    def ends(self) -> datetime | None:
+        """When the certificate that is presented ends; None while there is none."""
+        return None if self.server is None else self.server.ends
+
+    def close(self) -> None:
+        """End."""
+        self._ending.set()
+        if self.server is not None:
+            self.server.close()
+
+    def refresh(self, *, stirred: bool) -> None:
+        """Let the webhook go by what is known now, a moment after something has changed."""
+        self._dirty |= stirred
+        now = time.monotonic()
+        if not self._dirty or now - self._at < REFRESH_SECONDS:
+            return
+        self._dirty, self._at = False, now
+        self.outlook.knowledge = gathered(
+            self.known.policies.values(),
+            self.known.classes.values(),
+            self.known.registry.resources(),
+            self._impairments(),
+            self._defaults,
+        )
+
+    def _impairments(self) -> list[Impairment]:
+        """Applications that have lost nodes: new executors keep out of what is impaired, and off
+        the lost nodes, which the scheduler takes for sound for a while yet."""
+        found = []
+        for place in list(self.judge.sightings):
+            application, held = self.known.application(place), self.known.held(place)
+            if application is None or held is None or not self.judge.lost_nodes(place):
+                continue
+            domains = self.judge.avoided(place, held)
+            found.append(Impairment(application, domains, held.executors))
+        return found
+
+    def _tend(self) -> None:
+        assert self._keeper is not None
+        while not self._ending.is_set():
+            try:
+                if self.acts():
+                    done = self._keeper.tend(datetime.now(UTC))
+                    if done:
+                        self.log.write("certificate", done=list(done))
+                else:
+                    self._keeper.follow()
+                self._trouble = ""
+            except Conflict:
+                pass  # the next turn reads it again
+            except RekindleError as trouble:
+                if str(trouble) != self._trouble:
+                    self.log.write("certificate-failed", text=str(trouble))
+                self._trouble = str(trouble)
+            self._ending.wait(TEND_SECONDS if self._keeper.pair is not None else 1.0)

@@ -1,0 +1,359 @@
+"""What follows from decisions and verdicts, left as errands: story, executors, nodes, statuses.
+
+Called by the deciding thread only, which knows everything; what it hands on are values. Nothing is
+left while another one acts, and all of it anew by whoever begins to: each errand looks at how
+things are and may be repeated.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rekindle.coordination import application, drafting
+from rekindle.coordination.application import Case
+from rekindle.coordination.state import Status, with_status
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.providers import Look
+from rekindle_operator import dangers, recoveries
+from rekindle_operator.dangers import Contact, Coordination
+from rekindle_operator.joining import Application
+from rekindle_operator.narrowing import Effective
+from rekindle_operator.provisioning import Demand, Executor, Incident, Limits, NodeNow, limits_of
+from rekindle_operator.recoveries import ApplicationReference
+from rekindle_operator.shell.api import Api
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.evicting import Evictor
+from rekindle_operator.shell.inbox import Inbox
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.metrics import OperatorMetrics
+from rekindle_operator.shell.remedying import Remedying
+from rekindle_operator.shell.requesting import Requester, Rows, Wanted, by_place
+from rekindle_operator.shell.statuses import Statuses
+from rekindle_operator.shell.storytelling import Moment, Storyteller
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.shell.tending import Tender
+from rekindle_operator.stories import NodeRequest
+from rekindle_operator.story import Cluster, Terms
+from rekindle_operator.story.scene import Danger
+from rekindle_zookeeper import Connection
+
+__all__ = ["Consequences"]
+
+RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]
+
+
+@dataclass(slots=True)
+class Consequences:
+    """`api` writes only while this process acts (`acts`); `home` is the operator's namespace,
+    `identity` its pod; `coordination` says how the store is."""
+
+    known: Surroundings
+    judge: Judge
+    inbox: Inbox
+    errands: Errands
+    api: Api
+    connection: Connection
+    log: Log
+    home: str
+    identity: str
+    metrics: OperatorMetrics
+    acts: Callable[[], bool]
+    coordination: Callable[[], Coordination]
+    storyteller: Storyteller = field(init=False)
+    evictor: Evictor = field(init=False)
+    requester: Requester = field(init=False)
+    statuses: Statuses = field(init=False)
+    remedying: Remedying = field(init=False)
+    _executors: dict[Place, Executor] = field(default_factory=dict)
+    _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
+    _cases: dict[Place, Case] = field(default_factory=dict)
+    _contacts: dict[Place, Contact] = field(default_factory=dict)
+    _demands: dict[Place, Demand] = field(default_factory=dict)
+    _unanswered: dict[Place, float] = field(default_factory=dict)
+    _idle_since: dict[str, float] = field(default_factory=dict)
+    _per_node: dict[Place, int] = field(default_factory=dict)
+    _risk: Coordination | None = None
+    _acting: bool = False
+    _dirty: bool = True
+    _wanting: bool = True
+
+    def __post_init__(self) -> None:
+        # errands answer on threads of their own: what they say comes back through the inbox
+        put = self.inbox.put
+        self.storyteller = Storyteller(
+            self.api,
+            self.connection,
+            self.errands,
+            self.identity,
+            self.metrics,
+            settled=lambda place: put(lambda _: self.judge.settle(place)),
+        )
+        self.evictor = Evictor(
+            self.api,
+            self.errands,
+            self.log,
+            self.metrics,
+            measured=lambda place, executor: put(lambda _: self._measured(place, executor)),
+        )
+        self.requester = Requester(
+            self.api,
+            self.errands,
+            self.log,
+            self.home,
+            self.metrics,
+            told=lambda rows: put(lambda _: self._told(rows)),
+        )
+        tender = Tender(
+            self.api,
+            self.errands,
+            self.log,
+            fenced=lambda place, uid, how: put(
+                lambda _: self.remedying.note_fenced(place, uid, how)
+            ),
+            deleted=lambda place, uid: put(lambda _: self.remedying.note_deleted(place, uid)),
+        )
+        self.remedying = Remedying(self.known, self.judge, tender)
+        self.statuses = Statuses(
+            self.api, self.errands, self.known, self.identity, self.queries, self.dangers
+        )
+
+    def decided(self, place: Place, look: Look) -> None:
+        """A decision was written."""
+        case = self._cases[place] = look.decision.case
+        if case.state is not None and case.state.unacknowledged:
+            self._unanswered.setdefault(place, look.at)
+        else:
+            self._unanswered.pop(place, None)
+        self._contacts[place] = _contact(place, look)
+        held, application_ = self.known.held(place), self.known.application(place)
+        if held is None or application_ is None or not self._acting:
+            return
+        policy = self.known.policies[application_.policy]
+        moment = Moment(
+            place=place,
+            application=reference(application_),
+            policy_name=policy.metadata.name,
+            class_name=policy.spec.class_name,
+            look=_imagined(look) if held.dry_run else look,
+            terms=Terms(held.paused, held.dry_run, held.approval_needed),
+            cluster=self._cluster(place, held),
+            recoveries=dict(self.known.recoveries.get(place, {})),
+            requests=self._rows.get(place, {}),
+            provider=held.providers[0].name if held.providers else "none",
+            dangers=self.dangers([place]),
+            kept_max=held.recoveries_kept_max,
+        )
+        self.storyteller.tell(moment)
+        self._demand(place, application_, held)
+
+    def stirred(self, places: frozenset[Place]) -> None:
+        """Something may be otherwise with these applications; called again and again, also without
+        any."""
+        acts = self.acts()
+        if acts != self._acting:
+            self._acting = acts
+            self._begin() if acts else self._end()
+            places = self.known.registry.places()
+        self._note_idle()
+        if not acts:
+            return
+        for place in places:
+            self._look_at(place)
+        self.remedying.tend(frozenset(self._demands))
+        risk = self.coordination()
+        self._dirty |= bool(places) or self.known.stirred or risk != self._risk
+        self._risk = risk
+        self.known.stirred = False
+        if self.statuses.refresh(stirred=self._dirty):
+            self._dirty = False
+        if self._wanting:
+            self._wanting = False
+            self.requester.want(self._wanted())
+
+    def dangers(self, places: Iterable[Place]) -> tuple[Danger, ...]:
+        """What may make coordination fail for these applications."""
+        contacts = (self._contacts[place] for place in places if place in self._contacts)
+        return dangers.dangers(self.coordination(), contacts)
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """Since when (seconds since 1970) the oldest plan has no answer; None without one."""
+        return min(self._unanswered.values(), default=None)
+
+    def queries(self, place: Place) -> frozenset[str] | None:
+        """The queries of an application; None where nobody has heard of it."""
+        case = self._cases.get(place)
+        if case is None or case.state is None:
+            return None
+        return frozenset(query.name for query in case.state.topology.queries)
+
+    def _measured(self, place: Place, executor: Executor) -> None:
+        """An executor of an application, as its pod had it."""
+        self._executors[place] = executor
+        self.known.changed.add(place)
+
+    def _told(self, rows: Rows) -> None:
+        """What has become of requests for nodes."""
+        for place, those in by_place(rows).items():
+            known = self._rows.get(place, {})
+            if known != those:
+                self._count(known, those)
+                self._rows[place] = those
+                self.known.changed.add(place)
+
+    def _count(self, before: RowsByNumber, after: RowsByNumber) -> None:
+        """Requests that have come to an end since."""
+        pending = {row.name for rows in before.values() for row in rows if row.outcome == "Pending"}
+        for rows in after.values():
+            for row in rows:
+                if row.name in pending and row.outcome != "Pending":
+                    self.metrics.requests.labels(row.provider, row.outcome).inc()
+
+    def _begin(self) -> None:
+        self._dirty = self._wanting = True
+
+    def _end(self) -> None:
+        """Another one acts: what it does is to be read again."""
+        self.errands.clear()
+        self.storyteller.forget()
+        self.statuses.forget()
+        self.remedying.tender.forget()
+        self._demands.clear()
+
+    def _look_at(self, place: Place) -> None:
+        application_, held = self.known.application(place), self.known.held(place)
+        if application_ is None or held is None:
+            if self._demands.pop(place, None) is not None:
+                self._wanting = True
+            return
+        lost = self.judge.lost_nodes(place)
+        if not lost:
+            self.evictor.forget(place)
+            return
+        if held.executors.delete_pods_of_lost_nodes and not (held.paused or held.dry_run):
+            pods = tuple(pod for pod in application_.executors_on(lost) if pod.name)
+            per_node = max((len(application_.executors_on({node})) for node in lost), default=0)
+            if per_node:
+                self._per_node[place] = per_node
+            self.evictor.evict(place, pods)
+
+    def _cluster(self, place: Place, held: Effective) -> Cluster:
+        domains = self.judge.impaired(place, held)
+        state = self._cases[place].state
+        incident = None if state is None else state.incident
+        began_at = math.inf if incident is None else incident.began_at
+        return Cluster(
+            sightings=dict(self.judge.sightings.get(place, {})),
+            hosts=self.judge.hosts(place),
+            held=self.judge.state.held_at is not None,
+            domains_impaired=tuple(domain.value for domain in domains),
+            fencing=self.remedying.fencing_since(place, began_at),
+        )
+
+    def _demand(self, place: Place, application_: Application, held: Effective) -> None:
+        """What is wanted for the incident that is open, once its Recovery is there."""
+        case = self._cases[place]
+        state = case.state
+        incident = None if state is None else state.incident
+        recovery = None
+        if incident is not None:
+            name = recoveries.recovery_name(reference(application_), incident.number)
+            recovery = self.known.recoveries.get(place, {}).get(name)
+        before = self._demands.get(place)
+        if state is None or incident is None or recovery is None:
+            if before is not None:
+                del self._demands[place]
+                self._wanting = True
+            return
+        policy = self.known.policies[application_.policy]
+        class_ = self.known.classes[policy.spec.class_name]
+        if place not in self._executors and application_.executors and case.requests:
+            self.evictor.measure(place, application_.executors[0])
+        demand = Demand(
+            incident=Incident(
+                namespace=place.namespace,
+                application=place.application,
+                number=incident.number,
+                recovery=recovery.metadata.name,
+                uid=recovery.metadata.uid,
+            ),
+            class_name=class_.metadata.name,
+            limits=limits_of(held, class_.spec),
+            requests=dict(case.requests),
+            domain_keys=held.failure_domain_keys,
+            impaired=self.judge.avoided(place, held),
+            missing=drafting.nodes_wanted(state) - len(with_status(state, Status.UP)),
+            executor=self._executors.get(place),
+            executors_per_node=self._per_node.get(place, 1),
+            held=held.paused or held.dry_run or not self.known.approved(place, held),
+        )
+        if demand != before:
+            self._demands[place] = demand
+            self._wanting = True
+
+    def _wanted(self) -> Wanted:
+        open_ = {item.metadata.uid for _, item in self.known.open_recoveries()}
+        now = time.monotonic()
+        return Wanted(
+            demands=tuple(self._demands[place] for place in self._urgent()),
+            classes={
+                name: Limits(class_.spec.provisioning)
+                for name, class_ in self.known.classes.items()
+            },
+            open=frozenset(open_),
+            nodes={
+                name: NodeNow(
+                    node.created_at,
+                    node.judged.ready == "True",
+                    node.judged.labels,
+                    node.judged.taints,
+                )
+                for name, node in self.known.registry.nodes.items()
+            },
+            idle_seconds={name: now - since for name, since in self._idle_since.items()},
+            lost=frozenset(self.judge.state.told),
+        )
+
+    def _urgent(self) -> list[Place]:
+        """Applications with demands, those with the most important queries waiting first."""
+
+        def weight(place: Place) -> tuple[float, str]:
+            state = self._cases[place].state
+            priorities = {} if state is None else state.priorities
+            return -max(priorities.values(), default=0.0), str(place)
+
+        return sorted(self._demands, key=weight)
+
+    def _note_idle(self) -> None:
+        now, idle = time.monotonic(), self.known.registry.idle_nodes
+        for name in self._idle_since.keys() - idle:
+            del self._idle_since[name]
+        for name in idle:
+            self._idle_since.setdefault(name, now)
+
+
+def reference(application_: Application) -> ApplicationReference:
+    """An application as a Recovery names it."""
+    if application_.kind == "Driver":
+        return ApplicationReference("Driver", application_.place.application)
+    resource = application_.resource
+    return ApplicationReference(
+        "SparkApplication",
+        application_.place.application,
+        application_.group,  # type: ignore[arg-type]  # one of the two, where there is any
+        None if resource is None else resource.uid,
+    )
+
+
+def _imagined(look: Look) -> Look:
+    """The same with the plan that a dry run does not carry out."""
+    decision = application.decide(look.case, look.reading, look.at, clock=time.monotonic)
+    return replace(look, decision=decision)
+
+
+def _contact(place: Place, look: Look) -> Contact:
+    progress = look.reading.progress
+    alone = progress is not None and progress.alone
+    return Contact(place.application, look.decision.case.driver, alone=alone)

@@ -1,0 +1,85 @@
+"""Executor pods of lost nodes, deleted by force: they stay Running for ever otherwise.
+
+Spark counts them as its own until they are gone, so nothing becomes Pending, and no autoscaler
+acts. Each is read first, for replacements have to fit what it asked for; deleted is only the very
+pod that was meant. Drivers are never among them. Runs in errands.
+
+The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
+executors from there, they are deleted too, later each time, so that they find another node without
+being made and deleted many times a second.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.log import Log
+from rekindle_operator.pods import PodSeen
+from rekindle_operator.provisioning import Executor, executor_of
+from rekindle_operator.shell import kinds
+from rekindle_operator.shell.api import Api, Conflict, path_of
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.metrics import OperatorMetrics
+
+__all__ = ["Evictor"]
+
+DELAY_SECONDS_MAX = 15.0
+
+
+@dataclass(slots=True)
+class Evictor:
+    """`measured` gets an executor as its pod had it, on any thread."""
+
+    api: Api
+    errands: Errands
+    log: Log
+    metrics: OperatorMetrics
+    measured: Callable[[Place, Executor], None]
+    _deleted: dict[tuple[Place, str], int] = field(default_factory=dict)
+    _wanted: dict[Place, frozenset[str]] = field(default_factory=dict)
+
+    def evict(self, place: Place, pods: tuple[PodSeen, ...]) -> None:
+        """Delete these executors of an application, soon, and no others any more."""
+        self._wanted[place] = frozenset(pod.uid for pod in pods)
+        for pod in pods:
+            assert pod.role == "executor"
+            times = self._deleted.get((place, pod.node), 0)
+            delay = min(2.0 ** (times - 1), DELAY_SECONDS_MAX) if times else 0.0
+            errand = partial(self._evict, place, pod)
+            self.errands.leave(f"evict {pod.uid}", errand, delay_seconds=delay)
+
+    def forget(self, place: Place) -> None:
+        """An application has lost no nodes any more."""
+        self._wanted.pop(place, None)
+        for key in [key for key in self._deleted if key[0] == place]:
+            del self._deleted[key]
+
+    def measure(self, place: Place, pod: PodSeen) -> None:
+        """Look at an executor, soon, without touching it."""
+        self.errands.leave(f"measure {place}", partial(self._measure, place, pod))
+
+    def _measure(self, place: Place, pod: PodSeen) -> None:
+        body = self.api.get(path_of(kinds.PODS, pod.namespace, pod.name))
+        if body is not None:
+            self.measured(place, executor_of(body))
+
+    def _evict(self, place: Place, pod: PodSeen) -> None:
+        path = path_of(kinds.PODS, pod.namespace, pod.name)
+        body = self.api.get(path)
+        if body is None or body["metadata"]["uid"] != pod.uid:
+            return
+        if pod.uid not in self._wanted.get(place, ()):
+            return  # its node was heard of again
+        self.measured(place, executor_of(body))
+        try:
+            there = self.api.delete(
+                path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+            )
+        except Conflict:
+            return  # another pod has its name by now
+        if there:
+            self.metrics.executors_deleted.inc()
+            key = place, pod.node
+            self._deleted[key] = self._deleted.get(key, 0) + 1
+            self.log.write("executor-deleted", application=str(place), pod=pod.name, node=pod.node)

@@ -1,0 +1,280 @@
+"""Which nodes are lost to whom: rounds of detection, and what follows from them.
+
+    leases, nodes, executors, drivers' words ──► detection ──► lost nodes, sightings, domains
+
+Keeps the state that detection hands back; both operators do, so that whoever takes over knows at
+once what the other one knew. All answers are about how things are now, never about what has just
+happened. Used by the deciding thread alone; asks nobody.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rekindle.coordination.application import Driver, Reading
+from rekindle.protocol import Heartbeat
+from rekindle.protocol.tree import Place
+from rekindle_operator import detection, domains, hearing, locating, story
+from rekindle_operator.detection import State
+from rekindle_operator.domains import Domain
+from rekindle_operator.hearing import Heard
+from rekindle_operator.joining import Application
+from rekindle_operator.narrowing import Effective
+from rekindle_operator.observation import Application as Observed
+from rekindle_operator.observation import Leases, Observation, Rules
+from rekindle_operator.pods import PodSeen
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.story import Sighting
+from rekindle_operator.verdicts import Verdict
+
+__all__ = ["Judge"]
+
+ROUND_SECONDS = 0.5
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(slots=True)
+class Judge:
+    """Moments are of `time.monotonic` unless said otherwise."""
+
+    known: Surroundings
+    state: State = field(default_factory=State)
+    sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
+    _heard: dict[Place, Heard] = field(default_factory=dict)
+    _readings: dict[Place, Reading] = field(default_factory=dict)
+    _observed: dict[str, Observed] = field(default_factory=dict)
+    _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _drivers: dict[Place, str] = field(default_factory=dict)
+    _leases: Leases | None = None
+    _round_at: float = 0.0
+    _verdicts: list[tuple[Verdict, float | None]] = field(default_factory=list)
+
+    @property
+    def rules(self) -> Rules:
+        """How patient detection is: as the most patient class says."""
+        wanted = [class_.spec.detection for class_ in self.known.classes.values()]
+        if not wanted:
+            return Rules()
+        return Rules(
+            lease_seconds=max(float(item.lease_seconds) for item in wanted),
+            lease_intervals=max(item.lease_intervals for item in wanted),
+            driver_silence_seconds=max(float(item.driver_silence_seconds) for item in wanted),
+        )
+
+    def hear(self, place: Place, reading: Reading, now: float) -> None:
+        """An application's records have changed."""
+        before = self._readings.get(place)
+        self._readings[place] = reading
+        application, progress = self.known.application(place), reading.progress
+        if application is None or progress is None:
+            return
+        if before is None or before.progress is not progress:
+            heard = self._heard.get(place)
+            self._heard[place] = hearing.hear(heard, progress, application.executors, now)
+        self._observe(place)
+
+    def forget(self, place: Place) -> None:
+        """An application that is gone."""
+        for kept in (self._heard, self._readings, self.sightings, self._drivers):
+            kept.pop(place, None)
+        self._observed.pop(str(place), None)
+
+    def judge(
+        self, changed: Iterable[Place], leases: Leases | None, now: float
+    ) -> frozenset[Place]:
+        """After changes of some applications, and perhaps a new list of leases: those for which
+        something is otherwise now."""
+        for place in changed:
+            self._observe(place)
+        fresh = leases if leases is not self._leases else None
+        waiting = bool(self.state.suspects or self.state.gone) or self.state.held_at is not None
+        if fresh is None and not (waiting and now - self._round_at >= ROUND_SECONDS):
+            return frozenset()
+        self._leases, self._round_at = leases, now
+        before = self.state
+        nodes = {name: node.judged for name, node in self.known.registry.nodes.items()}
+        observation = Observation(fresh, nodes, self._views(now))
+        self.state, verdicts = detection.detect(before, observation, now, self.rules)
+        self._keep_labels()
+        self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
+        return self._sight(verdicts, now) if verdicts else frozenset()
+
+    def lost_nodes(self, place: Place) -> frozenset[str]:
+        """Nodes that are lost to an application, by their names in Kubernetes."""
+        name = str(place)
+        return frozenset(
+            node
+            for node, those in self.state.told.items()
+            if name in those and self._is_same(place, node)
+        )
+
+    def looks_lost(self) -> frozenset[str]:
+        """Nodes that count as lost without a driver's word."""
+        return detection.looks_lost(self.state, time.monotonic(), self.rules)
+
+    def gone_nodes(self, place: Place) -> frozenset[str]:
+        """The same, as the driver's report calls them."""
+        lost, reading = self.lost_nodes(place), self._readings.get(place)
+        application = self.known.application(place)
+        if not lost or application is None or reading is None or reading.progress is None:
+            return frozenset()
+        located = locating.locate(reading.progress.nodes, application.executors)
+        return frozenset(located.on(lost))
+
+    def hosts(self, place: Place) -> dict[str, str]:
+        """The Node (value) that the driver means by a node of its report (key)."""
+        reading, application = self._readings.get(place), self.known.application(place)
+        if application is None or reading is None or reading.progress is None:
+            return {}
+        located = locating.locate(reading.progress.nodes, application.executors)
+        return {name: pod.node for name, pod in located.pods.items()}
+
+    def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
+        """Whether the newest driver has certainly ended, or its node is lost.
+
+        One whose pod nobody has seen may run outside of this cluster: nothing is known of it.
+        """
+        application = self.known.application(place)
+        driver = application.driver if application is not None else None
+        if driver is None:
+            return place in self._drivers
+        if driver.ended:
+            return True
+        if driver.node in self.looks_lost():
+            return True
+        return heartbeat is not None and _is_earlier(heartbeat, driver)
+
+    def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
+        """The failure domains that replacements should avoid."""
+        lost = frozenset(self.state.told)
+        if not lost & self.lost_nodes(place):
+            return ()
+        nodes = {name: node.judged.labels for name, node in self.known.registry.nodes.items()}
+        labels = {**{name: self._labels.get(name, {}) for name in lost}, **nodes}
+        return domains.impaired(domains.judge(labels, lost, held.failure_domain_keys))
+
+    def take_verdicts(self) -> list[tuple[Verdict, float | None]]:
+        """Verdicts since the last call, each with since when its node was suspected."""
+        taken, self._verdicts = self._verdicts, []
+        return taken
+
+    def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
+        """Where nothing new of an application should be: impaired domains, and lost nodes, which a
+        scheduler takes for sound for a while yet."""
+        lost = sorted(self.lost_nodes(place))
+        return (*self.impaired(place, held), *(Domain(HOSTNAME, name) for name in lost))
+
+    def settle(self, place: Place) -> None:
+        """A recovery has ended: what it has lost is no loss of the next one."""
+        self.sightings[place] = story.settled(self.sightings.get(place, {}))
+
+    def _is_same(self, place: Place, name: str) -> bool:
+        """Whether no other machine has the lost one's name by now."""
+        node, sighting = (
+            self.known.registry.nodes.get(name),
+            self.sightings.get(place, {}).get(name),
+        )
+        lost = None if sighting is None else sighting.uid
+        return node is None or lost is None or node.judged.uid == lost
+
+    def _observe(self, place: Place) -> None:
+        application = self.known.application(place)
+        if application is None:
+            self._observed.pop(str(place), None)
+            return
+        if application.driver is not None and not application.driver.ended:
+            self._drivers[place] = application.driver.uid
+        self._observed[str(place)] = Observed(
+            executors=application.nodes, driver=self._driver(place)
+        )
+
+    def _driver(self, place: Place) -> Driver:
+        """As the store and the pod say; one outside of the store is only as good as its pod."""
+        reading = self._readings.get(place)
+        if reading is not None:
+            generation = reading.topology.generation
+            progress, heartbeat = reading.progress, reading.heartbeat
+            if progress is not None and progress.generation == generation and progress.finished:
+                return Driver.FINISHED
+            if heartbeat is not None and heartbeat.generation == generation:
+                return Driver.THERE
+        if self.driver_gone(place, None):
+            return Driver.GONE
+        return Driver.SILENT
+
+    def _views(self, now: float) -> dict[str, Observed]:
+        """With the drivers' words, where any node is silent."""
+        suspects = self.state.suspects.keys() | self.state.leaving.keys()
+        if not suspects:
+            return dict(self._observed)
+        views = dict(self._observed)
+        for name, view in self._observed.items():
+            place = Place(*name.split("/", 1))
+            driver = self._drivers_node(place)
+            if suspects.isdisjoint(view.executors) and driver not in suspects:
+                continue
+            heard = self._heard.get(place)
+            view = replace(view, driver=self._driver(place))
+            if heard is not None:
+                view = replace(
+                    view,
+                    silent_seconds=heard.silent_seconds,
+                    said_seconds_ago=now - heard.said_at,
+                )
+            views[name] = view
+        return views
+
+    def _drivers_node(self, place: Place) -> str:
+        application = self.known.application(place)
+        driver = application.driver if application is not None else None
+        return driver.node if driver is not None else ""
+
+    def _keep_labels(self) -> None:
+        """Labels of lost nodes outlive their Node objects."""
+        for name in self.state.told:
+            node = self.known.registry.nodes.get(name)
+            if node is not None:
+                self._labels[name] = node.judged.labels
+        for name in self._labels.keys() - self.state.told.keys():
+            del self._labels[name]
+
+    def _sight(self, verdicts: tuple[Verdict, ...], now: float) -> frozenset[Place]:
+        """Keep what verdicts say of each application's nodes."""
+        offset = time.time() - now
+        touched = {verdict.node for verdict in verdicts}
+        places: set[Place] = set()
+        for application in self.known.applications():
+            place = application.place
+            nodes = self._nodes_of(application)
+            before = self.sightings.get(place, {})
+            if None not in touched and touched.isdisjoint(nodes.keys() | before.keys()):
+                continue
+            self.sightings[place] = story.sighted(before, verdicts, str(place), nodes, offset)
+            places.add(place)
+        return frozenset(places)
+
+    def _nodes_of(self, application: Application) -> dict[str, Sighting]:
+        """The nodes with its executors or its driver, with what is known of them."""
+        names = set(application.nodes)
+        driver = application.driver
+        if driver is not None and driver.node:
+            names.add(driver.node)
+        held = self.known.held(application.place)
+        keys = held.failure_domain_keys if held is not None else ()
+        found: dict[str, Sighting] = {}
+        for name in names:
+            node = self.known.registry.nodes.get(name)
+            labels = node.judged.labels if node is not None else self._labels.get(name, {})
+            domain = domains.of(labels, keys)
+            found[name] = Sighting(
+                uid=node.judged.uid if node is not None else None,
+                domain=None if domain is None else domain.value,
+                driver=driver is not None and driver.node == name,
+            )
+        return found
+
+
+def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:
+    """Whether the newest heartbeat was of a driver whose pod has been replaced by this one."""
+    another = bool(heartbeat.host) and heartbeat.host != driver.name
+    return another and heartbeat.since < driver.created_at

@@ -1,0 +1,187 @@
+"""Who acts: the holder of one Lease of Kubernetes, and of the store's election besides.
+
+    take or renew every RENEW_SECONDS ──► leads until DEADLINE_SECONDS after the last renewal began
+    another one holds it: it has it until nothing has changed for LEASE_SECONDS by our own clock
+
+The holder gives up before anybody else may take over, by a clock that goes on while the process
+stands still; so one that was stopped and goes on does nothing before it has looked. Other clocks
+are compared with nothing. The holder also takes part in the election of coordinators in the store,
+so that one that was started by hand beside the operator does not decide with it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rekindle.errors import RekindleError
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.shell import Candidacy
+from rekindle_operator.shell import kinds
+from rekindle_operator.shell.api import Api, Body, Conflict, path_of
+
+__all__ = ["Leadership"]
+
+LEASE_SECONDS = 15.0
+DEADLINE_SECONDS = 10.0
+RENEW_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Leadership:
+    """A candidate `identity` for the Lease `name`; `elect` (who is told of changes) joins the
+    store's election."""
+
+    api: Api
+    namespace: str
+    name: str
+    identity: str
+    log: Log
+    elect: Callable[[Callable[[], None]], Candidacy]
+    clock: Callable[[], float] = time.monotonic
+    transitions: int = 0
+    looked_at: float = 0.0
+    _until: float = 0.0
+    _seen: tuple[str, float] = ("", 0.0)
+    _on_change: Callable[[], None] = lambda: None
+    _elected: Candidacy | None = None
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _trouble: str = ""
+    _held: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the Lease is ours now."""
+        return self.clock() < self._until
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process acts."""
+        return self.holds and self._elected is not None and self._elected.leads
+
+    @property
+    def term(self) -> object:
+        """Another one whenever somebody else may have led meanwhile."""
+        return self.transitions, None if self._elected is None else self._elected.term
+
+    def start(self, on_change: Callable[[], None]) -> "Leadership":
+        """Stand for it, from a thread of its own; `on_change` is called on any thread."""
+        self._on_change = on_change
+        self._thread = threading.Thread(target=self._stand, name="leadership", daemon=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Give the Lease up, so that another one may have it at once."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(DEADLINE_SECONDS)
+        self._leave()
+
+    def _stand(self) -> None:
+        while not self._ending.is_set():
+            try:
+                self.look()
+                self._trouble = ""
+            except RekindleError as trouble:
+                if str(trouble) != self._trouble:
+                    self.log.write("lease-failed", text=str(trouble))
+                self._trouble = str(trouble)
+            self._follow()
+            self._ending.wait(RENEW_SECONDS)
+        if self.holds:
+            self._release()
+
+    def look(self) -> None:
+        """Take the Lease, or renew it, or see who has it. Raises what the API server says."""
+        began = self.clock()
+        path = path_of(kinds.LEASES, self.namespace, self.name)
+        lease = self.api.get(path)
+        self.looked_at = self.clock()
+        if lease is None:
+            self._written(self._first(), began, create=True)
+            return
+        holder, version = lease["spec"].get("holderIdentity"), lease["metadata"]["resourceVersion"]
+        if version != self._seen[0]:
+            self._seen = (version, self.looked_at)
+        if holder and holder != self.identity:
+            seconds = lease["spec"].get("leaseDurationSeconds", LEASE_SECONDS)
+            if self.looked_at - self._seen[1] < seconds:
+                self._until = 0.0
+                return
+        self._written(self._taken(lease), began)
+
+    def _written(self, lease: Body, began: float, *, create: bool = False) -> None:
+        path = path_of(kinds.LEASES, self.namespace)
+        try:
+            if create:
+                written = self.api.create(path, lease)
+            else:
+                written = self.api.replace(f"{path}/{self.name}", lease)
+        except Conflict:
+            self._until = 0.0
+            return
+        self.transitions = written["spec"]["leaseTransitions"]
+        self._seen = (written["metadata"]["resourceVersion"], self.clock())
+        self._until = began + DEADLINE_SECONDS
+
+    def _first(self) -> Body:
+        metadata = {"name": self.name, "namespace": self.namespace}
+        return {
+            "apiVersion": kinds.LEASES.api_version,
+            "kind": kinds.LEASES.name,
+            "metadata": metadata,
+            "spec": self._spec(1, now := _now(), now),
+        }
+
+    def _taken(self, lease: Body) -> Body:
+        """The Lease as ours. A term of our own that had run out is another one: somebody may have
+        acted in between and given it back."""
+        spec, now = lease["spec"], _now()
+        ours = spec.get("holderIdentity") == self.identity and self.holds
+        transitions = spec.get("leaseTransitions", 0) + (not ours)
+        acquired = spec.get("acquireTime", now) if ours else now
+        return {**lease, "spec": {**spec, **self._spec(transitions, acquired, now)}}
+
+    def _spec(self, transitions: int, acquired: str, renewed: str) -> Body:
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(LEASE_SECONDS),
+            "leaseTransitions": transitions,
+            "acquireTime": acquired,
+            "renewTime": renewed,
+        }
+
+    def _follow(self) -> None:
+        """Join the store's election while the Lease is ours, and leave it when it is not."""
+        holds = self.holds
+        if holds and self._elected is None:
+            self._elected = self.elect(self._on_change)
+        elif not holds:
+            self._leave()
+        if holds != self._held:
+            self._held = holds
+            self.log.write("lease-held" if holds else "lease-not-held", identity=self.identity)
+            self._on_change()
+
+    def _leave(self) -> None:
+        elected, self._elected = self._elected, None
+        if elected is not None:
+            elected.close()
+
+    def _release(self) -> None:
+        path = path_of(kinds.LEASES, self.namespace, self.name)
+        try:
+            lease = self.api.get(path)
+            if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+                spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                self.api.replace(path, {**lease, "spec": spec})
+        except RekindleError as trouble:
+            self.log.write("lease-failed", text=str(trouble))
+        self._until = 0.0
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,184 @@
+"""The command `rekindle-operator`: options from arguments or the environment, signals, exit codes.
+
+Exit codes: 0 ended in order, 1 the run failed, 2 wrong usage. It does nothing itself.
+"""
+
+import logging
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from rekindle.errors import InputError, RekindleError
+from rekindle_operator.shell.options import Options, own_namespace
+from rekindle_operator.shell.running import running
+
+__all__ = ["main", "operate"]
+
+PREFIX = "REKINDLE_"
+
+
+Store = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}STORE",
+        metavar="HOSTS",
+        help="HOST:PORT of each ZooKeeper server, commas between.",
+    ),
+]
+StoreSecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}STORE_SECRET_FILE",
+        help="File with the store's secret.",
+        show_default="none: the store is open",
+    ),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE",
+        help="Where the operator runs: its Lease and its notes.",
+        show_default="the service account's",
+    ),
+]
+Identity = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}IDENTITY",
+        help="Its name in the Lease.",
+        show_default="the host's, in a pod the pod's",
+    ),
+]
+LeaseName = Annotated[
+    str, typer.Option(envvar=f"{PREFIX}LEASE_NAME", help="The Lease that decides who acts.")
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
+    ),
+]
+WebhookPort = Annotated[
+    int,
+    typer.Option(envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="0: there is no webhook."),
+]
+WebhookService = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_SERVICE", help="Service for which certificates are made."
+    ),
+]
+WebhookConfiguration = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_CONFIGURATION",
+        help="MutatingWebhookConfiguration whose caBundle is kept.",
+    ),
+]
+CertificatesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}CERTIFICATES_FOLDER",
+        help="tls.crt and tls.key of somebody else, cert-manager for example.",
+        show_default="none: made and renewed by the operator",
+    ),
+]
+SidecarImage = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}SIDECAR_IMAGE", help="For classes that do not name a sidecar's image."
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}KUBECONFIG",
+        help="How to reach the cluster.",
+        show_default="the service account",
+    ),
+]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}LOG",
+        help="Where JSON lines are appended.",
+        show_default="standard output",
+    ),
+]
+
+
+def operate(
+    store: Store,
+    store_secret_file: StoreSecretFile = None,
+    namespace: Namespace = "",
+    identity: Identity = "",
+    lease_name: LeaseName = "rekindle-operator",
+    port: Port = 8080,
+    webhook_port: WebhookPort = 9443,
+    webhook_service: WebhookService = "rekindle-webhook",
+    webhook_configuration: WebhookConfiguration = "rekindle",
+    certificates_folder: CertificatesFolder = None,
+    sidecar_image: SidecarImage = "",
+    kubeconfig: Kubeconfig = None,
+    log: LogFile = None,
+) -> None:
+    """Bring streaming applications of a cluster back after correlated failures.
+
+    Runs until SIGTERM. Of several the one that holds the Lease acts, the others follow.
+
+    Example: rekindle-operator --store zookeeper-0.zookeeper:2181 --kubeconfig ~/.kube/config
+    """
+    _hush()
+    options = Options(
+        store=store,
+        namespace=namespace or own_namespace(),
+        store_secret_file=store_secret_file,
+        lease_name=lease_name,
+        port=port,
+        webhook_port=webhook_port,
+        webhook_service=webhook_service,
+        webhook_configuration=webhook_configuration,
+        certificates_folder=certificates_folder,
+        sidecar_image=sidecar_image,
+        kubeconfig=kubeconfig,
+        log=log,
+        **({"identity": identity} if identity else {}),
+    )
+    with ExitStack() as stack:
+        operator = stack.enter_context(running(options, _opened(log, stack)))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: operator.stop())
+        operator.run()
+
+
+def main() -> None:
+    """Runs the command; exits."""
+    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application.command()(operate)
+    try:
+        application()
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)
+
+
+def _opened(log: Path | None, stack: ExitStack) -> TextIO:
+    if log is None:
+        return sys.stdout
+    try:
+        return stack.enter_context(log.open("a", encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            where=f"--log {log}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a file in a folder that is there and may be written",
+        ) from error
+
+
+def _hush() -> None:
+    """What libraries say of connections that come and go is said by who notices."""
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")

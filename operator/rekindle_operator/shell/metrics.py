@@ -1,0 +1,164 @@
+"""What is counted of the operator, for whoever watches it: on the coordinator's page of metrics.
+
+Most of it is read when somebody asks, from what the deciding thread has set last; names and
+meanings are in docs/metrics.md. Healthy is an operator whose loop turns and whose watches have been
+heard of: one that sees nothing any more has to be started anew.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from rekindle_coordinator.health import Metrics
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.renewals import Renewals
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.verdicts import Kind, Verdict
+
+__all__ = ["Meter", "OperatorMetrics", "Watched"]
+
+PREFIX = "rekindle_operator"
+UNHEARD_SECONDS_MAX = 300.0
+READ_SECONDS = 1.0
+DELAYS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Seconds since something was last heard, and whether kopf runs."""
+
+    unheard_seconds: Callable[[], float]
+    kopf_alive: Callable[[], bool]
+
+
+class OperatorMetrics(Metrics):
+    """`watched` is set when there is something to hear of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = False
+        self.watched: Watched | None = None
+        self.acts = self._own("acts", "1 while this operator holds the Lease and acts")
+        self.nodes = self._own("nodes", "Nodes of the cluster")
+        self.suspected = self._own("nodes_suspected", "Nodes whose lease has stopped")
+        self.lost = self._own("nodes_lost", "Nodes that are lost to some application")
+        self.held = self._own("held", "1 while every node looks lost and nothing is confirmed")
+        self.policies = self._own("policies", "RecoveryPolicies")
+        self.unprotected = self._own("applications_unprotected", "Selected, without a sidecar")
+        self.recoveries = self._own("recoveries", "Recoveries that are not over", "phase")
+        self.errands = self._own("errands", "What is left to be done with the API server")
+        self.failing = self._own("errands_failing", "Errands that failed and are tried again")
+        self.leases_age = self._own("leases_age_seconds", "Since leases were last listed")
+        self.verdicts = Counter(
+            f"{PREFIX}_verdicts",
+            "What detection has found",
+            ["kind", "reason"],
+            registry=self.registry,
+        )
+        self.unacknowledged = self._own(
+            "plan_unacknowledged_seconds", "Since the oldest plan that a driver has not answered"
+        )
+        self.certificate_ends = self._own(
+            "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
+        )
+        self.requests = Counter(
+            f"{PREFIX}_node_requests",
+            "Requests for nodes that have come to an end",
+            ["provider", "outcome"],
+            registry=self.registry,
+        )
+        self.refused = Counter(
+            f"{PREFIX}_requests_refused",
+            "What the API server has refused for good",
+            registry=self.registry,
+        )
+        self.executors_deleted = Counter(
+            f"{PREFIX}_executors_deleted",
+            "Executor pods of lost nodes that were deleted",
+            registry=self.registry,
+        )
+        self.confirmation = Histogram(
+            f"{PREFIX}_confirmation_seconds",
+            "From a node's suspicion to its confirmed loss",
+            buckets=(1, 5, 10, 15, 20, 30, 45, 60, 120, 300),
+            registry=self.registry,
+        )
+        self.telling = Histogram(
+            f"{PREFIX}_telling_seconds",
+            "From a decision to the Recovery that tells of it",
+            buckets=DELAYS,
+            registry=self.registry,
+        )
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the loop turns, kopf runs, and the cluster has been heard of."""
+        if not super().healthy:
+            return False
+        watched = self.watched
+        return watched is None or (
+            watched.kopf_alive() and watched.unheard_seconds() < UNHEARD_SECONDS_MAX
+        )
+
+    def found(self, verdict: Verdict, suspected_at: float | None) -> None:
+        """A verdict of detection; `suspected_at` is of the same clock."""
+        self.verdicts.labels(str(verdict.kind), str(verdict.reason)).inc()
+        if verdict.kind is Kind.CONFIRMED and suspected_at is not None:
+            self.confirmation.observe(max(0.0, verdict.at - suspected_at))
+
+    def told(self, decided_at: float) -> None:
+        """A Recovery was written that tells of a decision (seconds since 1970)."""
+        self.telling.observe(max(0.0, time.time() - decided_at))
+
+    def _own(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Reads the figures off the parts, about once a second."""
+
+    metrics: OperatorMetrics
+    known: Surroundings
+    judge: Judge
+    errands: Errands
+    renewals: Renewals
+    acts: Callable[[], bool]
+    certificate_ends: Callable[[], datetime | None]
+    unacknowledged_since: Callable[[], float | None]
+    _at: float = 0.0
+
+    def read(self) -> None:
+        """Set what is set, count what has come."""
+        for verdict, suspected_at in self.judge.take_verdicts():
+            self.metrics.found(verdict, suspected_at)
+        now = time.monotonic()
+        if now - self._at < READ_SECONDS:
+            return
+        self._at = now
+        metrics, state = self.metrics, self.judge.state
+        metrics.acts.set(self.acts())
+        metrics.nodes.set(len(self.known.registry.nodes))
+        metrics.suspected.set(len(state.suspects))
+        metrics.lost.set(len(state.told))
+        metrics.held.set(state.held_at is not None)
+        metrics.policies.set(len(self.known.policies))
+        there = self.known.applications()
+        metrics.unprotected.set(sum(bool(item.policy) and not item.protected for item in there))
+        metrics.recoveries.clear()
+        for _, item in self.known.open_recoveries():
+            metrics.recoveries.labels(item.status.phase or "").inc()
+        metrics.errands.set(self.errands.waiting)
+        metrics.failing.set(self.errands.failing)
+        since = self.unacknowledged_since()
+        metrics.unacknowledged.set(0.0 if since is None else max(0.0, time.time() - since))
+        ends = self.certificate_ends()
+        if ends is not None:
+            metrics.certificate_ends.set(ends.timestamp())
+        newest = self.renewals.newest
+        if newest is not None:
+            metrics.leases_age.set(now - newest.answered_at)

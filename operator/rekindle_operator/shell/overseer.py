@@ -1,0 +1,115 @@
+"""The operator as the coordinator's loop sees it: provider of nodes, and oversight.
+
+    news      take in what watchers have told, judge the nodes: who is to be looked at?
+    terms     policy, class and approvals go into the reading before a decision
+    decided   the decision goes out: story, nodes, executors, each as an errand
+
+Runs in the deciding thread and waits for nobody: what it leaves as errands is done by others.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from rekindle.coordination.application import Reading
+from rekindle.coordination.directives import Request
+from rekindle.protocol import Heartbeat, Orders
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.providers import Look, Terms
+from rekindle_operator import narrowing
+from rekindle_operator.narrowing import Effective
+from rekindle_operator.shell.inbox import Inbox
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.renewals import Renewals
+from rekindle_operator.shell.surroundings import Surroundings
+
+__all__ = ["Overseer"]
+
+
+@dataclass(slots=True)
+class Overseer:
+    """`decided_on` is called with each decision, `stirred` with the applications of which something
+    is otherwise; both only leave errands."""
+
+    inbox: Inbox
+    known: Surroundings
+    judge: Judge
+    renewals: Renewals
+    decided_on: Callable[[Place, Look], None]
+    stirred: Callable[[frozenset[Place]], None]
+
+    def news(self) -> Collection[Place]:
+        """Applications of which something may be otherwise than before."""
+        for news in self.inbox.take():
+            news(self.known)
+        changed = self.known.take_changed()
+        now = time.monotonic()
+        told = self.judge.judge(changed, self.renewals.newest, now)
+        places = changed | told
+        for place in changed:
+            if self.known.application(place) is None:
+                self.judge.forget(place)
+        self.stirred(places)
+        return places
+
+    def request(self, place: Place, identity: str, request: Request) -> None:
+        """Nothing: `decided` has all requests at once, those that are over as well."""
+
+    def gone_nodes(self, place: Place) -> frozenset[str]:
+        """Nodes whose loss to the application is confirmed."""
+        return self.judge.gone_nodes(place)
+
+    def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
+        """Whether the driver's pod has ended, was replaced, or stands on a lost node."""
+        del generation
+        return self.judge.driver_gone(place, heartbeat)
+
+    def heard(self, place: Place, reading: Reading) -> None:
+        """A driver has reported."""
+        self.judge.hear(place, reading, time.monotonic())
+
+    def terms(self, place: Place, reading: Reading) -> Terms:
+        """The reading with what policy and class say of it.
+
+        Without them the pipeline's own policy holds, as a driver that nobody plans for would wait
+        for ever.
+        """
+        held = self.known.held(place)
+        if held is None:
+            return Terms(reading)
+        queries = {query.name for query in reading.topology.topology.queries}
+        held, _ = narrowing.known(held, queries)
+        may = not held.dry_run and self.known.approved(place, held) and self._has_turn(place, held)
+        return Terms(_within(reading, held), plan=not held.paused, recover=may)
+
+    def decided(self, place: Place, look: Look) -> None:
+        """A decision was written."""
+        self.decided_on(place, look)
+
+    def _has_turn(self, place: Place, held: Effective) -> bool:
+        """Whether it is among the oldest recoveries of its policy, as many as may go on at once."""
+        application = self.known.application(place)
+        assert application is not None
+        waiting = sorted(
+            (item.metadata.creation_timestamp, str(other))
+            for other, item in self.known.open_recoveries()
+            if f"{other.namespace}/{item.spec.policy_name}" == application.policy
+            and item.metadata.creation_timestamp is not None
+        )
+        names = list(dict.fromkeys(name for _, name in waiting))
+        return str(place) not in names[held.concurrent_recoveries_max :]
+
+
+def _within(reading: Reading, held: Effective) -> Reading:
+    """The reading under a policy: what the pipeline says of priorities that it leaves out holds,
+    and what people have said in the store goes before."""
+    report = reading.topology
+    priorities = {**report.policy.priorities, **held.policy.priorities}
+    policy = replace(held.policy, priorities=priorities)
+    orders = Orders(
+        priorities={**held.overrides, **reading.orders.priorities}, paused=reading.orders.paused
+    )
+    topology = msgspec.structs.replace(report, policy=policy)
+    return replace(reading, topology=topology, orders=orders)

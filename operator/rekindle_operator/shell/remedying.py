@@ -1,0 +1,130 @@
+"""What has to be done to nodes themselves, worked out once a second and left as errands.
+
+Which nodes are lost or suspected is the judge's to say, what may be done the classes'; `remedies`
+has the rules, `tending` carries them out. Used by the deciding thread alone.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from rekindle.protocol.tree import Place
+from rekindle_operator import remedies
+from rekindle_operator.observation import READY
+from rekindle_operator.remedies import LostNode
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.shell.tending import Tender
+from rekindle_operator.stories import ENDED
+from rekindle_operator.story import Fencing
+
+__all__ = ["Remedying"]
+
+TEND_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Remedying:
+    """Keeps what was done, so that it is done once."""
+
+    known: Surroundings
+    judge: Judge
+    tender: Tender
+    _fenced: dict[Place, Fencing] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
+    _deleted: dict[Place, set[str]] = field(default_factory=dict)
+    _at: float = 0.0
+
+    def tend(self, recovering: Collection[Place]) -> None:
+        """Fence, delete and taint what is due; `recovering` are applications with an incident."""
+        now = time.monotonic()
+        if now - self._at < TEND_SECONDS:
+            return
+        self._at = now
+        if self.judge.state.suspects or self.judge.state.told:
+            standing = frozenset(
+                item.driver.node
+                for item in self.known.applications()
+                if item.driver is not None and item.driver.node and not item.driver.ended
+            )
+            for place in list(self.judge.sightings):
+                self._remedy(place, standing)
+        self._taint(recovering)
+
+    def fencing_since(self, place: Place, moment: float) -> Fencing | None:
+        """What was done for an application's driver since a moment (seconds since 1970)."""
+        found = self._fenced.get(place)
+        return found if found is not None and found.at >= moment else None
+
+    def note_fenced(self, place: Place, uid: str, how: Fencing) -> None:
+        """The driver's lost node was fenced."""
+        self._fenced[place] = how
+        self._done.add(uid)
+        self.known.changed.add(place)
+
+    def note_deleted(self, place: Place, uid: str) -> None:
+        """The object of a lost node was deleted."""
+        self._deleted.setdefault(place, set()).add(uid)
+        self._done.add(uid)
+
+    def _remedy(self, place: Place, standing: frozenset[str]) -> None:
+        """Nodes that an application has lost; on those `standing` there is a driver."""
+        held, sightings = self.known.held(place), self.judge.sightings.get(place, {})
+        if held is None or held.paused or held.dry_run:
+            return
+        silent = self.judge.looks_lost()
+        lost = [
+            LostNode(
+                name, item.uid, item.confirmed_at or item.suspected_at or 0.0, name in standing
+            )
+            for name, item in sightings.items()
+            if item.uid is not None and (item.is_lost or (item.driver and name in silent))
+        ]
+        left = [node for node in lost if node.uid not in self._done]
+        deleted = len(self._deleted.get(place, ()))
+        wanted = remedies.due(left, held.fencing, held.node_deletion, deleted, time.time())
+        for remedy in wanted:
+            if remedy.fence:
+                approved = any(
+                    item.spec.approved
+                    for item in self.known.recoveries.get(place, {}).values()
+                    if item.status.phase not in ENDED
+                )
+                self.tender.fence(place, remedy.node, held.fencing, approved=approved)
+            else:
+                self.tender.delete(place, remedy.node)
+
+    def _taint(self, recovering: Collection[Place]) -> None:
+        nodes = self.known.registry.nodes
+        ours = {remedies.SUSPECTED_TAINT, remedies.IMPAIRED_TAINT}
+        there: dict[str, set[str]] = {}
+        for name, node in nodes.items():
+            keys = ours.intersection(node.judged.taints)
+            if keys:
+                there[name] = keys
+            if remedies.OUT_OF_SERVICE in node.judged.taints and node.judged.ready == READY:
+                self.tender.untaint(name)
+        specs = [class_.spec.taints for class_ in self.known.classes.values()]
+        effects = (
+            remedies.strongest(item.suspected_nodes for item in specs),
+            remedies.strongest(item.impaired_domains for item in specs),
+        )
+        held = self.judge.state.held_at is not None
+        suspected = [] if held else [name for name in self.judge.state.suspects if name in nodes]
+        impaired = self._impaired_nodes(recovering) if effects[1] != "None" else ()
+        self.tender.taint(remedies.taints_wanted(suspected, impaired, effects), there)
+
+    def _impaired_nodes(self, recovering: Collection[Place]) -> frozenset[str]:
+        """What is left of impaired domains, while an incident is open there."""
+        found: set[str] = set()
+        for place in recovering:
+            held = self.known.held(place)
+            if held is None or held.taints.impaired_domains == "None":
+                continue
+            for domain in self.judge.impaired(place, held):
+                found |= {
+                    name
+                    for name, node in self.known.registry.nodes.items()
+                    if node.judged.labels.get(domain.key) == domain.value
+                }
+        return frozenset(found)

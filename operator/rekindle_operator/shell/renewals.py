@@ -1,0 +1,81 @@
+"""The leases of all nodes, listed again and again from a thread of its own.
+
+A list and not a watch: a watch that has gone silent cannot be told from leases that have stopped.
+What the lists mean is for `detection`; `judging` takes the newest.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rekindle.errors import RekindleError
+from rekindle_coordinator.log import Log
+from rekindle_operator.observation import Leases
+from rekindle_operator.shell import kinds
+from rekindle_operator.shell.api import Api, Body, path_of
+
+__all__ = ["Renewals"]
+
+LOOK_SECONDS_MAX = 5.0
+# A kubelet renews four times within the duration that it gives its lease.
+RENEWALS_PER_DURATION = 4
+
+
+@dataclass(slots=True)
+class Renewals:
+    """`newest` is the newest complete list; `lease_seconds` how often kubelets renew."""
+
+    api: Api
+    log: Log
+    lease_seconds: Callable[[], float]
+    newest: Leases | None = None
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _trouble: str = ""
+
+    def start(self) -> None:
+        """Look until `stop` is called."""
+        threading.Thread(target=self._run, name="renewals", daemon=True).start()
+
+    def stop(self) -> None:
+        """End after the present look."""
+        self._ending.set()
+
+    def look(self) -> None:
+        """List them once. Raises what the API server says."""
+        asked_at = time.monotonic()
+        bodies = self.api.all(path_of(kinds.LEASES, kinds.NODE_LEASES))
+        lease_seconds = self.lease_seconds()
+        intervals = {body["metadata"]["name"]: _interval(body) for body in bodies}
+        self.newest = Leases(
+            tokens={body["metadata"]["name"]: _token(body) for body in bodies},
+            asked_at=asked_at,
+            answered_at=time.monotonic(),
+            intervals={name: at for name, at in intervals.items() if at > lease_seconds},
+        )
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            began = time.monotonic()
+            try:
+                self.look()
+                self._note("")
+            except RekindleError as trouble:
+                self._note(str(trouble))
+            pause = min(LOOK_SECONDS_MAX, self.lease_seconds() / 2)
+            self._ending.wait(max(0.1, began + pause - time.monotonic()))
+
+    def _note(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            self.log.write("leases-unread", text=trouble)
+        self._trouble = trouble
+
+
+def _token(body: Body) -> str:
+    """What changes with each renewal, and, where a kubelet does not say when it was, with each
+    change."""
+    return body["spec"].get("renewTime") or str(body["metadata"]["resourceVersion"])
+
+
+def _interval(body: Body) -> float:
+    return float(body["spec"].get("leaseDurationSeconds") or 0.0) / RENEWALS_PER_DURATION

@@ -1,0 +1,232 @@
+"""Replacement nodes: what is wanted, as the deciding thread last said, and what is done about it.
+
+    notes first, then all objects, each from the API server ──► provisioning.decide ──► actions
+
+One errand for all incidents, since providers have limits over all of them. An action that meets a
+conflict ends those of its incident for now; the next look begins with what is there. What is
+refused for good is told to the next decision.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.errors import RekindleError
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.log import Log
+from rekindle_operator.provisioning import (
+    Action,
+    Create,
+    Delete,
+    Demand,
+    Incident,
+    Limits,
+    Mark,
+    NodeNow,
+    Replace,
+    Scale,
+    Standing,
+    decide,
+    remains,
+)
+from rekindle_operator.provisioning.bodies import Kind
+from rekindle_operator.provisioning.machine_deployments import MACHINE_DEPLOYMENT
+from rekindle_operator.provisioning.machines import MACHINE
+from rekindle_operator.provisioning.naming import SCOPE_LABEL
+from rekindle_operator.provisioning.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.notes import CONFIG_MAP
+from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
+from rekindle_operator.shell.api import NOT_FOUND, Api, Body, Conflict, Refused, path_of
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.metrics import OperatorMetrics
+from rekindle_operator.stories import NodeRequest
+
+__all__ = ["Requester", "Rows", "Wanted", "by_place"]
+
+KEY = "nodes"
+LOOK_SECONDS = 10.0
+PROVIDERS_KINDS: Mapping[str, tuple[Kind, ...]] = {
+    "ProvisioningRequest": (POD_TEMPLATE, PROVISIONING_REQUEST),
+    "Karpenter": (NODE_CLAIM,),
+    "ClusterAPI": (MACHINE_DEPLOYMENT, MACHINE),
+}
+Rows = Mapping[Incident, tuple[NodeRequest, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the deciding thread knows: demands, the most urgent first; the limits of each class, for
+    what is left of incidents that are over; incidents that are not over or may not be; nodes."""
+
+    demands: tuple[Demand, ...] = ()
+    classes: Mapping[str, Limits] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+    nodes: Mapping[str, NodeNow] = field(default_factory=dict)
+    idle_seconds: Mapping[str, float] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Requester:
+    """`home` is the operator's namespace; `told` gets the rows of each incident's Recovery, on any
+    thread."""
+
+    api: Api
+    errands: Errands
+    log: Log
+    home: str
+    metrics: OperatorMetrics
+    told: Callable[[Rows], None]
+    _wanted: Wanted = field(default_factory=Wanted)
+    _refused: dict[str, str] = field(default_factory=dict)
+    _waiting: dict[Incident, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def want(self, wanted: Wanted) -> None:
+        """What is wanted from now on."""
+        with self._lock:
+            self._wanted = wanted
+        self.errands.leave(KEY, self._look)
+
+    @property
+    def makes(self) -> bool:
+        """Whether any class has a provider that makes objects."""
+        return any(limits.makers for limits in self._wanted.classes.values())
+
+    def _look(self) -> float | None:
+        with self._lock:
+            wanted = self._wanted
+        standing = self._standing(wanted)
+        left = remains(standing, self.home)
+        if not left and not any(demand.limits.makers for demand in wanted.demands):
+            self.told({demand.incident: None for demand in wanted.demands})
+            return None
+        over = tuple(
+            Demand(incident, class_name, wanted.classes.get(class_name, Limits()), over=True)
+            for incident, class_name in left.items()
+            if incident.uid not in wanted.open
+        )
+        now = time.time()
+        decision = decide((*wanted.demands, *over), standing, home=self.home, now=now)
+        self._note(decision.waiting, decision.troubles)
+        self.told(decision.requests)
+        self._act(decision.actions)
+        if decision.actions:
+            return 0.2
+        return LOOK_SECONDS if decision.due is None else min(LOOK_SECONDS, decision.due - now)
+
+    def _standing(self, wanted: Wanted) -> Standing:
+        """The notes first: what is not in a list that was read later is really gone."""
+        scoped = {"labelSelector": SCOPE_LABEL}
+        bodies = self._all(CONFIG_MAP, path_of(CONFIG_MAP, self.home), scoped)
+        used = {item.provider for limits in wanted.classes.values() for item in limits.makers}
+        for provider, kinds in PROVIDERS_KINDS.items():
+            if provider in used:
+                for kind in kinds:
+                    ours = kind in (POD_TEMPLATE, PROVISIONING_REQUEST, NODE_CLAIM)
+                    bodies += self._all(kind, path_of(kind), scoped if ours else {})
+        refused, self._refused = self._refused, {}
+        return Standing(
+            bodies,
+            wanted.nodes,
+            idle_seconds=wanted.idle_seconds,
+            lost=wanted.lost,
+            refused=refused,
+        )
+
+    def _all(self, kind: Kind, path: str, query: Mapping[str, str]) -> list[Body]:
+        """Objects of a kind, with the kind that lists leave out; none where there is no such
+        kind."""
+        try:
+            return [{**body, "kind": kind.name} for body in self.api.all(path, **query)]
+        except Refused as refused:
+            if refused.status == NOT_FOUND:
+                return []
+            raise
+
+    def _act(self, actions: Iterable[Action]) -> None:
+        """In order; what fails ends its incident's for now."""
+        ended: set[str] = set()
+        failed: RekindleError | None = None
+        for action in actions:
+            if action.scope in ended:
+                continue
+            try:
+                self._carry_out(action)
+            except Conflict:
+                ended.add(action.scope)
+            except Refused as refused:
+                ended.add(action.scope)
+                if isinstance(action, Create):
+                    name = action.manifest["metadata"]["name"]
+                    self._refused[name] = refused.message
+                self.metrics.refused.inc()
+                self.log.write("request-refused", text=str(refused))
+            except RekindleError as trouble:
+                ended.add(action.scope)
+                failed = trouble
+        if failed is not None:
+            raise failed
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Create():
+                self._create(action)
+            case Replace():
+                metadata = action.manifest["metadata"]
+                path = path_of(action.kind, metadata.get("namespace", ""), metadata["name"])
+                self.api.replace(path, action.manifest)
+            case Scale():
+                path = path_of(MACHINE_DEPLOYMENT, action.namespace, action.name, "scale")
+                metadata = {"resourceVersion": action.resource_version}
+                body = {"metadata": metadata, "spec": {"replicas": action.replicas}}
+                self.api.patch(path, body)
+                self.log.write("scaled", text=action.text)
+            case Mark():
+                path = path_of(MACHINE, action.namespace, action.name)
+                annotations = {action.annotation: action.value}
+                metadata = {"uid": action.uid, "annotations": annotations}
+                self.api.patch(path, {"metadata": metadata})
+            case Delete():
+                self._delete(action)
+
+    def _create(self, action: Create) -> None:
+        metadata = action.manifest["metadata"]
+        path = f"{path_of(action.kind, metadata.get('namespace', ''))}?fieldValidation=Strict"
+        try:
+            self.api.create(path, action.manifest)
+        except Conflict:
+            if action.alone:
+                raise
+        else:
+            name = metadata["name"]
+            self.log.write("made", resource=f"{action.kind.name} {name}", text=action.text)
+
+    def _delete(self, action: Delete) -> None:
+        conditions = {"uid": action.uid}
+        if action.resource_version:
+            conditions["resourceVersion"] = action.resource_version
+        options = {"preconditions": conditions, "propagationPolicy": "Background"}
+        if self.api.delete(path_of(action.kind, action.namespace, action.name), options):
+            name = f"{action.kind.name} {action.name}"
+            self.log.write("deleted", resource=name, text=action.text)
+
+    def _note(self, waiting: Mapping[Incident, str], troubles: Mapping[Incident, object]) -> None:
+        """Say once what cannot be asked for."""
+        said = {**waiting, **{incident: str(trouble) for incident, trouble in troubles.items()}}
+        for incident, text in said.items():
+            if self._waiting.get(incident) != text:
+                place = Place(incident.namespace, incident.application)
+                self.log.write("nodes-not-requested", application=str(place), text=text)
+        self._waiting = dict(said)
+
+
+def by_place(rows: Rows) -> dict[Place, dict[int, tuple[NodeRequest, ...]]]:
+    """Rows of incidents, by application and number."""
+    found: dict[Place, dict[int, tuple[NodeRequest, ...]]] = defaultdict(dict)
+    for incident, those in rows.items():
+        if those is not None:
+            found[Place(incident.namespace, incident.application)][incident.number] = those
+    return found

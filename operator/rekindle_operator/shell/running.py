@@ -1,0 +1,240 @@
+"""The operator put together: threads that watch, one that decides, a few that write.
+
+    watchers, kopf, leases ──► inbox ──► coordinator's loop with overseer ──► errands
+
+`running` starts all of it in the order in which it needs each other, and ends it in the other one.
+The decisions are made elsewhere. `main` calls it.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+from rekindle.errors import RekindleError
+from rekindle.protocol import tree
+from rekindle.protocol.tree import Place
+from rekindle_coordinator import health
+from rekindle_coordinator.log import Log
+from rekindle_coordinator.shell import Shell
+from rekindle_operator.dangers import Coordination
+from rekindle_operator.shell import api, kinds, tellings
+from rekindle_operator.shell.admitting import Admission
+from rekindle_operator.shell.api import Api
+from rekindle_operator.shell.consequences import Consequences
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.handlers import Handlers
+from rekindle_operator.shell.inbox import Inbox
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.leadership import Leadership
+from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
+from rekindle_operator.shell.options import Options
+from rekindle_operator.shell.overseer import Overseer
+from rekindle_operator.shell.renewals import Renewals
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.shell.watching import Watcher
+from rekindle_zookeeper import Connection, connect, read_secret
+
+__all__ = ["Operator", "running"]
+
+CONNECTIONS = 32
+RETRY_SECONDS = 2.0
+NO_WEBHOOK = 0
+
+
+@dataclass(slots=True)
+class Operator:
+    """All parts of a running operator."""
+
+    options: Options
+    log: Log
+    metrics: OperatorMetrics
+    watchers: tuple[Watcher, ...]
+    handlers: Handlers
+    renewals: Renewals
+    leadership: Leadership
+    errands: Errands
+    admission: Admission
+    shell: Shell
+    ending: threading.Event
+
+    def run(self) -> None:
+        """See everything once, then decide until `stop` is called."""
+        self._await_census()
+        for watcher in self.watchers:
+            watcher.start()
+        self.handlers.start()
+        self.renewals.start()
+        self.errands.start()
+        for watcher in self.watchers:
+            while not (watcher.listed.wait(RETRY_SECONDS) or self.ending.is_set()):
+                self.metrics.turned_at = time.monotonic()
+        self.metrics.watched = Watched(self._unheard_seconds, lambda: self.handlers.alive)
+        if not self.ending.is_set():
+            self.shell.take_stock()
+            if self.options.webhook_port != NO_WEBHOOK:
+                self.admission.start()
+            self.metrics.ready = True
+            self.log.write("ready", identity=self.options.identity)
+            self.shell.run()
+
+    def stop(self) -> None:
+        """End within seconds. A signal handler may call it."""
+        self.ending.set()
+        self.shell.stop()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.admission.close()
+        self.errands.stop()
+        self.leadership.close()
+        self.handlers.stop()
+        self.renewals.stop()
+        for watcher in self.watchers:
+            watcher.stop()
+
+    def _await_census(self) -> None:
+        """Until the API server has told of all our objects once; it may be away as we start."""
+        said = ""
+        while not self.ending.is_set():
+            try:
+                self.handlers.take_census()
+                return
+            except RekindleError as trouble:
+                if str(trouble) != said:
+                    self.log.write("census-failed", text=str(trouble))
+                said = str(trouble)
+            self.metrics.turned_at = time.monotonic()
+            self.ending.wait(RETRY_SECONDS)
+
+    def _unheard_seconds(self) -> float:
+        heard = [watcher.heard_at for watcher in self.watchers]
+        newest = self.renewals.newest
+        heard.append(0.0 if newest is None else newest.answered_at)
+        return time.monotonic() - min(heard)
+
+
+@contextmanager
+def running(options: Options, file: TextIO) -> Iterator[Operator]:
+    """An operator that is ready to run; its log goes to `file`. Raises InputError for options that
+    cannot be used."""
+    log, metrics, ending = Log(file), OperatorMetrics(), threading.Event()
+    kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
+    with ExitStack() as stack:
+        client = stack.enter_context(api.connect(kubeconfig, connections=CONNECTIONS))
+        secret = (
+            None if options.store_secret_file is None else read_secret(options.store_secret_file)
+        )
+        connection = connect(options.store, secret=secret)
+        stack.callback(connection.close)
+        operator = _assembled(_Base(options, log, metrics, Api(client), connection), ending)
+        stack.callback(operator.close)
+        port = health.serve(metrics, options.port)
+        log.write("operator-started", identity=options.identity, port=port)
+        yield operator
+        log.write("operator-ended", identity=options.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What all parts are made from."""
+
+    options: Options
+    log: Log
+    metrics: OperatorMetrics
+    reader: Api
+    connection: Connection
+
+
+def _assembled(base: _Base, ending: threading.Event) -> Operator:
+    options, log, reader = base.options, base.log, base.reader
+    inbox, known, errands = Inbox(), Surroundings(), Errands(log)
+    judge = Judge(known)
+    renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
+    leadership = _leadership(base)
+    writer = Api(reader.client, may_write=lambda: leadership.holds)
+    consequences = _consequences(base, known, judge, inbox, errands, writer, leadership)
+    admission = Admission(
+        options, writer, known, judge, base.metrics, log, lambda: leadership.holds
+    )
+    meter = Meter(
+        metrics=base.metrics,
+        known=known,
+        judge=judge,
+        errands=errands,
+        renewals=renewals,
+        acts=lambda: leadership.leads,
+        certificate_ends=lambda: admission.ends,
+        unacknowledged_since=lambda: consequences.unanswered_since,
+    )
+
+    def stirred(places: frozenset[Place]) -> None:
+        admission.refresh(stirred=bool(places) or known.stirred)
+        consequences.stirred(places)
+        meter.read()
+
+    overseer = Overseer(inbox, known, judge, renewals, consequences.decided, stirred)
+    return Operator(
+        options=options,
+        log=log,
+        metrics=base.metrics,
+        watchers=(
+            Watcher(reader, kinds.NODES, tellings.NODES, inbox, log),
+            Watcher(reader, kinds.PODS, tellings.PODS, inbox, log),
+        ),
+        handlers=Handlers(reader, inbox, log),
+        renewals=renewals,
+        leadership=leadership,
+        errands=errands,
+        admission=admission,
+        shell=Shell(
+            connection=base.connection,
+            log=log,
+            metrics=base.metrics,
+            identity=options.identity,
+            provider=overseer,
+            oversight=overseer,
+            stand=leadership.start,
+        ),
+        ending=ending,
+    )
+
+
+def _leadership(base: _Base) -> Leadership:
+    identity, connection = base.options.identity, base.connection
+    return Leadership(
+        base.reader,
+        base.options.namespace,
+        base.options.lease_name,
+        identity,
+        base.log,
+        elect=lambda changed: connection.elect(tree.ELECTION, identity, changed),
+    )
+
+
+def _consequences(
+    base: _Base,
+    known: Surroundings,
+    judge: Judge,
+    inbox: Inbox,
+    errands: Errands,
+    writer: Api,
+    leadership: Leadership,
+) -> Consequences:
+    servers = len(base.options.store.split(","))
+    return Consequences(
+        known=known,
+        judge=judge,
+        inbox=inbox,
+        errands=errands,
+        api=writer,
+        connection=base.connection,
+        log=base.log,
+        home=base.options.namespace,
+        identity=base.options.identity,
+        metrics=base.metrics,
+        acts=lambda: leadership.holds,
+        coordination=lambda: Coordination(base.connection.reachable, servers),
+    )

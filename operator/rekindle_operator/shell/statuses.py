@@ -1,0 +1,204 @@
+"""The statuses of policies and classes: worked out by who decides, written by errands.
+
+At most one writing a second of each, and only of what is otherwise than it stands there. The words
+are `acceptance`'s and `protection`'s.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from rekindle.errors import InputError
+from rekindle.protocol.tree import Place
+from rekindle_operator import acceptance, announcements, classes, narrowing, policies, protection
+from rekindle_operator.announcements import Reference
+from rekindle_operator.conditions import Condition, Finding, updated
+from rekindle_operator.joining import Application
+from rekindle_operator.narrowing import Effective, UnknownQuery
+from rekindle_operator.policies import PolicyStatus, RecoveryPolicy
+from rekindle_operator.provisioning.bodies import Kind
+from rekindle_operator.resources import API_VERSION, Resource, identity
+from rekindle_operator.selection import Overlap
+from rekindle_operator.shell import kinds
+from rekindle_operator.shell.api import Api, Conflict, path_of
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.storytelling import CONTROLLER
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.story.scene import Danger
+
+__all__ = ["Statuses"]
+
+PAUSE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Statuses:
+    """`queries` (application -> its queries) is None for one that nobody has heard of; `dangers`
+    (applications) is what may make coordination fail."""
+
+    api: Api
+    errands: Errands
+    known: Surroundings
+    identity: str
+    queries: Callable[[Place], frozenset[str] | None]
+    dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
+    _at: float = 0.0
+    _written: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def refresh(self, *, stirred: bool) -> bool:
+        """Work all statuses out anew when something was stirred, a while after the last time;
+        whether it was done."""
+        now = time.monotonic()
+        if not stirred or now - self._at < PAUSE_SECONDS:
+            return False
+        self._at = now
+        held: dict[str, list[Application]] = defaultdict(list)
+        overlaps: dict[str, list[Overlap]] = defaultdict(list)
+        for application in self.known.applications():
+            if not application.policy:
+                continue
+            held[application.policy].append(application)
+            if application.overlapping:
+                overlap = Overlap(
+                    application.place.application, application.policy, application.overlapping
+                )
+                for name in (application.policy, *application.overlapping):
+                    overlaps[name].append(overlap)
+        recovering = self._recovering()
+        for name, policy in self.known.policies.items():
+            self._refresh_policy(policy, held[name], overlaps[name], recovering)
+        self._refresh_classes(recovering)
+        return True
+
+    def forget(self) -> None:
+        """Another one writes from now on."""
+        self._written.clear()
+
+    def _recovering(self) -> dict[str, int]:
+        """How many recoveries of each policy (namespace/name) are not over."""
+        found: dict[str, int] = defaultdict(int)
+        for place, item in self.known.open_recoveries():
+            found[f"{place.namespace}/{item.spec.policy_name}"] += 1
+        return found
+
+    def _refresh_policy(
+        self,
+        policy: RecoveryPolicy,
+        applications: list[Application],
+        overlaps: list[Overlap],
+        recovering: Mapping[str, int],
+    ) -> None:
+        name = identity(policy)
+        effective = self.known.effective(name)
+        selected = [protection.of_application(item) for item in applications]
+        selected += [protection.of_nameless(pod) for pod in self.known.nameless(policy)]
+        places = [item.place for item in applications]
+        findings = (
+            self._accepted(policy, effective, places),
+            acceptance.exclusive(name, overlaps),
+            acceptance.protected(selected),
+            acceptance.at_risk(self.dangers(places)),
+        )
+        status = PolicyStatus(
+            observed_generation=policy.metadata.generation,
+            recovering=recovering.get(name, 0),
+            applications=tuple(selected),
+            narrowed=effective.narrowed if isinstance(effective, Effective) else (),
+            conditions=_conditions(policy, policy.status.conditions, findings),
+        )
+        body = policies.to_status(status)
+        conditions = policy.status.conditions
+        self._write(kinds.POLICIES, policy, body, policies.to_status(policy.status), conditions)
+
+    def _accepted(
+        self, policy: RecoveryPolicy, effective: Effective | InputError | None, places: list[Place]
+    ) -> Finding:
+        if effective is None:
+            return acceptance.class_missing(policy.spec, self.known.classes)
+        if isinstance(effective, InputError):
+            return acceptance.unreadable(effective)
+        return acceptance.accepted(effective, len(places), self._unknown(effective, places))
+
+    def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
+        """Queries with a priority that no pipeline has, as far as all of them are known."""
+        heard = [self.queries(place) for place in places]
+        if not heard or None in heard:
+            return ()
+        there = frozenset().union(*(item for item in heard if item is not None))
+        return narrowing.known(effective, there)[1]
+
+    def _refresh_classes(self, recovering: Mapping[str, int]) -> None:
+        users: dict[str, list[str]] = defaultdict(list)
+        for name, policy in self.known.policies.items():
+            users[policy.spec.class_name].append(name)
+        for class_ in self.known.classes.values():
+            named = users[class_.metadata.name]
+            status = msgspec.structs.replace(
+                class_.status,
+                observed_generation=class_.metadata.generation,
+                policies=len(named),
+                recovering=sum(recovering.get(name, 0) for name in named),
+                conditions=_conditions(
+                    class_, class_.status.conditions, (acceptance.class_accepted(len(named)),)
+                ),
+            )
+            body = classes.to_status(status, class_.spec)
+            before = classes.to_status(class_.status, class_.spec)
+            self._write(kinds.CLASSES, class_, body, before, class_.status.conditions)
+
+    def _write(
+        self,
+        kind: Kind,
+        resource: Resource,
+        body: dict[str, Any],
+        stands: dict[str, Any],
+        conditions: tuple[Condition, ...],
+    ) -> None:
+        """Leave it to be written, unless it stands there or is on its way."""
+        name = f"{kind.name} {identity(resource)}"
+        if body == stands:
+            self._written.pop(name, None)
+            return
+        if body == self._written.get(name):
+            return
+        self._written[name] = body
+        self.errands.leave(
+            f"status {name}", partial(self._put, kind, resource, body, conditions, name)
+        )
+
+    def _put(
+        self,
+        kind: Kind,
+        resource: Resource,
+        body: dict[str, Any],
+        conditions: tuple[Condition, ...],
+        name: str,
+    ) -> None:
+        metadata = resource.metadata
+        path = path_of(kind, metadata.namespace, metadata.name)
+        stands = self.api.get(path)
+        if stands is None or stands["metadata"].get("uid") != metadata.uid:
+            self._written.pop(name, None)
+            return
+        after = msgspec.convert(body.get("conditions", []), tuple[Condition, ...])
+        about = Reference(API_VERSION, kind.name, metadata.name, metadata.namespace, metadata.uid)
+        for item in announcements.of_conditions(about, conditions, after):
+            event = announcements.to_object(
+                item, datetime.now(UTC), controller=CONTROLLER, instance=self.identity
+            )
+            with suppress(Conflict):
+                self.api.create(path_of(kinds.EVENTS, event["metadata"]["namespace"]), event)
+        self.api.replace(f"{path}/status", {**stands, "status": body})
+
+
+def _conditions(
+    resource: Resource, before: tuple[Condition, ...], findings: Iterable[Finding]
+) -> tuple[Condition, ...]:
+    return updated(before, findings, resource.metadata.generation, datetime.now(UTC))

@@ -1,0 +1,296 @@
+"""Recovery objects: made when there is something to tell, told further, and put away.
+
+    moment (from the deciding thread) ──► the objects as the API server has them ──► story.tell
+                                       ──► events first, then the status on its version
+
+A moment stays until all that it says was written, so nothing is left out when the API server does
+not answer; what is written twice is the same. The plans of other operators come from the store.
+Runs in errands, one at a time for each application.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TypeVar
+
+from rekindle import protocol
+from rekindle.coordination.standing import View
+from rekindle.coordination.state import State
+from rekindle.protocol import Acknowledgement, Directive, PlanOrder, tree
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.providers import Look
+from rekindle_operator import announcements, recoveries, story
+from rekindle_operator.announcements import Announcement, Reference
+from rekindle_operator.recoveries import ApplicationReference, Recovery, RecoverySpec
+from rekindle_operator.resources import API_VERSION
+from rekindle_operator.shell import kinds
+from rekindle_operator.shell.api import Api, Body, Conflict, path_of
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.metrics import OperatorMetrics
+from rekindle_operator.stories import ENDED, NodeRequest, RecoveryStatus, to_status
+from rekindle_operator.story import Cluster, Scene, Terms
+from rekindle_operator.story.scene import Danger
+from rekindle_zookeeper import Connection
+
+__all__ = ["Moment", "Storyteller", "key_of"]
+
+CONTROLLER = "rekindle.dev/operator"
+EARLIER_MAX = 50
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is known of an application when something was decided.
+
+    `recoveries` are those that are known to be there; `requests` (incident -> rows) what providers
+    say; `kept_max` how many objects are kept.
+    """
+
+    place: Place
+    application: ApplicationReference
+    policy_name: str
+    class_name: str
+    look: Look
+    terms: Terms
+    cluster: Cluster
+    recoveries: Mapping[str, Recovery]
+    requests: Mapping[int, tuple[NodeRequest, ...]] = field(default_factory=dict)
+    provider: str = "pending-pods"
+    dangers: tuple[Danger, ...] = ()
+    kept_max: int = 20
+
+    @property
+    def state(self) -> State:
+        """The core's, after the decision."""
+        state = self.look.decision.case.state
+        assert state is not None, "a decision has a state"
+        return state
+
+    @property
+    def incident(self) -> int | None:
+        """What there is to tell about."""
+        return story.subject(self.state, self.cluster.sightings or {})
+
+    @property
+    def matters(self) -> bool:
+        """Whether there is anything to tell, or to end."""
+        return self.incident is not None or any(_is_open(item) for item in self.recoveries.values())
+
+
+@dataclass(slots=True)
+class Storyteller:
+    """`settled` is called, on any thread, when a recovery has ended."""
+
+    api: Api
+    connection: Connection
+    errands: Errands
+    identity: str
+    metrics: OperatorMetrics
+    settled: Callable[[Place], None]
+    _moments: dict[Place, list[Moment]] = field(default_factory=dict)
+    _objects: dict[tuple[Place, str], Body] = field(default_factory=dict)
+    _earlier: dict[Place, tuple[tuple[Directive, ...], tuple[Acknowledgement, ...]]] = field(
+        default_factory=dict
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, moment: Moment) -> None:
+        """Tell of a moment, soon."""
+        place = moment.place
+        if not moment.matters:
+            return
+        with self._lock:
+            self._moments.setdefault(place, []).append(moment)
+        self.errands.leave(key_of(place), partial(self._tell, place))
+
+    def forget(self) -> None:
+        """Another one tells from now on: what it writes is to be read again."""
+        with self._lock:
+            for known in (self._moments, self._objects, self._earlier):
+                known.clear()
+
+    def _tell(self, place: Place) -> None:
+        with self._lock:
+            moments = list(self._moments.get(place, ()))
+        if not moments:
+            return
+        open_ = {name for name, item in moments[-1].recoveries.items() if _is_open(item)}
+        with self._lock:
+            open_ |= {name for where, name in self._objects if where == place}
+        open_ |= {name for moment in moments if (name := _name(moment)) is not None}
+        for name in sorted(open_):
+            self._tell_one(name, moments)
+        with self._lock:
+            del self._moments[place][: len(moments)]
+            if not self._moments[place]:
+                del self._moments[place]
+        self._put_away(moments[-1])
+
+    def _tell_one(self, name: str, moments: list[Moment]) -> None:
+        """One Recovery through all moments, written once."""
+        place = moments[0].place
+        body = self._object(name, moments)
+        if body is None:
+            return
+        recovery = recoveries.from_object(body)
+        first = status = recovery.status
+        told: list[Announcement] = []
+        for moment in moments:
+            scene = self._scene(moment, recovery)
+            after = story.tell(status, scene, moment.look.at)
+            if after.news:
+                told += _announced(recovery, moment, status, after.status)
+                status = after.status
+        if status == first:
+            self._keep(place, name, body, status)
+            return
+        self._announce(told)
+        try:
+            written = self.api.replace(
+                path_of(kinds.RECOVERIES, place.namespace, name, "status"),
+                {**body, "status": to_status(status)},
+            )
+        except Conflict:
+            with self._lock:
+                self._objects.pop((place, name), None)
+            raise
+        self._keep(place, name, written, status)
+        self.metrics.told(moments[0].look.at)
+        if status.phase in ENDED:
+            self.settled(place)
+
+    def _object(self, name: str, moments: list[Moment]) -> Body | None:
+        """The object as it was read or written last; made when it is not there and due."""
+        place = moments[0].place
+        with self._lock:
+            known = self._objects.get((place, name))
+        if known is not None:
+            return known
+        body = self.api.get(path_of(kinds.RECOVERIES, place.namespace, name))
+        begins = [moment for moment in moments if _name(moment) == name]
+        if body is not None or not begins:
+            return body
+        moment = begins[0]
+        assert moment.incident is not None
+        spec = RecoverySpec(
+            moment.application, moment.incident, moment.policy_name, moment.class_name
+        )
+        made = recoveries.to_object(place.namespace, spec)
+        with suppress(Conflict):
+            return self.api.create(path_of(kinds.RECOVERIES, place.namespace), made)
+        return self.api.get(path_of(kinds.RECOVERIES, place.namespace, name))
+
+    def _keep(self, place: Place, name: str, body: Body, status: RecoveryStatus) -> None:
+        """Keep an open one, so that it need not be read again."""
+        with self._lock:
+            if status.phase in ENDED:
+                self._objects.pop((place, name), None)
+            else:
+                self._objects[place, name] = body
+
+    def _scene(self, moment: Moment, recovery: Recovery) -> Scene:
+        place, look = moment.place, moment.look
+        sequence = look.case.plan_sequence
+        earlier, answers = self._stored(place)
+        terms = Terms(
+            moment.terms.paused,
+            moment.terms.dry_run,
+            moment.terms.approval_needed,
+            recovery.spec.approved,
+        )
+        return Scene(
+            incident=recovery.spec.incident,
+            view=View(
+                application=str(place),
+                case=look.case,
+                reading=look.reading,
+                plan=self._numbered(place, tree.DIRECTIVES, sequence, Directive),
+                answer=self._numbered(place, tree.ACKS, sequence, Acknowledgement),
+            ),
+            decision=look.decision,
+            terms=terms,
+            cluster=moment.cluster,
+            earlier=earlier,
+            answers=answers,
+            requests=moment.requests.get(recovery.spec.incident),
+            provider=moment.provider,
+            dangers=moment.dangers,
+            generation=recovery.metadata.generation,
+        )
+
+    def _stored(self, place: Place) -> tuple[tuple[Directive, ...], tuple[Acknowledgement, ...]]:
+        """The newest plans that the store holds, and the answers to them; read once, for others may
+        have made some that nobody has told."""
+        with self._lock:
+            known = self._earlier.get(place)
+        if known is not None:
+            return known
+        numbers = self.connection.children(place.path(tree.DIRECTIVES))[-EARLIER_MAX:]
+        found = [self._numbered(place, tree.DIRECTIVES, int(item), Directive) for item in numbers]
+        plans = tuple(item for item in found if item and isinstance(item.order, PlanOrder))
+        answers = (
+            self._numbered(place, tree.ACKS, item.sequence, Acknowledgement) for item in plans
+        )
+        known = plans, tuple(item for item in answers if item)
+        with self._lock:
+            self._earlier[place] = known
+        return known
+
+    def _numbered(self, place: Place, folder: str, sequence: int, kind: type[Kind]) -> Kind | None:
+        """A directive, or the answer to it."""
+        path = place.path(folder, tree.numbered(sequence))
+        found = self.connection.get(path) if sequence else None
+        return None if found is None else protocol.decode(found[0], kind, path)
+
+    def _announce(self, told: Iterable[Announcement]) -> None:
+        for item in told:
+            body = announcements.to_object(
+                item, datetime.now(UTC), controller=CONTROLLER, instance=self.identity
+            )
+            with suppress(Conflict):  # it was told before
+                self.api.create(path_of(kinds.EVENTS, body["metadata"]["namespace"]), body)
+
+    def _put_away(self, moment: Moment) -> None:
+        """Delete the oldest that have ended, beyond as many as are kept."""
+        ended = [item for item in moment.recoveries.values() if not _is_open(item)]
+        ended.sort(key=lambda item: item.spec.incident, reverse=True)
+        for item in ended[moment.kept_max :]:
+            path = path_of(kinds.RECOVERIES, moment.place.namespace, item.metadata.name)
+            self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
+
+
+def key_of(place: Place) -> str:
+    """The key of an application's errands here."""
+    return f"story {place}"
+
+
+def _name(moment: Moment) -> str | None:
+    """The Recovery that a moment is about, whether it is there or not."""
+    number = moment.incident
+    return None if number is None else recoveries.recovery_name(moment.application, number)
+
+
+def _is_open(recovery: Recovery) -> bool:
+    return recovery.status.phase not in ENDED
+
+
+def _announced(
+    recovery: Recovery, moment: Moment, before: RecoveryStatus, after: RecoveryStatus
+) -> tuple[Announcement, ...]:
+    metadata, application = recovery.metadata, moment.application
+    about = Reference(API_VERSION, Recovery.kind, metadata.name, metadata.namespace, metadata.uid)
+    owner = None
+    if application.kind == "SparkApplication" and application.group is not None:
+        version = kinds.SPARK_VERSIONS[application.group]
+        owner = Reference(
+            f"{application.group}/{version}",
+            application.kind,
+            application.name,
+            metadata.namespace,
+            application.uid or "",
+        )
+    return announcements.of_recovery(about, owner, before, after)

@@ -1,0 +1,170 @@
+"""Nodes fenced, deleted, tainted, as `remedies` says: looked at once more, and then changed.
+
+Everything is done to the very machine that was meant: by its UID, and by the version that was read.
+Runs in errands.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.log import Log
+from rekindle_operator import remedies
+from rekindle_operator.classes import Fencing as Allowed
+from rekindle_operator.provisioning.bodies import Kind
+from rekindle_operator.provisioning.machines import MACHINE
+from rekindle_operator.provisioning.node_claims import NODE_CLAIM
+from rekindle_operator.remedies import Evidence, LostNode
+from rekindle_operator.shell import kinds
+from rekindle_operator.shell.api import NOT_FOUND, Api, Body, Refused, path_of
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.story import Fencing
+
+__all__ = ["Tender"]
+
+LOOK_SECONDS = 5.0
+REMEDIATION = Kind(
+    "self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediation", "selfnoderemediations"
+)
+FENCED_PHASE = "Fencing-Completed"
+
+
+@dataclass(slots=True)
+class Tender:
+    """`fenced` (application, UID of the node, how) and `deleted` are called on any thread."""
+
+    api: Api
+    errands: Errands
+    log: Log
+    fenced: Callable[[Place, str, Fencing], None]
+    deleted: Callable[[Place, str], None]
+    _tainted: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fence(self, place: Place, node: LostNode, allowed: Allowed, *, approved: bool) -> None:
+        """Fence a driver's lost node as soon as it is certain that nothing runs there."""
+        self.errands.leave(
+            f"fence {node.uid}", partial(self._fence, place, node, allowed, approved)
+        )
+
+    def delete(self, place: Place, node: LostNode) -> None:
+        """Delete the object of a lost node."""
+        self.errands.leave(f"delete-node {node.uid}", partial(self._delete, place, node))
+
+    def taint(self, wanted: Mapping[str, Mapping[str, str]], there: Mapping[str, set[str]]) -> None:
+        """Have just these taints of ours on nodes (node -> key -> effect); `there` has the keys of
+        ours that nodes have."""
+        for name in wanted.keys() | there.keys():
+            keys, effects = there.get(name, set()), wanted.get(name, {})
+            with self._lock:
+                known = self._tainted.get(name)
+            if keys == set(effects) and known in (None, effects):
+                continue
+            if known == effects and keys != set(effects):
+                continue  # on its way
+            with self._lock:
+                self._tainted[name] = effects
+            self.errands.leave(f"taint {name}", partial(self._taint, name, effects))
+
+    def untaint(self, name: str) -> None:
+        """Take what we have set off a node that is back."""
+        self.errands.leave(f"taint {name}", partial(self._taint, name, {}))
+
+    def forget(self) -> None:
+        """Another one acts from now on."""
+        with self._lock:
+            self._tainted.clear()
+
+    def _fence(
+        self, place: Place, node: LostNode, allowed: Allowed, approved: bool
+    ) -> float | None:
+        path = path_of(kinds.NODES, name=node.name)
+        body = self.api.get(path)
+        if body is None or not remedies.still_lost(body, node):
+            return None
+        certainty = remedies.certain(body, allowed, self._evidence(node, allowed, approved))
+        if certainty is None:
+            return LOOK_SECONDS
+        if allowed.mode == "DeleteNode":
+            self._remove(body)
+        else:
+            self._mark_out_of_service(body)
+        self.log.write(
+            "node-fenced", application=str(place), node=node.name, mode=allowed.mode, by=certainty
+        )
+        self.fenced(place, node.uid, Fencing(time.time(), certainty))
+        return None
+
+    def _evidence(self, node: LostNode, allowed: Allowed, approved: bool) -> Evidence:
+        claimed = machines = None
+        remediated = False
+        if "NodeClaimGone" in allowed.certainty:
+            claims = self._all(NODE_CLAIM)
+            claimed = None if claims is None else {_node_name(claim) for claim in claims}
+        if "MachineGone" in allowed.certainty:
+            found = self._all(MACHINE)
+            machines = None if found is None else {item["metadata"]["name"] for item in found}
+        if "SelfNodeRemediation" in allowed.certainty:
+            remediated = any(
+                item["metadata"]["name"] == node.name
+                and (item.get("status") or {}).get("phase") == FENCED_PHASE
+                for item in self._all(REMEDIATION) or ()
+            )
+        return Evidence(claimed, machines, remediated, approved)
+
+    def _all(self, kind: Kind) -> list[Body] | None:
+        """None where there is no such kind: that says nothing of any machine."""
+        try:
+            return self.api.all(path_of(kind))
+        except Refused as refused:
+            if refused.status == NOT_FOUND:
+                return None
+            raise
+
+    def _mark_out_of_service(self, body: Body) -> None:
+        taints = body.get("spec", {}).get("taints") or []
+        if any(taint["key"] == remedies.OUT_OF_SERVICE for taint in taints):
+            return
+        ours = {
+            "key": remedies.OUT_OF_SERVICE,
+            "value": remedies.OURS,
+            "effect": "NoExecute",
+        }
+        self._set_taints(body, [*taints, ours])
+
+    def _delete(self, place: Place, node: LostNode) -> None:
+        body = self.api.get(path_of(kinds.NODES, name=node.name))
+        if body is None or not remedies.still_lost(body, node):
+            return
+        self._remove(body)
+        self.log.write("node-deleted", application=str(place), node=node.name)
+        self.deleted(place, node.uid)
+
+    def _remove(self, body: Body) -> None:
+        metadata = body["metadata"]
+        conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        path = path_of(kinds.NODES, name=metadata["name"])
+        self.api.delete(path, {"preconditions": conditions})
+
+    def _taint(self, name: str, effects: Mapping[str, str]) -> None:
+        body = self.api.get(path_of(kinds.NODES, name=name))
+        taints = None if body is None else remedies.retainted(body, effects)
+        if body is not None and taints is not None:
+            self._set_taints(body, taints)
+            self.log.write("node-tainted", node=name, taints=dict(effects))
+        with self._lock:
+            if self._tainted.get(name) == effects:
+                del self._tainted[name]
+
+    def _set_taints(self, body: Body, taints: list[Body]) -> None:
+        metadata = {"resourceVersion": body["metadata"]["resourceVersion"]}
+        path = path_of(kinds.NODES, name=body["metadata"]["name"])
+        self.api.patch(path, {"metadata": metadata, "spec": {"taints": taints or None}})
+
+
+def _node_name(claim: Body) -> str:
+    """The node that a NodeClaim has become."""
+    return str((claim.get("status") or {}).get("nodeName", ""))

@@ -1,0 +1,266 @@
+"""A driver that speaks the protocol over the store, with pods in the API server and no Spark.
+
+It says what a driver would say: which executors it has, where, how long each has been silent; it
+takes directives and answers them. Executors on nodes that a test has lost fall silent; pods that
+the scheduler binds join. So everything between driver and cluster is real but the data.
+"""
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubernetes import client
+
+from rekindle import protocol
+from rekindle import topology as graph
+from rekindle.protocol import (
+    Acknowledgement,
+    CheckpointReport,
+    Directive,
+    DropOrder,
+    Heartbeat,
+    NodeSeen,
+    PlanOrder,
+    ProgressReport,
+    tree,
+)
+from rekindle.protocol.tree import Place
+from rekindle.topology import Topology
+from rekindle_local.bench.fleet import Member, shape
+from rekindle_zookeeper import Connection, StoreUnreachable
+
+REPORT_SECONDS = 0.5
+CPU_PERCENT = 100.0
+
+
+def pod_body(
+    name: str, role: str, application: str, *, cpu: str = "500m", **labels: str
+) -> dict[str, Any]:
+    """A pod as spark-submit makes it, with our sidecar in the driver's."""
+    container = {
+        "name": f"spark-kubernetes-{role}",
+        "image": "spark:4.3",
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
+    }
+    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 30}
+    if role == "driver" and "rekindle.dev/inject" in labels:
+        spec["restartPolicy"] = "Never"
+    elif role == "driver":
+        sidecar = {"name": "rekindle-sidecar", "image": "sidecar", "restartPolicy": "Always"}
+        spec |= {"initContainers": [sidecar], "restartPolicy": "Never"}
+    else:
+        term = {
+            "labelSelector": {"matchLabels": {"spark-app-name": application, "spark-role": role}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        spec |= {"affinity": {"podAntiAffinity": anti}, "restartPolicy": "Never"}
+    found = {"spark-role": role, "spark-app-name": application, **labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": found},
+        "spec": spec,
+    }
+
+
+@dataclass
+class ActingDriver:
+    """`silent` are nodes (of the cluster) from which nothing comes; `executors_wanted` pods are
+    there or pending, as Spark keeps it."""
+
+    connection: Connection
+    core: client.CoreV1Api
+    namespace: str
+    application: str = "flights"
+    executors_wanted: int = 4
+    queries: int = 4
+    generation: int = 1
+    silent: set[str] = field(default_factory=set)
+    directives: list[tuple[float, Directive]] = field(default_factory=list)
+    dropped: set[str] = field(default_factory=set)
+    plans_taken: bool = True
+    reporting: bool = True
+    watching: bool = True
+    checkpoints: int = 0
+    inject: bool = False
+    priorities: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.topology: Topology = shape(self.queries)
+        self.member = Member(self.place, self.topology)
+        self.member.nodes.clear()
+        self.member.placement.clear()
+        self.heard: dict[str, float] = {}
+        self.number = 0
+        self.live: set[str] = set()
+        self.uid = ""
+        self._lock = threading.RLock()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.error: BaseException | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.namespace, self.application)
+
+    def start(self) -> None:
+        """The pods, the first reports, and then one after the other."""
+        asks = {"rekindle.dev/inject": "true"} if self.inject else {}
+        driver = pod_body(f"{self.application}-driver", "driver", self.application, **asks)
+        made = self.core.create_namespaced_pod(self.namespace, driver)
+        self.uid = made.metadata.uid
+        self._keep_executors()
+        self._thread.start()
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether every partition is somewhere."""
+        return len(self.member.placement) == len(graph.partitions(self.topology))
+
+    def complete_checkpoint(self) -> None:
+        """A checkpoint becomes global."""
+        with self._lock:
+            self.checkpoints += 1
+            report = CheckpointReport(
+                generation=self.generation,
+                sequence=1 + self.checkpoints,
+                epoch=self.member.epoch,
+                at=time.time(),
+            )
+            self._put(tree.CHECKPOINT, report)
+
+    def die(self) -> None:
+        """The driver ends with its node: no word any more, and no heartbeat."""
+        with self._lock:
+            self.reporting = False
+            self.connection.remove(self.place.path(tree.HEARTBEAT))
+
+    def close(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def executors(self) -> list[Any]:
+        """Pods of executors that are not being deleted."""
+        found = self.core.list_namespaced_pod(
+            self.namespace, label_selector=f"spark-role=executor,spark-app-name={self.application}"
+        )
+        return [pod for pod in found.items if pod.metadata.deletion_timestamp is None]
+
+    def plans(self) -> list[tuple[float, Directive]]:
+        return [item for item in self.directives if isinstance(item[1].order, PlanOrder)]
+
+    def _run(self) -> None:
+        try:
+            self._introduce()
+            while not self._ending.wait(REPORT_SECONDS):
+                if self.reporting:
+                    # as a sidecar does: what the store does not take now it takes later
+                    with suppress(StoreUnreachable):
+                        self._beat()
+        except BaseException as error:
+            self.error = error
+
+    def _introduce(self) -> None:
+        heartbeat = Heartbeat(
+            generation=self.generation, since=time.time(), host=f"{self.application}-driver"
+        )
+        self._put(tree.HEARTBEAT, heartbeat, ephemeral=True)
+        for report, name in zip(
+            self.member.beginning(),
+            (tree.TOPOLOGY, tree.STATISTICS, tree.CHECKPOINT),
+            strict=True,
+        ):
+            self._put(name, report)
+
+    def _beat(self) -> None:
+        with self._lock:
+            if self.watching:
+                self._keep_executors()
+                self._see_executors()
+            self._obey()
+            self._put(tree.PROGRESS, self._progress())
+
+    def _keep_executors(self) -> None:
+        """As many pods as are wanted, as Spark does it: those that are there count."""
+        for _ in range(self.executors_wanted - len(self.executors())):
+            self.number += 1
+            owner = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": f"{self.application}-driver",
+                "uid": self.uid,
+                "controller": True,
+            }
+            body = pod_body(
+                f"{self.application}-exec-{self.number}",
+                "executor",
+                self.application,
+                **{"spark-exec-id": str(self.number)},
+            )
+            body["metadata"]["ownerReferences"] = [owner]
+            self.core.create_namespaced_pod(self.namespace, body)
+
+    def _see_executors(self) -> None:
+        now = time.monotonic()
+        for pod in self.executors():
+            address, node = pod.status.pod_ip, pod.spec.node_name
+            incarnation = f"{pod.metadata.labels['spark-exec-id']}.0"
+            if not address or pod.status.phase != "Running" or incarnation in self.dropped:
+                continue
+            if node not in self.silent:
+                self.heard[address] = now
+            if address not in self.heard:
+                continue
+            silence = now - self.heard[address]
+            self.member.nodes[address] = NodeSeen(
+                incarnation=incarnation,
+                capacity_percent=CPU_PERCENT,
+                silent_seconds=silence,
+                cluster_node=node,
+            )
+
+    def _obey(self) -> None:
+        folder = self.place.path(tree.DIRECTIVES)
+        for name in self.connection.children(folder):
+            sequence = tree.number(name)
+            if sequence <= self.member.directive:
+                continue
+            found = self.connection.get(f"{folder}/{name}")
+            if found is None:
+                continue
+            directive = protocol.decode(found[0], Directive, f"{folder}/{name}")
+            self.directives.append((time.monotonic(), directive))
+            self._take(directive)
+
+    def _take(self, directive: Directive) -> None:
+        order = directive.order
+        if isinstance(order, DropOrder):
+            self.drop(order.nodes)
+        if isinstance(order, PlanOrder) and not self.plans_taken:
+            return
+        self.member.take(directive)
+        answer = Acknowledgement(
+            sequence=directive.sequence,
+            generation=self.generation,
+            outcome="done",
+            epoch=self.member.epoch,
+            plan_epoch=self.member.plan_epoch,
+        )
+        self._put(f"{tree.ACKS}/{tree.numbered(directive.sequence)}", answer)
+
+    def drop(self, nodes: dict[str, str]) -> None:
+        for node, incarnation in nodes.items():
+            self.dropped.add(incarnation)
+            if node in self.member.nodes:
+                self.member.lose(node)
+
+    def _progress(self) -> ProgressReport:
+        return self.member.progress()
+
+    def _put(self, name: str, message: Any, *, ephemeral: bool = False) -> None:
+        self.connection.put(self.place.path(name), protocol.encode(message), ephemeral=ephemeral)

@@ -1,0 +1,88 @@
+"""An operator as a process of its own, started, stopped, killed and read by tests."""
+
+import json
+import os
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from rekindle_local import processes
+from rekindle_local.daemons import Daemon, end_daemons
+from rekindle_local.watcher import Watcher
+
+START_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 20.0
+
+
+class OperatorProcess:
+    """`directory` takes its log."""
+
+    def __init__(self, directory: Path, name: str, *options: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log = directory / f"{name}.jsonl"
+        self._daemon = Daemon(name, directory, None)
+        self._watcher: Watcher | None = None
+        self._command = [
+            *(sys.executable, "-m", "rekindle_operator", "--identity", name),
+            *("--log", str(self.log), "--port", "0"),
+            *(options if "--webhook-port" in options else ("--webhook-port", "0", *options)),
+        ]
+
+    def start(self) -> None:
+        """Start it and wait until it has seen everything."""
+        if self._watcher is None:
+            self._watcher = Watcher((), self._daemon.logs / f"{self.name}-watcher.log")
+        before = len(self.lines("ready"))
+        self._daemon.launch(self._command, os.environ, self._watcher)
+        there = processes.await_condition(
+            lambda: len(self.lines("ready")) > before or self.ended,
+            limit_seconds=START_SECONDS_MAX,
+        )
+        assert there, "it does not start"
+        assert not self.ended, self._daemon.log.read_text()[-3_000:]
+
+    @property
+    def ended(self) -> bool:
+        leader = self._daemon.leader
+        return leader is None or leader.poll() is not None
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        if self._watcher is not None:
+            end_daemons([self._daemon], self._watcher)
+
+    def close(self) -> None:
+        self.kill()
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    def stop(self) -> None:
+        """SIGSTOP it."""
+        processes.stop_all(self._daemon.processes, limit_seconds=STOP_SECONDS_MAX)
+
+    def proceed(self) -> None:
+        processes.continue_all(self._daemon.processes)
+
+    def lines(self, kind: str = "") -> list[dict[str, Any]]:
+        if not self.log.exists():
+            return []
+        whole = self.log.read_text().rpartition("\n")[0]
+        found = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in found if kind in ("", line["kind"])]
+
+    def page(self, path: str) -> str:
+        port = self.lines("operator-started")[-1]["port"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def metric(self, name: str) -> float:
+        found = [line for line in self.page("/metrics").splitlines() if line.startswith(name)]
+        return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+    @property
+    def acts(self) -> bool:
+        return not self.ended and self.metric("rekindle_operator_acts") == 1

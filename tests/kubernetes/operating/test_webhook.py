@@ -1,0 +1,68 @@
+"""The webhook in the running operator: new executors keep off lost nodes, drivers get sidecars."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+from operating_world import World, await_that
+
+from rekindle_operator.injection import configuration
+from testbed.control_plane import ControlPlane
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture
+def asking(world: World, control_plane: ControlPlane, tmp_path: Path) -> Iterator[World]:
+    """A world whose API server asks the operator about the pods of its namespace."""
+    made = control_plane.serving_certificate(HOST)
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    (folder / "tls.crt").write_bytes(Path(made.certificate).read_bytes())
+    (folder / "tls.key").write_bytes(Path(made.key).read_bytes())
+    options = ("--certificates-folder", str(folder), "--sidecar-image", "rekindle/sidecar:1")
+    world.make_class()
+    world.make_policy()
+    with socket.create_server((HOST, 0)) as held:
+        port = held.getsockname()[1]
+    world.operator = world.make_operator("operator-a", "--webhook-port", str(port), *options)
+    world.operator.start()
+    where = {"url": f"https://{HOST}:{port}{configuration.PATH}"}
+    manifest = configuration.manifest(
+        world.namespace, where, bundle=Path(control_plane.authority).read_bytes()
+    )
+    only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [world.namespace]}
+    for webhook in manifest["webhooks"]:
+        webhook["namespaceSelector"] = {"matchExpressions": [only]}
+    with control_plane.api_client() as api_client:
+        admission = client.AdmissionregistrationV1Api(api_client)
+        admission.create_mutating_webhook_configuration(manifest)
+        yield world
+        admission.delete_mutating_webhook_configuration(world.namespace)
+
+
+def test_new_executors_keep_off_lost_nodes_and_drivers_get_their_sidecar(asking: World) -> None:
+    world = asking
+    world.start(running=True, inject=True)
+    driver = world.core.read_namespaced_pod("flights-driver", world.namespace)
+    names = [container.name for container in driver.spec.init_containers]
+    assert names == ["rekindle-sidecar"]
+    lost = world.executors_nodes()[:2]
+    pods = world.lose(*lost)
+    await_that(lambda: pods.isdisjoint(world.executors()))
+    world.nodes.add(2, zone="a")
+    await_that(lambda: len(world.driver.member.nodes) == 4)
+    replaced = [pod for pod in world.driver.executors() if pod.metadata.name not in pods]
+    terms = [
+        expression.values
+        for pod in replaced
+        if pod.spec.affinity.node_affinity is not None
+        for term in (
+            pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        ).node_selector_terms
+        for expression in term.match_expressions or ()
+        if expression.key == "kubernetes.io/hostname"
+    ]
+    assert any(set(values) & set(lost) for values in terms), "they may run on lost nodes"
