@@ -45,10 +45,12 @@ def detect(
     silent = leases.silent(state.timers, rules)
     state, suspected = _suspect(state, silent, now, rules)
     if state.held_at is None:
-        state, turned = _hold(state, silent, now)
+        state, turned = _hold(state, silent, now, rules)
     else:
         stopped = leases.silent(before.timers, rules) | before.suspects.keys()
-        state, turned = _release(state, silent, bool(stopped & stirred & state.nodes.keys()), now)
+        state, turned = _release(
+            state, silent, rules, now, stirs=bool(stopped & stirred & state.nodes.keys())
+        )
     lost: Verdicts = ()
     if state.held_at is None and leases.steady(state.timers, now, rules):
         state, deleted = (state, ()) if observation.nodes is None else _judge_gone(state, now)
@@ -127,10 +129,10 @@ def _suspect(
     return replace(state, suspects=suspects, leaving=leaving), tuple(verdicts)
 
 
-def _hold(state: State, silent: frozenset[str], now: float) -> tuple[State, Verdicts]:
-    """Hold when every node is out: silent, suspected, gone, or not Ready."""
+def _hold(state: State, silent: frozenset[str], now: float, rules: Rules) -> tuple[State, Verdicts]:
+    """Hold when every node is out: silent, suspected, gone, or not Ready and not renewing."""
     accidents = [item for item in state.gone.values() if item.departure is None]
-    if not (accidents or silent & state.suspects.keys()) or not _all_out(state, silent):
+    if not (accidents or silent & state.suspects.keys()) or not _all_out(state, silent, rules):
         return state, ()
     count = len(state.timers.since) + len(accidents)
     text = f"All nodes of the cluster ({count}) look lost: it may be us, so nothing is confirmed."
@@ -139,20 +141,23 @@ def _hold(state: State, silent: frozenset[str], now: float) -> tuple[State, Verd
 
 
 def _release(
-    state: State, silent: frozenset[str], stirs: bool, now: float
+    state: State, silent: frozenset[str], rules: Rules, now: float, *, stirs: bool
 ) -> tuple[State, Verdicts]:
     """Let go when a lease that had stopped has changed (`stirs`), or a node is there again."""
     assert state.held_at is not None
-    if not stirs and _all_out(state, silent):
+    if not stirs and _all_out(state, silent, rules):
         return state, ()
     text = f"The cluster answers after {now - state.held_at:.0f} s: all timers start again."
     state = replace(state, timers=leases.restart(state.timers, now), held_at=None)
     return state, (Verdict(Kind.RELEASED, Grounds.CLUSTER_ANSWERS, now, text),)
 
 
-def _all_out(state: State, silent: frozenset[str]) -> bool:
+def _all_out(state: State, silent: frozenset[str], rules: Rules) -> bool:
+    """Whether no node shows a sign of life: a renewed lease is one, whatever Ready says."""
     return all(
-        name in silent or name in state.suspects or state.nodes[name].ready != READY
+        name in silent
+        or name in state.suspects
+        or (state.nodes[name].ready != READY and not leases.renewed(state.timers, name, rules))
         for name in state.timers.since
     )
 

@@ -21,7 +21,17 @@ from dataclasses import dataclass, field, replace
 
 from rekindle_operator.observation import Leases, Rules
 
-__all__ = ["Timers", "forget", "read", "restart", "silent", "singled_out", "steady", "watch"]
+__all__ = [
+    "Timers",
+    "forget",
+    "read",
+    "renewed",
+    "restart",
+    "silent",
+    "singled_out",
+    "steady",
+    "watch",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,14 @@ def singled_out(timers: Timers, name: str, rules: Rules) -> bool:
     """Whether some lease was renewed when that of this node ought to have been, and was not."""
     due_seconds = _interval(timers, name, rules) * (1 + rules.renewal_slack)
     return timers.renewed_after >= timers.since[name] + due_seconds
+
+
+def renewed(timers: Timers, name: str, rules: Rules) -> bool:
+    """Whether a watched node's lease had changed within its last interval when we looked last."""
+    if timers.asked_at is None or timers.since[name] <= timers.restarted_at:
+        return False
+    due_seconds = _interval(timers, name, rules) * (1 + rules.renewal_slack)
+    return timers.asked_at - timers.since[name] <= due_seconds
 
 
 def steady(timers: Timers, now: float, rules: Rules) -> bool:

@@ -34,7 +34,7 @@ from rekindle_operator.shell.statuses import Statuses
 from rekindle_operator.shell.storytelling import Moment, Storyteller
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.tending import Tender
-from rekindle_operator.stories import NodeRequest
+from rekindle_operator.stories import ENDED, NodeRequest
 from rekindle_operator.story import Cluster, Terms
 from rekindle_operator.story.scene import Danger
 from rekindle_zookeeper import Connection
@@ -155,7 +155,7 @@ class Consequences:
         if acts != self._acting:
             self._acting = acts
             self._begin() if acts else self._end()
-            places = self.known.registry.places()
+            places = self.known.registry.places() | self.known.recoveries.keys()
         self._note_idle()
         if not acts:
             return
@@ -224,6 +224,10 @@ class Consequences:
 
     def _look_at(self, place: Place) -> None:
         application_, held = self.known.application(place), self.known.held(place)
+        if application_ is None:
+            for recovery in self.known.recoveries.get(place, {}).values():
+                if recovery.status.phase not in ENDED:
+                    self.storyteller.abandon(recovery)
         if application_ is None or held is None:
             if self._demands.pop(place, None) is not None:
                 self._wanting = True

@@ -9,6 +9,7 @@ Runs in errands, one at a time for each application.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -107,6 +108,12 @@ class Storyteller:
             self._moments.setdefault(place, []).append(moment)
         self.errands.leave(key_of(place), partial(self._tell, place))
 
+    def abandon(self, recovery: Recovery) -> None:
+        """End the story of an application that is not there any more, soon."""
+        place = Place(recovery.metadata.namespace, recovery.spec.application.name)
+        errand = partial(self._abandon, place, recovery.metadata.name)
+        self.errands.leave(f"abandon {recovery.metadata.uid}", errand)
+
     def forget(self) -> None:
         """Another one tells from now on: what it writes is to be read again."""
         with self._lock:
@@ -162,6 +169,19 @@ class Storyteller:
         self.metrics.told(moments[0].look.at)
         if status.phase in ENDED:
             self.settled(place)
+
+    def _abandon(self, place: Place, name: str) -> None:
+        path = path_of(kinds.RECOVERIES, place.namespace, name)
+        body = self.api.get(path)
+        if body is None:
+            return
+        before = recoveries.from_object(body).status
+        told = story.abandon(before, f"{place.application} is not there any more.", time.time())
+        if told.news:
+            self.api.replace(f"{path}/status", {**body, "status": to_status(told.status)})
+        with self._lock:
+            self._objects.pop((place, name), None)
+        self.settled(place)
 
     def _object(self, name: str, moments: list[Moment]) -> Body | None:
         """The object as it was read or written last; made when it is not there and due."""

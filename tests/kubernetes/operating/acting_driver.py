@@ -138,6 +138,14 @@ class ActingDriver:
             self.reporting = False
             self.connection.remove(self.place.path(tree.HEARTBEAT))
 
+    def leave(self) -> None:
+        """Somebody deletes the application with all its pods."""
+        with self._lock:
+            self.reporting = False
+            self.core.delete_collection_namespaced_pod(
+                self.namespace, grace_period_seconds=0, label_selector="spark-role"
+            )
+
     def close(self) -> None:
         self._ending.set()
         self._thread.join()

@@ -69,3 +69,13 @@ def test_a_node_that_comes_back_is_used_again(world: World) -> None:
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase() == "Recovered")
     assert all("backAt" in row for row in world.status()["lostNodes"])
+
+
+def test_the_story_of_an_application_that_is_deleted_ends(world: World) -> None:
+    world.start()
+    world.lose(*world.executors_nodes()[:2])
+    await_that(lambda: world.driver.plans())
+    await_that(lambda: world.phase() == "AwaitingCheckpoint")
+    world.driver.leave()
+    await_that(lambda: world.phase() == "Abandoned")
+    assert world.status()["reason"] == "ApplicationGone"
