@@ -129,7 +129,7 @@ OURSELVES = [
     Story(
         "one look fails: no gap",
         [(12, lose("n1")), (22, mend(sees=False)), (27, mend(sees=True))],
-        ["30 suspected n1: suspected-failure", "30 confirmed n1 to a: driver-hears-nothing"],
+        ["30 suspected n1: suspected-failure", "35 confirmed n1 to a: driver-hears-nothing"],
     ),
     Story(
         "kubelets are back before their nodes are Ready",
