@@ -20,12 +20,17 @@ __all__ = ["Heard", "hear"]
 class Heard:
     """What the newest report of a driver says. `said_at` (seconds, our clock) is when it was news;
     `absent` (pod's UID -> moment) since when reports lack an executor; `silent_seconds` (node ->
-    seconds) as of `said_at`."""
+    seconds) as of `said_at`, `reported_seconds` the same of the executors in the report alone."""
 
     generation: int
     said_at: float
     absent: Mapping[str, float] = field(default_factory=dict)
     silent_seconds: Mapping[str, float] = field(default_factory=dict)
+    reported_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def hears(self, node: str, seconds: float) -> bool:
+        """Whether the driver had heard of an executor on a node within so many seconds."""
+        return self.reported_seconds.get(node, seconds) < seconds
 
 
 def hear(
@@ -42,8 +47,11 @@ def hear(
     known = before.absent if before is not None and same else {}
     absent = {pod.uid: known.get(pod.uid, now) for pod in there if pod.uid not in reported}
     silent: dict[str, float] = {}
+    reporting: dict[str, float] = {}
     for pod in there:
         seen = reported.get(pod.uid)
         seconds = now - absent[pod.uid] if seen is None else seen.silent_seconds or 0.0
         silent[pod.node] = min(silent.get(pod.node, seconds), seconds)
-    return Heard(progress.generation, now, absent, silent)
+        if seen is not None and seen.silent_seconds is not None:
+            reporting[pod.node] = min(reporting.get(pod.node, seconds), seconds)
+    return Heard(progress.generation, now, absent, silent, reporting)

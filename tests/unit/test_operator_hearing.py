@@ -36,7 +36,8 @@ def report(generation: int = 1, **silent: float | None) -> ProgressReport:
 
 def test_silence_is_what_the_driver_says() -> None:
     heard = hear(None, report(e1=3.0, e2=0.5), [executor(1, "a"), executor(2, "b")], 100.0)
-    assert heard == Heard(1, 100.0, {}, {"a": 3.0, "b": 0.5})
+    silence = {"a": 3.0, "b": 0.5}
+    assert heard == Heard(1, 100.0, {}, silence, silence)
 
 
 def test_a_node_is_as_silent_as_the_least_silent_executor_there() -> None:
@@ -67,3 +68,9 @@ def test_what_runs_nowhere_says_nothing_of_any_node(fields: dict[str, Any]) -> N
 
 def test_a_driver_that_says_nothing_of_silence_confirms_nothing() -> None:
     assert hear(None, report(e1=None), [executor(1, "a")], 1.0).silent_seconds == {"a": 0.0}
+
+
+def test_a_driver_hears_only_what_reports() -> None:
+    pods = [executor(1, "a"), executor(2, "b"), executor(3, "c")]
+    heard = hear(None, report(e1=1.0, e2=9.0), pods, 100.0)
+    assert [heard.hears(node, 5.0) for node in ("a", "b", "c", "d")] == [True, False, False, False]

@@ -30,6 +30,8 @@ from rekindle_operator.verdicts import Verdict
 __all__ = ["Judge"]
 
 ROUND_SECONDS = 0.5
+# What a driver has heard from so recently is there, whatever was judged before.
+HEARD_SECONDS = 5.0
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -105,7 +107,7 @@ class Judge:
         return frozenset(
             node
             for node, those in self.state.told.items()
-            if name in those and self._is_same(place, node)
+            if name in those and self._is_same(place, node) and not self._is_heard(place, node)
         )
 
     def looks_lost(self) -> frozenset[str]:
@@ -167,6 +169,14 @@ class Judge:
     def settle(self, place: Place) -> None:
         """A recovery has ended: what it has lost is no loss of the next one."""
         self.sightings[place] = story.settled(self.sightings.get(place, {}))
+
+    def _is_heard(self, place: Place, node: str) -> bool:
+        """Whether the driver hears executors on a node that was lost: it is back, which the leases
+        will say with the next look."""
+        heard, rules = self._heard.get(place), self.rules
+        if heard is None or time.monotonic() - heard.said_at > rules.word_seconds_max:
+            return False
+        return heard.hears(node, min(HEARD_SECONDS, rules.driver_silence_seconds))
 
     def _is_same(self, place: Place, name: str) -> bool:
         """Whether no other machine has the lost one's name by now."""

@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +56,20 @@ class OperatorProcess:
         if self._watcher is not None:
             end_daemons([self._daemon], self._watcher)
 
+    def end(self) -> int | None:
+        """SIGTERM it; its exit code, None if it did not end by itself."""
+        leader = self._daemon.leader
+        if leader is None:
+            return None
+        self.proceed()
+        leader.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            return leader.wait(STOP_SECONDS_MAX)
+        return None
+
     def close(self) -> None:
+        """End it in order, so that the store forgets it at once."""
+        self.end()
         self.kill()
         if self._watcher is not None:
             self._watcher.close()

@@ -26,6 +26,17 @@ def test_a_killed_operator_is_followed_by_its_standby_in_the_middle(world: World
     assert len(world.status()["plans"]) == len(world.driver.plans())
 
 
+def test_an_operator_that_ends_in_order_gives_the_lease_up_at_once(world: World) -> None:
+    world.start()
+    standby = world.make_operator("operator-b")
+    standby.start()
+    assert world.operator.end() == 0
+    assert world.operator.lines("operator-ended")
+    await_that(lambda: standby.acts)
+    world.lose(*world.executors_nodes()[:2])
+    await_that(lambda: world.driver.plans())
+
+
 def test_a_leader_that_stands_still_does_nothing_when_it_goes_on(world: World) -> None:
     world.start()
     standby = world.make_operator("operator-b")
@@ -100,9 +111,10 @@ def test_policy_and_class_may_go_in_the_middle_of_a_recovery(world: World) -> No
         "rekindle.dev", "v1alpha1", "recoveryclasses", "default"
     )
     await_that(lambda: world.condition("Accepted").get("reason") == "ClassMissing")
-    world.nodes.add(2, zone="a")
-    await_that(lambda: len(world.driver.member.nodes) == 4)
+    assert world.driver.error is None
     world.make_class(**FAST)
     await_that(lambda: world.condition("Accepted").get("status") == "True")
+    world.nodes.add(2, zone="a")
+    await_that(lambda: len(world.driver.member.nodes) == 4)
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase() == "Recovered")
