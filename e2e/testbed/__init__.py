@@ -10,9 +10,13 @@
     heartbeats     the leases of all simulated nodes, renewed from one thread
     pods           what a kubelet says of the pods on its node, said for all of them
     kubelets       what is known of each simulated node
+    machines       what really runs on real nodes: started, killed, frozen
+    containers     what a container of a pod would run
+    spark_image    the same for Spark's image, with the Spark of this machine
     bodies         what is written to the API server for a node, its lease, its pods
     connection     many small requests to the API server over a few connections
 
-Nothing of Rekindle runs in it. The tests in tests/kubernetes and `python -m testbed` call it; it
-takes processes, ports and errors from rekindle_local and rekindle, and nothing imports it.
+Nothing of Rekindle runs in it, but for the host in executors of a real node. The tests in
+tests/kubernetes and `python -m testbed` call it; it takes processes, ports, Spark and errors from
+rekindle_local, rekindle_spark and rekindle, and nothing imports it.
 """

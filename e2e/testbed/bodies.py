@@ -19,6 +19,7 @@ __all__ = [
     "NodeShape",
     "PodContainer",
     "conditions",
+    "ended_status",
     "lease",
     "node",
     "node_address",
@@ -35,6 +36,8 @@ ZONE = "topology.kubernetes.io/zone"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+# Container runtimes give a process that a signal has ended this code and the signal's number.
+SIGNALLED = 128
 KUBELET_VERSION = "v1.34.0"
 # Nobody listens at these addresses. A loopback address would do as well, but may not be an endpoint
 # of a service.
@@ -51,13 +54,17 @@ _PRESSURES = {
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What a node has: resources as Kubernetes writes them, labels, and taints (as in a Node)."""
+    """What a node has: resources as Kubernetes writes them, labels, and taints (as in a Node).
+
+    On a `real` one containers really run (machines.py).
+    """
 
     cpu: str = "4"
     memory: str = "16Gi"
     pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
+    real: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,36 @@ def running_status(
             "initContainerStatuses": [_container(one, at) for one in containers if one.initial],
             "containerStatuses": [_container(one, at) for one in containers if not one.initial],
         }
+    }
+
+
+def ended_status(codes: Mapping[str, int], *, now: datetime) -> Body:
+    """A strategic merge patch of a pod's status: it is over, all containers have ended.
+
+    `codes` (name -> exit code) are as Python says them: negative ones are signals.
+    """
+    at = _moment(now)
+    failed = any(codes.values())
+    return {
+        "status": {
+            "phase": "Failed" if failed else "Succeeded",
+            "conditions": [
+                {"type": step, "status": "False", "reason": "PodFailed", "lastTransitionTime": at}
+                for step in ("ContainersReady", "Ready")
+            ],
+            "containerStatuses": [_ended(name, code, at) for name, code in codes.items()],
+        }
+    }
+
+
+def _ended(name: str, code: int, at: str) -> Body:
+    exit_code = SIGNALLED - code if code < 0 else code
+    reason = "Error" if exit_code else "Completed"
+    return {
+        "name": name,
+        "ready": False,
+        "started": False,
+        "state": {"terminated": {"exitCode": exit_code, "reason": reason, "finishedAt": at}},
     }
 
 

@@ -18,7 +18,8 @@ SETTLED_POLL_SECONDS = 0.005
 
 @dataclass(slots=True, eq=False)
 class Kubelet:
-    """Of one node. `clock_seconds` is how far its clock is ahead, `busy` what is under way."""
+    """Of one node. `clock_seconds` is how far its clock is ahead, `busy` what is under way; on a
+    `real` node containers run."""
 
     name: str
     uid: str
@@ -26,6 +27,7 @@ class Kubelet:
     alive: bool = True
     clock_seconds: float = 0.0
     busy: int = 0
+    real: bool = False
 
     def now(self) -> datetime:
         """The moment by the node's own clock."""

@@ -2,7 +2,8 @@
 
 A node that is lost falls silent. Its Node object, its lease and its pods stay as they were, the
 pods Running, until somebody does something about them: so it is with real nodes. For the API there
-is no difference between a node that died and a kubelet that was stopped.
+is no difference between a node that died and a kubelet that was stopped. For what runs on a real
+node there is: its *fate* (machines.py).
 
 One thread serves all nodes. The controller manager marks the silent ones, the scheduler binds pods;
 nothing here does their work. Tests and the command line call it, from any thread.
@@ -13,6 +14,7 @@ import json
 import secrets
 import threading
 from collections.abc import Awaitable, Coroutine, Sequence
+from enum import Enum
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,9 +26,10 @@ from testbed.connection import STRATEGIC_PATCH, UNREACHABLE, Answer, Connection
 from testbed.control_plane import ControlPlane
 from testbed.heartbeats import Heartbeats
 from testbed.kubelets import Kubelet, settle
+from testbed.machines import Machines
 from testbed.pods import PodRunner
 
-__all__ = ["Nodes"]
+__all__ = ["Fate", "Nodes"]
 
 NODES_MAX = 10_000
 NODES = "/api/v1/nodes"
@@ -43,18 +46,32 @@ LEASE_INTERVALS = 4
 Value = TypeVar("Value")
 
 
+class Fate(Enum):
+    """What becomes of the processes on a real node that is lost."""
+
+    GO_ON = "go on"  # only the kubelet has stopped
+    DIE = "die"  # killed, and their connections are reset: the machine's kernel lives
+    FREEZE = "freeze"  # not a word on any connection, as when the machine or its network is gone
+
+
 class Nodes:
     """A context manager: inside, its nodes live; after it, they and the pods on them are gone.
 
     Leases are renewed every `lease_seconds`: 10 with a real kubelet. Node names begin with
-    `prefix`, and no two sets use the same.
+    `prefix`, and no two sets use the same. `machines` are needed for nodes of a real shape.
     """
 
     def __init__(
-        self, control_plane: ControlPlane, *, lease_seconds: float = 10.0, prefix: str = "node"
+        self,
+        control_plane: ControlPlane,
+        *,
+        lease_seconds: float = 10.0,
+        prefix: str = "node",
+        machines: Machines | None = None,
     ) -> None:
         options.check_range("lease_seconds", lease_seconds, 0.2, 3_600)
         self._control_plane = control_plane
+        self._machines = machines
         self._lease_seconds = lease_seconds
         self._set = secrets.token_hex(3)
         self._prefix = f"{prefix}-{self._set}"
@@ -102,22 +119,36 @@ class Nodes:
         taint away.
         """
         options.check_range("count", count, 1, NODES_MAX - len(self._kubelets))
+        if shape is not None and shape.real and self._machines is None:
+            raise InputError(
+                where="a real node",
+                what="needs a machine",
+                remedy="give `machines` to Nodes, or leave `real` out of the shape",
+            )
         return self._call(self._add(count, shape or NodeShape(), zone, wait))
 
     def await_ready(self, *names: str) -> None:
         """Wait until these nodes are Ready and without taints about that."""
         self._call(self._await_ready(self._check(names)))
 
-    def lose(self, *names: str) -> None:
-        """These nodes fall silent, all at once; when it returns, nothing of them is under way."""
-        self._call(self._lose(self._check(names)))
+    def lose(self, *names: str, fate: Fate = Fate.GO_ON) -> None:
+        """These nodes fall silent, all at once; when it returns, nothing of them is under way.
+
+        `fate` is that of the processes on those that are real.
+        """
+        self._call(self._lose(self._check(names), fate))
 
     def bring_back(self, *names: str) -> None:
-        """Lost nodes renew their leases again, say that they are Ready, and look at their pods."""
+        """Lost nodes renew their leases again, say that they are Ready, and look at their pods.
+
+        Frozen processes go on, those of pods that were deleted meanwhile end; pods whose processes
+        have died become Failed.
+        """
         self._call(self._bring_back(self._check(names)))
 
     def remove(self, *names: str) -> None:
-        """The nodes fall silent and their Node objects are deleted, as an autoscaler does it."""
+        """The nodes fall silent and their Node objects are deleted, as an autoscaler does it; what
+        runs on real ones dies."""
         self._call(self._remove(self._check(names)))
 
     def report_ready(self, *names: str, ready: bool, reason: str = "", message: str = "") -> None:
@@ -159,7 +190,7 @@ class Nodes:
         context = self._control_plane.ssl_context()
         async with Connection(self._control_plane.server, context) as self._connection:
             self._heartbeats = Heartbeats(self._connection, self._lease_seconds)
-            self._runner = PodRunner(self._connection, self._kubelets)
+            self._runner = PodRunner(self._connection, self._kubelets, self._machines)
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(one.run()) for one in (self._heartbeats, self._runner)]
                 self._ready.set()
@@ -198,7 +229,8 @@ class Nodes:
         return names
 
     async def _register(self, number: int, shape: NodeShape, labels: dict[str, str]) -> Kubelet:
-        kubelet = Kubelet(f"{self._prefix}-{number}", "", bodies.node_address(number))
+        address = bodies.node_address(number)
+        kubelet = Kubelet(f"{self._prefix}-{number}", "", address, real=shape.real)
         now = kubelet.now()
         node = bodies.node(kubelet.name, shape, address=kubelet.address, labels=labels, now=now)
         answer = _accepted(await self._connection.send("POST", NODES, node))
@@ -229,16 +261,23 @@ class Nodes:
                 )
             await asyncio.sleep(poll_seconds)
 
-    async def _lose(self, kubelets: Sequence[Kubelet]) -> None:
+    async def _lose(self, kubelets: Sequence[Kubelet], fate: Fate = Fate.DIE) -> None:
         for kubelet in kubelets:
             kubelet.alive = False
         self._heartbeats.forget_dead()
         await settle(kubelets)
+        real = [kubelet.name for kubelet in kubelets if kubelet.real]
+        if self._machines is not None and fate is Fate.DIE:
+            self._machines.kill(*real)
+        elif self._machines is not None and fate is Fate.FREEZE:
+            self._machines.stop(*real)
 
     async def _bring_back(self, kubelets: Sequence[Kubelet]) -> None:
         lost = [kubelet for kubelet in kubelets if not kubelet.alive]
         for kubelet in lost:
             kubelet.alive = True
+        if self._machines is not None:
+            self._machines.proceed(*(kubelet.name for kubelet in lost if kubelet.real))
         self._heartbeats.begin(lost)
         await self._report_ready(lost, True, "", "")
         self._runner.look_again([kubelet.name for kubelet in lost])

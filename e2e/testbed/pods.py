@@ -3,13 +3,16 @@
     bound to a living node, Pending            ─► Running, with an address
     bound to a living node, to be deleted      ─► gone
     bound to a node that is lost               ─► left as it is, as in reality
+    on a real node, its containers have ended  ─► Succeeded or Failed
 
-No container runs. One watch tells of the pods that are bound to any node, and begins with all that
-are there; when it breaks off, another one begins. nodes.py runs it.
+On most nodes no container runs; on real ones machines.py runs them. One watch tells of the pods
+that are bound to any node, and begins with all that are there; when it breaks off, another one
+begins. nodes.py runs it.
 """
 
 import asyncio
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 
@@ -17,13 +20,16 @@ import msgspec
 
 from testbed import bodies
 from testbed.bodies import PodContainer
-from testbed.connection import MERGE_PATCH, UNREACHABLE, Answer, Connection
+from testbed.connection import MERGE_PATCH, STRATEGIC_PATCH, UNREACHABLE, Answer, Connection
 from testbed.kubelets import Kubelet
+from testbed.machines import Machines
 
 __all__ = ["DELETE", "RUN", "Pod", "PodRunner", "decide", "read_event"]
 
 WORKERS = 16
 AGAIN_SECONDS = 0.5
+ENDED_POLL_SECONDS = 0.2
+KILLED = -9
 RUN, DELETE = "run", "delete"
 _WATCHED = "/api/v1/pods?fieldSelector=spec.nodeName!="
 
@@ -96,11 +102,17 @@ def decide(pod: Pod) -> str | None:
 
 
 class PodRunner:
-    """`kubelets` are the nodes by name, which others change."""
+    """`kubelets` are the nodes by name, which others change; `machines` run what really runs."""
 
-    def __init__(self, connection: Connection, kubelets: Mapping[str, Kubelet]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        kubelets: Mapping[str, Kubelet],
+        machines: Machines | None = None,
+    ) -> None:
         self._connection = connection
         self._kubelets = kubelets
+        self._machines = machines
         self._pods: dict[str, Pod] = {}
         self._addresses: dict[str, str] = {}
         self._numbers = itertools.count(1)
@@ -111,6 +123,8 @@ class PodRunner:
         async with asyncio.TaskGroup() as group:
             for _ in range(WORKERS):
                 group.create_task(self._work())
+            if self._machines is not None:
+                group.create_task(self._report_ended(self._machines))
             while True:
                 with suppress(*UNREACHABLE):
                     await self._follow()
@@ -120,6 +134,8 @@ class PodRunner:
         """Look at all pods of these nodes: they have been lost and are back."""
         for pod in self.on_nodes(nodes):
             self._queue.put_nowait(pod.metadata.uid)
+        if self._machines is not None:  # what was deleted meanwhile ends now
+            self._machines.end(*self._machines.running(*nodes) - self._pods.keys())
 
     def on_nodes(self, nodes: Sequence[str]) -> list[Pod]:
         """The pods that are bound to these nodes."""
@@ -150,6 +166,7 @@ class PodRunner:
         if kind == "DELETED":
             self._pods.pop(uid, None)
             self._addresses.pop(uid, None)
+            self._end(pod)
             return
         self._pods[uid] = pod
         if decide(pod) is not None:
@@ -173,9 +190,13 @@ class PodRunner:
         duty = decide(pod)
         try:
             if duty == DELETE:
+                self._end(pod)
                 answer = await self.delete(pod)
             elif duty == RUN:
                 answer = await self._start(pod, kubelet)
+            elif self._died(pod, kubelet):
+                codes = {one.name: KILLED for one in pod.spec.containers}
+                answer = await self._say_ended(pod, codes, kubelet)
             else:
                 return True
         except UNREACHABLE:
@@ -184,10 +205,54 @@ class PodRunner:
 
     async def _start(self, pod: Pod, kubelet: Kubelet) -> Answer:
         uid = pod.metadata.uid
-        address = self._addresses.setdefault(uid, bodies.pod_address(next(self._numbers)))
+        if self._machines is not None and kubelet.real:
+            read = await self._connection.send("GET", pod.path)
+            if not read.done:
+                return read
+            address = self._machines.start(json.loads(read.content), kubelet.name, kubelet.address)
+        else:
+            address = self._addresses.setdefault(uid, bodies.pod_address(next(self._numbers)))
         status = bodies.running_status(
             pod.containers(), node_address=kubelet.address, address=address, now=kubelet.now()
         )
         return await self._connection.send(
             "PATCH", f"{pod.path}/status", {"metadata": {"uid": uid}, **status}, kind=MERGE_PATCH
+        )
+
+    def _end(self, pod: Pod) -> None:
+        """End what runs of a pod; on a node that is lost nobody can."""
+        kubelet = self._kubelets.get(pod.spec.node_name)
+        if self._machines is not None and (kubelet is None or kubelet.alive):
+            self._machines.end(pod.metadata.uid)
+
+    def _died(self, pod: Pod, kubelet: Kubelet) -> bool:
+        """Whether a pod on a real node ought to run, and its machine has died in between."""
+        if self._machines is None or not kubelet.real or pod.status.phase != "Running":
+            return False
+        return pod.metadata.uid not in self._machines.running(kubelet.name)
+
+    async def _report_ended(self, machines: Machines) -> None:
+        """Say of pods, for ever, that all their containers have ended by themselves."""
+        while True:
+            await asyncio.sleep(ENDED_POLL_SECONDS)
+            for uid, codes in machines.ended().items():
+                pod = self._pods.get(uid)
+                kubelet = None if pod is None else self._kubelets.get(pod.spec.node_name)
+                if pod is None or kubelet is None or not kubelet.alive:
+                    continue
+                own = {one.name for one in pod.spec.containers}
+                # Not before it is known to run: that is said at about the same time.
+                if pod.status.phase != "Running" or not own <= codes.keys():
+                    continue
+                with kubelet.work(), suppress(*UNREACHABLE):
+                    main = {name: codes[name] for name in sorted(own)}
+                    answer = await self._say_ended(pod, main, kubelet)
+                    if answer.done or answer.refused:
+                        machines.end(uid)
+
+    async def _say_ended(self, pod: Pod, codes: Mapping[str, int], kubelet: Kubelet) -> Answer:
+        status = bodies.ended_status(codes, now=kubelet.now())
+        body = {"metadata": {"uid": pod.metadata.uid}, **status}
+        return await self._connection.send(
+            "PATCH", f"{pod.path}/status", body, kind=STRATEGIC_PATCH
         )

@@ -164,6 +164,7 @@ class Control:
                 what=f"knows of a newer driver of this application ({self.guidance.fenced})",
                 remedy="let that one go on; this one has stopped",
             )
+        self.reports.seen = self.membership.sightings()
         advice = self.guidance.confer(self.application.paused)
         alone = self.guidance.alone
         if alone != self.was_alone:

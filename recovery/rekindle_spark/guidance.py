@@ -28,6 +28,7 @@ from rekindle.protocol import (
     Report,
     TopologyReport,
 )
+from rekindle_spark import reporting
 from rekindle_spark.reporting import Reports
 
 __all__ = ["Advice", "Contact", "Guidance"]
@@ -195,7 +196,7 @@ class Guidance:
             if report is not None and self.told.get(type(report).__name__) != report.sequence:
                 self.told[type(report).__name__] = report.sequence
                 contact.report(report)
-        gist = msgspec.structs.replace(progress, sequence=0, epoch=0, lags={})
+        gist = reporting.gist(progress)
         now = time.monotonic()
         if self.told.get("gist") != gist or now - self.reported_at > REPORT_SECONDS:
             self.told["gist"], self.reported_at = gist, now

@@ -1,19 +1,20 @@
 """Which executors there are: arrivals, losses, silence.
 
-    expected ──hello──► up ──gone from Spark, or silent too long──► lost ──new hello──► up
+    expected ──hello──► up ──gone, cut off, or silent too long──► lost ──new hello──► up
                         │ ▲
                         ▼ └──heard of again
                       suspected: silent for half as long
 
 A node is an executor's host name. Losses that come close together are reported as one. A silent
-executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever. After
+executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever. So is
+one whose connection has ended, which Spark on Kubernetes keeps until its pod is gone. After
 a pause of this very process silence counts anew: it is us who have not listened. Called by
 `control`, which also has an executor dropped whose host does not start any more.
 """
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
@@ -102,7 +103,7 @@ class Membership:
         if time.monotonic() - self.looked_at > self.application.settings.policy.silent_seconds / 2:
             self.listening_since = time.monotonic()
         self.looked_at = now
-        self._note_silent(seen, time.monotonic() - self.listening_since)
+        self._drop_unreachable(seen, time.monotonic() - self.listening_since)
         self.seen = [e for e in seen if e.executor not in self.dropped]
         present = {e.executor: e.node for e in self.seen}
         gone = {executor: node for executor, node in self.known.items() if executor not in present}
@@ -139,15 +140,28 @@ class Membership:
         )
         return [joined[executor] for executor in fresh], [joined[executor] for executor in cleared]
 
+    def sightings(self) -> dict[str, ExecutorSeen]:
+        """Joined executors as they were at the last look; silence while we listened counts."""
+        listening_seconds = self.looked_at - self.listening_since
+        return {
+            seen.executor: replace(
+                seen, silent_seconds=max(0.0, min(seen.silent_seconds, listening_seconds))
+            )
+            for seen in self.seen
+            if seen.executor in self.application.executors
+        }
+
     def drop(self, executor: str, reason: str) -> None:
         """Take an executor out of Spark's scheduler; then it is lost like any other."""
         self.application.exchange.drop(executor, reason)
         self.dropped.add(executor)
 
-    def _note_silent(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
+    def _drop_unreachable(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
         limit = self.application.settings.policy.silent_seconds
         for executor in seen:
-            if min(executor.silent_seconds, listening_seconds) > limit:
+            if not executor.connected:
+                self.drop(executor.executor, "disconnected")
+            elif min(executor.silent_seconds, listening_seconds) > limit:
                 self.drop(executor.executor, "silent")
                 self.silent.add(executor.executor)
 

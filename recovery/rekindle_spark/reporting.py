@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from rekindle.coordination.following import Following
 from rekindle.protocol import (
     CheckpointReport,
@@ -18,20 +20,25 @@ from rekindle.protocol import (
     TopologyReport,
 )
 from rekindle_spark.application import Application
+from rekindle_spark.exchange import ExecutorSeen
 
-__all__ = ["Reports", "lags", "topology_report"]
+__all__ = ["Reports", "gist", "lags", "topology_report"]
 
 FIRST_COSTS_SHARE = 0.5
+NODE_NAME_MAX = 253
+SILENCE_STEP_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class Reports:
     """The newest of each kind. `suspected` are nodes that have been silent for long, `relapses`
-    counts by executor how often its host has lost its state; `finished` once the run is over."""
+    counts by executor how often its host has lost its state, `seen` are executors as they were
+    last looked at; `finished` once the run is over."""
 
     application: Application
     suspected: set[str] = field(default_factory=set)
     relapses: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, ExecutorSeen] = field(default_factory=dict)
     statistics: StatisticsReport | None = None
     checkpoint: CheckpointReport | None = None
     finished: bool = False
@@ -85,10 +92,13 @@ class Reports:
         return f"{executor}.{self.relapses.get(executor, 0)}"
 
     def _node(self, executor: str, node: str) -> NodeSeen:
+        seen = self.seen.get(executor)
         return NodeSeen(
             incarnation=self.incarnation(executor),
             capacity_percent=self.application.settings.runtime.node_cpu_percent,
             suspected=node in self.suspected,
+            silent_seconds=None if seen is None else round(seen.silent_seconds, 3),
+            cluster_node=None if seen is None else seen.cluster_node[:NODE_NAME_MAX] or None,
         )
 
     def _next(self) -> int:
@@ -98,6 +108,20 @@ class Reports:
     @property
     def _generation(self) -> int:
         return self.application.store.generation
+
+
+def gist(progress: ProgressReport) -> ProgressReport:
+    """A report without what changes at every moment: when that is the same, there is no news.
+
+    Silence counts in steps of 5 s, so a silent node is news whenever it passes one.
+    """
+    nodes = {
+        node: msgspec.structs.replace(
+            seen, silent_seconds=(seen.silent_seconds or 0.0) // SILENCE_STEP_SECONDS
+        )
+        for node, seen in progress.nodes.items()
+    }
+    return msgspec.structs.replace(progress, sequence=0, epoch=0, lags={}, nodes=nodes)
 
 
 def lags(application: Application, now: float) -> dict[str, float]:

@@ -1,7 +1,10 @@
-"""Executors that are silent, or whose hosts are dead: what is noticed, and when."""
+"""Executors that are silent or cut off, or whose hosts are dead: what is noticed, and when."""
+
+from types import SimpleNamespace
+from typing import Any
 
 from rekindle_spark.exchange import ExecutorSeen
-from rekindle_spark.membership import HOST_FAILURES_MAX, HostFailures, Suspicion
+from rekindle_spark.membership import HOST_FAILURES_MAX, HostFailures, Membership, Suspicion
 
 LIMIT, LONG = 15.0, 1_000.0
 
@@ -54,3 +57,18 @@ def test_a_host_that_answers_in_between_starts_the_count_anew() -> None:
         assert not failures.count("a")
         failures.forget(["a", "b"])
     assert failures.in_a_row == {}
+
+
+def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as_silent() -> None:
+    dropped: list[tuple[str, str]] = []
+    spark = SimpleNamespace(
+        executors=lambda: [ExecutorSeen("1", "a", 0.3, connected=False), *seen(b=0.3)],
+        drop=lambda executor, reason: dropped.append((executor, reason)),
+    )
+    policy = SimpleNamespace(silent_seconds=LIMIT)
+    application: Any = SimpleNamespace(exchange=spark, settings=SimpleNamespace(policy=policy))
+    membership = Membership(application, known={"1": "a", "b": "node-of-b"})
+    membership.observe()
+    assert dropped == [("1", "disconnected")]
+    assert membership.pending == {"1": "a"}
+    assert membership.silent == set()

@@ -136,8 +136,16 @@ public final class Exchange {
     return retained.size();
   }
 
-  /** Executors that Spark counts and whose plugin has said hello: "id host silent-ms" lines. */
+  /**
+   * Executors that Spark counts and whose plugin has said hello: "id host silent-ms connected node"
+   * lines.
+   *
+   * <p>On Kubernetes Spark goes on to count one whose connection has ended, and gives it no tasks,
+   * until the API server says that its pod is gone.
+   */
   public String executors() {
+    CoarseGrainedSchedulerBackend backend =
+        (CoarseGrainedSchedulerBackend) context.schedulerBackend();
     StringBuilder lines = new StringBuilder();
     scala.collection.Iterator<String> ids = context.getExecutorIds().iterator();
     while (ids.hasNext()) {
@@ -145,7 +153,9 @@ public final class Exchange {
       HostPlugin.Seen seen = HostPlugin.SEEN.get(id);
       if (seen == null) continue;
       long silent = (System.nanoTime() - seen.at) / 1_000_000L;
-      lines.append(id).append(' ').append(seen.host).append(' ').append(silent).append('\n');
+      lines.append(id).append(' ').append(seen.hello.host).append(' ').append(silent);
+      lines.append(' ').append(backend.isExecutorActive(id));
+      lines.append(' ').append(seen.hello.node).append('\n');
     }
     return lines.toString();
   }

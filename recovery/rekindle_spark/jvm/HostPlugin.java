@@ -25,22 +25,25 @@ public final class HostPlugin implements SparkPlugin {
   static final Set<String> DROPPED = ConcurrentHashMap.newKeySet();
 
   static final class Seen {
-    final String host;
+    final Hello hello;
     final long at;
 
-    Seen(String host, long at) {
-      this.host = host;
+    Seen(Hello hello, long at) {
+      this.hello = hello;
       this.at = at;
     }
   }
 
+  /** `node` is what the cluster calls the executor's node; empty when nobody has said it. */
   static final class Hello implements Serializable {
     final String executor;
     final String host;
+    final String node;
 
-    Hello(String executor, String host) {
+    Hello(String executor, String host, String node) {
       this.executor = executor;
       this.host = host;
+      this.node = node;
     }
   }
 
@@ -51,7 +54,7 @@ public final class HostPlugin implements SparkPlugin {
       public Object receive(Object message) {
         Hello hello = (Hello) message;
         if (DROPPED.contains(hello.executor)) return false;
-        SEEN.put(hello.executor, new Seen(hello.host, System.nanoTime()));
+        SEEN.put(hello.executor, new Seen(hello, System.nanoTime()));
         return true;
       }
     };
@@ -78,7 +81,8 @@ public final class HostPlugin implements SparkPlugin {
 
   private static void beat(PluginContext context) {
     String host = SparkEnv.get().blockManager().blockManagerId().host();
-    Hello hello = new Hello(context.executorID(), host);
+    String node = System.getenv().getOrDefault("REKINDLE_NODE", "").strip();
+    Hello hello = new Hello(context.executorID(), host, node);
     while (true) {
       try {
         // 0: Spark's master counts any other end against the application

@@ -1,0 +1,71 @@
+"""`python -m benchmarks`: runs one benchmark on the test control plane.
+
+Exit codes: 0 all bars are met; 1 one is not, or the run failed; 2 wrong usage; 130 interrupted.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.layout import Size
+from rekindle.errors import InputError, RekindleError
+from rekindle_local import options
+
+__all__ = ["main"]
+
+EXAMPLE = "Example: python -m benchmarks operator --nodes 1000 --pods 20000 --policies 200"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one benchmark; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    command = f"python -m benchmarks {' '.join(arguments)}"
+    try:
+        return 0 if _operator(given, command) else 1
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure the operator on a real control plane.",
+        epilog=EXAMPLE,
+    )
+    kinds = parser.add_subparsers(required=True, metavar="BENCHMARK")
+    operator = kinds.add_parser("operator", help="cost at rest, plans after failures")
+    operator.add_argument("--nodes", type=int, default=5_000, metavar="N", help="nodes (5000)")
+    operator.add_argument("--pods", type=int, default=100_000, metavar="P", help="pods (100000)")
+    operator.add_argument(
+        "--policies", type=int, default=1_000, metavar="A", help="applications (1000)"
+    )
+    operator.add_argument(
+        "--lease-seconds", type=int, default=10, metavar="S", help="leases' renewals (10)"
+    )
+    operator.add_argument(
+        "--rest-seconds", type=float, default=60, metavar="S", help="how long it rests (60)"
+    )
+    operator.add_argument("--report", type=Path, help="a new directory for figures and logs")
+    return parser
+
+
+def _operator(given: argparse.Namespace, command: str) -> bool:
+    size = Size(given.nodes, given.pods, given.policies).checked()
+    options.check_range("--lease-seconds", given.lease_seconds, 1, 120)
+    options.check_range("--rest-seconds", given.rest_seconds, 1, 3_600)
+    from benchmarks import operator as benchmark
+
+    settings = benchmark.Settings(size, given.lease_seconds, given.rest_seconds)
+    if given.report is not None:
+        return benchmark.measure(settings, options.new_directory(given.report), command)
+    with tempfile.TemporaryDirectory(prefix="bench-operator-") as directory:
+        return benchmark.measure(settings, Path(directory), command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""What tests with a real Spark driver share: input files, and an application on real nodes."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from kubernetes import client
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "integration"))
+
+import readings
+from application import Application
+from spark_on_kubernetes import Cluster, await_start, make_namespace, place, spark_options
+
+from rekindle_local import control_plane as rekindle_control_plane
+from rekindle_local.cluster import LocalCluster
+from testbed import spark_image
+from testbed.control_plane import ControlPlane
+from testbed.machines import Machines
+from testbed.nodes import Nodes
+
+LEASE_SECONDS = 1.0
+# Slow enough that the input lasts until after the loss.
+RUNTIME = {"rows_per_second": 1_500}
+
+Start = Callable[..., tuple[Cluster, Application]]
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the input files."""
+    directory = tmp_path_factory.mktemp("input")
+    readings.prepare(directory)
+    return directory
+
+
+@pytest.fixture
+def start(
+    control_plane: ControlPlane, api_client: client.ApiClient, inputs: Path, tmp_path: Path
+) -> Iterator[Start]:
+    """Starts an application whose queries are live when it returns; `led` by a coordinator or not.
+
+    After `silent_seconds` its driver drops an executor by itself. Nothing of it is left afterwards,
+    its namespace included.
+    """
+    control_plane.restore()
+    core: Any = client.CoreV1Api(api_client)
+    rbac: Any = client.RbacAuthorizationV1Api(api_client)
+    with ExitStack() as stack:
+
+        def start_one(
+            *, led: bool = False, silent_seconds: float = 15
+        ) -> tuple[Cluster, Application]:
+            namespace = make_namespace(core, rbac)
+            stack.callback(core.delete_namespace, namespace)
+            stack.callback(control_plane.restore)
+            images = {spark_image.NAME: spark_image.spark_image()}
+            machines = stack.enter_context(Machines(tmp_path / "pods", images))
+            simulated = stack.enter_context(
+                Nodes(control_plane, lease_seconds=LEASE_SECONDS, machines=machines)
+            )
+            told = tmp_path / "told" if led else None
+            cluster = Cluster(control_plane, simulated, machines, core, namespace, told)
+            control = None
+            if told is not None:
+                control = stack.enter_context(
+                    rekindle_control_plane.ControlPlane(
+                        directory=tmp_path / "control",
+                        cluster=told,
+                        socket=machines.scratch / "sidecar.sock",
+                        place=place(namespace),
+                    )
+                )
+            application = Application(
+                cast(LocalCluster, cluster),
+                tmp_path / "application",
+                inputs,
+                runtime=RUNTIME,
+                policy={"silent_seconds": silent_seconds},
+                spark=spark_options(control_plane, namespace, tmp_path / "executor.json"),
+                control=control,
+            )
+            stack.callback(application.driver.end)
+            await_start(application)
+            return cluster, application
+
+        yield start_one

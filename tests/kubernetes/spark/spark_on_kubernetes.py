@@ -1,0 +1,203 @@
+"""The pipeline of the integration tests, with its executors in pods on real nodes of the testbed.
+
+The driver is a real one in client mode, a process beside the test; its executors are pods that the
+real scheduler places, each a Java process with its host. What an operator would do about a lost
+node stands in one place, `Cluster.lose`, and what shall come of it in another, `await_pending`.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from application import Application
+
+from rekindle.protocol.tree import Place
+from rekindle_local import cluster_files, processes
+from rekindle_local.cluster_files import Process
+from testbed import bodies, spark_image
+from testbed.bodies import NodeShape
+from testbed.control_plane import ControlPlane
+from testbed.machines import Machines
+from testbed.nodes import Fate, Nodes
+
+# Answers are read without asking whether a field is there, which the client's types forbid.
+Api = Any
+Pod = Any
+ACCOUNT = "spark"
+CONTAINER = "executor"
+EXECUTORS = "spark-role=executor"
+NODES = 4
+# One executor's pod fits, a second one does not.
+SHAPE = NodeShape(cpu="1", real=True)
+START_SECONDS_MAX = 150.0
+WAIT_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.05
+# Of no process: ids end below it.
+NOBODY = Process(process_id=1 << 30, start=0)
+
+
+def spark_options(plane: ControlPlane, namespace: str, template: Path) -> dict[str, str]:
+    """What a driver outside the cluster needs to have its executors there.
+
+    The pod `template` is written here; what it says of the node is the webhook's in a cluster.
+    """
+    node = {"name": "REKINDLE_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    container = {"name": CONTAINER, "env": [node]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+    template.write_text(json.dumps(pod))
+    kubeconfig = plane.service_account_kubeconfig(namespace, ACCOUNT)
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    return {
+        "spark.kubernetes.namespace": namespace,
+        "spark.kubernetes.container.image": spark_image.NAME,
+        "spark.kubernetes.authenticate.caCertFile": str(plane.authority),
+        "spark.kubernetes.authenticate.oauthToken": user["token"],
+        "spark.kubernetes.authenticate.executor.serviceAccountName": ACCOUNT,
+        "spark.kubernetes.executor.podTemplateFile": str(template),
+        "spark.kubernetes.executor.podTemplateContainerName": CONTAINER,
+        "spark.executor.instances": str(NODES),
+        # a slot for epochs and one for catching up
+        "spark.executor.cores": "2",
+        "spark.kubernetes.executor.request.cores": "600m",
+    }
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Real nodes with the executors of one application; to `Application` it is its cluster.
+
+    `told` is the folder through which a coordinator learns which nodes are gone (see
+    rekindle_local.cluster_files): without one the driver is its own coordinator.
+    """
+
+    plane: ControlPlane
+    simulated: Nodes
+    machines: Machines
+    core: Api
+    namespace: str
+    told: Path | None = None
+    known: frozenset[str] = frozenset()
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = self.simulated.add(NODES, SHAPE)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The first nodes: as many as are expected."""
+        return self.names
+
+    @property
+    def master_url(self) -> str:
+        """The API server as a Spark master."""
+        return f"k8s://{self.plane.server}"
+
+    def executor_java_options(self) -> str:
+        """Beside those of the image."""
+        return "-Dfile.encoding=UTF-8"
+
+    def executors(self) -> list[Pod]:
+        """The executors' pods."""
+        return list(self.core.list_namespaced_pod(self.namespace, label_selector=EXECUTORS).items)
+
+    def executors_on(self, names: Iterable[str]) -> list[Pod]:
+        """The executors' pods on some nodes."""
+        wanted = frozenset(names)
+        return [pod for pod in self.executors() if pod.spec.node_name in wanted]
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether a node is not Ready for Kubernetes, and nothing is scheduled there any more."""
+        node = self.core.read_node(name)
+        ready = {one.type: one.status for one in node.status.conditions}["Ready"]
+        taints = {taint.key for taint in node.spec.taints or ()}
+        return bool(ready == "Unknown" and bodies.UNREACHABLE in taints)
+
+    def lose(self, application: Application, names: Iterable[str], fate: Fate) -> float:
+        """Lose nodes; the moment of confirmation, by time.monotonic().
+
+        Until the operator's own process does it, confirming is done here: Kubernetes says that the
+        nodes are not Ready, then the driver is told, and the pods are deleted by force.
+        """
+        lost = tuple(names)
+        self.known = frozenset(pod.metadata.uid for pod in self.executors())
+        self.simulated.lose(*lost, fate=fate)
+        application.await_condition("unknown", lambda: all(map(self.is_unknown, lost)))
+        pods = self.executors_on(lost)
+        assert {pod.status.phase for pod in pods} == {"Running"}, "nobody has told of them yet"
+        confirmed_at = time.monotonic()
+        if self.told is not None:
+            self.tell_gone(pod.status.pod_ip for pod in pods)
+        for pod in pods:
+            self.core.delete_namespaced_pod(
+                pod.metadata.name, self.namespace, grace_period_seconds=0
+            )
+        return confirmed_at
+
+    def await_pending(self, count: int, since: float) -> float:
+        """Wait for so many new Pending pods; how many seconds after `since` they were there.
+
+        They must be on no node: who asks for them before a dead node is tainted finds them bound
+        to it, Pending for ever, and no autoscaler acts.
+        """
+
+        def are_there() -> bool:
+            fresh = [pod for pod in self.executors() if pod.metadata.uid not in self.known]
+            found = [(pod.status.phase, pod.spec.node_name) for pod in fresh]
+            return found == [("Pending", None)] * count
+
+        there = processes.await_condition(
+            are_there, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=POLL_SECONDS
+        )
+        found = [(pod.status.phase, pod.spec.node_name) for pod in self.executors()]
+        assert there, f"executors are {found}"
+        return time.monotonic() - since
+
+    def tell_gone(self, addresses: Iterable[str]) -> None:
+        """Say to the coordinator that the machines of these addresses are gone."""
+        assert self.told is not None
+        gone = cluster_files.Nodes(nodes=dict.fromkeys(addresses, NOBODY))
+        cluster_files.replace(self.told / cluster_files.NODES, gone)
+
+
+def await_start(application: Application) -> None:
+    """Start the driver, and wait until every query is live and a checkpoint is there.
+
+    That takes 25 s on two cores of its own, and far longer beside other work.
+    """
+
+    def is_up() -> bool:
+        application.driver.check()
+        application.poll()
+        return bool(application.happened("recovered") and application.happened("checkpoint"))
+
+    application.start()
+    up = processes.await_condition(is_up, limit_seconds=START_SECONDS_MAX, interval_seconds=0.1)
+    assert up, application.tail()
+
+
+def make_namespace(core: Api, rbac: Api) -> str:
+    """A new namespace with the service account of a driver, who may do there what it needs."""
+    name = f"spark-{secrets.token_hex(4)}"
+    core.create_namespace({"metadata": {"name": name}})
+    core.create_namespaced_service_account(name, {"metadata": {"name": ACCOUNT}})
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": name}
+    rbac.create_namespaced_role_binding(
+        name,
+        {
+            "metadata": {"name": ACCOUNT},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"},
+            "subjects": [subject],
+        },
+    )
+    return name
+
+
+def place(namespace: str) -> Place:
+    """The application's name for the coordinator."""
+    return Place(namespace, "readings")

@@ -1,0 +1,51 @@
+"""What a driver says of its executors' silence, and when that is worth a report of its own."""
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+from rekindle.protocol import NodeSeen, ProgressReport
+from rekindle_spark import reporting
+from rekindle_spark.exchange import ExecutorSeen
+from rekindle_spark.membership import Membership
+
+
+def report(*, sequence: int = 1, **silent_seconds: float) -> ProgressReport:
+    nodes = {
+        name: NodeSeen(incarnation="1.0", capacity_percent=100.0, silent_seconds=seconds)
+        for name, seconds in silent_seconds.items()
+    }
+    return ProgressReport(generation=1, sequence=sequence, nodes=nodes, placement={}, live=())
+
+
+def test_a_heartbeat_and_a_new_number_are_no_news() -> None:
+    before, after = report(sequence=1, a=0.2, b=0.9), report(sequence=2, a=1.1, b=0.0)
+    assert reporting.gist(before) == reporting.gist(after)
+
+
+def test_silence_is_news_whenever_it_passes_a_multiple_of_five_seconds() -> None:
+    gists = [reporting.gist(report(a=seconds)) for seconds in (4.9, 5.0, 9.9, 10.1, 14.9, 15.0)]
+    news = [one != next_one for one, next_one in itertools.pairwise(gists)]
+    assert news == [True, False, True, False, True]
+
+
+def membership(listening_seconds: float) -> Membership:
+    joined: Any = SimpleNamespace(executors={"1": "10.0.0.7"})
+    return Membership(
+        joined,
+        looked_at=1_000.0,
+        listening_since=1_000.0 - listening_seconds,
+        seen=[
+            ExecutorSeen("1", "10.0.0.7", 12.0, "worker-3"),
+            ExecutorSeen("2", "10.0.0.8", 0.1, "worker-4"),
+        ],
+    )
+
+
+def test_only_executors_that_have_joined_are_told_of() -> None:
+    sightings = membership(listening_seconds=100.0).sightings()
+    assert sightings == {"1": ExecutorSeen("1", "10.0.0.7", 12.0, "worker-3")}
+
+
+def test_silence_counts_only_while_the_driver_listened() -> None:
+    assert membership(listening_seconds=3.0).sightings()["1"].silent_seconds == 3.0
