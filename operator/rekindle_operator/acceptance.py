@@ -21,7 +21,9 @@ from rekindle_operator.conditions import (
     PROTECTED,
     Finding,
     ResourceReason,
+    camel_case,
 )
+from rekindle_operator.footing import Footing
 from rekindle_operator.narrowing import Effective, UnknownQuery
 from rekindle_operator.policies import PolicySpec, SelectedApplication
 from rekindle_operator.selection import Overlap
@@ -37,6 +39,10 @@ __all__ = [
 ]
 
 SHARED_SHOWN_MAX = 5
+# There is no driver that could have a sidecar.
+RESTING = tuple(
+    camel_case(word) for word in (Footing.NO_DRIVER, Footing.DRIVER_ENDED, Footing.DRIVER_PENDING)
+)
 
 
 def accepted(held: Effective, applications: int, unknown: Sequence[UnknownQuery] = ()) -> Finding:
@@ -103,14 +109,18 @@ def protected(applications: Sequence[SelectedApplication]) -> Finding:
     if not applications:
         text = "No application is selected, so there is no driver to protect."
         return Finding(PROTECTED, None, ResourceReason.NOTHING_SELECTED, text)
-    without = tuple(sorted(item.name for item in applications if not item.protected))
+    running = [item for item in applications if item.reason not in RESTING]
+    if not running:
+        text = "No driver of what is selected runs at present."
+        return Finding(PROTECTED, None, ResourceReason.NOTHING_SELECTED, text)
+    without = tuple(sorted(item.name for item in running if not item.protected))
     if without:
         text = (
             f"Without a sidecar: {named(without)}. Such a driver plans by itself, and nobody "
             "brings it nodes, until it is started again with one."
         )
         return Finding(PROTECTED, False, ResourceReason.SIDECAR_MISSING, text)
-    text = f"{counted(len(applications), 'driver')} with a sidecar, none without."
+    text = f"{counted(len(running), 'driver')} with a sidecar, none without."
     return Finding(PROTECTED, True, ResourceReason.SIDECARS_PRESENT, text)
 
 

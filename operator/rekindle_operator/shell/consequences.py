@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rekindle.coordination import application, drafting
-from rekindle.coordination.application import Case
+from rekindle.coordination.application import Case, Driver
 from rekindle.coordination.state import Status, with_status
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.providers import Look
 from rekindle_operator import dangers, recoveries
 from rekindle_operator.dangers import Contact, Coordination
+from rekindle_operator.domains import Domain
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
 from rekindle_operator.provisioning import Demand, Executor, Incident, Limits, NodeNow, limits_of
@@ -122,13 +123,18 @@ class Consequences:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         case = self._cases[place] = look.decision.case
-        if case.state is not None and case.state.unacknowledged:
+        there = case.driver is Driver.THERE and case.state is not None
+        if there and case.state is not None and case.state.unacknowledged:
             self._unanswered.setdefault(place, look.at)
         else:
             self._unanswered.pop(place, None)
         self._contacts[place] = _contact(place, look)
-        held, application_ = self.known.held(place), self.known.application(place)
-        if held is None or application_ is None or not self._acting:
+        application_ = self.known.application(place)
+        if application_ is None or not self._acting:
+            return
+        held = self.known.held(place)
+        if held is None:
+            self._tell_on(place, application_, look)
             return
         policy = self.known.policies[application_.policy]
         moment = Moment(
@@ -138,15 +144,41 @@ class Consequences:
             class_name=policy.spec.class_name,
             look=_imagined(look) if held.dry_run else look,
             terms=Terms(held.paused, held.dry_run, held.approval_needed),
-            cluster=self._cluster(place, held),
+            cluster=self._cluster(place, self.judge.impaired(place, held)),
             recoveries=dict(self.known.recoveries.get(place, {})),
             requests=self._rows.get(place, {}),
+            makes=any(item.provider != "PendingPods" for item in held.providers),
             provider=held.providers[0].name if held.providers else "none",
             dangers=self.dangers([place]),
             kept_max=held.recoveries_kept_max,
         )
         self.storyteller.tell(moment)
         self._demand(place, application_, held)
+
+    def _tell_on(self, place: Place, application_: Application, look: Look) -> None:
+        """Go on with stories that have begun under a policy, or a class, that is gone."""
+        open_ = {
+            name: item
+            for name, item in self.known.recoveries.get(place, {}).items()
+            if item.status.phase not in ENDED
+        }
+        if not open_:
+            return
+        spec = next(iter(open_.values())).spec
+        moment = Moment(
+            place=place,
+            application=reference(application_),
+            policy_name=spec.policy_name,
+            class_name=spec.class_name,
+            look=look,
+            terms=Terms(),
+            cluster=self._cluster(place, ()),
+            recoveries=open_,
+            requests=self._rows.get(place, {}),
+            makes=True,
+            dangers=self.dangers([place]),
+        )
+        self.storyteller.tell(moment)
 
     def stirred(self, places: frozenset[Place]) -> None:
         """Something may be otherwise with these applications; called again and again, also without
@@ -221,10 +253,12 @@ class Consequences:
         self.statuses.forget()
         self.remedying.tender.forget()
         self._demands.clear()
+        self._unanswered.clear()
 
     def _look_at(self, place: Place) -> None:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
+            self._unanswered.pop(place, None)
             for recovery in self.known.recoveries.get(place, {}).values():
                 if recovery.status.phase not in ENDED:
                     self.storyteller.abandon(recovery)
@@ -243,8 +277,7 @@ class Consequences:
                 self._per_node[place] = per_node
             self.evictor.evict(place, pods)
 
-    def _cluster(self, place: Place, held: Effective) -> Cluster:
-        domains = self.judge.impaired(place, held)
+    def _cluster(self, place: Place, domains: tuple[Domain, ...]) -> Cluster:
         state = self._cases[place].state
         incident = None if state is None else state.incident
         began_at = math.inf if incident is None else incident.began_at

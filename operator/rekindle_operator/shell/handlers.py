@@ -62,7 +62,11 @@ class Handlers:
                 raise RunError(
                     where=f"{kind.plural}.{kind.api_version.partition('/')[0]}",
                     what=refused.message,
-                    remedy="install the definitions: kubectl apply --server-side -f crds/",
+                    remedy=(
+                        "install the definitions: kubectl apply --server-side -f crds/"
+                        if refused.status == NOT_FOUND
+                        else "give the operator its rights, see docs/install.md"
+                    ),
                 ) from refused
 
     def start(self) -> None:

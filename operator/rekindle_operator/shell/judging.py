@@ -7,6 +7,7 @@ once what the other one knew. All answers are about how things are now, never ab
 happened. Used by the deciding thread alone; asks nobody.
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,10 @@ class Judge:
     _observed: dict[str, Observed] = field(default_factory=dict)
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
+    _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _told_to: dict[str, list[str]] = field(default_factory=dict)
+    _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
     _leases: Leases | None = None
     _round_at: float = 0.0
     _verdicts: list[tuple[Verdict, float | None]] = field(default_factory=list)
@@ -73,11 +78,12 @@ class Judge:
         if before is None or before.progress is not progress:
             heard = self._heard.get(place)
             self._heard[place] = hearing.hear(heard, progress, application.executors, now)
+            self.hosts(place)
         self._observe(place)
 
     def forget(self, place: Place) -> None:
         """An application that is gone."""
-        for kept in (self._heard, self._readings, self.sightings, self._drivers):
+        for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
         self._observed.pop(str(place), None)
 
@@ -98,16 +104,21 @@ class Judge:
         observation = Observation(fresh, nodes, self._views(now))
         self.state, verdicts = detection.detect(before, observation, now, self.rules)
         self._keep_labels()
+        self._impaired.clear()
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
         return self._sight(verdicts, now) if verdicts else frozenset()
 
     def lost_nodes(self, place: Place) -> frozenset[str]:
         """Nodes that are lost to an application, by their names in Kubernetes."""
-        name = str(place)
+        if self._told is not self.state.told:
+            self._told, self._told_to = self.state.told, {}
+            for node, those in self._told.items():
+                for name in those:
+                    self._told_to.setdefault(name, []).append(node)
         return frozenset(
             node
-            for node, those in self.state.told.items()
-            if name in those and self._is_same(place, node) and not self._is_heard(place, node)
+            for node in self._told_to.get(str(place), ())
+            if self._is_same(place, node) and not self._is_heard(place, node)
         )
 
     def looks_lost(self) -> frozenset[str]:
@@ -116,20 +127,32 @@ class Judge:
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
         """The same, as the driver's report calls them."""
-        lost, reading = self.lost_nodes(place), self._readings.get(place)
-        application = self.known.application(place)
-        if not lost or application is None or reading is None or reading.progress is None:
+        lost = self.lost_nodes(place)
+        if not lost:
             return frozenset()
-        located = locating.locate(reading.progress.nodes, application.executors)
-        return frozenset(located.on(lost))
+        return frozenset(name for name, node in self.hosts(place).items() if node in lost)
 
     def hosts(self, place: Place) -> dict[str, str]:
-        """The Node (value) that the driver means by a node of its report (key)."""
+        """The Node (value) that the driver means by a node of its report (key).
+
+        An executor's pod on a lost node is deleted before the driver has dropped it: what was known
+        of it holds as long as the driver speaks of the same one.
+        """
         reading, application = self._readings.get(place), self.known.application(place)
         if application is None or reading is None or reading.progress is None:
             return {}
-        located = locating.locate(reading.progress.nodes, application.executors)
-        return {name: pod.node for name, pod in located.pods.items()}
+        nodes, before = reading.progress.nodes, self._hosts.get(place, {})
+        located = locating.locate(nodes, application.executors)
+        known = {
+            name: (nodes[name].incarnation, pod.node)
+            for name, pod in located.pods.items()
+            if pod.node
+        }
+        for name in nodes.keys() & before.keys() - known.keys():
+            if before[name][0] == nodes[name].incarnation:
+                known[name] = before[name]
+        self._hosts[place] = known
+        return {name: node for name, (_, node) in known.items()}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
         """Whether the newest driver has certainly ended, or its node is lost.
@@ -148,12 +171,15 @@ class Judge:
 
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
-        lost = frozenset(self.state.told)
-        if not lost & self.lost_nodes(place):
+        if not self.lost_nodes(place):
             return ()
-        nodes = {name: node.judged.labels for name, node in self.known.registry.nodes.items()}
-        labels = {**{name: self._labels.get(name, {}) for name in lost}, **nodes}
-        return domains.impaired(domains.judge(labels, lost, held.failure_domain_keys))
+        keys = tuple(held.failure_domain_keys)
+        if keys not in self._impaired:  # the same for all applications until the next round
+            lost = frozenset(self.state.told)
+            nodes = {name: node.judged.labels for name, node in self.known.registry.nodes.items()}
+            labels = {**{name: self._labels.get(name, {}) for name in lost}, **nodes}
+            self._impaired[keys] = domains.impaired(domains.judge(labels, lost, keys))
+        return self._impaired[keys]
 
     def take_verdicts(self) -> list[tuple[Verdict, float | None]]:
         """Verdicts since the last call, each with since when its node was suspected."""
@@ -165,6 +191,16 @@ class Judge:
         scheduler takes for sound for a while yet."""
         lost = sorted(self.lost_nodes(place))
         return (*self.impaired(place, held), *(Domain(HOSTNAME, name) for name in lost))
+
+    def expires_at(self) -> float:
+        """When the next lease will count as silent unless it is renewed; infinite without one."""
+        timers, rules, shortest = self.state.timers, self.rules, self.rules.period_seconds
+        moments = [
+            at + max(shortest, timers.intervals.get(name, 0.0) * rules.lease_intervals)
+            for name, at in timers.since.items()
+            if name not in self.state.suspects and name not in self.state.leaving
+        ]
+        return min(moments, default=math.inf)
 
     def settle(self, place: Place) -> None:
         """A recovery has ended: what it has lost is no loss of the next one."""
@@ -251,15 +287,19 @@ class Judge:
     def _sight(self, verdicts: tuple[Verdict, ...], now: float) -> frozenset[Place]:
         """Keep what verdicts say of each application's nodes."""
         offset = time.time() - now
-        touched = {verdict.node for verdict in verdicts}
+        touched: dict[str | None, list[Verdict]] = {}
+        for verdict in verdicts:
+            touched.setdefault(verdict.node, []).append(verdict)
         places: set[Place] = set()
         for application in self.known.applications():
             place = application.place
             nodes = self._nodes_of(application)
             before = self.sightings.get(place, {})
-            if None not in touched and touched.isdisjoint(nodes.keys() | before.keys()):
+            # those of one node stay in order, and those of different nodes have nothing in common
+            mine = [item for name in nodes.keys() | before.keys() for item in touched.get(name, ())]
+            if not mine and None not in touched:
                 continue
-            self.sightings[place] = story.sighted(before, verdicts, str(place), nodes, offset)
+            self.sightings[place] = story.sighted(before, mine, str(place), nodes, offset)
             places.add(place)
         return frozenset(places)
 

@@ -66,12 +66,15 @@ class Leadership:
         """Another one whenever somebody else may have led meanwhile."""
         return self.transitions, None if self._elected is None else self._elected.term
 
-    def start(self, on_change: Callable[[], None]) -> "Leadership":
-        """Stand for it, from a thread of its own; `on_change` is called on any thread."""
+    def stand(self, on_change: Callable[[], None]) -> "Leadership":
+        """Who is told of changes, on any thread."""
         self._on_change = on_change
+        return self
+
+    def start(self) -> None:
+        """Stand for it, from a thread of its own."""
         self._thread = threading.Thread(target=self._stand, name="leadership", daemon=True)
         self._thread.start()
-        return self
 
     def close(self) -> None:
         """Give the Lease up, so that another one may have it at once."""
@@ -86,9 +89,9 @@ class Leadership:
                 self.look()
                 self._trouble = ""
             except RekindleError as trouble:
-                if str(trouble) != self._trouble:
-                    self.log.write("lease-failed", text=str(trouble))
-                self._trouble = str(trouble)
+                self._note(str(trouble))
+            except Exception as error:  # a Lease that somebody else has spoilt
+                self._note(f"{type(error).__name__}: {error}")
             self._follow()
             self._ending.wait(RENEW_SECONDS)
         if self.holds:
@@ -165,6 +168,11 @@ class Leadership:
             self._held = holds
             self.log.write("lease-held" if holds else "lease-not-held", identity=self.identity)
             self._on_change()
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self.log.write("lease-failed", text=trouble)
+        self._trouble = trouble
 
     def _leave(self) -> None:
         elected, self._elected = self._elected, None

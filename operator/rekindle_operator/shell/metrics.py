@@ -5,14 +5,17 @@ meanings are in docs/metrics.md. Healthy is an operator whose loop turns and who
 heard of: one that sees nothing any more has to be started anew.
 """
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from rekindle_coordinator.health import Metrics
+from rekindle_coordinator.log import Log
+from rekindle_operator.footing import Footing
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.renewals import Renewals
@@ -65,6 +68,7 @@ class OperatorMetrics(Metrics):
         self.certificate_ends = self._own(
             "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
         )
+        self.certificate_ends.set(math.nan)  # until there is one, no alert is due
         self.requests = Counter(
             f"{PREFIX}_node_requests",
             "Requests for nodes that have come to an end",
@@ -130,12 +134,20 @@ class Meter:
     acts: Callable[[], bool]
     certificate_ends: Callable[[], datetime | None]
     unacknowledged_since: Callable[[], float | None]
+    log: Log
+    _began: float = field(default_factory=time.monotonic)
     _at: float = 0.0
 
     def read(self) -> None:
         """Set what is set, count what has come."""
         for verdict, suspected_at in self.judge.take_verdicts():
             self.metrics.found(verdict, suspected_at)
+            whom = {"node": verdict.node, "application": verdict.application}
+            known = {key: value for key, value in whom.items() if value is not None}
+            reason = str(verdict.reason)
+            self.log.write(
+                "verdict", verdict=verdict.kind, reason=reason, text=verdict.text, **known
+            )
         now = time.monotonic()
         if now - self._at < READ_SECONDS:
             return
@@ -148,7 +160,9 @@ class Meter:
         metrics.held.set(state.held_at is not None)
         metrics.policies.set(len(self.known.policies))
         there = self.known.applications()
-        metrics.unprotected.set(sum(bool(item.policy) and not item.protected for item in there))
+        metrics.unprotected.set(
+            sum(bool(item.policy) and item.footing is Footing.SIDECAR_MISSING for item in there)
+        )
         metrics.recoveries.clear()
         for _, item in self.known.open_recoveries():
             metrics.recoveries.labels(item.status.phase or "").inc()
@@ -160,5 +174,5 @@ class Meter:
         if ends is not None:
             metrics.certificate_ends.set(ends.timestamp())
         newest = self.renewals.newest
-        if newest is not None:
-            metrics.leases_age.set(now - newest.answered_at)
+        heard_at = self._began if newest is None else newest.answered_at
+        metrics.leases_age.set(now - heard_at)

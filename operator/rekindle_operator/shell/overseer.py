@@ -7,6 +7,7 @@
 Runs in the deciding thread and waits for nobody: what it leaves as errands is done by others.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ class Overseer:
     renewals: Renewals
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
+    _looked_at: float = -math.inf
 
     def news(self) -> Collection[Place]:
         """Applications of which something may be otherwise than before."""
@@ -46,7 +48,11 @@ class Overseer:
             news(self.known)
         changed = self.known.take_changed()
         now = time.monotonic()
-        told = self.judge.judge(changed, self.renewals.newest, now)
+        newest = self.renewals.newest
+        told = self.judge.judge(changed, newest, now)
+        if newest is not None and newest.asked_at != self._looked_at:
+            self._looked_at = newest.asked_at
+            self.renewals.look_at(self.judge.expires_at())
         places = changed | told
         for place in changed:
             if self.known.application(place) is None:
@@ -95,7 +101,8 @@ class Overseer:
         waiting = sorted(
             (item.metadata.creation_timestamp, str(other))
             for other, item in self.known.open_recoveries()
-            if f"{other.namespace}/{item.spec.policy_name}" == application.policy
+            if other.namespace == place.namespace
+            and f"{other.namespace}/{item.spec.policy_name}" == application.policy
             and item.metadata.creation_timestamp is not None
         )
         names = list(dict.fromkeys(name for _, name in waiting))

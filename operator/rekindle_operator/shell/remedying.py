@@ -21,6 +21,7 @@ from rekindle_operator.story import Fencing
 __all__ = ["Remedying"]
 
 TEND_SECONDS = 1.0
+FENCE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class Remedying:
     _fenced: dict[Place, Fencing] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _deleted: dict[Place, set[str]] = field(default_factory=dict)
+    _tried: dict[tuple[Place, str], float] = field(default_factory=dict)
     _at: float = 0.0
 
     def tend(self, recovering: Collection[Place]) -> None:
@@ -47,8 +49,9 @@ class Remedying:
                 for item in self.known.applications()
                 if item.driver is not None and item.driver.node and not item.driver.ended
             )
+            silent = self.judge.looks_lost()
             for place in list(self.judge.sightings):
-                self._remedy(place, standing)
+                self._remedy(place, standing, silent)
         self._taint(recovering)
 
     def fencing_since(self, place: Place, moment: float) -> Fencing | None:
@@ -59,20 +62,20 @@ class Remedying:
     def note_fenced(self, place: Place, uid: str, how: Fencing) -> None:
         """The driver's lost node was fenced."""
         self._fenced[place] = how
-        self._done.add(uid)
+        self._done.add(f"{place} {uid}")
         self.known.changed.add(place)
 
     def note_deleted(self, place: Place, uid: str) -> None:
         """The object of a lost node was deleted."""
         self._deleted.setdefault(place, set()).add(uid)
-        self._done.add(uid)
+        self._done.add(f"{place} {uid}")
 
-    def _remedy(self, place: Place, standing: frozenset[str]) -> None:
-        """Nodes that an application has lost; on those `standing` there is a driver."""
+    def _remedy(self, place: Place, standing: frozenset[str], silent: frozenset[str]) -> None:
+        """Nodes that an application has lost; on those `standing` there is a driver, `silent` ones
+        look lost."""
         held, sightings = self.known.held(place), self.judge.sightings.get(place, {})
         if held is None or held.paused or held.dry_run:
             return
-        silent = self.judge.looks_lost()
         lost = [
             LostNode(
                 name, item.uid, item.confirmed_at or item.suspected_at or 0.0, name in standing
@@ -80,11 +83,15 @@ class Remedying:
             for name, item in sightings.items()
             if item.uid is not None and (item.is_lost or (item.driver and name in silent))
         ]
-        left = [node for node in lost if node.uid not in self._done]
+        if not lost:
+            self._deleted.pop(place, None)
+        left = [node for node in lost if f"{place} {node.uid}" not in self._done]
         deleted = len(self._deleted.get(place, ()))
         wanted = remedies.due(left, held.fencing, held.node_deletion, deleted, time.time())
         for remedy in wanted:
             if remedy.fence:
+                if not self._is_time(place, remedy.node.uid):
+                    continue
                 approved = any(
                     item.spec.approved
                     for item in self.known.recoveries.get(place, {}).values()
@@ -93,6 +100,14 @@ class Remedying:
                 self.tender.fence(place, remedy.node, held.fencing, approved=approved)
             else:
                 self.tender.delete(place, remedy.node)
+
+    def _is_time(self, place: Place, uid: str) -> bool:
+        """Whether to look for certainty once more: it may take minutes to come."""
+        now = time.monotonic()
+        if now - self._tried.get((place, uid), -FENCE_SECONDS) < FENCE_SECONDS:
+            return False
+        self._tried[place, uid] = now
+        return True
 
     def _taint(self, recovering: Collection[Place]) -> None:
         nodes = self.known.registry.nodes

@@ -4,6 +4,7 @@ A list and not a watch: a watch that has gone silent cannot be told from leases 
 What the lists mean is for `detection`; `judging` takes the newest.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -18,19 +19,27 @@ from rekindle_operator.shell.api import Api, Body, path_of
 __all__ = ["Renewals"]
 
 LOOK_SECONDS_MAX = 5.0
+# Many leases may fall due one after the other.
+LOOK_SECONDS_MIN = 1.0
 # A kubelet renews four times within the duration that it gives its lease.
 RENEWALS_PER_DURATION = 4
 
 
 @dataclass(slots=True)
 class Renewals:
-    """`newest` is the newest complete list; `lease_seconds` how often kubelets renew."""
+    """`newest` is the newest complete list; `lease_seconds` how often kubelets renew.
+
+    Besides looking now and then it looks when a lease is due that was not renewed: otherwise that
+    would show a whole pause later.
+    """
 
     api: Api
     log: Log
     lease_seconds: Callable[[], float]
     newest: Leases | None = None
-    _ending: threading.Event = field(default_factory=threading.Event)
+    _due: float = math.inf
+    _ending: bool = False
+    _stirred: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
 
     def start(self) -> None:
@@ -39,7 +48,13 @@ class Renewals:
 
     def stop(self) -> None:
         """End after the present look."""
-        self._ending.set()
+        self._ending = True
+        self._stirred.set()
+
+    def look_at(self, moment: float) -> None:
+        """Look at this moment (time.monotonic()) as well, if no look comes before it."""
+        self._due = moment
+        self._stirred.set()
 
     def look(self) -> None:
         """List them once. Raises what the API server says."""
@@ -55,15 +70,28 @@ class Renewals:
         )
 
     def _run(self) -> None:
-        while not self._ending.is_set():
-            began = time.monotonic()
+        while not self._ending:
+            began, self._due = time.monotonic(), math.inf
             try:
                 self.look()
                 self._note("")
             except RekindleError as trouble:
                 self._note(str(trouble))
-            pause = min(LOOK_SECONDS_MAX, self.lease_seconds() / 2)
-            self._ending.wait(max(0.1, began + pause - time.monotonic()))
+            except Exception as error:  # a lease of a form that nobody has seen
+                self._note(f"{type(error).__name__}: {error}")
+            self._rest(began)
+
+    def _rest(self, began: float) -> None:
+        """Until the next look is due, after one that began then."""
+        pause = min(LOOK_SECONDS_MAX, self.lease_seconds() / 2)
+        least = min(LOOK_SECONDS_MIN, pause)
+        due = began + max(0.1, pause)
+        while not self._ending:
+            seconds = max(began + least, min(due, self._due)) - time.monotonic()
+            if seconds <= 0:
+                return
+            self._stirred.wait(seconds)
+            self._stirred.clear()
 
     def _note(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

@@ -29,6 +29,7 @@ from rekindle_operator.provisioning import (
     Scale,
     Standing,
     decide,
+    notes,
     remains,
 )
 from rekindle_operator.provisioning.bodies import Kind
@@ -121,7 +122,11 @@ class Requester:
         """The notes first: what is not in a list that was read later is really gone."""
         scoped = {"labelSelector": SCOPE_LABEL}
         bodies = self._all(CONFIG_MAP, path_of(CONFIG_MAP, self.home), scoped)
-        used = {item.provider for limits in wanted.classes.values() for item in limits.makers}
+        makers = [item for limits in wanted.classes.values() for item in limits.makers]
+        used: set[str] = {item.provider for item in makers}
+        noted, _ = notes.read_all(Standing(bodies), self.home)
+        # what was asked for of a provider that no class names any more is to be cleared away too
+        used |= {slot.provider for note, _ in noted.values() for slot in note.slots}
         for provider, kinds in PROVIDERS_KINDS.items():
             if provider in used:
                 for kind in kinds:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from rekindle.errors import RekindleError
@@ -59,6 +59,7 @@ class Operator:
     admission: Admission
     shell: Shell
     ending: threading.Event
+    began_at: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
         """See everything once, then decide until `stop` is called."""
@@ -77,6 +78,7 @@ class Operator:
             if self.options.webhook_port != NO_WEBHOOK:
                 self.admission.start()
             self.metrics.ready = True
+            self.leadership.start()
             self.log.write("ready", identity=self.options.identity)
             self.shell.run()
 
@@ -112,7 +114,7 @@ class Operator:
     def _unheard_seconds(self) -> float:
         heard = [watcher.heard_at for watcher in self.watchers]
         newest = self.renewals.newest
-        heard.append(0.0 if newest is None else newest.answered_at)
+        heard.append(self.began_at if newest is None else newest.answered_at)
         return time.monotonic() - min(heard)
 
 
@@ -168,6 +170,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         acts=lambda: leadership.leads,
         certificate_ends=lambda: admission.ends,
         unacknowledged_since=lambda: consequences.unanswered_since,
+        log=log,
     )
 
     def stirred(places: frozenset[Place]) -> None:
@@ -196,7 +199,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
             identity=options.identity,
             provider=overseer,
             oversight=overseer,
-            stand=leadership.start,
+            stand=leadership.stand,
         ),
         ending=ending,
     )

@@ -36,6 +36,7 @@ from rekindle_operator.story.scene import Danger
 __all__ = ["Statuses"]
 
 PAUSE_SECONDS = 1.0
+PAUSE_SHARE = 20.0
 
 
 @dataclass(slots=True)
@@ -50,15 +51,15 @@ class Statuses:
     queries: Callable[[Place], frozenset[str] | None]
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
     _at: float = 0.0
+    _pause_seconds: float = PAUSE_SECONDS
     _written: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def refresh(self, *, stirred: bool) -> bool:
         """Work all statuses out anew when something was stirred, a while after the last time;
         whether it was done."""
         now = time.monotonic()
-        if not stirred or now - self._at < PAUSE_SECONDS:
+        if not stirred or now - self._at < self._pause_seconds:
             return False
-        self._at = now
         held: dict[str, list[Application]] = defaultdict(list)
         overlaps: dict[str, list[Overlap]] = defaultdict(list)
         for application in self.known.applications():
@@ -75,6 +76,9 @@ class Statuses:
         for name, policy in self.known.policies.items():
             self._refresh_policy(policy, held[name], overlaps[name], recovering)
         self._refresh_classes(recovering)
+        # of a thousand policies it takes a while, in which nothing is decided
+        self._at = time.monotonic()
+        self._pause_seconds = max(PAUSE_SECONDS, PAUSE_SHARE * (self._at - now))
         return True
 
     def forget(self) -> None:

@@ -48,7 +48,7 @@ class Moment:
     """What is known of an application when something was decided.
 
     `recoveries` are those that are known to be there; `requests` (incident -> rows) what providers
-    say; `kept_max` how many objects are kept.
+    say, if any of them makes requests (`makes`); `kept_max` how many objects are kept.
     """
 
     place: Place
@@ -60,6 +60,7 @@ class Moment:
     cluster: Cluster
     recoveries: Mapping[str, Recovery]
     requests: Mapping[int, tuple[NodeRequest, ...]] = field(default_factory=dict)
+    makes: bool = False
     provider: str = "pending-pods"
     dangers: tuple[Danger, ...] = ()
     kept_max: int = 20
@@ -236,7 +237,7 @@ class Storyteller:
             cluster=moment.cluster,
             earlier=earlier,
             answers=answers,
-            requests=moment.requests.get(recovery.spec.incident),
+            requests=moment.requests.get(recovery.spec.incident, () if moment.makes else None),
             provider=moment.provider,
             dangers=moment.dangers,
             generation=recovery.metadata.generation,

@@ -25,7 +25,6 @@ from rekindle_operator.story import Fencing
 
 __all__ = ["Tender"]
 
-LOOK_SECONDS = 5.0
 REMEDIATION = Kind(
     "self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediation", "selfnoderemediations"
 )
@@ -45,9 +44,9 @@ class Tender:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fence(self, place: Place, node: LostNode, allowed: Allowed, *, approved: bool) -> None:
-        """Fence a driver's lost node as soon as it is certain that nothing runs there."""
+        """Fence a driver's lost node if it is certain by now that nothing runs there."""
         self.errands.leave(
-            f"fence {node.uid}", partial(self._fence, place, node, allowed, approved)
+            f"fence {place} {node.uid}", partial(self._fence, place, node, allowed, approved)
         )
 
     def delete(self, place: Place, node: LostNode) -> None:
@@ -78,16 +77,14 @@ class Tender:
         with self._lock:
             self._tainted.clear()
 
-    def _fence(
-        self, place: Place, node: LostNode, allowed: Allowed, approved: bool
-    ) -> float | None:
+    def _fence(self, place: Place, node: LostNode, allowed: Allowed, approved: bool) -> None:
         path = path_of(kinds.NODES, name=node.name)
         body = self.api.get(path)
         if body is None or not remedies.still_lost(body, node):
-            return None
+            return
         certainty = remedies.certain(body, allowed, self._evidence(node, allowed, approved))
         if certainty is None:
-            return LOOK_SECONDS
+            return
         if allowed.mode == "DeleteNode":
             self._remove(body)
         else:
@@ -96,7 +93,6 @@ class Tender:
             "node-fenced", application=str(place), node=node.name, mode=allowed.mode, by=certainty
         )
         self.fenced(place, node.uid, Fencing(time.time(), certainty))
-        return None
 
     def _evidence(self, node: LostNode, allowed: Allowed, approved: bool) -> Evidence:
         claimed = machines = None

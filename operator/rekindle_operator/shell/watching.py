@@ -113,8 +113,9 @@ class Watcher:
                 pause = PAUSE_SECONDS_MIN
             except TooOldError:
                 self._version = ""
-            except RekindleError as trouble:
-                self._note(str(trouble))
+            except Exception as trouble:
+                self._note(_told(trouble))
+                self._version = self._version if isinstance(trouble, RekindleError) else ""
                 self._ending.wait(pause)
                 pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
@@ -154,3 +155,9 @@ class Watcher:
         if trouble and trouble != self._trouble:
             self.log.write("watch-failed", resource=self.kind.plural, text=trouble)
         self._trouble = trouble
+
+
+def _told(trouble: Exception) -> str:
+    if isinstance(trouble, RekindleError):
+        return str(trouble)
+    return f"{type(trouble).__name__}: {trouble}"

@@ -14,7 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "integration"))
 
 import readings
 from application import Application
-from spark_on_kubernetes import Cluster, await_start, make_namespace, place, spark_options
+from spark_on_kubernetes import (
+    Cluster,
+    await_start,
+    make_driver_pod,
+    make_namespace,
+    place,
+    spark_options,
+)
 
 from rekindle_local import control_plane as rekindle_control_plane
 from rekindle_local.cluster import LocalCluster
@@ -42,7 +49,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(
     control_plane: ControlPlane, api_client: client.ApiClient, inputs: Path, tmp_path: Path
 ) -> Iterator[Start]:
-    """Starts an application whose queries are live when it returns; `led` by a coordinator or not.
+    """Starts an application whose queries are live when it returns; `led` by a coordinator or not,
+    `in_pod`: with a pod of its own that the driver is taken to run in.
 
     After `silent_seconds` its driver drops an executor by itself. Nothing of it is left afterwards,
     its namespace included.
@@ -53,7 +61,7 @@ def start(
     with ExitStack() as stack:
 
         def start_one(
-            *, led: bool = False, silent_seconds: float = 15
+            *, led: bool = False, silent_seconds: float = 15, in_pod: bool = False
         ) -> tuple[Cluster, Application]:
             namespace = make_namespace(core, rbac)
             stack.callback(core.delete_namespace, namespace)
@@ -65,6 +73,9 @@ def start(
             )
             told = tmp_path / "told" if led else None
             cluster = Cluster(control_plane, simulated, machines, core, namespace, told)
+            options = spark_options(control_plane, namespace, tmp_path / "executor.json")
+            if in_pod:
+                options |= make_driver_pod(cluster)
             control = None
             if told is not None:
                 control = stack.enter_context(
@@ -81,7 +92,7 @@ def start(
                 inputs,
                 runtime=RUNTIME,
                 policy={"silent_seconds": silent_seconds},
-                spark=spark_options(control_plane, namespace, tmp_path / "executor.json"),
+                spark=options,
                 control=control,
             )
             stack.callback(application.driver.end)

@@ -31,6 +31,7 @@ Pod = Any
 ACCOUNT = "spark"
 CONTAINER = "executor"
 EXECUTORS = "spark-role=executor"
+DRIVER = "readings-driver"
 NODES = 4
 # One executor's pod fits, a second one does not.
 SHAPE = NodeShape(cpu="1", real=True)
@@ -196,6 +197,23 @@ def make_namespace(core: Api, rbac: Api) -> str:
         },
     )
     return name
+
+
+def make_driver_pod(cluster: Cluster) -> dict[str, str]:
+    """A pod for the driver, with a sidecar, on a simulated node of its own; what Spark is told of
+    it, so that it owns the executors."""
+    (node,) = cluster.simulated.add(1, NodeShape(cpu="100m"))  # no executor fits
+    name = place(cluster.namespace).application
+    sidecar = {"name": "rekindle-sidecar", "image": "sidecar", "restartPolicy": "Always"}
+    spec = {
+        "nodeName": node,
+        "initContainers": [sidecar],
+        "containers": [{"name": "driver", "image": "driver"}],
+    }
+    labels = {"spark-role": "driver", "rekindle.dev/application": name}
+    body = {"metadata": {"name": DRIVER, "labels": labels}, "spec": spec}
+    cluster.core.create_namespaced_pod(cluster.namespace, body)
+    return {"spark.kubernetes.driver.pod.name": DRIVER}
 
 
 def place(namespace: str) -> Place:
