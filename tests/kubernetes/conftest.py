@@ -25,6 +25,7 @@ NODE_MONITOR_SECONDS = 1.0
 NODE_GRACE_SECONDS = 8.0
 WAIT_SECONDS_MAX = 60.0
 
+LOUD = "NOTHING WAS TESTED ON KUBERNETES"
 FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
 
 
@@ -46,11 +47,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, None, None]:
-    """Says last of all, where it is seen, that all these tests were left out, and why."""
+    """Says last of all, where it is seen, that all these tests were left out, and why: as the tests
+    have said, for they may have run in other processes."""
     yield
-    found = terminalreporter.config.stash.get(FOUND, None)
-    if isinstance(found, RekindleError):
-        line = f"NOTHING WAS TESTED ON KUBERNETES: {found}"
+    skipped = terminalreporter.stats.get("skipped", ())
+    said = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
+    for line in sorted({text[text.index(LOUD) :] for text in said if LOUD in text}):
         terminalreporter.write_line(line, red=True, bold=True)
 
 
@@ -59,10 +61,9 @@ def programs(request: pytest.FixtureRequest) -> dict[str, Path]:
     """The paths of the programs by name; without them the tests are skipped."""
     found = request.config.stash[FOUND]
     if isinstance(found, RekindleError):
-        short = "there is no test control plane; the last lines say why"
         if os.environ.get("CI") == "true":
-            pytest.fail(short)
-        pytest.skip(short)
+            pytest.fail(f"{LOUD}: {found}")
+        pytest.skip(f"{LOUD}: {found}")
     return found
 
 

@@ -62,9 +62,19 @@ Port = Annotated[
         envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
     ),
 ]
+Webhook = Annotated[
+    bool,
+    typer.Option(
+        "--webhook/--no-webhook",
+        envvar=f"{PREFIX}WEBHOOK",
+        help="Whether pods are asked about: drivers get sidecars.",
+    ),
+]
 WebhookPort = Annotated[
     int,
-    typer.Option(envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="0: there is no webhook."),
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
+    ),
 ]
 WebhookService = Annotated[
     str,
@@ -118,6 +128,7 @@ def operate(
     identity: Identity = "",
     lease_name: LeaseName = "rekindle-operator",
     port: Port = 8080,
+    webhook: Webhook = True,
     webhook_port: WebhookPort = 9443,
     webhook_service: WebhookService = "rekindle-webhook",
     webhook_configuration: WebhookConfiguration = "rekindle",
@@ -139,6 +150,7 @@ def operate(
         store_secret_file=store_secret_file,
         lease_name=lease_name,
         port=port,
+        webhook=webhook,
         webhook_port=webhook_port,
         webhook_service=webhook_service,
         webhook_configuration=webhook_configuration,

@@ -15,7 +15,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 @dataclass(frozen=True, slots=True)
 class Options:
     """`store` is HOST:PORT of each ZooKeeper server, with commas between; `namespace` is where the
-    operator runs. A port of 0 is any that is free, of the webhook none at all."""
+    operator runs. A port of 0 is any that is free."""
 
     store: str
     namespace: str
@@ -23,6 +23,7 @@ class Options:
     identity: str = field(default_factory=socket.gethostname)
     lease_name: str = "rekindle-operator"
     port: int = 8080
+    webhook: bool = True
     webhook_port: int = 9443
     webhook_service: str = "rekindle-webhook"
     webhook_configuration: str = "rekindle"

@@ -41,7 +41,6 @@ __all__ = ["Operator", "running"]
 
 CONNECTIONS = 32
 RETRY_SECONDS = 2.0
-NO_WEBHOOK = 0
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class Operator:
         self.metrics.watched = Watched(self._unheard_seconds, lambda: self.handlers.alive)
         if not self.ending.is_set():
             self.shell.take_stock()
-            if self.options.webhook_port != NO_WEBHOOK:
+            if self.options.webhook:
                 self.admission.start()
             self.metrics.ready = True
             self.leadership.start()

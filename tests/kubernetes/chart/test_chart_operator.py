@@ -85,7 +85,7 @@ def start(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[[lis
         command = [sys.executable, "-c", program, *arguments, f"--kubeconfig={kubeconfig}"]
         paths = os.pathsep.join(sys.path)
         daemon.launch(
-            [*command, "--port=0", "--webhook-port=0"],
+            [*command, "--port=0", "--no-webhook"],
             {**os.environ, "PYTHONPATH": paths},
             watcher,
         )

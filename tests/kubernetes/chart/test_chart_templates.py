@@ -229,7 +229,7 @@ def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:
 
 def test_without_the_webhook_nothing_of_it_is_left(renderer: Helm) -> None:
     objects = renderer.objects("--set", "webhook.enabled=false")
-    assert "--webhook-port=0" in operator_arguments(objects)
+    assert "--no-webhook" in operator_arguments(objects)
     kinds = {found["kind"] for found in objects}
     assert "MutatingWebhookConfiguration" not in kinds
     assert "rekindle-webhook" not in {found["metadata"]["name"] for found in objects}

@@ -30,7 +30,7 @@ class OperatorProcess:
         self._command = [
             *(sys.executable, "-m", "rekindle_operator", "--identity", name),
             *("--log", str(self.log), "--port", "0"),
-            *(options if "--webhook-port" in options else ("--webhook-port", "0", *options)),
+            *(options if "--webhook" in options else ("--no-webhook", *options)),
         ]
 
     def start(self) -> None:

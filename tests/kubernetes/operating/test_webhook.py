@@ -1,6 +1,5 @@
 """The webhook in the running operator: new executors keep off lost nodes, drivers get sidecars."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +24,10 @@ def asking(world: World, control_plane: ControlPlane, tmp_path: Path) -> Iterato
     options = ("--certificates-folder", str(folder), "--sidecar-image", "rekindle/sidecar:1")
     world.make_class()
     world.make_policy()
-    with socket.create_server((HOST, 0)) as held:
-        port = held.getsockname()[1]
-    world.operator = world.make_operator("operator-a", "--webhook-port", str(port), *options)
+    options = ("--webhook", "--webhook-port", "0", *options)
+    world.operator = world.make_operator("operator-a", *options)
     world.operator.start()
+    port = world.operator.lines("webhook-serves")[-1]["port"]
     where = {"url": f"https://{HOST}:{port}{configuration.PATH}"}
     manifest = configuration.manifest(
         world.namespace, where, bundle=Path(control_plane.authority).read_bytes()
