@@ -7,7 +7,6 @@ from detection_stories import (
     ONLY_SUSPECTED,
     Story,
     both,
-    change,
     change_all,
     check,
     driver,

@@ -1,0 +1,72 @@
+"""What the shell's judge answers about an application that has lost a node."""
+
+from dataclasses import replace
+
+import msgspec
+
+from benchmarks import layout
+from benchmarks.drivers import driver
+from benchmarks.layout import Size
+from rekindle.coordination.application import Reading
+from rekindle.protocol import TopologyReport
+from rekindle_operator.leases import Timers
+from rekindle_operator.pods import pod_seen
+from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.surroundings import Surroundings
+
+SPARK = layout.applications(Size(nodes=25, pods=100, policies=1))[0]
+LOST = SPARK.executors[4]
+
+
+def judge_of_a_running_application() -> tuple[Judge, Reading]:
+    """Its driver has reported all executors, and has lost one node, as detection says."""
+    known, body = Surroundings(), layout.driver_pod(SPARK)
+    for pod in [body, *(layout.executor_pod(SPARK, item, "uid-0") for item in SPARK.executors)]:
+        pod["metadata"]["uid"] = f"uid-{pod['metadata']['labels'].get('spark-exec-id', 0)}"
+        pod["status"] = {"phase": "Running"}
+        seen = pod_seen(pod)
+        assert seen is not None
+        known.registry.see_pod(seen)
+    member = driver(SPARK, 1).member
+    topology = member.beginning()[0]
+    assert isinstance(topology, TopologyReport)
+    reading = Reading(topology=topology, progress=member.progress())
+    judge = Judge(known)
+    judge.hear(SPARK.place, reading, now=0.0)
+    judge.state = replace(judge.state, told={LOST.node: frozenset({str(SPARK.place)})})
+    judge._heard.clear()  # the driver hears nothing of it
+    return judge, reading
+
+
+def test_a_lost_node_stays_gone_when_the_pod_on_it_was_deleted_before_the_driver_dropped_it() -> (
+    None
+):
+    judge, _ = judge_of_a_running_application()
+    assert judge.gone_nodes(SPARK.place) == {LOST.address}
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    assert judge.gone_nodes(SPARK.place) == {LOST.address}
+    assert judge.hosts(SPARK.place)[LOST.address] == LOST.node
+
+
+def test_another_executor_with_the_address_of_a_deleted_one_is_not_gone() -> None:
+    judge, reading = judge_of_a_running_application()
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    progress = reading.progress
+    assert progress is not None
+    another = msgspec.structs.replace(progress.nodes[LOST.address], incarnation="99.0")
+    nodes = {**progress.nodes, LOST.address: another}
+    later = replace(reading, progress=msgspec.structs.replace(progress, nodes=nodes))
+    judge.hear(SPARK.place, later, now=1.0)
+    judge._heard.clear()
+    assert judge.gone_nodes(SPARK.place) == frozenset()
+
+
+def test_the_next_lease_to_expire_is_one_that_is_not_suspected_yet() -> None:
+    judge = Judge(Surroundings())
+    timers = Timers(since={"a": 100.0, "b": 90.0, "c": 95.0}, intervals={"c": 40.0})
+    judge.state = replace(judge.state, timers=timers, suspects={"b": 110.0})
+    assert judge.expires_at() == 120.0
+    judge.state = replace(judge.state, suspects={"a": 120.0, "b": 110.0})
+    assert judge.expires_at() == 175.0
+    judge.state = replace(judge.state, suspects={"a": 120.0, "b": 110.0, "c": 175.0})
+    assert judge.expires_at() == float("inf")
