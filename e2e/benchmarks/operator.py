@@ -83,13 +83,13 @@ def measure(settings: Settings, directory: Path, command: str) -> bool:
             "executors": settings.size.executors,
             "queries": settings.size.queries,
             "lease_seconds": settings.lease_seconds,
-            **_rest(world),
-            "report_to_plan_seconds": bars.spread(_reports(world)),
-            **_small_loss(world),
-            **_large_loss(world),
-            "resident_megabytes_max": world.operator.resident_megabytes_max,
-            "renewals_late_seconds_max": world.crowd.late_seconds_max,
         }
+        for step in (_rest, _reports, _small_loss, _large_loss):
+            found = step(world)
+            console.print(found)
+            figures |= found
+        figures["resident_megabytes_max"] = world.operator.resident_megabytes_max
+        figures["renewals_late_seconds_max"] = world.crowd.late_seconds_max
     rows = bars.operator_bars(figures, str(settings.size), command)
     results.write(directory / "operator.json", figures, rows)
     for row in rows:
@@ -173,7 +173,7 @@ def _await_rest(world: World) -> None:
         )
 
 
-def _rest(world: World) -> dict[str, float]:
+def _rest(world: World) -> dict[str, Any]:
     """CPU and memory while drivers only report."""
     time.sleep(SETTLE_SECONDS)
     world.console.print(f"at rest for {world.settings.rest_seconds:.0f} s")
@@ -187,7 +187,7 @@ def _rest(world: World) -> dict[str, float]:
     }
 
 
-def _reports(world: World) -> list[float]:
+def _reports(world: World) -> dict[str, Any]:
     """Seconds from a report of a lost executor to the plan, one application after the other."""
     count = max(1, min(REPORTS_MAX, world.settings.size.policies // 4))
     world.console.print(f"{count} drivers lose an executor each")
@@ -196,10 +196,10 @@ def _reports(world: World) -> list[float]:
         began = world.drivers.lose_executor(item)
         planned = _await_plans(world, [item.place], began)
         found.append(planned[item.place] - began if planned else float("nan"))
-    return found
+    return {"report_to_plan_seconds": bars.spread(found)}
 
 
-def _small_loss(world: World) -> dict[str, float]:
+def _small_loss(world: World) -> dict[str, Any]:
     """From the expiry of the leases of two nodes to a Recovery that names a plan."""
     lost = world.settings.size.lost[:SMALL_LOSS]
     world.console.print(f"losing {len(lost)} nodes")
@@ -214,7 +214,7 @@ def _small_loss(world: World) -> dict[str, float]:
     }
 
 
-def _large_loss(world: World) -> dict[str, float]:
+def _large_loss(world: World) -> dict[str, Any]:
     """From the expiry of the leases of all other nodes of a zone to the last plan."""
     time.sleep(SETTLE_SECONDS)
     lost = world.settings.size.lost[SMALL_LOSS:]
@@ -251,6 +251,7 @@ def _await_plans(world: World, places: list[Place], since: float) -> dict[Place,
     found: dict[Place, float] = {}
 
     def complete() -> bool:
+        world.operator.check()
         for line in world.operator.lines("plan"):
             place = wanted.get(line["application"])
             if place is not None and line["at"] >= since:
@@ -266,6 +267,7 @@ def _await_recovery(world: World, place: Place) -> float:
     """When (since 1970) a Recovery of an application was seen with a plan."""
 
     def told() -> bool:
+        world.operator.check()
         return str(place) in _told(world.crowd.recoveries(place.namespace))
 
     seen = processes.await_condition(told, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.05)
@@ -289,6 +291,7 @@ def _await_all_told(world: World, places: list[Place]) -> float:
     """The same of all of them."""
 
     def told() -> bool:
+        world.operator.check()
         return {str(place) for place in places} <= _told(world.crowd.recoveries())
 
     seen = processes.await_condition(told, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=2.0)

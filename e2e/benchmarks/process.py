@@ -38,11 +38,11 @@ class OperatorProcess:
         self._watcher = Watcher((), self._daemon.logs / f"{NAME}-watcher.log")
         self._daemon.launch(self._command, os.environ, self._watcher)
         processes.await_condition(
-            lambda: bool(self.lines("ready")) or self._ended,
+            lambda: bool(self.lines("ready")) or self.ended,
             limit_seconds=START_SECONDS_MAX,
             interval_seconds=0.2,
         )
-        if self._ended or not self.lines("ready"):
+        if self.ended or not self.lines("ready"):
             self.__exit__(None, None, None)
             raise RunError(
                 where=NAME,
@@ -83,6 +83,11 @@ class OperatorProcess:
         (found,) = [line for line in lines if line.startswith("VmHWM")]
         return int(found.split()[1]) / 1024
 
+    def check(self) -> None:
+        """Raises RunError when it has ended."""
+        if self.ended:
+            raise RunError(where=NAME, what="has ended", remedy=f"see {self._daemon.log}")
+
     def lines(self, kind: str) -> list[dict[str, Any]]:
         """What it has logged of a kind; a line that is not complete yet is left out."""
         if not self.log.exists():
@@ -100,6 +105,7 @@ class OperatorProcess:
         return {name: float(value) for name, _, value in found}
 
     @property
-    def _ended(self) -> bool:
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
         leader = self._daemon.leader
         return leader is None or leader.poll() is not None

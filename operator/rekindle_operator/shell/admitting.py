@@ -29,6 +29,7 @@ __all__ = ["Admission"]
 
 TEND_SECONDS = 5.0
 REFRESH_SECONDS = 0.5
+PAUSE_FACTOR = 10.0
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Admission:
     _keeper: Keeper | None = None
     _defaults: Defaults = field(default_factory=Defaults)
     _dirty: bool = True
-    _at: float = 0.0
+    _due: float = 0.0
     _ending: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
 
@@ -90,9 +91,9 @@ class Admission:
         """Let the webhook go by what is known now, a moment after something has changed."""
         self._dirty |= stirred
         now = time.monotonic()
-        if not self._dirty or now - self._at < REFRESH_SECONDS:
+        if not self._dirty or now < self._due:
             return
-        self._dirty, self._at = False, now
+        self._dirty = False
         self.outlook.knowledge = gathered(
             self.known.policies.values(),
             self.known.classes.values(),
@@ -100,6 +101,9 @@ class Admission:
             self._impairments(),
             self._defaults,
         )
+        # of a thousand applications it takes a while, and whoever decides has more to do
+        took = time.monotonic() - now
+        self._due = now + max(REFRESH_SECONDS, PAUSE_FACTOR * took)
 
     def _impairments(self) -> list[Impairment]:
         """Applications that have lost nodes: new executors keep out of what is impaired, and off

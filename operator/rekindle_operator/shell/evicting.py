@@ -36,7 +36,7 @@ class Evictor:
     log: Log
     metrics: OperatorMetrics
     measured: Callable[[Place, Executor], None]
-    _deleted: dict[tuple[Place, str], int] = field(default_factory=dict)
+    _deleted: dict[Place, dict[str, int]] = field(default_factory=dict)
     _wanted: dict[Place, frozenset[str]] = field(default_factory=dict)
 
     def evict(self, place: Place, pods: tuple[PodSeen, ...]) -> None:
@@ -44,7 +44,7 @@ class Evictor:
         self._wanted[place] = frozenset(pod.uid for pod in pods)
         for pod in pods:
             assert pod.role == "executor"
-            times = self._deleted.get((place, pod.node), 0)
+            times = self._deleted.get(place, {}).get(pod.node, 0)
             delay = min(2.0 ** (times - 1), DELAY_SECONDS_MAX) if times else 0.0
             errand = partial(self._evict, place, pod)
             self.errands.leave(f"evict {pod.uid}", errand, delay_seconds=delay)
@@ -52,8 +52,7 @@ class Evictor:
     def forget(self, place: Place) -> None:
         """An application has lost no nodes any more."""
         self._wanted.pop(place, None)
-        for key in [key for key in self._deleted if key[0] == place]:
-            del self._deleted[key]
+        self._deleted.pop(place, None)
 
     def measure(self, place: Place, pod: PodSeen) -> None:
         """Look at an executor, soon, without touching it."""
@@ -80,6 +79,6 @@ class Evictor:
             return  # another pod has its name by now
         if there:
             self.metrics.executors_deleted.inc()
-            key = place, pod.node
-            self._deleted[key] = self._deleted.get(key, 0) + 1
+            times = self._deleted.setdefault(place, {})
+            times[pod.node] = times.get(pod.node, 0) + 1
             self.log.write("executor-deleted", application=str(place), pod=pod.name, node=pod.node)

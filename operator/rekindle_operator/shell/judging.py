@@ -16,6 +16,7 @@ from rekindle.coordination.application import Driver, Reading
 from rekindle.protocol import Heartbeat
 from rekindle.protocol.tree import Place
 from rekindle_operator import detection, domains, hearing, locating, story
+from rekindle_operator.classes import Detection
 from rekindle_operator.detection import State
 from rekindle_operator.domains import Domain
 from rekindle_operator.hearing import Heard
@@ -54,19 +55,27 @@ class Judge:
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
     _leases: Leases | None = None
     _round_at: float = 0.0
+    _rules: tuple[tuple[Detection, ...], Rules] = field(default_factory=lambda: ((), Rules()))
     _verdicts: list[tuple[Verdict, float | None]] = field(default_factory=list)
 
     @property
     def rules(self) -> Rules:
         """How patient detection is: as the most patient class says."""
-        wanted = [class_.spec.detection for class_ in self.known.classes.values()]
-        if not wanted:
-            return Rules()
-        return Rules(
-            lease_seconds=max(float(item.lease_seconds) for item in wanted),
-            lease_intervals=max(item.lease_intervals for item in wanted),
-            driver_silence_seconds=max(float(item.driver_silence_seconds) for item in wanted),
+        wanted = tuple(class_.spec.detection for class_ in list(self.known.classes.values()))
+        known, rules = self._rules
+        if wanted == known:
+            return rules
+        rules = (
+            Rules(
+                lease_seconds=max(float(item.lease_seconds) for item in wanted),
+                lease_intervals=max(item.lease_intervals for item in wanted),
+                driver_silence_seconds=max(float(item.driver_silence_seconds) for item in wanted),
+            )
+            if wanted
+            else Rules()
         )
+        self._rules = wanted, rules
+        return rules
 
     def hear(self, place: Place, reading: Reading, now: float) -> None:
         """An application's records have changed."""
