@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acting_driver import pod_body
 from kubernetes import client
 from operating_world import World, await_that
 
@@ -38,8 +39,17 @@ def asking(world: World, control_plane: ControlPlane, tmp_path: Path) -> Iterato
     with control_plane.api_client() as api_client:
         admission = client.AdmissionregistrationV1Api(api_client)
         admission.create_mutating_webhook_configuration(manifest)
+        core = client.CoreV1Api(api_client)
+        await_that(lambda: is_asked(core, world.namespace), "the API server does not ask")
         yield world
         admission.delete_mutating_webhook_configuration(world.namespace)
+
+
+def is_asked(core: client.CoreV1Api, namespace: str) -> bool:
+    """Whether the API server asks by now, which it begins to a while after it has been told."""
+    body = pod_body("probe", "driver", "probe", **{"rekindle.dev/inject": "true"})
+    made = core.create_namespaced_pod(namespace, body, dry_run="All")
+    return bool(made.spec.init_containers)
 
 
 def test_new_executors_keep_off_lost_nodes_and_drivers_get_their_sidecar(asking: World) -> None:
