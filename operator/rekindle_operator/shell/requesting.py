@@ -82,6 +82,7 @@ class Requester:
     told: Callable[[Rows], None]
     _wanted: Wanted = field(default_factory=Wanted)
     _refused: dict[str, str] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
     _waiting: dict[Incident, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -168,7 +169,9 @@ class Requester:
                     name = action.manifest["metadata"]["name"]
                     self._refused[name] = refused.message
                 self.metrics.refused.inc()
-                self.log.write("request-refused", text=str(refused))
+                if str(refused) not in self._said:
+                    self._said.add(str(refused))
+                    self.log.write("request-refused", text=str(refused))
             except RekindleError as trouble:
                 ended.add(action.scope)
                 failed = trouble
@@ -176,6 +179,10 @@ class Requester:
             raise failed
 
     def _carry_out(self, action: Action) -> None:
+        if isinstance(action, Scale | Mark) and action.cluster is not None:
+            # one of the same name in this cluster is another one
+            what = "is in another cluster, which cannot be scaled from here yet"
+            raise Refused(f"{action.namespace}/{action.name}", NOT_FOUND, what)
         match action:
             case Create():
                 self._create(action)
