@@ -8,12 +8,11 @@ both lists. Pure: `acceptance` and the shell call it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from rekindle.reasons import Reason
+from rekindle.reasons import Explained, Reason
 from rekindle_operator.resources import Count, Moment, Value, Word, clipped
 
 __all__ = [
@@ -44,10 +43,8 @@ RECOVERED: Final = "Recovered"
 MESSAGE_LENGTH_MAX = 1_000
 
 
-class ResourceReason(StrEnum):
+class ResourceReason(Explained):
     """A kebab-case word; `meaning` says it in a line."""
-
-    meaning: str
 
     AS_WRITTEN = "as-written", "the policy or class holds as it is written"
     NARROWED = "narrowed", "the policy holds, but its class allows less than it asks for"
@@ -60,12 +57,6 @@ class ResourceReason(StrEnum):
     SIDECAR_MISSING = "sidecar-missing", "a driver runs without its sidecar"
     UNKNOWN_QUERIES = "unknown-queries", "a priority names a query that no pipeline has"
     COORDINATION_SOUND = "coordination-sound", "store, sidecars and coordinators answer"
-
-    def __new__(cls, word: str, meaning: str) -> "ResourceReason":
-        reason = str.__new__(cls, word)
-        reason._value_ = word
-        reason.meaning = meaning
-        return reason
 
 
 class Condition(Value, frozen=True):

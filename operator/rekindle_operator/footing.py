@@ -5,8 +5,8 @@ policies that overlap or queries that are unknown: that is `acceptance`'s. Pure;
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 
+from rekindle.reasons import Explained
 from rekindle_operator.conditions import ResourceReason
 from rekindle_operator.pods import PodSeen
 from rekindle_operator.sparkapplications import SparkApplicationSeen
@@ -14,10 +14,8 @@ from rekindle_operator.sparkapplications import SparkApplicationSeen
 __all__ = ["Footing", "judge"]
 
 
-class Footing(StrEnum):
+class Footing(Explained):
     """A kebab-case word; `meaning` says it in a line."""
-
-    meaning: str
 
     NO_DRIVER = "no-driver", "there is no driver's pod"
     DRIVER_ENDED = "driver-ended", "the newest driver has ended"
@@ -26,12 +24,6 @@ class Footing(StrEnum):
     SIDECAR_STARTING = "sidecar-starting", "the driver's sidecar is not ready"
     NAME_SHARED = "name-shared", "several applications or several drivers go by the same name"
     NAME_MISSING = "name-missing", "the driver's pod has no label that names its application"
-
-    def __new__(cls, word: str, meaning: str) -> "Footing":
-        footing = str.__new__(cls, word)
-        footing._value_ = word
-        footing.meaning = meaning
-        return footing
 
 
 def judge(drivers: Sequence[PodSeen], resources: Sequence[SparkApplicationSeen]) -> Footing | None:

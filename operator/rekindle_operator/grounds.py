@@ -4,15 +4,13 @@ The same form as `rekindle.reasons`: a word, and what it means in a line. Decide
 `verdicts` and `domains` use it.
 """
 
-from enum import StrEnum
+from rekindle.reasons import Explained
 
 __all__ = ["Grounds"]
 
 
-class Grounds(StrEnum):
+class Grounds(Explained):
     """A kebab-case word; `meaning` says it in a line."""
-
-    meaning: str
 
     DRIVER_HEARS_NOTHING = (
         "driver-hears-nothing",
@@ -31,9 +29,3 @@ class Grounds(StrEnum):
     DOMAIN_HOLDS = "domain-holds", "at most half of the failure domain, or one node of it, is lost"
     DOMAIN_GIVES_NODES = "domain-gives-nodes", "a node has come up in the domain since the loss"
     NOWHERE_ELSE = "nowhere-else", "all failure domains are hit, so there is none to turn to"
-
-    def __new__(cls, word: str, meaning: str) -> "Grounds":
-        grounds = str.__new__(cls, word)
-        grounds._value_ = word
-        grounds.meaning = meaning
-        return grounds

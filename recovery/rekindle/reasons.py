@@ -5,14 +5,25 @@ search for it in the others. Decides nothing; the coordinator and its shells use
 """
 
 from enum import StrEnum
+from typing import Self
 
-__all__ = ["Reason"]
+__all__ = ["Explained", "Reason"]
 
 
-class Reason(StrEnum):
-    """A kebab-case word; `meaning` says it in a line."""
+class Explained(StrEnum):
+    """Words with their meanings: members are written as `WORD = word, meaning`."""
 
     meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        explained = str.__new__(cls, word)
+        explained._value_ = word
+        explained.meaning = meaning
+        return explained
+
+
+class Reason(Explained):
+    """A kebab-case word; `meaning` says it in a line."""
 
     STARTED = "started", "the application starts fresh and all expected nodes are up"
     RESUMED = "resumed", "a new driver found earlier work in the checkpoint store"
@@ -42,9 +53,3 @@ class Reason(StrEnum):
     BAD_RECORD = "bad-record", "a record of the application cannot be read"
     DRIVER_LOST = "driver-lost", "the driver's session has ended"
     RECOVERED = "recovered", "all queries are caught up and a global checkpoint has completed since"
-
-    def __new__(cls, word: str, meaning: str) -> "Reason":
-        reason = str.__new__(cls, word)
-        reason._value_ = word
-        reason.meaning = meaning
-        return reason

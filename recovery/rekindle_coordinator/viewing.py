@@ -1,7 +1,7 @@
 """What an application's records say to a person: read here, judged by `rekindle.coordination`.
 
 Reads the same records as a coordinator does, and writes none. `rekindle status` and `rekindle
-explain` call it.
+explain` call it, the operator for plans alone.
 """
 
 import time
@@ -19,7 +19,7 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator.gathering import NAMES, Records
 from rekindle_zookeeper import Connection, StoreUnreachable
 
-__all__ = ["Viewer"]
+__all__ = ["Viewer", "numbered"]
 
 Kind = TypeVar("Kind")
 
@@ -54,8 +54,8 @@ class Viewer:
             application=str(place),
             case=case,
             reading=reading,
-            plan=self._numbered(place, tree.DIRECTIVES, case.plan_sequence, Directive),
-            answer=self._numbered(place, tree.ACKS, case.plan_sequence, Acknowledgement),
+            plan=numbered(self.connection, place, tree.DIRECTIVES, case.plan_sequence, Directive),
+            answer=numbered(self.connection, place, tree.ACKS, case.plan_sequence, Acknowledgement),
             coordinator=self.coordinators() > 0,
         )
 
@@ -79,8 +79,11 @@ class Viewer:
         for place in places:
             yield self.standing(place, now)
 
-    def _numbered(self, place: Place, folder: str, sequence: int, kind: type[Kind]) -> Kind | None:
-        """A directive, or the answer to it."""
-        path = place.path(folder, tree.numbered(sequence))
-        found = self.connection.get(path) if sequence else None
-        return None if found is None else protocol.decode(found[0], kind, path)
+
+def numbered(
+    connection: Connection, place: Place, folder: str, sequence: int, kind: type[Kind]
+) -> Kind | None:
+    """A directive, or the answer to it; None for the number 0, and where there is none."""
+    path = place.path(folder, tree.numbered(sequence))
+    found = connection.get(path) if sequence else None
+    return None if found is None else protocol.decode(found[0], kind, path)

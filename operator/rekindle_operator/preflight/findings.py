@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rekindle.reasons import Explained
+
 __all__ = ["Concern", "Finding", "Severity", "at_least", "ordered"]
 
 
@@ -20,10 +22,8 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-class Concern(StrEnum):
+class Concern(Explained):
     """A kebab-case word; `meaning` says it in a line."""
-
-    meaning: str
 
     NO_POLICY = "no-policy", "no RecoveryPolicy selects the application"
     POLICIES_OVERLAP = "policies-overlap", "several policies select the application"
@@ -48,12 +48,6 @@ class Concern(StrEnum):
     DOMAINS_TOO_FEW = "domains-too-few", "fewer than three failure domains for the store"
     DOMAINS_UNLABELLED = "domains-unlabelled", "no node says which failure domain it is in"
     NOT_CHECKED = "not-checked", "something could not be read, so it was not looked at"
-
-    def __new__(cls, word: str, meaning: str) -> "Concern":
-        concern = str.__new__(cls, word)
-        concern._value_ = word
-        concern.meaning = meaning
-        return concern
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ Writing:
     leadership      who acts
     errands         what takes a while and may fail, done by a few threads
     storytelling    Recovery objects and events
+    announcing      announcements as Events
     evicting        executor pods of lost nodes
     requesting      replacement nodes
     tending         nodes fenced, deleted, tainted

@@ -35,7 +35,7 @@ from rekindle_operator.shell.statuses import Statuses
 from rekindle_operator.shell.storytelling import Moment, Storyteller
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.tending import Tender
-from rekindle_operator.stories import ENDED, NodeRequest
+from rekindle_operator.stories import NodeRequest
 from rekindle_operator.story import Cluster, Terms
 from rekindle_operator.story.scene import Danger
 from rekindle_zookeeper import Connection
@@ -157,11 +157,7 @@ class Consequences:
 
     def _tell_on(self, place: Place, application_: Application, look: Look) -> None:
         """Go on with stories that have begun under a policy, or a class, that is gone."""
-        open_ = {
-            name: item
-            for name, item in self.known.recoveries.get(place, {}).items()
-            if item.status.phase not in ENDED
-        }
+        open_ = self.known.open_of(place)
         if not open_:
             return
         spec = next(iter(open_.values())).spec
@@ -259,9 +255,8 @@ class Consequences:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
             self._unanswered.pop(place, None)
-            for recovery in self.known.recoveries.get(place, {}).values():
-                if recovery.status.phase not in ENDED:
-                    self.storyteller.abandon(recovery)
+            for recovery in self.known.open_of(place).values():
+                self.storyteller.abandon(recovery)
         if application_ is None or held is None:
             if self._demands.pop(place, None) is not None:
                 self._wanting = True

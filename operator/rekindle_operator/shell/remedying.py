@@ -15,7 +15,6 @@ from rekindle_operator.remedies import LostNode
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.tending import Tender
-from rekindle_operator.stories import ENDED
 from rekindle_operator.story import Fencing
 
 __all__ = ["Remedying"]
@@ -92,11 +91,7 @@ class Remedying:
             if remedy.fence:
                 if not self._is_time(place, remedy.node.uid):
                     continue
-                approved = any(
-                    item.spec.approved
-                    for item in self.known.recoveries.get(place, {}).values()
-                    if item.status.phase not in ENDED
-                )
+                approved = self.known.has_approval(place)
                 self.tender.fence(place, remedy.node, held.fencing, approved=approved)
             else:
                 self.tender.delete(place, remedy.node)

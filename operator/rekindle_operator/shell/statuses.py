@@ -7,7 +7,6 @@ are `acceptance`'s and `protection`'s.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -26,10 +25,9 @@ from rekindle_operator.policies import PolicyStatus, RecoveryPolicy
 from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.resources import API_VERSION, Resource, identity
 from rekindle_operator.selection import Overlap
-from rekindle_operator.shell import kinds
-from rekindle_operator.shell.api import Api, Conflict, path_of
+from rekindle_operator.shell import announcing, kinds
+from rekindle_operator.shell.api import Api, path_of
 from rekindle_operator.shell.errands import Errands
-from rekindle_operator.shell.storytelling import CONTROLLER
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.story.scene import Danger
 
@@ -193,12 +191,8 @@ class Statuses:
             return
         after = msgspec.convert(body.get("conditions", []), tuple[Condition, ...])
         about = Reference(API_VERSION, kind.name, metadata.name, metadata.namespace, metadata.uid)
-        for item in announcements.of_conditions(about, conditions, after):
-            event = announcements.to_object(
-                item, datetime.now(UTC), controller=CONTROLLER, instance=self.identity
-            )
-            with suppress(Conflict):
-                self.api.create(path_of(kinds.EVENTS, event["metadata"]["namespace"]), event)
+        told = announcements.of_conditions(about, conditions, after)
+        announcing.announce(self.api, told, self.identity)
         self.api.replace(f"{path}/status", {**stands, "status": body})
 
 

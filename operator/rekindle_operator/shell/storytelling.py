@@ -10,24 +10,22 @@ Runs in errands, one at a time for each application.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
 
-from rekindle import protocol
 from rekindle.coordination.standing import View
 from rekindle.coordination.state import State
 from rekindle.protocol import Acknowledgement, Directive, PlanOrder, tree
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.providers import Look
+from rekindle_coordinator.viewing import numbered
 from rekindle_operator import announcements, recoveries, story
 from rekindle_operator.announcements import Announcement, Reference
 from rekindle_operator.recoveries import ApplicationReference, Recovery, RecoverySpec
 from rekindle_operator.resources import API_VERSION
-from rekindle_operator.shell import kinds
+from rekindle_operator.shell import announcing, kinds
 from rekindle_operator.shell.api import Api, Body, Conflict, path_of
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.metrics import OperatorMetrics
@@ -38,9 +36,7 @@ from rekindle_zookeeper import Connection
 
 __all__ = ["Moment", "Storyteller", "key_of"]
 
-CONTROLLER = "rekindle.dev/operator"
 EARLIER_MAX = 50
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +152,7 @@ class Storyteller:
         if status == first:
             self._keep(place, name, body, status)
             return
-        self._announce(told)
+        announcing.announce(self.api, told, self.identity)
         try:
             written = self.api.replace(
                 path_of(kinds.RECOVERIES, place.namespace, name, "status"),
@@ -229,8 +225,8 @@ class Storyteller:
                 application=str(place),
                 case=look.case,
                 reading=look.reading,
-                plan=self._numbered(place, tree.DIRECTIVES, sequence, Directive),
-                answer=self._numbered(place, tree.ACKS, sequence, Acknowledgement),
+                plan=numbered(self.connection, place, tree.DIRECTIVES, sequence, Directive),
+                answer=numbered(self.connection, place, tree.ACKS, sequence, Acknowledgement),
             ),
             decision=look.decision,
             terms=terms,
@@ -251,29 +247,19 @@ class Storyteller:
         if known is not None:
             return known
         numbers = self.connection.children(place.path(tree.DIRECTIVES))[-EARLIER_MAX:]
-        found = [self._numbered(place, tree.DIRECTIVES, int(item), Directive) for item in numbers]
+        found = [
+            numbered(self.connection, place, tree.DIRECTIVES, int(item), Directive)
+            for item in numbers
+        ]
         plans = tuple(item for item in found if item and isinstance(item.order, PlanOrder))
         answers = (
-            self._numbered(place, tree.ACKS, item.sequence, Acknowledgement) for item in plans
+            numbered(self.connection, place, tree.ACKS, item.sequence, Acknowledgement)
+            for item in plans
         )
         known = plans, tuple(item for item in answers if item)
         with self._lock:
             self._earlier[place] = known
         return known
-
-    def _numbered(self, place: Place, folder: str, sequence: int, kind: type[Kind]) -> Kind | None:
-        """A directive, or the answer to it."""
-        path = place.path(folder, tree.numbered(sequence))
-        found = self.connection.get(path) if sequence else None
-        return None if found is None else protocol.decode(found[0], kind, path)
-
-    def _announce(self, told: Iterable[Announcement]) -> None:
-        for item in told:
-            body = announcements.to_object(
-                item, datetime.now(UTC), controller=CONTROLLER, instance=self.identity
-            )
-            with suppress(Conflict):  # it was told before
-                self.api.create(path_of(kinds.EVENTS, body["metadata"]["namespace"]), body)
 
     def _put_away(self, moment: Moment) -> None:
         """Delete the oldest that have ended, beyond as many as are kept."""

@@ -122,16 +122,22 @@ class Surroundings:
 
     def open_recoveries(self) -> Iterator[tuple[Place, Recovery]]:
         """Recoveries that are not over."""
-        for place, those in self.recoveries.items():
-            for item in those.values():
-                if item.status.phase not in ENDED:
-                    yield place, item
+        for place in self.recoveries:
+            for item in self.open_of(place).values():
+                yield place, item
+
+    def open_of(self, place: Place) -> dict[str, Recovery]:
+        """An application's recoveries that are not over, by name."""
+        known = self.recoveries.get(place, {})
+        return {name: item for name, item in known.items() if item.status.phase not in ENDED}
 
     def approved(self, place: Place, held: Effective) -> bool:
         """Whether a person has approved of the recovery that is open, or nobody has to."""
-        mine = self.recoveries.get(place, {}).values()
-        open_ = [item for item in mine if item.status.phase not in ENDED]
-        return not held.approval_needed or any(item.spec.approved for item in open_)
+        return not held.approval_needed or self.has_approval(place)
+
+    def has_approval(self, place: Place) -> bool:
+        """Whether a person has approved of a recovery that is open."""
+        return any(item.spec.approved for item in self.open_of(place).values())
 
     def nameless(self, policy: RecoveryPolicy) -> tuple[PodSeen, ...]:
         """Drivers that a policy selects and that nothing names."""

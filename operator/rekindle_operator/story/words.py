@@ -4,17 +4,13 @@ The same form as `rekindle.reasons`: a word, and what it means in a line. Decide
 story, `dangers` and `announcements` use it.
 """
 
-from enum import StrEnum
-
-from rekindle.reasons import Reason
+from rekindle.reasons import Explained, Reason
 
 __all__ = ["Course", "Word"]
 
 
-class Course(StrEnum):
+class Course(Explained):
     """A kebab-case word; `meaning` says it in a line."""
-
-    meaning: str
 
     APPROVAL_AWAITED = "approval-awaited", "a person has to approve the recovery"
     APPROVAL_NOT_NEEDED = "approval-not-needed", "neither policy nor class wants an approval"
@@ -31,12 +27,6 @@ class Course(StrEnum):
     STORE_DEGRADED = "store-degraded", "a server of the coordination store does not answer"
     STORE_SINGLE = "store-single", "the coordination store has one server only"
     NO_STANDBY = "no-standby", "nobody would take over from the coordinator"
-
-    def __new__(cls, word: str, meaning: str) -> "Course":
-        course = str.__new__(cls, word)
-        course._value_ = word
-        course.meaning = meaning
-        return course
 
 
 Word = Reason | Course
