@@ -174,7 +174,7 @@ def test_arguments_of_a_component_can_be_added(programs: dict[str, Path], tmp_pa
 def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(
     end: str, programs: dict[str, Path], tmp_path: Path
 ) -> None:
-    paths = json.dumps({name: str(path) for name, path in programs.items()})
+    paths = json.dumps({name: str(programs[name]) for name in CONTROL_PLANE})
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path), paths],
         env={**os.environ, "PYTHONPATH": ":".join(map(str, SOURCES))},

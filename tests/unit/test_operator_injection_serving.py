@@ -194,6 +194,23 @@ def test_a_port_that_is_taken_is_told_with_a_remedy() -> None:
         server.close()
 
 
+def test_one_port_that_is_free_is_taken_for_both_families() -> None:
+    webhook = Webhook()
+    server = Server(
+        Informed(knowledge()),
+        webhook.pair,
+        make_counter(CollectorRegistry()),
+        webhook.tell,
+        port=0,
+    )
+    server.start()
+    try:
+        for host in (HOST, "::1") if socket.has_dualstack_ipv6() else (HOST,):
+            socket.create_connection((host, server.port), timeout=5).close()
+    finally:
+        server.close()
+
+
 def test_a_server_that_was_never_started_can_be_closed() -> None:
     Webhook().server.close()
 

@@ -1,5 +1,6 @@
 """What the shell's judge answers about an application that has lost a node."""
 
+import time
 from dataclasses import replace
 
 import msgspec
@@ -8,7 +9,7 @@ from benchmarks import layout
 from benchmarks.drivers import driver
 from benchmarks.layout import Size
 from rekindle.coordination.application import Reading
-from rekindle.protocol import TopologyReport
+from rekindle.protocol import Heartbeat, TopologyReport
 from rekindle_operator.leases import Timers
 from rekindle_operator.pods import pod_seen
 from rekindle_operator.shell.judging import Judge
@@ -70,3 +71,18 @@ def test_the_next_lease_to_expire_is_one_that_is_not_suspected_yet() -> None:
     assert judge.expires_at() == 175.0
     judge.state = replace(judge.state, suspects={"a": 120.0, "b": 110.0, "c": 175.0})
     assert judge.expires_at() == float("inf")
+
+
+def test_the_last_word_of_a_driver_that_is_gone_keeps_no_lost_node() -> None:
+    judge, reading = judge_of_a_running_application()
+    progress = reading.progress
+    assert progress is not None
+    seen = msgspec.structs.replace(progress.nodes[LOST.address], silent_seconds=0.0)
+    nodes = {**progress.nodes, LOST.address: seen}
+    word = msgspec.structs.replace(progress, nodes=nodes)
+    alive = Heartbeat(generation=progress.generation, since=0.0)
+    now = time.monotonic()
+    judge.hear(SPARK.place, replace(reading, progress=word, heartbeat=alive), now)
+    assert judge.gone_nodes(SPARK.place) == frozenset()
+    judge.hear(SPARK.place, replace(reading, progress=word), now)
+    assert judge.gone_nodes(SPARK.place) == {LOST.address}

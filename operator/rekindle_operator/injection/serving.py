@@ -11,6 +11,7 @@ and closes it.
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 import threading
 import traceback
@@ -67,7 +68,7 @@ class Server:
         self._source = source
         self._counter = counter
         self._tell = tell
-        self._address = (host or None, port)
+        self._address = (host, port)
         self._poll_seconds = poll_seconds
         self._context = _context()
         self._presented: Pair | None = None
@@ -129,9 +130,9 @@ class Server:
         await runner.setup()
         try:
             await self._renew()
-            host, port = self._address
-            await web.TCPSite(runner, host, port, ssl_context=self._context).start()
-            self.port = runner.addresses[0][1]
+            listener = _listen(*self._address)
+            self.port = listener.getsockname()[1]
+            await web.SockSite(runner, listener, ssl_context=self._context).start()
             self._listening.set()
             while not await self._stopped():
                 await self._renew()
@@ -177,6 +178,14 @@ class Server:
         if found.trouble:
             self._tell("injection-failed", namespace=asked.namespace, text=found.trouble)
         return web.Response(body=found.body, content_type="application/json")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """One socket for both families: two that take any free port would take different ones."""
+    if host or not socket.has_dualstack_ipv6():
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
 
 
 def _context() -> ssl.SSLContext:

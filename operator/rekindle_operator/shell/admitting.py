@@ -6,18 +6,25 @@ certificates are looked after from a thread of their own. What is added to pods 
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from rekindle.errors import RekindleError
+from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_operator.classes import Store
 from rekindle_operator.injection import judging, keeping
 from rekindle_operator.injection.folders import Folder
 from rekindle_operator.injection.judging import Informed
 from rekindle_operator.injection.keeping import Keeper
-from rekindle_operator.injection.knowledge import Defaults, Impairment, Knowledge, gathered
+from rekindle_operator.injection.knowledge import (
+    Defaults,
+    Impairment,
+    Knowledge,
+    avoided,
+    gathered,
+)
 from rekindle_operator.injection.serving import Server, make_counter
 from rekindle_operator.shell.api import Api, Conflict
 from rekindle_operator.shell.judging import Judge
@@ -50,6 +57,7 @@ class Admission:
     _defaults: Defaults = field(default_factory=Defaults)
     _dirty: bool = True
     _due: float = 0.0
+    _impairments: dict[Place, Impairment] = field(default_factory=dict)
     _ending: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
 
@@ -58,7 +66,7 @@ class Admission:
         options = self.options
         store = Store(addresses=tuple(options.store.split(",")))
         self._defaults = Defaults(options.sidecar_image, store)
-        self.refresh(stirred=True)
+        self.refresh((), stirred=True)
         source: Callable[[], object]
         if options.certificates_folder is not None:
             source = Folder(options.certificates_folder).read
@@ -87,35 +95,51 @@ class Admission:
         if self.server is not None:
             self.server.close()
 
-    def refresh(self, *, stirred: bool) -> None:
-        """Let the webhook go by what is known now, a moment after something has changed."""
+    def refresh(self, places: Iterable[Place], *, stirred: bool) -> None:
+        """Let the webhook go by what is known now: by the losses of these applications at once, as
+        their executors are made anew within moments; by all else soon after it has changed."""
+        if self._note_impairments(places):
+            self._tell_impairments()
         self._dirty |= stirred
         now = time.monotonic()
         if not self._dirty or now < self._due:
             return
         self._dirty = False
+        self._note_impairments(self.judge.sightings)
         self.outlook.knowledge = gathered(
             self.known.policies.values(),
             self.known.classes.values(),
             self.known.registry.resources(),
-            self._impairments(),
+            self._impairments.values(),
             self._defaults,
         )
         # of a thousand applications it takes a while, and whoever decides has more to do
         took = time.monotonic() - now
         self._due = now + max(REFRESH_SECONDS, PAUSE_FACTOR * took)
 
-    def _impairments(self) -> list[Impairment]:
-        """Applications that have lost nodes: new executors keep out of what is impaired, and off
-        the lost nodes, which the scheduler takes for sound for a while yet."""
-        found = []
-        for place in list(self.judge.sightings):
-            application, held = self.known.application(place), self.known.held(place)
-            if application is None or held is None or not self.judge.lost_nodes(place):
-                continue
-            domains = self.judge.avoided(place, held)
-            found.append(Impairment(application, domains, held.executors))
-        return found
+    def _tell_impairments(self) -> None:
+        told = avoided(self._impairments.values())
+        self.outlook.knowledge = replace(self.outlook.knowledge, avoided=told)
+
+    def _note_impairments(self, places: Iterable[Place]) -> bool:
+        """Where executors of applications that have lost nodes may not be; whether that is news."""
+        before = dict(self._impairments)
+        for place in tuple(places):
+            impairment = self._impairment(place)
+            if impairment is None:
+                self._impairments.pop(place, None)
+            else:
+                self._impairments[place] = impairment
+        return self._impairments != before
+
+    def _impairment(self, place: Place) -> Impairment | None:
+        """New executors keep out of impaired domains, and off lost nodes, which the scheduler takes
+        for sound for a while yet. None for an application that has lost none."""
+        application, held = self.known.application(place), self.known.held(place)
+        if application is None or held is None:
+            return None
+        domains = self.judge.avoided(place, held)
+        return Impairment(application, domains, held.executors) if domains else None
 
     def _tend(self) -> None:
         assert self._keeper is not None

@@ -217,9 +217,11 @@ class Judge:
 
     def _is_heard(self, place: Place, node: str) -> bool:
         """Whether the driver hears executors on a node that was lost: it is back, which the leases
-        will say with the next look."""
-        heard, rules = self._heard.get(place), self.rules
+        will say with the next look. The last word of a driver that is gone says nothing of now."""
+        heard, rules, reading = self._heard.get(place), self.rules, self._readings.get(place)
         if heard is None or time.monotonic() - heard.said_at > rules.word_seconds_max:
+            return False
+        if reading is None or reading.heartbeat is None:
             return False
         return heard.hears(node, min(HEARD_SECONDS, rules.driver_silence_seconds))
 

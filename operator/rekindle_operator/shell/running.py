@@ -173,7 +173,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
     )
 
     def stirred(places: frozenset[Place]) -> None:
-        admission.refresh(stirred=bool(places) or known.stirred)
+        admission.refresh(places, stirred=bool(places) or known.stirred)
         consequences.stirred(places)
         meter.read()
 
