@@ -21,7 +21,7 @@ setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and buil
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit simulation integration ## everything that must hold but `make kubernetes`, under 40 minutes
+test: lint unit simulation integration kubernetes ## everything that must hold, under 40 minutes
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== ruff'
@@ -39,11 +39,11 @@ simulation: setup ## thousands of seeds of crashes, cuts and late messages
 	@echo '== simulation'
 	@$(BIN)/rekindle sim --seeds 1..2000
 
-integration: setup ## tests on a real Spark cluster
+integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'
-	@$(BIN)/python -m pytest tests/integration -v --durations=5
+	@$(BIN)/python -m pytest tests/integration -v -n 2 --dist loadfile --durations=5
 
-kubernetes: setup ## tests on a real Kubernetes control plane
+kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all || true  # the tests say what is missing
 	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --durations=5
@@ -51,7 +51,7 @@ kubernetes: setup ## tests on a real Kubernetes control plane
 testbed: setup ## find or build that control plane, with kubectl and helm (once, some minutes)
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all
 
-bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods, beside its bars
+bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m benchmarks operator
 
 wheel: setup ## build the wheel, jar included, into dist/
