@@ -25,7 +25,7 @@ def test_what_is_refused_as_too_much_is_asked_again_and_done_once(
     world.start()
     lost = world.executors_nodes()[:2]
     pods = world.lose(*lost)
-    await_that(lambda: world.phase() == "Suspected")
+    await_that(lambda: world.operator.lines("verdict"))
     before = proxy.refused
     refused.set()  # for a while everything
     await_that(lambda: proxy.refused > before + 20)
