@@ -32,8 +32,12 @@ from testbed.nodes import Nodes
 
 STREAMING = "streaming"
 VALUES = Path(__file__).parent / "rights_in_use.yaml"
-STORED = {"autoscaler": ["v1"], "karpenter": ["v1"], "cluster-api": ["v1beta2"]}
-SPARK = ("sparkoperator.k8s.io", "v1beta2"), ("spark.apache.org", "v1")
+STORED = {
+    "autoscaler": ["v1"],
+    "karpenter": ["v1"],
+    "cluster-api": ["v1beta2"],
+    "spark-operator": ["v1beta2"],
+}
 SHUT_DOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
 
 
@@ -200,8 +204,7 @@ def install_foreign(api_client: client.ApiClient) -> None:
         ]
     except InputError as error:
         pytest.skip(str(error))
-    spark = [
-        foreign_crds.schemaless(group, version, "SparkApplication", "sparkapplications")
-        for group, version in SPARK
-    ]
-    foreign_crds.install(api_client, [*definitions, *spark])
+    apache = foreign_crds.schemaless(
+        "spark.apache.org", "v1", "SparkApplication", "sparkapplications"
+    )
+    foreign_crds.install(api_client, [*definitions, apache])
