@@ -24,7 +24,8 @@ def test_a_loss_while_the_store_is_away_is_dealt_with_when_it_is_back(
     store.proceed(*store.servers)
     await_that(lambda: world.driver.plans(), "the loss is forgotten")
     await_that(lambda: pods.isdisjoint(world.executors()))
-    await_that(lambda: len(requests.claims()) == 2)
+    await_that(requests.claims)  # for those that have found no other node meanwhile
+    assert len(requests.claims()) <= 2
     world.finish()
     assert len(world.recoveries()) == 1
     assert {row["name"] for row in world.status()["lostNodes"]} == set(lost)
