@@ -3,9 +3,11 @@
 The official client does the talking (addresses, credentials that are renewed, TLS, connections);
 bodies stay as JSON, read by one fast decoder and not turned into the client's own objects, of which
 a hundred thousand pods would need gigabytes. Writes go out only while `may_write` says so. What
-cannot be done is one of three failures; nothing is tried again here. Any thread may call it.
+cannot be done is one of three failures. Nothing is tried again here but what the API server has not
+looked at, being asked too much, when it has said how soon to come back. Any thread may call it.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,9 @@ __all__ = ["Api", "Conflict", "NotLeading", "Refused", "Unreachable", "connect",
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
+# How long to come back again and again where there is too much to do.
+PATIENCE_SECONDS = 5.0
+PAUSE_SECONDS_MIN = 0.5
 PAGE = 500
 NOT_FOUND, TIMEOUT, CONFLICT, TOO_MANY = 404, 408, 409, 429
 HTTP_ERROR, SERVER_ERROR = 400, 500
@@ -132,31 +137,26 @@ class Api:
 
     def create(self, path: str, body: Mapping[str, Any]) -> Body:
         """Make an object. Conflict when it is there already."""
-        return self._write("POST", path, body)
+        return self._decoded("POST", path, body)
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Body:
         """Put an object in the place of the version that its body names."""
-        return self._write("PUT", path, body)
+        return self._decoded("PUT", path, body)
 
     def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> Body:
         """Change an object."""
-        return self._write("PATCH", path, body, kind)
+        return self._decoded("PATCH", path, body, kind)
 
     def delete(self, path: str, body: Mapping[str, Any]) -> bool:
         """Delete an object with options in `body`; whether it was there. Conflict when it is
         another one than the preconditions say."""
         try:
-            self._write("DELETE", path, body)
+            self._decoded("DELETE", path, body)
         except Refused as refused:
             if refused.status == NOT_FOUND:
                 return False
             raise
         return True
-
-    def _write(self, method: str, path: str, body: Mapping[str, Any], kind: str = JSON) -> Body:
-        if not self.may_write():
-            raise NotLeading(where=path, what="is not written", remedy="another one leads")
-        return self._decoded(method, path, body, kind)
 
     def _decoded(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = JSON
@@ -170,6 +170,23 @@ class Api:
         self, method: str, path: str, body: Mapping[str, Any] | None, kind: str, seconds: float
     ) -> urllib3.BaseHTTPResponse:
         """The answer, its body unread. Raises what the API server refuses."""
+        tired_at = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            response = self._send_once(method, path, body, kind, seconds)
+            pause = _pause_asked_for(response)
+            if pause is None or time.monotonic() + pause > tired_at:
+                break
+            response.drain_conn()
+            time.sleep(pause)
+        if response.status >= HTTP_ERROR:
+            raise _failure(path, response)
+        return response
+
+    def _send_once(
+        self, method: str, path: str, body: Mapping[str, Any] | None, kind: str, seconds: float
+    ) -> urllib3.BaseHTTPResponse:
+        if method != "GET" and not self.may_write():
+            raise NotLeading(where=path, what="is not written", remedy="another one leads")
         request = self.client.param_serialize(
             method,
             path,
@@ -179,8 +196,6 @@ class Api:
         )
         answer = self.client.call_api(*request, _request_timeout=(CONNECT_SECONDS, seconds))
         response: urllib3.BaseHTTPResponse = answer.response
-        if response.status >= HTTP_ERROR:
-            raise _failure(path, response)
         return response
 
 
@@ -191,6 +206,14 @@ def _failures(path: str) -> Iterator[None]:
         yield
     except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError) as error:
         raise _unreachable(path, f"{type(error).__name__}: {error}") from error
+
+
+def _pause_asked_for(response: urllib3.BaseHTTPResponse) -> float | None:
+    """How many seconds to wait before the same again; None where that is not what was said."""
+    said = response.headers.get("Retry-After", "")
+    if response.status != TOO_MANY or not said.isdecimal():
+        return None
+    return max(PAUSE_SECONDS_MIN, float(said))
 
 
 def _failure(path: str, response: urllib3.BaseHTTPResponse) -> RunError:

@@ -196,7 +196,7 @@ class Consequences:
         self.known.stirred = False
         if self.statuses.refresh(stirred=self._dirty):
             self._dirty = False
-        if self._wanting:
+        if self._wanting or self.requester.is_due:
             self._wanting = False
             self.requester.want(self._wanted())
 

@@ -42,11 +42,13 @@ SPARK: Mapping[Kind, Telling] = {
 
 @dataclass(slots=True)
 class Handlers:
-    """`take_census` first, then `start`."""
+    """`take_census` first, then `start`. A watch that is silent for `silence_seconds` is begun
+    anew."""
 
     api: Api
     inbox: Inbox
     log: Log
+    silence_seconds: float
     _ending: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -92,7 +94,7 @@ class Handlers:
         asyncio.run(
             kopf.operator(
                 registry=self._registry(),
-                settings=_settings(),
+                settings=_settings(self.silence_seconds),
                 standalone=True,
                 clusterwide=True,
                 stop_flag=self._ending,
@@ -147,10 +149,11 @@ class Handlers:
                 due = time.monotonic() + RETRY_SECONDS
 
 
-def _settings() -> kopf.OperatorSettings:
+def _settings(silence_seconds: float) -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 60
+    settings.watching.inactivity_timeout = silence_seconds
     return settings

@@ -124,7 +124,8 @@ class Leadership:
             else:
                 written = self.api.replace(f"{path}/{self.name}", lease)
         except Conflict:
-            self._until = 0.0
+            # Somebody has changed it in between, perhaps no more than a label. What was ours is so
+            # until its deadline; the next look shows who has it.
             return
         self.transitions = written["spec"]["leaseTransitions"]
         self._seen = (written["metadata"]["resourceVersion"], self.clock())

@@ -111,6 +111,15 @@ Kubeconfig = Annotated[
         show_default="the service account",
     ),
 ]
+WatchSilenceSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
+        min=1,
+        max=600,
+        help="A watch without a word for so long is begun anew.",
+    ),
+]
 LogFile = Annotated[
     Path | None,
     typer.Option(
@@ -135,6 +144,7 @@ def operate(
     certificates_folder: CertificatesFolder = None,
     sidecar_image: SidecarImage = "",
     kubeconfig: Kubeconfig = None,
+    watch_silence_seconds: WatchSilenceSeconds = 90.0,
     log: LogFile = None,
 ) -> None:
     """Bring streaming applications of a cluster back after correlated failures.
@@ -157,6 +167,7 @@ def operate(
         certificates_folder=certificates_folder,
         sidecar_image=sidecar_image,
         kubeconfig=kubeconfig,
+        watch_silence_seconds=watch_silence_seconds,
         log=log,
         **({"identity": identity} if identity else {}),
     )

@@ -15,7 +15,8 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 @dataclass(frozen=True, slots=True)
 class Options:
     """`store` is HOST:PORT of each ZooKeeper server, with commas between; `namespace` is where the
-    operator runs. A port of 0 is any that is free."""
+    operator runs. A port of 0 is any that is free. A watch that says nothing for
+    `watch_silence_seconds` is begun anew."""
 
     store: str
     namespace: str
@@ -30,6 +31,7 @@ class Options:
     certificates_folder: Path | None = None
     sidecar_image: str = ""
     kubeconfig: Path | None = None
+    watch_silence_seconds: float = 90.0
     log: Path | None = None
 
 

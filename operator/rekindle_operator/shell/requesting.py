@@ -81,6 +81,8 @@ class Requester:
     metrics: OperatorMetrics
     told: Callable[[Rows], None]
     _wanted: Wanted = field(default_factory=Wanted)
+    _wanted_at: float = 0.0
+    _busy: bool = False
     _refused: dict[str, str] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
     _waiting: dict[Incident, str] = field(default_factory=dict)
@@ -90,7 +92,14 @@ class Requester:
         """What is wanted from now on."""
         with self._lock:
             self._wanted = wanted
+        self._wanted_at = time.monotonic()
         self.errands.leave(KEY, self._look)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be said anew what is wanted: something was asked for, and by themselves
+        nodes come and turn idle, and incidents end."""
+        return self._busy and time.monotonic() - self._wanted_at >= LOOK_SECONDS
 
     @property
     def makes(self) -> bool:
@@ -102,7 +111,8 @@ class Requester:
             wanted = self._wanted
         standing = self._standing(wanted)
         left = remains(standing, self.home)
-        if not left and not any(demand.limits.makers for demand in wanted.demands):
+        self._busy = bool(left) or any(demand.limits.makers for demand in wanted.demands)
+        if not self._busy:
             self.told({demand.incident: None for demand in wanted.demands})
             return None
         over = tuple(
@@ -117,7 +127,7 @@ class Requester:
         self._act(decision.actions)
         if decision.actions:
             return 0.2
-        return LOOK_SECONDS if decision.due is None else min(LOOK_SECONDS, decision.due - now)
+        return None if decision.due is None else min(LOOK_SECONDS, decision.due - now)
 
     def _standing(self, wanted: Wanted) -> Standing:
         """The notes first: what is not in a list that was read later is really gone."""

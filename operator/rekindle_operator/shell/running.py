@@ -151,6 +151,7 @@ class _Base:
 
 def _assembled(base: _Base, ending: threading.Event) -> Operator:
     options, log, reader = base.options, base.log, base.reader
+    silence = options.watch_silence_seconds
     inbox, known, errands = Inbox(), Surroundings(), Errands(log)
     judge = Judge(known)
     renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
@@ -183,10 +184,10 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         log=log,
         metrics=base.metrics,
         watchers=(
-            Watcher(reader, kinds.NODES, tellings.NODES, inbox, log),
-            Watcher(reader, kinds.PODS, tellings.PODS, inbox, log),
+            Watcher(reader, kinds.NODES, tellings.NODES, inbox, log, silence),
+            Watcher(reader, kinds.PODS, tellings.PODS, inbox, log, silence),
         ),
-        handlers=Handlers(reader, inbox, log),
+        handlers=Handlers(reader, inbox, log, silence),
         renewals=renewals,
         leadership=leadership,
         errands=errands,

@@ -26,7 +26,7 @@ from rekindle_operator.announcements import Announcement, Reference
 from rekindle_operator.recoveries import ApplicationReference, Recovery, RecoverySpec
 from rekindle_operator.resources import API_VERSION
 from rekindle_operator.shell import announcing, kinds
-from rekindle_operator.shell.api import Api, Body, Conflict, path_of
+from rekindle_operator.shell.api import Api, Body, Conflict, Refused, path_of
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.metrics import OperatorMetrics
 from rekindle_operator.stories import ENDED, NodeRequest, RecoveryStatus, to_status
@@ -91,6 +91,7 @@ class Storyteller:
     settled: Callable[[Place], None]
     _moments: dict[Place, list[Moment]] = field(default_factory=dict)
     _objects: dict[tuple[Place, str], Body] = field(default_factory=dict)
+    _there: dict[Place, frozenset[str]] = field(default_factory=dict)
     _earlier: dict[Place, tuple[tuple[Directive, ...], tuple[Acknowledgement, ...]]] = field(
         default_factory=dict
     )
@@ -103,6 +104,9 @@ class Storyteller:
             return
         with self._lock:
             self._moments.setdefault(place, []).append(moment)
+        for name in self._there.get(place, frozenset()) - moment.recoveries.keys():
+            self._drop(place, name)  # somebody has deleted it
+        self._there[place] = frozenset(moment.recoveries)
         self.errands.leave(key_of(place), partial(self._tell, place))
 
     def abandon(self, recovery: Recovery) -> None:
@@ -114,7 +118,7 @@ class Storyteller:
     def forget(self) -> None:
         """Another one tells from now on: what it writes is to be read again."""
         with self._lock:
-            for known in (self._moments, self._objects, self._earlier):
+            for known in (self._moments, self._objects, self._there, self._earlier):
                 known.clear()
 
     def _tell(self, place: Place) -> None:
@@ -158,9 +162,8 @@ class Storyteller:
                 path_of(kinds.RECOVERIES, place.namespace, name, "status"),
                 {**body, "status": to_status(status)},
             )
-        except Conflict:
-            with self._lock:
-                self._objects.pop((place, name), None)
+        except (Conflict, Refused):
+            self._drop(place, name)  # somebody has changed or deleted it
             raise
         self._keep(place, name, written, status)
         self.metrics.told(moments[0].look.at)
@@ -200,6 +203,12 @@ class Storyteller:
         with suppress(Conflict):
             return self.api.create(path_of(kinds.RECOVERIES, place.namespace), made)
         return self.api.get(path_of(kinds.RECOVERIES, place.namespace, name))
+
+    def _drop(self, place: Place, name: str) -> None:
+        """Have it read again, or made where it is not there; then with all plans so far."""
+        with self._lock:
+            self._objects.pop((place, name), None)
+            self._earlier.pop(place, None)
 
     def _keep(self, place: Place, name: str, body: Body, status: RecoveryStatus) -> None:
         """Keep an open one, so that it need not be read again."""

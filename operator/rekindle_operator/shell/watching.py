@@ -25,8 +25,6 @@ from rekindle_operator.shell.surroundings import Surroundings
 
 __all__ = ["Telling", "Watcher", "list_all", "news_of"]
 
-# The API server sends a bookmark about every minute.
-SILENT_SECONDS_MAX = 90.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
 GONE = 410
 
@@ -83,13 +81,16 @@ class TooOldError(Exception):
 
 @dataclass(slots=True)
 class Watcher:
-    """Of one kind. `heard_at` (time.monotonic()) is when the API server was last heard of."""
+    """Of one kind. `heard_at` (time.monotonic()) is when the API server was last heard of. A watch
+    that is silent for `silence_seconds` is begun anew: the API server sends a bookmark about every
+    minute."""
 
     api: Api
     kind: Kind
     telling: Telling
     inbox: Inbox
     log: Log
+    silence_seconds: float
     heard_at: float = 0.0
     listed: threading.Event = field(default_factory=threading.Event)
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -108,6 +109,7 @@ class Watcher:
     def _run(self) -> None:
         pause = PAUSE_SECONDS_MIN
         while not self._ending.is_set():
+            began = time.monotonic()
             try:
                 self._follow()
                 pause = PAUSE_SECONDS_MIN
@@ -116,6 +118,8 @@ class Watcher:
             except Exception as trouble:
                 self._note(_told(trouble))
                 self._version = self._version if isinstance(trouble, RekindleError) else ""
+                if time.monotonic() - began > PAUSE_SECONDS_MAX:
+                    pause = PAUSE_SECONDS_MIN  # it went well for a while
                 self._ending.wait(pause)
                 pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
@@ -124,7 +128,7 @@ class Watcher:
             self._list()
         self._note("")
         path = path_of(self.kind)
-        for line in self.api.watch(path, self._version, limit_seconds=SILENT_SECONDS_MAX):
+        for line in self.api.watch(path, self._version, limit_seconds=self.silence_seconds):
             if self._ending.is_set():
                 return
             self.heard_at = time.monotonic()

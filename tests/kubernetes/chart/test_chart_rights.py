@@ -59,7 +59,7 @@ UNLESS_GIVEN = [
     *each(("create",), ("provisioningrequests.autoscaling.x-k8s.io", "podtemplates"), TEAM),
     *each(("patch",), ("machinedeployments.cluster.x-k8s.io/scale",), "capi"),
     *each(("patch",), ("machines.cluster.x-k8s.io",), "capi"),
-    *each(("get",), ("selfnoderemediations.self-node-remediation.medik8s.io",), TEAM),
+    *each(("list",), ("selfnoderemediations.self-node-remediation.medik8s.io",), TEAM),
 ]
 
 

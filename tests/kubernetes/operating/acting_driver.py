@@ -69,7 +69,8 @@ def pod_body(
 @dataclass
 class ActingDriver:
     """`silent` are nodes (of the cluster) from which nothing comes; `executors_wanted` pods are
-    there or pending, as Spark keeps it."""
+    there or pending, as Spark keeps it. All pods get `labels`, the driver's the `owners` as well,
+    as by the Spark operator that has submitted it."""
 
     connection: Connection
     core: client.CoreV1Api
@@ -86,6 +87,8 @@ class ActingDriver:
     watching: bool = True
     checkpoints: int = 0
     inject: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    owners: list[dict[str, Any]] = field(default_factory=list)
     priorities: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,8 +98,9 @@ class ActingDriver:
         self.member.placement.clear()
         self.heard: dict[str, float] = {}
         self.number = 0
-        self.live: set[str] = set()
+        self._pods: list[Any] = []
         self.uid = ""
+        self.since = time.time()
         self._lock = threading.RLock()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -109,7 +113,10 @@ class ActingDriver:
     def start(self) -> None:
         """The pods, the first reports, and then one after the other."""
         asks = {"rekindle.dev/inject": "true"} if self.inject else {}
-        driver = pod_body(f"{self.application}-driver", "driver", self.application, **asks)
+        driver = pod_body(
+            f"{self.application}-driver", "driver", self.application, **asks, **self.labels
+        )
+        driver["metadata"]["ownerReferences"] = self.owners
         made = self.core.create_namespaced_pod(self.namespace, driver)
         self.uid = made.metadata.uid
         self._keep_executors()
@@ -166,18 +173,14 @@ class ActingDriver:
         try:
             self._introduce()
             while not self._ending.wait(REPORT_SECONDS):
-                if self.reporting:
-                    # as a sidecar does: what the store does not take now it takes later
-                    with suppress(StoreUnreachable):
-                        self._beat()
+                # as a sidecar does: what the store does not take now it takes later
+                with suppress(StoreUnreachable):
+                    self._beat()
         except BaseException as error:
             self.error = error
 
     def _introduce(self) -> None:
-        heartbeat = Heartbeat(
-            generation=self.generation, since=time.time(), host=f"{self.application}-driver"
-        )
-        self._put(tree.HEARTBEAT, heartbeat, ephemeral=True)
+        self._live()
         for report, name in zip(
             self.member.beginning(),
             (tree.TOPOLOGY, tree.STATISTICS, tree.CHECKPOINT),
@@ -185,11 +188,23 @@ class ActingDriver:
         ):
             self._put(name, report)
 
+    def _live(self) -> None:
+        """A heartbeat goes with its session, which the store may end while it is away."""
+        if self.connection.get(self.place.path(tree.HEARTBEAT)) is None:
+            heartbeat = Heartbeat(
+                generation=self.generation, since=self.since, host=f"{self.application}-driver"
+            )
+            self._put(tree.HEARTBEAT, heartbeat, ephemeral=True)
+
     def _beat(self) -> None:
         with self._lock:
+            if not self.reporting:
+                return
             if self.watching:
                 self._keep_executors()
-                self._see_executors()
+                self._pods = self.executors()
+            self._see_executors()
+            self._live()
             self._obey()
             self._put(tree.PROGRESS, self._progress())
 
@@ -208,14 +223,14 @@ class ActingDriver:
                 f"{self.application}-exec-{self.number}",
                 "executor",
                 self.application,
-                **{"spark-exec-id": str(self.number)},
+                **{"spark-exec-id": str(self.number), **self.labels},
             )
             body["metadata"]["ownerReferences"] = [owner]
             self.core.create_namespaced_pod(self.namespace, body)
 
     def _see_executors(self) -> None:
         now = time.monotonic()
-        for pod in self.executors():
+        for pod in self._pods:  # what runs goes on while nobody can ask the API server
             address, node = pod.status.pod_ip, pod.spec.node_name
             incarnation = f"{pod.metadata.labels['spark-exec-id']}.0"
             if not address or pod.status.phase != "Running" or incarnation in self.dropped:

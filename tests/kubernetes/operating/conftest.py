@@ -10,6 +10,7 @@ import pytest
 import yaml
 from kubernetes import client, utils
 
+from rekindle.errors import InputError
 from rekindle_local import processes
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
@@ -17,13 +18,20 @@ from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import foreign_crds
 from acting_driver import ActingDriver
+from api_proxy import ApiProxy
+from node_requests import NodeRequests
 from operating_world import World
 from operator_process import OperatorProcess
 
 DEFINITIONS = Path(__file__).parents[3] / "crds"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
+# Which versions an API server stores that has none of the controllers that convert them.
+STORED = {"autoscaler": ["v1"], "karpenter": ["v1"], "cluster-api": ["v1beta2"]}
+WATCH_SILENCE_SECONDS = 4
 WAIT_SECONDS_MAX = 60.0
 
 Custom = client.CustomObjectsApi
@@ -140,3 +148,34 @@ def world(
 ) -> World:
     """Not started yet."""
     return World(namespace, nodes, custom, operators, drivers)
+
+
+@pytest.fixture
+def requests(api_client: client.ApiClient, namespace: str) -> Iterator[NodeRequests]:
+    """What was asked for in the test's namespace; the definitions of all providers are served."""
+    try:
+        definitions = [
+            foreign_crds.definition(file, versions=versions)
+            for name, versions in STORED.items()
+            for file in foreign_crds.find(name)
+        ]
+    except InputError as error:
+        pytest.skip(str(error))
+    foreign_crds.install(api_client, definitions)
+    found = NodeRequests(api_client, namespace)
+    yield found
+    found.clear()
+
+
+@pytest.fixture
+def proxy(control_plane: ControlPlane, world: World, tmp_path: Path) -> Iterator[ApiProxy]:
+    """What the world's operators take for the API server."""
+    with ApiProxy(control_plane, tmp_path) as proxy:
+        options = (
+            *("--kubeconfig", str(proxy.kubeconfig)),
+            *("--watch-silence-seconds", str(WATCH_SILENCE_SECONDS)),
+        )
+        make = world.make_operator
+        world.make_operator = lambda name="operator-a": make(name, *options)
+        yield proxy
+        world.operator.close()

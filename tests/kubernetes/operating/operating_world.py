@@ -41,11 +41,11 @@ class World:
         nodes: int = 5,
         zones: tuple[str, ...] = ("a",),
         running: bool = False,
-        inject: bool = False,
+        driver: Object | None = None,
         **policy: Any,
     ) -> None:
         """With all defaults that are not given; `running`: an operator does already, with a
-        policy. `inject`: the driver asks for its sidecar."""
+        policy. `driver` are fields of the driver."""
         for index, zone in enumerate(zones):
             self.nodes.add(nodes // len(zones) + (index < nodes % len(zones)), zone=zone)
         if not running:
@@ -53,7 +53,7 @@ class World:
             self.make_policy(**policy)
             self.operator = self.make_operator()
             self.operator.start()
-        self.driver = self.make_driver(inject=inject)
+        self.driver = self.make_driver(**(driver or {}))
         self.core = self.driver.core
 
     def make_class(self, name: str = "default", **spec: Any) -> None:
@@ -126,6 +126,18 @@ class World:
         self.driver.silent |= set(lost)
         self.nodes.lose(*lost)
         return {pod.metadata.name for pod in pods}
+
+    def pause(self, epochs: int = 20) -> None:
+        """So long that whatever is wrongly done would have been done: two epochs a second."""
+        before = self.driver.member.epoch
+        await_that(lambda: self.driver.member.epoch > before + epochs)
+
+    def finish(self, number: int = 1) -> None:
+        """With two nodes more, to the end of the recovery."""
+        self.nodes.add(2, zone="a")
+        await_that(lambda: len(self.driver.member.nodes) == 4, "executors were not replaced")
+        self.driver.complete_checkpoint()
+        await_that(lambda: self.phase(number) == "Recovered", "it did not recover")
 
     def executors(self) -> set[str]:
         return {pod.metadata.name for pod in self.driver.executors()}

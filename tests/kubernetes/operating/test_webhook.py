@@ -54,7 +54,7 @@ def is_asked(core: client.CoreV1Api, namespace: str) -> bool:
 
 def test_new_executors_keep_off_lost_nodes_and_drivers_get_their_sidecar(asking: World) -> None:
     world = asking
-    world.start(running=True, inject=True)
+    world.start(running=True, driver={"inject": True})
     driver = world.core.read_namespaced_pod("flights-driver", world.namespace)
     names = [container.name for container in driver.spec.init_containers]
     assert names == ["rekindle-sidecar"]
