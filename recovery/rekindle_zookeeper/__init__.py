@@ -6,7 +6,7 @@
     steps        the steps of a transaction
     splitting    records that are too large for one message, in pieces
     leftovers    pieces that a writer which died has left
-    watches      watches that stay, over kazoo's, which fire once
+    watches      watches that stay: a read arms them, a change fires them
     elections    who leads, as long as the session lasts
     access       the secret, and who may read and write
     failures     StoreUnreachable, Conflict

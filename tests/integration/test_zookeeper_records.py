@@ -203,7 +203,9 @@ def test_an_expired_session_is_followed_by_another_one(
     wait_until(lambda: changes[-1:] == [connection.session])
 
 
-def test_a_watch_tells_of_everything_for_ever(connect: Connect, zookeeper: LocalZookeeper) -> None:
+def test_a_watch_tells_whoever_reads_of_everything_for_ever(
+    connect: Connect, zookeeper: LocalZookeeper
+) -> None:
     watcher, writer = connect(), connect()
     folder, child = PLACE.path(tree.DIRECTIVES), directive(1)
     seen = {folder: 0, child: 0}
@@ -219,6 +221,8 @@ def test_a_watch_tells_of_everything_for_ever(connect: Connect, zookeeper: Local
 
     def tells(path: str, act: Callable[[], object]) -> None:
         time.sleep(0.2)
+        watcher.get(path)
+        watcher.children(path)
         before = seen[path]
         act()
         wait_until(lambda: seen[path] > before)
@@ -233,6 +237,28 @@ def test_a_watch_tells_of_everything_for_ever(connect: Connect, zookeeper: Local
     tells(child, lambda: writer.put(child, b"4"))
     tells(child, lambda: expire(watcher, zookeeper))
     tells(folder, lambda: writer.remove(child))
+
+
+def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) -> None:
+    watcher, writer = connect(), connect()
+    path, other = PLACE.path(tree.PROGRESS), PLACE.path(tree.ORDERS)
+    told: list[str] = []
+    watcher.watch(path, lambda: told.append("changed"))
+    watcher.watch(other, lambda: told.append("the other one"))
+    wait_until(lambda: watcher.reachable)
+    assert watcher.get(path) is None
+    time.sleep(0.2)
+    told.clear()  # what a connect tells
+    for number in range(3):
+        writer.put(path, str(number).encode())
+    wait_until(lambda: bool(told))
+    writer.put(other, b"")
+    wait_until(lambda: "the other one" in told)
+    assert told == ["changed", "the other one"], "events come in order: others would have come"
+    assert watcher.get(path) == (b"2", 2)
+    writer.put(path, b"3")
+    wait_until(lambda: told[2:] == ["changed"])
+    assert watcher.get(path) == (b"3", 3)
 
 
 def test_a_client_that_ends_unasked_is_replaced(connect: Connect) -> None:
