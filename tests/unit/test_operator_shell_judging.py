@@ -9,10 +9,15 @@ from benchmarks.drivers import driver
 from benchmarks.layout import Size
 from rekindle.coordination.application import Reading
 from rekindle.protocol import TopologyReport
+from rekindle.reasons import Reason
+from rekindle_operator import narrowing
+from rekindle_operator.domains import Domain
 from rekindle_operator.leases import Timers
 from rekindle_operator.pods import pod_seen
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.testing import make_class, make_policy
+from rekindle_operator.verdicts import Kind, Verdict
 
 SPARK = layout.applications(Size(nodes=25, pods=100, policies=1))[0]
 LOST = SPARK.executors[4]
@@ -70,3 +75,30 @@ def test_the_next_lease_to_expire_is_one_that_is_not_suspected_yet() -> None:
     assert judge.expires_at() == 175.0
     judge.state = replace(judge.state, suspects={"a": 120.0, "b": 110.0, "c": 175.0})
     assert judge.expires_at() == float("inf")
+
+
+def test_a_verdict_is_kept_for_the_applications_on_its_node_and_for_no_other() -> None:
+    judge, _ = judge_of_a_running_application()
+    elsewhere = Verdict(Kind.SUSPECTED, Reason.SUSPECTED_FAILURE, 5.0, "", "far-away")
+    assert judge._sight((elsewhere,), 5.0) == frozenset()
+    here = replace(elsewhere, node=LOST.node, uid="1")
+    assert judge._sight((elsewhere, here), 5.0) == {SPARK.place}
+    assert judge.sightings[SPARK.place].keys() == {LOST.node}
+    on_driver = replace(elsewhere, node=SPARK.driver_node)
+    judge._sight((on_driver,), 5.0)
+    sighted = judge.sightings[SPARK.place]
+    assert {name: item.driver for name, item in sighted.items()} == {
+        LOST.node: False,
+        SPARK.driver_node: True,
+    }
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    judge._sight((replace(here, kind=Kind.RETURNED, at=9.0),), 9.0)
+    assert judge.sightings[SPARK.place][LOST.node].heard_at is not None, "it was sighted before"
+
+
+def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    assert judge.avoided(SPARK.place, held) == (Domain("kubernetes.io/hostname", LOST.node),)
+    judge.state = replace(judge.state, told={})
+    assert judge.avoided(SPARK.place, held) == ()

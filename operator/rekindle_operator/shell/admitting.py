@@ -111,10 +111,11 @@ class Admission:
         found = []
         for place in list(self.judge.sightings):
             application, held = self.known.application(place), self.known.held(place)
-            if application is None or held is None or not self.judge.lost_nodes(place):
+            if application is None or held is None:
                 continue
             domains = self.judge.avoided(place, held)
-            found.append(Impairment(application, domains, held.executors))
+            if domains:
+                found.append(Impairment(application, domains, held.executors))
         return found
 
     def _tend(self) -> None:

@@ -180,9 +180,19 @@ class Judge:
 
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
-        if not self.lost_nodes(place):
+        return self._impaired_by(tuple(held.failure_domain_keys)) if self.lost_nodes(place) else ()
+
+    def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
+        """Where nothing new of an application should be: impaired domains, and lost nodes, which a
+        scheduler takes for sound for a while yet."""
+        lost = sorted(self.lost_nodes(place))
+        if not lost:
             return ()
-        keys = tuple(held.failure_domain_keys)
+        domains_ = self._impaired_by(tuple(held.failure_domain_keys))
+        return (*domains_, *(Domain(HOSTNAME, name) for name in lost))
+
+    def _impaired_by(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
+        """The domains by these labels that have lost most of their nodes."""
         if keys not in self._impaired:  # the same for all applications until the next round
             lost = frozenset(self.state.told)
             nodes = {name: node.judged.labels for name, node in self.known.registry.nodes.items()}
@@ -194,12 +204,6 @@ class Judge:
         """Verdicts since the last call, each with since when its node was suspected."""
         taken, self._verdicts = self._verdicts, []
         return taken
-
-    def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
-        """Where nothing new of an application should be: impaired domains, and lost nodes, which a
-        scheduler takes for sound for a while yet."""
-        lost = sorted(self.lost_nodes(place))
-        return (*self.impaired(place, held), *(Domain(HOSTNAME, name) for name in lost))
 
     def expires_at(self) -> float:
         """When the next lease will count as silent unless it is renewed; infinite without one."""
@@ -302,22 +306,19 @@ class Judge:
         places: set[Place] = set()
         for application in self.known.applications():
             place = application.place
-            nodes = self._nodes_of(application)
-            before = self.sightings.get(place, {})
+            before, stands_on = self.sightings.get(place, {}), _nodes_of(application)
             # those of one node stay in order, and those of different nodes have nothing in common
-            mine = [item for name in nodes.keys() | before.keys() for item in touched.get(name, ())]
+            mine = [item for name in stands_on | before.keys() for item in touched.get(name, ())]
             if not mine and None not in touched:
                 continue
+            nodes = self._unsighted(application, stands_on & touched.keys())
             self.sightings[place] = story.sighted(before, mine, str(place), nodes, offset)
             places.add(place)
         return frozenset(places)
 
-    def _nodes_of(self, application: Application) -> dict[str, Sighting]:
-        """The nodes with its executors or its driver, with what is known of them."""
-        names = set(application.nodes)
+    def _unsighted(self, application: Application, names: Iterable[str]) -> dict[str, Sighting]:
+        """Nodes of an application with what is known of them, without moments."""
         driver = application.driver
-        if driver is not None and driver.node:
-            names.add(driver.node)
         held = self.known.held(application.place)
         keys = held.failure_domain_keys if held is not None else ()
         found: dict[str, Sighting] = {}
@@ -331,6 +332,12 @@ class Judge:
                 driver=driver is not None and driver.node == name,
             )
         return found
+
+
+def _nodes_of(application: Application) -> frozenset[str]:
+    """The nodes with its executors or its driver."""
+    driver = application.driver
+    return application.nodes | ({driver.node} if driver is not None and driver.node else set())
 
 
 def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:

@@ -7,6 +7,7 @@ feeds; other threads get values that do not change. Reads nothing itself.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from rekindle.errors import InputError
 from rekindle.protocol.tree import Place
@@ -100,7 +101,7 @@ class Surroundings:
 
     def applications(self) -> Iterator[Application]:
         """All of them."""
-        for place in sorted(self.registry.places()):
+        for place in sorted(self.registry.places(), key=attrgetter("namespace", "application")):
             found = self.registry.application(place)
             if found is not None:
                 yield found
