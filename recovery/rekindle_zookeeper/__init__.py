@@ -2,6 +2,7 @@
 
     connections  `connect`, and Connection: all that callers use
     sessions     one kazoo client after the other, and what its errors mean
+    polling      how kazoo's client waits for its sockets
     records      records as a whole: read, and written on conditions
     steps        the steps of a transaction
     splitting    records that are too large for one message, in pieces

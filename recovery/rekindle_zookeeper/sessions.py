@@ -25,6 +25,7 @@ from kazoo.retry import KazooRetry
 from rekindle.errors import RunError
 from rekindle_zookeeper import access
 from rekindle_zookeeper.failures import StoreUnreachable
+from rekindle_zookeeper.polling import PollingHandler
 
 __all__ = ["Sessions"]
 
@@ -85,6 +86,7 @@ class Sessions:
             return
         client = KazooClient(
             **self._settings,
+            handler=PollingHandler(),
             connection_retry=KazooRetry(**RETRY),
             command_retry=KazooRetry(**RETRY),
         )
