@@ -8,12 +8,13 @@ happened. Used by the deciding thread alone; asks nobody.
 """
 
 import math
+import operator
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rekindle.coordination.application import Driver, Reading
-from rekindle.protocol import Heartbeat
+from rekindle.protocol import Heartbeat, ProgressReport
 from rekindle.protocol.tree import Place
 from rekindle_operator import detection, domains, hearing, locating, story
 from rekindle_operator.classes import Detection
@@ -50,6 +51,7 @@ class Judge:
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
     _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _hosts_for: dict[Place, tuple[ProgressReport, Application]] = field(default_factory=dict)
     _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _told_to: dict[str, list[str]] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class Judge:
         """An application that is gone."""
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
+        self._hosts_for.pop(place, None)
         self._observed.pop(str(place), None)
 
     def judge(
@@ -151,6 +154,9 @@ class Judge:
         if application is None or reading is None or reading.progress is None:
             return {}
         nodes, before = reading.progress.nodes, self._hosts.get(place, {})
+        found_for = (reading.progress, application)
+        if all(map(operator.is_, self._hosts_for.get(place, (None, None)), found_for)):
+            return {name: node for name, (_, node) in before.items()}
         located = locating.locate(nodes, application.executors)
         known = {
             name: (nodes[name].incarnation, pod.node)
@@ -160,7 +166,7 @@ class Judge:
         for name in nodes.keys() & before.keys() - known.keys():
             if before[name][0] == nodes[name].incarnation:
                 known[name] = before[name]
-        self._hosts[place] = known
+        self._hosts[place], self._hosts_for[place] = known, found_for
         return {name: node for name, (_, node) in known.items()}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
@@ -272,15 +278,12 @@ class Judge:
             driver = self._drivers_node(place)
             if suspects.isdisjoint(view.executors) and driver not in suspects:
                 continue
-            heard = self._heard.get(place)
-            view = replace(view, driver=self._driver(place))
-            if heard is not None:
-                view = replace(
-                    view,
-                    silent_seconds=heard.silent_seconds,
-                    said_seconds_ago=now - heard.said_at,
-                )
-            views[name] = view
+            heard, driver_now = self._heard.get(place), self._driver(place)
+            views[name] = (
+                Observed(view.executors, driver_now)
+                if heard is None
+                else Observed(view.executors, driver_now, heard.silent_seconds, now - heard.said_at)
+            )
         return views
 
     def _drivers_node(self, place: Place) -> str:
