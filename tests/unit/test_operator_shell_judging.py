@@ -102,3 +102,23 @@ def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> 
     assert judge.avoided(SPARK.place, held) == (Domain("kubernetes.io/hostname", LOST.node),)
     judge.state = replace(judge.state, told={})
     assert judge.avoided(SPARK.place, held) == ()
+
+
+def test_nodes_are_found_again_when_the_report_or_the_pods_have_changed() -> None:
+    judge, reading = judge_of_a_running_application()
+    before = judge.hosts(SPARK.place)
+    assert judge.hosts(SPARK.place) == before
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    body = layout.executor_pod(SPARK, replace(LOST, node="another-node"), "uid-0")
+    body["metadata"]["uid"] = "uid-of-another"
+    body["status"] = {"phase": "Running"}
+    seen = pod_seen(body)
+    assert seen is not None
+    judge.known.registry.see_pod(seen)
+    assert judge.hosts(SPARK.place) == {**before, LOST.address: "another-node"}
+    progress = reading.progress
+    assert progress is not None
+    nodes = {name: item for name, item in progress.nodes.items() if name != LOST.address}
+    later = replace(reading, progress=msgspec.structs.replace(progress, nodes=nodes))
+    judge.hear(SPARK.place, later, now=1.0)
+    assert LOST.address not in judge.hosts(SPARK.place)
