@@ -133,9 +133,9 @@ class Judge:
             if self._is_same(place, node) and not self._is_heard(place, node)
         )
 
-    def looks_lost(self) -> frozenset[str]:
-        """Nodes that count as lost without a driver's word."""
-        return detection.looks_lost(self.state, time.monotonic(), self.rules)
+    def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
+        """Nodes that count as lost without a driver's word; of `among`, where that is given."""
+        return detection.looks_lost(self.state, time.monotonic(), self.rules, among)
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
         """The same, as the driver's report calls them."""
@@ -180,7 +180,7 @@ class Judge:
             return place in self._drivers
         if driver.ended:
             return True
-        if driver.node in self.looks_lost():
+        if self.looks_lost([driver.node]):
             return True
         return heartbeat is not None and _is_earlier(heartbeat, driver)
 
