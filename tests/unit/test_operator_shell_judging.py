@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from benchmarks import layout
 from benchmarks.drivers import driver
 from benchmarks.layout import Size
 from rekindle.coordination.application import Reading
-from rekindle.protocol import TopologyReport
+from rekindle.protocol import ProgressReport, TopologyReport
+from rekindle.protocol.tree import Place
 from rekindle.reasons import Reason
 from rekindle_operator import narrowing
 from rekindle_operator.domains import Domain
 from rekindle_operator.leases import Timers
+from rekindle_operator.observation import Leases
 from rekindle_operator.pods import pod_seen
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
@@ -122,3 +125,35 @@ def test_nodes_are_found_again_when_the_report_or_the_pods_have_changed() -> Non
     later = replace(reading, progress=msgspec.structs.replace(progress, nodes=nodes))
     judge.hear(SPARK.place, later, now=1.0)
     assert LOST.address not in judge.hosts(SPARK.place)
+
+
+def test_an_application_whose_driver_still_hears_a_lost_node_is_looked_at_until_that_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge, reading = judge_of_a_running_application()
+    now = 1_000.0
+    monkeypatch.setattr("rekindle_operator.shell.judging.time.monotonic", lambda: now)
+    judge.hear(SPARK.place, replace(reading, progress=said_again(reading)), now)
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+
+    def round_of_detection() -> frozenset[Place]:
+        told = judge.state.told
+        found = judge.judge((), Leases(tokens={}, asked_at=now, answered_at=now), now)
+        judge.state = replace(judge.state, told=told)
+        return found
+
+    now += 5.0
+    assert round_of_detection() == {SPARK.place}
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+    now += 10.0  # the driver's word is too old by now
+    assert round_of_detection() == {SPARK.place}
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    now += 5.0
+    assert round_of_detection() == frozenset()
+
+
+def said_again(reading: Reading) -> ProgressReport:
+    """A later report that says the same."""
+    progress = reading.progress
+    assert progress is not None
+    return msgspec.structs.replace(progress, sequence=progress.sequence + 1)

@@ -40,7 +40,8 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(slots=True)
 class Judge:
-    """Moments are of `time.monotonic` unless said otherwise."""
+    """Moments are of `time.monotonic` unless said otherwise. `_doubted` are applications whose
+    drivers hear from nodes that they have lost: they are looked at again with the next round."""
 
     known: Surroundings
     state: State = field(default_factory=State)
@@ -55,6 +56,7 @@ class Judge:
     _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _told_to: dict[str, list[str]] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
+    _doubted: set[Place] = field(default_factory=set)
     _leases: Leases | None = None
     _round_at: float = 0.0
     _rules: tuple[tuple[Detection, ...], Rules] = field(default_factory=lambda: ((), Rules()))
@@ -118,7 +120,9 @@ class Judge:
         self._keep_labels()
         self._impaired.clear()
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
-        return self._sight(verdicts, now) if verdicts else frozenset()
+        # a driver's word ages, which is no news to anybody else
+        doubted, self._doubted = frozenset(self._doubted), set()
+        return doubted | (self._sight(verdicts, now) if verdicts else frozenset())
 
     def lost_nodes(self, place: Place) -> frozenset[str]:
         """Nodes that are lost to an application, by their names in Kubernetes."""
@@ -127,11 +131,11 @@ class Judge:
             for node, those in self._told.items():
                 for name in those:
                     self._told_to.setdefault(name, []).append(node)
-        return frozenset(
-            node
-            for node in self._told_to.get(str(place), ())
-            if self._is_same(place, node) and not self._is_heard(place, node)
-        )
+        told = [node for node in self._told_to.get(str(place), ()) if self._is_same(place, node)]
+        lost = frozenset(node for node in told if not self._is_heard(place, node))
+        if len(lost) < len(told):
+            self._doubted.add(place)
+        return lost
 
     def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
         """Nodes that count as lost without a driver's word; of `among`, where that is given."""
