@@ -11,7 +11,7 @@ Pure: the moment is an argument, a round may be repeated, and a state that begin
 patience. docs/detection.md has the time line. The operator's shell calls it, and acts on verdicts.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rekindle.coordination import Driver
@@ -59,8 +59,11 @@ def detect(
     return population.forget_told(state), (*heard, *suspected, *turned, *lost)
 
 
-def looks_lost(state: State, now: float, rules: Rules) -> frozenset[str]:
-    """Nodes of the list, ours or not, that count as lost without a driver's word.
+def looks_lost(
+    state: State, now: float, rules: Rules, among: Iterable[str] | None = None
+) -> frozenset[str]:
+    """Nodes of the list, ours or not, that count as lost without a driver's word; of `among`, where
+    not all are asked about.
 
     They are suspected, singled out, and not Ready or lost to some application. For whoever has to
     know whether a driver is gone with its node, or how many nodes a failure domain has lost.
@@ -69,8 +72,10 @@ def looks_lost(state: State, now: float, rules: Rules) -> frozenset[str]:
         return frozenset()
     return frozenset(
         name
-        for name in leases.silent(state.timers, rules) & state.suspects.keys()
-        if leases.singled_out(state.timers, name, rules)
+        for name in (state.suspects if among is None else among)
+        if name in state.suspects
+        and leases.is_silent(state.timers, name, rules)
+        and leases.singled_out(state.timers, name, rules)
         and (state.nodes[name].ready != READY or state.told.get(name))
     )
 

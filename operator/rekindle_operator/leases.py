@@ -24,6 +24,7 @@ from rekindle_operator.observation import Leases, Rules
 __all__ = [
     "Timers",
     "forget",
+    "is_silent",
     "read",
     "renewed",
     "restart",
@@ -106,12 +107,15 @@ def silent(timers: Timers, rules: Rules) -> frozenset[str]:
         return frozenset()
     limit = timers.asked_at - rules.period_seconds
     candidates = [name for name, at in timers.since.items() if at <= limit]
-    return frozenset(
-        name
-        for name in candidates
-        if timers.asked_at - timers.since[name]
-        >= _interval(timers, name, rules) * rules.lease_intervals
-    )
+    return frozenset(name for name in candidates if is_silent(timers, name, rules))
+
+
+def is_silent(timers: Timers, name: str, rules: Rules) -> bool:
+    """Whether one node is among those that are silent."""
+    since = timers.since.get(name)
+    if since is None or timers.asked_at is None:
+        return False
+    return timers.asked_at - since >= _interval(timers, name, rules) * rules.lease_intervals
 
 
 def singled_out(timers: Timers, name: str, rules: Rules) -> bool:

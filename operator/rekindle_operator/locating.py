@@ -38,9 +38,11 @@ def locate(nodes: Mapping[str, NodeSeen], executors: Iterable[PodSeen]) -> Locat
     for name, seen in nodes.items():
         executor, _, _ = seen.incarnation.rpartition(".")
         pod = numbered.get(executor) if executor else None
-        # Without a label (old Spark on a StatefulSet) only those that have none come into question.
-        among = there if not executor else [pod for pod in there if not pod.executor_id]
-        pod = pod or _only(pod for pod in among if _is_at(pod, name))
+        if pod is None:
+            # Without a label (old Spark on a StatefulSet) only those that have none come into
+            # question.
+            among = there if not executor else [pod for pod in there if not pod.executor_id]
+            pod = _only(pod for pod in among if _is_at(pod, name))
         if pod is not None and not _contradicts(pod, name):
             found[name] = pod
     unknown = tuple(sorted(name for name in nodes if name not in found))
@@ -60,6 +62,8 @@ def _is_at(pod: PodSeen, name: str) -> bool:
 
 
 def _contradicts(pod: PodSeen, name: str) -> bool:
+    if pod.ip == name:  # as nearly always: parsing takes longer than all else here
+        return False
     address, its = _address(name), _address(pod.ip)
     return address is not None and its is not None and address != its
 

@@ -2,11 +2,12 @@
 
     connections  `connect`, and Connection: all that callers use
     sessions     one kazoo client after the other, and what its errors mean
+    polling      how kazoo's client waits for its sockets
     records      records as a whole: read, and written on conditions
     steps        the steps of a transaction
     splitting    records that are too large for one message, in pieces
     leftovers    pieces that a writer which died has left
-    watches      watches that stay, over kazoo's, which fire once
+    watches      watches that stay: a read arms them, a change fires them
     elections    who leads, as long as the session lasts
     access       the secret, and who may read and write
     failures     StoreUnreachable, Conflict

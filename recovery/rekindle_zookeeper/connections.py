@@ -7,14 +7,13 @@ thread of the connection, one after the other; they should only note that there 
 
 import re
 from collections.abc import Callable, Mapping
-from itertools import chain
 
 from rekindle.errors import InputError
 from rekindle_zookeeper import leftovers
 from rekindle_zookeeper.elections import Election
 from rekindle_zookeeper.records import Records
 from rekindle_zookeeper.sessions import Sessions
-from rekindle_zookeeper.watches import Watch, dispatch
+from rekindle_zookeeper.watches import Watches, dispatch
 
 __all__ = ["Connection", "connect"]
 
@@ -52,7 +51,7 @@ class Connection:
         self, hosts: str, secret: str | None, *, session_seconds: float, deadline_seconds: float
     ) -> None:
         self._callbacks: list[Callable[[], None]] = []
-        self._watches: dict[str, tuple[Watch, ...]] = {}
+        self._watches = Watches()
         self._sessions = Sessions(
             hosts,
             secret,
@@ -60,7 +59,7 @@ class Connection:
             deadline_seconds=deadline_seconds,
             changed=self._changed,
         )
-        self._records = Records(self._sessions)
+        self._records = Records(self._sessions, self._watches.of)
         self._sessions.start()
 
     @property
@@ -108,16 +107,16 @@ class Connection:
         self._records.remove(path, version)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
-        """Have it called whenever the record or its children may have changed, and after each
-        connect, for ever."""
-        watch = Watch(path, callback, self._is_watched)
-        self._watches[path] = (*self._watches.get(path, ()), watch)
+        """Have it called when the record or its children may have changed, and after each connect,
+        for ever. Once it was called for the record it is called again only after `get` has read
+        that, for the children after `children`: whoever is told is to read."""
+        self._watches.add(path, callback)
         if self.reachable:
-            watch.arm(self._sessions.client)
+            self._watches.arm(self._sessions.client, path)
 
     def unwatch(self, path: str) -> None:
         """Have nothing called for a path any more, but for once that may be on its way."""
-        self._watches.pop(path, None)
+        self._watches.remove(path)
 
     def elect(self, path: str, identity: str, on_change: Callable[[], None]) -> Election:
         """Stand for leadership among all that do so at `path`, until the answer is closed;
@@ -136,13 +135,9 @@ class Connection:
         """End the session, and with it what is ephemeral."""
         self._sessions.close()
 
-    def _is_watched(self, watch: Watch) -> bool:
-        return watch in self._watches.get(watch.path, ())
-
     def _changed(self) -> None:
         client = self._sessions.client
-        for watch in chain(*list(self._watches.values())) if self.reachable else ():
-            watch.arm(client)
-            dispatch(client, watch.callback)
+        if self.reachable:
+            self._watches.begin_again(client)
         for callback in self._callbacks:
             dispatch(client, callback)

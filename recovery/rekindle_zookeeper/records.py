@@ -10,11 +10,12 @@ calls it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.protocol.states import ZnodeStat
+from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
 from rekindle.errors import RunError
 from rekindle.protocol import tree
@@ -28,23 +29,31 @@ __all__ = ["Records"]
 
 # others may come between our look and our write, but not for ever
 ATTEMPTS_MAX = 10
+Watch = Callable[[WatchedEvent], None]
 CHANGED = (exceptions.BadVersionError, exceptions.NodeExistsError, exceptions.NoNodeError)
 
 
 class Records:
-    """Of the store, over whatever client there is."""
+    """Of the store, over whatever client there is; `watch_of` (path) is what a read of a record or
+    of names arms, None where nobody watches."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(
+        self, sessions: Sessions, watch_of: Callable[[str], Watch | None] = lambda _: None
+    ) -> None:
         self._sessions = sessions
+        self._watch_of = watch_of
         self._parents: set[str] = set()
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """A record and its version; None when it is not there."""
         for _ in range(ATTEMPTS_MAX):
+            watch = self._watch_of(path)
             try:
-                found, stat = self._get(path)
+                found, stat = self._get(path, watch)
             except exceptions.NoNodeError:
-                return None
+                if self._is_absent(path, watch):
+                    return None
+                continue
             try:
                 parts = [self._get(piece)[0] for piece in splitting.named(path, found)]
             except exceptions.NoNodeError:
@@ -54,10 +63,15 @@ class Records:
 
     def children(self, path: str) -> list[str]:
         """Names below a path, ascending; none when it is not there."""
-        try:
-            return sorted(self._run(path, lambda client: client.get_children_async(path)))
-        except exceptions.NoNodeError:
-            return []
+        for _ in range(ATTEMPTS_MAX):
+            watch = self._watch_of(path)
+            ask = partial(_children, path=path, watch=watch)
+            try:
+                return sorted(self._run(path, ask))
+            except exceptions.NoNodeError:
+                if self._is_absent(path, watch):
+                    return []
+        raise _restless(path)
 
     def stat(self, path: str) -> ZnodeStat | None:
         """What ZooKeeper tells of a record; None when it is not there."""
@@ -84,7 +98,7 @@ class Records:
         prepared = splitting.prepare(writes)
         names = ", ".join(writes)
         for _ in range(ATTEMPTS_MAX):
-            found = {path: self.stat(path) for path in {*expected, *writes}}
+            found = self._stats({*expected, *writes}, names)
             _compare(expected, found)
             replaced = {path: self.pieces(path, found[path]) for path in writes}
             owner = self._sessions.owner(names) if ephemeral else 0
@@ -167,12 +181,35 @@ class Records:
                 newest = steps.require(path, versions[path])
                 self.commit([newest, *map(steps.delete, gone)], path)
 
-    def _get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        found: tuple[bytes, ZnodeStat] = self._run(path, lambda client: client.get_async(path))
+    def _is_absent(self, path: str, watch: Watch | None) -> bool:
+        """Whether a record that was not found is not there yet, now that its watch is armed, which
+        no read of what is not there does."""
+        if watch is None:
+            return True
+        return self._run(path, lambda client: client.exists_async(path, watch=watch)) is None
+
+    def _stats(self, paths: Iterable[str], where: str) -> dict[str, ZnodeStat | None]:
+        """What ZooKeeper tells of several records, in the time that one takes."""
+        ordered = sorted(paths)
+        asks = [partial(_exists, path=path) for path in ordered]
+        return dict(zip(ordered, self._sessions.run_all(asks, where), strict=True))
+
+    def _get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        found: tuple[bytes, ZnodeStat] = self._run(
+            path, lambda client: client.get_async(path, watch=watch)
+        )
         return found
 
     def _run(self, path: str, ask: Callable[[KazooClient], Any]) -> Any:
         return self._sessions.run(ask, path)
+
+
+def _exists(client: KazooClient, path: str) -> Any:
+    return client.exists_async(path)
+
+
+def _children(client: KazooClient, path: str, watch: Watch | None) -> Any:
+    return client.get_children_async(path, watch=watch)
 
 
 def _compare(expected: Mapping[str, int | None], found: Mapping[str, ZnodeStat | None]) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions
@@ -25,6 +25,7 @@ from kazoo.retry import KazooRetry
 from rekindle.errors import RunError
 from rekindle_zookeeper import access
 from rekindle_zookeeper.failures import StoreUnreachable
+from rekindle_zookeeper.polling import PollingHandler
 
 __all__ = ["Sessions"]
 
@@ -85,6 +86,7 @@ class Sessions:
             return
         client = KazooClient(
             **self._settings,
+            handler=PollingHandler(),
             connection_retry=KazooRetry(**RETRY),
             command_retry=KazooRetry(**RETRY),
         )
@@ -103,11 +105,20 @@ class Sessions:
         Raises StoreUnreachable, a kazoo error of `EXPECTED`, or RunError for any other; for a
         transaction that of the step that failed.
         """
+        (answer,) = self.run_all([ask], where)
+        return answer
+
+    def run_all(self, asks: Sequence[Callable[[KazooClient], Any]], where: str) -> list[Any]:
+        """The answers to several requests, which are under way at the same time. Raises as `run`
+        does, for the first that fails."""
         end = time.monotonic() + self.deadline_seconds
         if not self._live.wait(self.deadline_seconds) or self.closed:
             raise self._unreachable(where, "there is no connection")
         try:
-            return _succeeded(ask(self.client).get(timeout=max(0.01, end - time.monotonic())))
+            asked = [ask(self.client) for ask in asks]
+            return [
+                _succeeded(item.get(timeout=max(0.01, end - time.monotonic()))) for item in asked
+            ]
         except TROUBLE as error:
             raise self._unreachable(where, type(error).__name__) from error
         except EXPECTED:

@@ -1,48 +1,71 @@
 """Watches that stay: kazoo's fire once, and are gone with the connection.
 
-A watch is set again before its callback is called, and one session's requests are answered in
-order: what a callback reads is at least as new as what it was called for, and nothing that changes
-after that is missed. Callbacks run on the client's thread for them, one after the other, so they
-should only note that there is something to read.
+    armed ──a change──► fired: callbacks are called ──the next read──► armed
+
+A read arms the watch in its own request. So what it has read is as it was when the watch was armed,
+and a change that comes later fires: nothing is missed, and a record that changes many times before
+anybody looks costs one event and one request. After a connect all of them are armed, and called.
+Callbacks run on the client's thread for them, one after the other, so they should only note that
+there is something to read. `connections` keeps them, `records` reads.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import Callback, EventType, WatchedEvent
 
-__all__ = ["Watch", "dispatch"]
+__all__ = ["Watches", "dispatch"]
 
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """On a record, whether it is there or not, and on its children, as long as it is wanted."""
-
-    path: str
-    callback: Callable[[], None]
-    wanted: Callable[["Watch"], bool]
-
-    def arm(self, client: KazooClient) -> None:
-        """Set it; returns at once. Setting it twice does no harm."""
-        fired = _Fired(self, client)
-        client.exists_async(self.path, watch=fired)
-        client.get_children_async(self.path, watch=fired)
+Callbacks = tuple[Callable[[], None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Fired:
     """What kazoo calls. It keeps watches in sets, so equal ones count once."""
 
-    watch: Watch
-    client: KazooClient
+    path: str
+    call: Callable[[str], None]
 
     def __call__(self, event: WatchedEvent) -> None:
-        if event.type != EventType.NONE and self.watch.wanted(
-            self.watch
-        ):  # else the connection is gone, and the next one arms it
-            self.watch.arm(self.client)
-            self.watch.callback()
+        if event.type != EventType.NONE:  # else the connection is gone, and the next one tells
+            self.call(self.path)
+
+
+@dataclass(slots=True, eq=False)
+class Watches:
+    """On records, whether they are there or not, and on their children. Any thread may call."""
+
+    _callbacks: dict[str, Callbacks] = field(default_factory=dict)
+
+    def add(self, path: str, callback: Callable[[], None]) -> None:
+        """Have one more called for a path."""
+        self._callbacks[path] = (*self._callbacks.get(path, ()), callback)
+
+    def remove(self, path: str) -> None:
+        """Have none called any more."""
+        self._callbacks.pop(path, None)
+
+    def of(self, path: str) -> Callable[[WatchedEvent], None] | None:
+        """What a read of the path is to arm; None where nobody watches."""
+        return _Fired(path, self._call) if path in self._callbacks else None
+
+    def arm(self, client: KazooClient, path: str) -> None:
+        """Arm without reading; returns at once. Arming twice does no harm."""
+        fired = self.of(path)
+        client.exists_async(path, watch=fired)
+        client.get_children_async(path, watch=fired)
+
+    def begin_again(self, client: KazooClient) -> None:
+        """After a connect: arm all, and have all called, as anything may have changed."""
+        for path, callbacks in list(self._callbacks.items()):
+            self.arm(client, path)
+            for callback in callbacks:
+                dispatch(client, callback)
+
+    def _call(self, path: str) -> None:
+        for callback in self._callbacks.get(path, ()):
+            callback()
 
 
 def dispatch(client: KazooClient, callback: Callable[[], None]) -> None:

@@ -1,61 +1,25 @@
-"""Records, watches and leadership on a real ZooKeeper, whose servers die and fall silent."""
+"""Records and leadership on a real ZooKeeper, whose servers die and fall silent."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
+from zookeeper_fixtures import PLACE, WAIT_SECONDS_MAX, Connect, directive, expire, wait_until
 
 import rekindle_zookeeper
 from rekindle.errors import RunError
 from rekindle.protocol import tree
-from rekindle_local import processes
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
-WAIT_SECONDS_MAX = 120
-PLACE = tree.Place("default", "application")
+pytest_plugins = ("zookeeper_fixtures",)
+
 LARGE = 3 * tree.PIECE_BYTES // 2
-
-Connect = Callable[..., Connection]
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
-    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
-
-
-@pytest.fixture
-def connect(zookeeper: LocalZookeeper) -> Iterator[Connect]:
-    """Makes connections; empties the tree and closes them at the end."""
-    zookeeper.proceed(1)
-    if not zookeeper.processes(1):
-        zookeeper.start_server(1)
-    made: list[Connection] = []
-
-    def make(**options: object) -> Connection:
-        made.append(rekindle_zookeeper.connect(zookeeper.connect_string, **options))
-        return made[-1]
-
-    yield make
-    for connection in made:
-        connection.close()
-    zookeeper.proceed(1)
-    if not zookeeper.processes(1):
-        zookeeper.start_server(1)
-    with_every_right = KazooClient(
-        zookeeper.connect_string, auth_data=[("digest", "rekindle:open")]
-    )
-    with_every_right.start(timeout=WAIT_SECONDS_MAX)
-    with_every_right.delete("/rekindle", recursive=True)
-    with_every_right.stop()
-    with_every_right.close()
 
 
 def test_a_record_is_written_with_its_parents_read_and_removed(connect: Connect) -> None:
@@ -203,38 +167,6 @@ def test_an_expired_session_is_followed_by_another_one(
     wait_until(lambda: changes[-1:] == [connection.session])
 
 
-def test_a_watch_tells_of_everything_for_ever(connect: Connect, zookeeper: LocalZookeeper) -> None:
-    watcher, writer = connect(), connect()
-    folder, child = PLACE.path(tree.DIRECTIVES), directive(1)
-    seen = {folder: 0, child: 0}
-
-    def count(path: str) -> Callable[[], None]:
-        def counted() -> None:
-            seen[path] += 1
-
-        return counted
-
-    for path in seen:
-        watcher.watch(path, count(path))
-
-    def tells(path: str, act: Callable[[], object]) -> None:
-        time.sleep(0.2)
-        before = seen[path]
-        act()
-        wait_until(lambda: seen[path] > before)
-
-    watcher.get(folder)
-    for _ in range(3):
-        tells(folder, lambda: writer.put(child, b"1"))
-        tells(child, lambda: writer.put(child, b"2"))
-        tells(folder, lambda: writer.remove(child))
-    tells(child, lambda: writer.put(child, b"3"))
-    tells(child, lambda: (zookeeper.kill(1), zookeeper.start_server(1)))
-    tells(child, lambda: writer.put(child, b"4"))
-    tells(child, lambda: expire(watcher, zookeeper))
-    tells(folder, lambda: writer.remove(child))
-
-
 def test_a_client_that_ends_unasked_is_replaced(connect: Connect) -> None:
     connection, writer = connect(), connect()
     path = PLACE.path(tree.PROGRESS)
@@ -373,19 +305,3 @@ def is_written(connection: Connection, path: str, data: bytes) -> bool:
     except StoreUnreachable:
         return False
     return True
-
-
-def directive(number: int) -> str:
-    return PLACE.path(tree.DIRECTIVES, tree.numbered(number))
-
-
-def expire(connection: Connection, zookeeper: LocalZookeeper) -> None:
-    """End a connection's session: another client takes it over and closes it."""
-    other = KazooClient(zookeeper.connect_string, client_id=connection._sessions.client.client_id)
-    other.start(timeout=WAIT_SECONDS_MAX)
-    other.stop()
-    other.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)

@@ -218,6 +218,8 @@ def test_a_look_that_is_old_says_nothing_of_drivers_either() -> None:
     script: list[tuple[float, Change]] = [(12, lose("n5")), (50, change("n5", ready="Unknown"))]
     state = [*play(cluster(6), script, range(0, 61, 5))][-1].after
     assert detection.looks_lost(state, 70.0, RULES) == {"n5"}
+    assert detection.looks_lost(state, 70.0, RULES, ["n4", "n5", "unheard-of"]) == {"n5"}
+    assert detection.looks_lost(state, 70.0, RULES, ["n4"]) == frozenset()
     assert detection.looks_lost(state, 80.0, RULES) == frozenset()
 
 

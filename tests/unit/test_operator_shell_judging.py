@@ -4,16 +4,24 @@ import time
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from benchmarks import layout
 from benchmarks.drivers import driver
 from benchmarks.layout import Size
 from rekindle.coordination.application import Reading
-from rekindle.protocol import Heartbeat, TopologyReport
+from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
+from rekindle.protocol.tree import Place
+from rekindle.reasons import Reason
+from rekindle_operator import narrowing
+from rekindle_operator.domains import Domain
 from rekindle_operator.leases import Timers
+from rekindle_operator.observation import Leases
 from rekindle_operator.pods import pod_seen
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.testing import make_class, make_policy
+from rekindle_operator.verdicts import Kind, Verdict
 
 SPARK = layout.applications(Size(nodes=25, pods=100, policies=1))[0]
 LOST = SPARK.executors[4]
@@ -86,3 +94,83 @@ def test_the_last_word_of_a_driver_that_is_gone_keeps_no_lost_node() -> None:
     assert judge.gone_nodes(SPARK.place) == frozenset()
     judge.hear(SPARK.place, replace(reading, progress=word), now)
     assert judge.gone_nodes(SPARK.place) == {LOST.address}
+
+
+def test_a_verdict_is_kept_for_the_applications_on_its_node_and_for_no_other() -> None:
+    judge, _ = judge_of_a_running_application()
+    elsewhere = Verdict(Kind.SUSPECTED, Reason.SUSPECTED_FAILURE, 5.0, "", "far-away")
+    assert judge._sight((elsewhere,), 5.0) == frozenset()
+    here = replace(elsewhere, node=LOST.node, uid="1")
+    assert judge._sight((elsewhere, here), 5.0) == {SPARK.place}
+    assert judge.sightings[SPARK.place].keys() == {LOST.node}
+    on_driver = replace(elsewhere, node=SPARK.driver_node)
+    judge._sight((on_driver,), 5.0)
+    sighted = judge.sightings[SPARK.place]
+    assert {name: item.driver for name, item in sighted.items()} == {
+        LOST.node: False,
+        SPARK.driver_node: True,
+    }
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    judge._sight((replace(here, kind=Kind.RETURNED, at=9.0),), 9.0)
+    assert judge.sightings[SPARK.place][LOST.node].heard_at is not None, "it was sighted before"
+
+
+def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    assert judge.avoided(SPARK.place, held) == (Domain("kubernetes.io/hostname", LOST.node),)
+    judge.state = replace(judge.state, told={})
+    assert judge.avoided(SPARK.place, held) == ()
+
+
+def test_nodes_are_found_again_when_the_report_or_the_pods_have_changed() -> None:
+    judge, reading = judge_of_a_running_application()
+    before = judge.hosts(SPARK.place)
+    assert judge.hosts(SPARK.place) == before
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    body = layout.executor_pod(SPARK, replace(LOST, node="another-node"), "uid-0")
+    body["metadata"]["uid"] = "uid-of-another"
+    body["status"] = {"phase": "Running"}
+    seen = pod_seen(body)
+    assert seen is not None
+    judge.known.registry.see_pod(seen)
+    assert judge.hosts(SPARK.place) == {**before, LOST.address: "another-node"}
+    progress = reading.progress
+    assert progress is not None
+    nodes = {name: item for name, item in progress.nodes.items() if name != LOST.address}
+    later = replace(reading, progress=msgspec.structs.replace(progress, nodes=nodes))
+    judge.hear(SPARK.place, later, now=1.0)
+    assert LOST.address not in judge.hosts(SPARK.place)
+
+
+def test_an_application_whose_driver_still_hears_a_lost_node_is_looked_at_until_that_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge, reading = judge_of_a_running_application()
+    now = 1_000.0
+    monkeypatch.setattr("rekindle_operator.shell.judging.time.monotonic", lambda: now)
+    alive = Heartbeat(generation=reading.topology.generation, since=0.0)
+    judge.hear(SPARK.place, replace(reading, progress=said_again(reading), heartbeat=alive), now)
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+
+    def round_of_detection() -> frozenset[Place]:
+        told = judge.state.told
+        found = judge.judge((), Leases(tokens={}, asked_at=now, answered_at=now), now)
+        judge.state = replace(judge.state, told=told)
+        return found
+
+    now += 5.0
+    assert round_of_detection() == {SPARK.place}
+    assert judge.lost_nodes(SPARK.place) == frozenset()
+    now += 10.0  # the driver's word is too old by now
+    assert round_of_detection() == {SPARK.place}
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    now += 5.0
+    assert round_of_detection() == frozenset()
+
+
+def said_again(reading: Reading) -> ProgressReport:
+    """A later report that says the same."""
+    progress = reading.progress
+    assert progress is not None
+    return msgspec.structs.replace(progress, sequence=progress.sequence + 1)

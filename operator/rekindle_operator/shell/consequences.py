@@ -218,9 +218,10 @@ class Consequences:
         return frozenset(query.name for query in case.state.topology.queries)
 
     def _measured(self, place: Place, executor: Executor) -> None:
-        """An executor of an application, as its pod had it."""
-        self._executors[place] = executor
-        self.known.changed.add(place)
+        """An executor of an application, as its pod had it: all of them look the same, mostly."""
+        if self._executors.get(place) != executor:
+            self._executors[place] = executor
+            self.known.changed.add(place)
 
     def _told(self, rows: Rows) -> None:
         """What has become of requests for nodes."""

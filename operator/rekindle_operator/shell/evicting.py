@@ -1,8 +1,8 @@
 """Executor pods of lost nodes, deleted by force: they stay Running for ever otherwise.
 
 Spark counts them as its own until they are gone, so nothing becomes Pending, and no autoscaler
-acts. Each is read first, for replacements have to fit what it asked for; deleted is only the very
-pod that was meant. Drivers are never among them. Runs in errands.
+acts. One of each application is read first, for replacements have to fit what it asked for; deleted
+is only the very pod that was meant. Drivers are never among them. Runs in errands.
 
 The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
 executors from there, they are deleted too, later each time, so that they find another node without
@@ -38,6 +38,7 @@ class Evictor:
     measured: Callable[[Place, Executor], None]
     _deleted: dict[Place, dict[str, int]] = field(default_factory=dict)
     _wanted: dict[Place, frozenset[str]] = field(default_factory=dict)
+    _read: set[Place] = field(default_factory=set)
 
     def evict(self, place: Place, pods: tuple[PodSeen, ...]) -> None:
         """Delete these executors of an application, soon, and no others any more."""
@@ -53,6 +54,7 @@ class Evictor:
         """An application has lost no nodes any more."""
         self._wanted.pop(place, None)
         self._deleted.pop(place, None)
+        self._read.discard(place)
 
     def measure(self, place: Place, pod: PodSeen) -> None:
         """Look at an executor, soon, without touching it."""
@@ -65,12 +67,14 @@ class Evictor:
 
     def _evict(self, place: Place, pod: PodSeen) -> None:
         path = path_of(kinds.PODS, pod.namespace, pod.name)
-        body = self.api.get(path)
-        if body is None or body["metadata"]["uid"] != pod.uid:
-            return
+        if place not in self._read:
+            body = self.api.get(path)
+            if body is None or body["metadata"]["uid"] != pod.uid:
+                return
+            self.measured(place, executor_of(body))
+            self._read.add(place)
         if pod.uid not in self._wanted.get(place, ()):
             return  # its node was heard of again
-        self.measured(place, executor_of(body))
         try:
             there = self.api.delete(
                 path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}

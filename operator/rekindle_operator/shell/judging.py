@@ -8,12 +8,13 @@ happened. Used by the deciding thread alone; asks nobody.
 """
 
 import math
+import operator
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rekindle.coordination.application import Driver, Reading
-from rekindle.protocol import Heartbeat
+from rekindle.protocol import Heartbeat, ProgressReport
 from rekindle.protocol.tree import Place
 from rekindle_operator import detection, domains, hearing, locating, story
 from rekindle_operator.classes import Detection
@@ -39,7 +40,8 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(slots=True)
 class Judge:
-    """Moments are of `time.monotonic` unless said otherwise."""
+    """Moments are of `time.monotonic` unless said otherwise. `_doubted` are applications whose
+    drivers hear from nodes that they have lost: they are looked at again with the next round."""
 
     known: Surroundings
     state: State = field(default_factory=State)
@@ -50,9 +52,11 @@ class Judge:
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
     _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _hosts_for: dict[Place, tuple[ProgressReport, Application]] = field(default_factory=dict)
     _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _told_to: dict[str, list[str]] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
+    _doubted: set[Place] = field(default_factory=set)
     _leases: Leases | None = None
     _round_at: float = 0.0
     _rules: tuple[tuple[Detection, ...], Rules] = field(default_factory=lambda: ((), Rules()))
@@ -94,6 +98,7 @@ class Judge:
         """An application that is gone."""
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
+        self._hosts_for.pop(place, None)
         self._observed.pop(str(place), None)
 
     def judge(
@@ -115,7 +120,9 @@ class Judge:
         self._keep_labels()
         self._impaired.clear()
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
-        return self._sight(verdicts, now) if verdicts else frozenset()
+        # a driver's word ages, which is no news to anybody else
+        doubted, self._doubted = frozenset(self._doubted), set()
+        return doubted | (self._sight(verdicts, now) if verdicts else frozenset())
 
     def lost_nodes(self, place: Place) -> frozenset[str]:
         """Nodes that are lost to an application, by their names in Kubernetes."""
@@ -124,15 +131,15 @@ class Judge:
             for node, those in self._told.items():
                 for name in those:
                     self._told_to.setdefault(name, []).append(node)
-        return frozenset(
-            node
-            for node in self._told_to.get(str(place), ())
-            if self._is_same(place, node) and not self._is_heard(place, node)
-        )
+        told = [node for node in self._told_to.get(str(place), ()) if self._is_same(place, node)]
+        lost = frozenset(node for node in told if not self._is_heard(place, node))
+        if len(lost) < len(told):
+            self._doubted.add(place)
+        return lost
 
-    def looks_lost(self) -> frozenset[str]:
-        """Nodes that count as lost without a driver's word."""
-        return detection.looks_lost(self.state, time.monotonic(), self.rules)
+    def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
+        """Nodes that count as lost without a driver's word; of `among`, where that is given."""
+        return detection.looks_lost(self.state, time.monotonic(), self.rules, among)
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
         """The same, as the driver's report calls them."""
@@ -151,6 +158,9 @@ class Judge:
         if application is None or reading is None or reading.progress is None:
             return {}
         nodes, before = reading.progress.nodes, self._hosts.get(place, {})
+        found_for = (reading.progress, application)
+        if all(map(operator.is_, self._hosts_for.get(place, (None, None)), found_for)):
+            return {name: node for name, (_, node) in before.items()}
         located = locating.locate(nodes, application.executors)
         known = {
             name: (nodes[name].incarnation, pod.node)
@@ -160,7 +170,7 @@ class Judge:
         for name in nodes.keys() & before.keys() - known.keys():
             if before[name][0] == nodes[name].incarnation:
                 known[name] = before[name]
-        self._hosts[place] = known
+        self._hosts[place], self._hosts_for[place] = known, found_for
         return {name: node for name, (_, node) in known.items()}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
@@ -174,15 +184,25 @@ class Judge:
             return place in self._drivers
         if driver.ended:
             return True
-        if driver.node in self.looks_lost():
+        if self.looks_lost([driver.node]):
             return True
         return heartbeat is not None and _is_earlier(heartbeat, driver)
 
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
-        if not self.lost_nodes(place):
+        return self._impaired_by(tuple(held.failure_domain_keys)) if self.lost_nodes(place) else ()
+
+    def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
+        """Where nothing new of an application should be: impaired domains, and lost nodes, which a
+        scheduler takes for sound for a while yet."""
+        lost = sorted(self.lost_nodes(place))
+        if not lost:
             return ()
-        keys = tuple(held.failure_domain_keys)
+        domains_ = self._impaired_by(tuple(held.failure_domain_keys))
+        return (*domains_, *(Domain(HOSTNAME, name) for name in lost))
+
+    def _impaired_by(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
+        """The domains by these labels that have lost most of their nodes."""
         if keys not in self._impaired:  # the same for all applications until the next round
             lost = frozenset(self.state.told)
             nodes = {name: node.judged.labels for name, node in self.known.registry.nodes.items()}
@@ -194,12 +214,6 @@ class Judge:
         """Verdicts since the last call, each with since when its node was suspected."""
         taken, self._verdicts = self._verdicts, []
         return taken
-
-    def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
-        """Where nothing new of an application should be: impaired domains, and lost nodes, which a
-        scheduler takes for sound for a while yet."""
-        lost = sorted(self.lost_nodes(place))
-        return (*self.impaired(place, held), *(Domain(HOSTNAME, name) for name in lost))
 
     def expires_at(self) -> float:
         """When the next lease will count as silent unless it is renewed; infinite without one."""
@@ -270,15 +284,12 @@ class Judge:
             driver = self._drivers_node(place)
             if suspects.isdisjoint(view.executors) and driver not in suspects:
                 continue
-            heard = self._heard.get(place)
-            view = replace(view, driver=self._driver(place))
-            if heard is not None:
-                view = replace(
-                    view,
-                    silent_seconds=heard.silent_seconds,
-                    said_seconds_ago=now - heard.said_at,
-                )
-            views[name] = view
+            heard, driver_now = self._heard.get(place), self._driver(place)
+            views[name] = (
+                Observed(view.executors, driver_now)
+                if heard is None
+                else Observed(view.executors, driver_now, heard.silent_seconds, now - heard.said_at)
+            )
         return views
 
     def _drivers_node(self, place: Place) -> str:
@@ -304,22 +315,19 @@ class Judge:
         places: set[Place] = set()
         for application in self.known.applications():
             place = application.place
-            nodes = self._nodes_of(application)
-            before = self.sightings.get(place, {})
+            before, stands_on = self.sightings.get(place, {}), _nodes_of(application)
             # those of one node stay in order, and those of different nodes have nothing in common
-            mine = [item for name in nodes.keys() | before.keys() for item in touched.get(name, ())]
+            mine = [item for name in stands_on | before.keys() for item in touched.get(name, ())]
             if not mine and None not in touched:
                 continue
+            nodes = self._unsighted(application, stands_on & touched.keys())
             self.sightings[place] = story.sighted(before, mine, str(place), nodes, offset)
             places.add(place)
         return frozenset(places)
 
-    def _nodes_of(self, application: Application) -> dict[str, Sighting]:
-        """The nodes with its executors or its driver, with what is known of them."""
-        names = set(application.nodes)
+    def _unsighted(self, application: Application, names: Iterable[str]) -> dict[str, Sighting]:
+        """Nodes of an application with what is known of them, without moments."""
         driver = application.driver
-        if driver is not None and driver.node:
-            names.add(driver.node)
         held = self.known.held(application.place)
         keys = held.failure_domain_keys if held is not None else ()
         found: dict[str, Sighting] = {}
@@ -333,6 +341,12 @@ class Judge:
                 driver=driver is not None and driver.node == name,
             )
         return found
+
+
+def _nodes_of(application: Application) -> frozenset[str]:
+    """The nodes with its executors or its driver."""
+    driver = application.driver
+    return application.nodes | ({driver.node} if driver is not None and driver.node else set())
 
 
 def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:

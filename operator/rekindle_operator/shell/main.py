@@ -19,6 +19,9 @@ from rekindle_operator.shell.running import running
 __all__ = ["main", "operate"]
 
 PREFIX = "REKINDLE_"
+# Whoever decides waits for the store several times for each plan, and each time has to get the
+# interpreter back from threads that do errands: with Python's 5 ms that takes longer than the plan.
+SWITCH_SECONDS = 0.000_5
 
 
 Store = Annotated[
@@ -171,6 +174,7 @@ def operate(
         log=log,
         **({"identity": identity} if identity else {}),
     )
+    sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
         operator = stack.enter_context(running(options, _opened(log, stack)))
         for number in (signal.SIGTERM, signal.SIGINT):

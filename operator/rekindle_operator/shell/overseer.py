@@ -100,9 +100,9 @@ class Overseer:
         assert application is not None
         waiting = sorted(
             (item.metadata.creation_timestamp, str(other))
-            for other, item in self.known.open_recoveries()
-            if other.namespace == place.namespace
-            and f"{other.namespace}/{item.spec.policy_name}" == application.policy
+            for other in self.known.recovering.get(place.namespace, ())
+            for item in self.known.open_of(other).values()
+            if f"{other.namespace}/{item.spec.policy_name}" == application.policy
             and item.metadata.creation_timestamp is not None
         )
         names = list(dict.fromkeys(name for _, name in waiting))

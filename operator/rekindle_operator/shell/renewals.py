@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from rekindle.errors import RekindleError
 from rekindle_coordinator.log import Log
 from rekindle_operator.observation import Leases
 from rekindle_operator.shell import kinds
-from rekindle_operator.shell.api import Api, Body, path_of
+from rekindle_operator.shell.api import Api, path_of
 
 __all__ = ["Renewals"]
 
@@ -23,6 +25,34 @@ LOOK_SECONDS_MAX = 5.0
 LOOK_SECONDS_MIN = 1.0
 # A kubelet renews four times within the duration that it gives its lease.
 RENEWALS_PER_DURATION = 4
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    renew_time: str | None = None
+    lease_duration_seconds: int | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a lease."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+
+    @property
+    def token(self) -> str:
+        """What changes with each renewal, and, where a kubelet does not say when it was, with each
+        change."""
+        return self.spec.renew_time or self.metadata.resource_version
+
+    @property
+    def interval_seconds(self) -> float:
+        """How often its kubelet renews it, 0 where that does not say."""
+        return (self.spec.lease_duration_seconds or 0) / RENEWALS_PER_DURATION
 
 
 @dataclass(slots=True)
@@ -59,11 +89,11 @@ class Renewals:
     def look(self) -> None:
         """List them once. Raises what the API server says."""
         asked_at = time.monotonic()
-        bodies = self.api.all(path_of(kinds.LEASES, kinds.NODE_LEASES))
+        found = list(self.api.forms(path_of(kinds.LEASES, kinds.NODE_LEASES), _Lease))
         lease_seconds = self.lease_seconds()
-        intervals = {body["metadata"]["name"]: _interval(body) for body in bodies}
+        intervals = {lease.metadata.name: lease.interval_seconds for lease in found}
         self.newest = Leases(
-            tokens={body["metadata"]["name"]: _token(body) for body in bodies},
+            tokens={lease.metadata.name: lease.token for lease in found},
             asked_at=asked_at,
             answered_at=time.monotonic(),
             intervals={name: at for name, at in intervals.items() if at > lease_seconds},
@@ -97,13 +127,3 @@ class Renewals:
         if trouble and trouble != self._trouble:
             self.log.write("leases-unread", text=trouble)
         self._trouble = trouble
-
-
-def _token(body: Body) -> str:
-    """What changes with each renewal, and, where a kubelet does not say when it was, with each
-    change."""
-    return body["spec"].get("renewTime") or str(body["metadata"]["resourceVersion"])
-
-
-def _interval(body: Body) -> float:
-    return float(body["spec"].get("leaseDurationSeconds") or 0.0) / RENEWALS_PER_DURATION

@@ -18,6 +18,7 @@ from rekindle.errors import InputError
 from rekindle.protocol.tree import Place
 from rekindle_operator import acceptance, announcements, classes, narrowing, policies, protection
 from rekindle_operator.announcements import Reference
+from rekindle_operator.classes import ClassStatus, RecoveryClass
 from rekindle_operator.conditions import Condition, Finding, updated
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective, UnknownQuery
@@ -40,7 +41,8 @@ PAUSE_SHARE = 20.0
 @dataclass(slots=True)
 class Statuses:
     """`queries` (application -> its queries) is None for one that nobody has heard of; `dangers`
-    (applications) is what may make coordination fail."""
+    (applications) is what may make coordination fail. `_found` is what was worked out last of each
+    resource, beside what stood there then: as long as both are so, there is nothing to do."""
 
     api: Api
     errands: Errands
@@ -50,7 +52,7 @@ class Statuses:
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
     _at: float = 0.0
     _pause_seconds: float = PAUSE_SECONDS
-    _written: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _found: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def refresh(self, *, stirred: bool) -> bool:
         """Work all statuses out anew when something was stirred, a while after the last time;
@@ -81,7 +83,7 @@ class Statuses:
 
     def forget(self) -> None:
         """Another one writes from now on."""
-        self._written.clear()
+        self._found.clear()
 
     def _recovering(self) -> dict[str, int]:
         """How many recoveries of each policy (namespace/name) are not over."""
@@ -115,9 +117,7 @@ class Statuses:
             narrowed=effective.narrowed if isinstance(effective, Effective) else (),
             conditions=_conditions(policy, policy.status.conditions, findings),
         )
-        body = policies.to_status(status)
-        conditions = policy.status.conditions
-        self._write(kinds.POLICIES, policy, body, policies.to_status(policy.status), conditions)
+        self._write(kinds.POLICIES, policy, status, policies.to_status)
 
     def _accepted(
         self, policy: RecoveryPolicy, effective: Effective | InputError | None, places: list[Place]
@@ -151,29 +151,25 @@ class Statuses:
                     class_, class_.status.conditions, (acceptance.class_accepted(len(named)),)
                 ),
             )
-            body = classes.to_status(status, class_.spec)
-            before = classes.to_status(class_.status, class_.spec)
-            self._write(kinds.CLASSES, class_, body, before, class_.status.conditions)
+            self._write(kinds.CLASSES, class_, status, partial(classes.to_status, spec=class_.spec))
 
     def _write(
         self,
         kind: Kind,
-        resource: Resource,
-        body: dict[str, Any],
-        stands: dict[str, Any],
-        conditions: tuple[Condition, ...],
+        resource: RecoveryPolicy | RecoveryClass,
+        status: PolicyStatus | ClassStatus,
+        encode: Callable[[Any], dict[str, Any]],
     ) -> None:
         """Leave it to be written, unless it stands there or is on its way."""
         name = f"{kind.name} {identity(resource)}"
-        if body == stands:
-            self._written.pop(name, None)
+        found = (status, resource.status)
+        if found == self._found.get(name):
             return
-        if body == self._written.get(name):
-            return
-        self._written[name] = body
-        self.errands.leave(
-            f"status {name}", partial(self._put, kind, resource, body, conditions, name)
-        )
+        self._found[name] = found
+        body, stands = encode(status), encode(resource.status)
+        if body != stands:
+            errand = partial(self._put, kind, resource, body, resource.status.conditions, name)
+            self.errands.leave(f"status {name}", errand)
 
     def _put(
         self,
@@ -187,7 +183,7 @@ class Statuses:
         path = path_of(kind, metadata.namespace, metadata.name)
         stands = self.api.get(path)
         if stands is None or stands["metadata"].get("uid") != metadata.uid:
-            self._written.pop(name, None)
+            self._found.pop(name, None)
             return
         after = msgspec.convert(body.get("conditions", []), tuple[Condition, ...])
         about = Reference(API_VERSION, kind.name, metadata.name, metadata.namespace, metadata.uid)

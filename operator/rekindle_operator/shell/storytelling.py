@@ -190,10 +190,11 @@ class Storyteller:
             known = self._objects.get((place, name))
         if known is not None:
             return known
-        body = self.api.get(path_of(kinds.RECOVERIES, place.namespace, name))
         begins = [moment for moment in moments if _name(moment) == name]
-        if body is not None or not begins:
-            return body
+        if not begins or name in moments[-1].recoveries:
+            body = self.api.get(path_of(kinds.RECOVERIES, place.namespace, name))
+            if body is not None or not begins:
+                return body
         moment = begins[0]
         assert moment.incident is not None
         spec = RecoverySpec(

@@ -15,7 +15,7 @@ Pure: the shells read and write. Numbers are of ten digits, so that names sort a
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rekindle.errors import InputError, RunError
 
@@ -53,9 +53,9 @@ PIECE_BYTES = 400_000
 NAME_LENGTH_MAX = 200
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """An application's place in the store."""
+class Place(NamedTuple):
+    """An application's place in the store. A tuple, since whoever looks after a thousand
+    applications looks them up all the time."""
 
     namespace: str
     application: str

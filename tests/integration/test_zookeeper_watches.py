@@ -1,0 +1,69 @@
+"""What watches on a real ZooKeeper tell, and how often."""
+
+import time
+from collections.abc import Callable
+
+from zookeeper_fixtures import PLACE, Connect, directive, expire, wait_until
+
+from rekindle.protocol import tree
+from rekindle_local.zookeeper import LocalZookeeper
+
+pytest_plugins = ("zookeeper_fixtures",)
+
+
+def test_a_watch_tells_whoever_reads_of_everything_for_ever(
+    connect: Connect, zookeeper: LocalZookeeper
+) -> None:
+    watcher, writer = connect(), connect()
+    folder, child = PLACE.path(tree.DIRECTIVES), directive(1)
+    seen = {folder: 0, child: 0}
+
+    def count(path: str) -> Callable[[], None]:
+        def counted() -> None:
+            seen[path] += 1
+
+        return counted
+
+    for path in seen:
+        watcher.watch(path, count(path))
+
+    def tells(path: str, act: Callable[[], object]) -> None:
+        time.sleep(0.2)
+        watcher.get(path)
+        watcher.children(path)
+        before = seen[path]
+        act()
+        wait_until(lambda: seen[path] > before)
+
+    watcher.get(folder)
+    for _ in range(3):
+        tells(folder, lambda: writer.put(child, b"1"))
+        tells(child, lambda: writer.put(child, b"2"))
+        tells(folder, lambda: writer.remove(child))
+    tells(child, lambda: writer.put(child, b"3"))
+    tells(child, lambda: (zookeeper.kill(1), zookeeper.start_server(1)))
+    tells(child, lambda: writer.put(child, b"4"))
+    tells(child, lambda: expire(watcher, zookeeper))
+    tells(folder, lambda: writer.remove(child))
+
+
+def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) -> None:
+    watcher, writer = connect(), connect()
+    path, other = PLACE.path(tree.PROGRESS), PLACE.path(tree.ORDERS)
+    told: list[str] = []
+    watcher.watch(path, lambda: told.append("changed"))
+    watcher.watch(other, lambda: told.append("the other one"))
+    wait_until(lambda: watcher.reachable)
+    assert watcher.get(path) is None
+    time.sleep(0.2)
+    told.clear()  # what a connect tells
+    for number in range(3):
+        writer.put(path, str(number).encode())
+    wait_until(lambda: bool(told))
+    writer.put(other, b"")
+    wait_until(lambda: "the other one" in told)
+    assert told == ["changed", "the other one"], "events come in order: others would have come"
+    assert watcher.get(path) == (b"2", 2)
+    writer.put(path, b"3")
+    wait_until(lambda: told[2:] == ["changed"])
+    assert watcher.get(path) == (b"3", 3)

@@ -1,0 +1,66 @@
+"""A real ZooKeeper server for the tests of connections to it, and what several of them need."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+import rekindle_zookeeper
+from rekindle.protocol import tree
+from rekindle_local import processes
+from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_zookeeper import Connection
+
+WAIT_SECONDS_MAX = 120
+PLACE = tree.Place("default", "application")
+
+Connect = Callable[..., Connection]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
+    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
+
+
+@pytest.fixture
+def connect(zookeeper: LocalZookeeper) -> Iterator[Connect]:
+    """Makes connections; empties the tree and closes them at the end."""
+    zookeeper.proceed(1)
+    if not zookeeper.processes(1):
+        zookeeper.start_server(1)
+    made: list[Connection] = []
+
+    def make(**options: object) -> Connection:
+        made.append(rekindle_zookeeper.connect(zookeeper.connect_string, **options))
+        return made[-1]
+
+    yield make
+    for connection in made:
+        connection.close()
+    zookeeper.proceed(1)
+    if not zookeeper.processes(1):
+        zookeeper.start_server(1)
+    with_every_right = KazooClient(
+        zookeeper.connect_string, auth_data=[("digest", "rekindle:open")]
+    )
+    with_every_right.start(timeout=WAIT_SECONDS_MAX)
+    with_every_right.delete("/rekindle", recursive=True)
+    with_every_right.stop()
+    with_every_right.close()
+
+
+def directive(number: int) -> str:
+    return PLACE.path(tree.DIRECTIVES, tree.numbered(number))
+
+
+def expire(connection: Connection, zookeeper: LocalZookeeper) -> None:
+    """End a connection's session: another client takes it over and closes it."""
+    other = KazooClient(zookeeper.connect_string, client_id=connection._sessions.client.client_id)
+    other.start(timeout=WAIT_SECONDS_MAX)
+    other.stop()
+    other.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    assert processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)

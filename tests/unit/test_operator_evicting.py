@@ -1,0 +1,71 @@
+"""What is asked of the API server to be rid of the executors of lost nodes."""
+
+import io
+from collections.abc import Callable
+from typing import Any, cast
+
+import spark_objects as objects
+
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.log import Log
+from rekindle_operator.pods import PodSeen, pod_seen
+from rekindle_operator.provisioning import Executor
+from rekindle_operator.shell.api import Api
+from rekindle_operator.shell.errands import Errands
+from rekindle_operator.shell.evicting import Evictor
+from rekindle_operator.shell.metrics import OperatorMetrics
+
+PLACE = Place("flights", "flights")
+
+
+class Pods:
+    """An API server with pods; `asked` are its requests."""
+
+    def __init__(self, *bodies: dict[str, Any]) -> None:
+        self.there = {body["metadata"]["name"]: body for body in bodies}
+        self.asked: list[str] = []
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        name = path.rpartition("/")[2]
+        self.asked.append(f"get {name}")
+        return self.there.get(name)
+
+    def delete(self, path: str, options: dict[str, Any]) -> bool:
+        name = path.rpartition("/")[2]
+        self.asked.append(f"delete {name}")
+        assert options["preconditions"]["uid"] == self.there[name]["metadata"]["uid"]
+        return self.there.pop(name, None) is not None
+
+
+class AtOnce:
+    """Does errands as they are left."""
+
+    def leave(self, key: str, errand: Callable[[], object], *, delay_seconds: float = 0.0) -> None:
+        del key, delay_seconds
+        errand()
+
+
+def executors(*numbers: int) -> tuple[Pods, tuple[PodSeen, ...]]:
+    bodies = [objects.kubeflow_executor(number) for number in numbers]
+    seen = [pod_seen(body) for body in bodies]
+    return Pods(*bodies), tuple(pod for pod in seen if isinstance(pod, PodSeen))
+
+
+def test_one_executor_of_an_application_is_read_and_each_is_deleted_by_its_uid() -> None:
+    api, pods = executors(1, 2, 3)
+    measured: list[tuple[Place, Executor]] = []
+    evictor = Evictor(
+        cast(Api, api),
+        cast(Errands, AtOnce()),
+        Log(io.StringIO()),
+        OperatorMetrics(),
+        measured=lambda place, executor: measured.append((place, executor)),
+    )
+    evictor.evict(PLACE, pods[:2])
+    names = [pod.name for pod in pods]
+    assert api.asked == [f"get {names[0]}", f"delete {names[0]}", f"delete {names[1]}"]
+    assert [place for place, _ in measured] == [PLACE]
+    evictor.forget(PLACE)
+    api.asked.clear()
+    evictor.evict(PLACE, pods[2:])
+    assert api.asked == [f"get {names[2]}", f"delete {names[2]}"], "of another incident"

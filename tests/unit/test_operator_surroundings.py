@@ -1,0 +1,35 @@
+"""What is known of the Recoveries of a namespace."""
+
+from rekindle.protocol.tree import Place
+from rekindle_operator import recoveries
+from rekindle_operator.recoveries import ApplicationReference, Recovery, RecoverySpec
+from rekindle_operator.shell.surroundings import Surroundings
+
+
+def recovery(namespace: str, application: str, incident: int) -> Recovery:
+    spec = RecoverySpec(ApplicationReference("Driver", application), incident, "all", "standard")
+    return recoveries.from_object(recoveries.to_object(namespace, spec))
+
+
+def test_a_namespace_has_the_applications_with_recoveries_until_the_last_is_gone() -> None:
+    known = Surroundings()
+    flights, trains = Place("europe", "flights"), Place("europe", "trains")
+    made = [
+        recovery("europe", "flights", 1),
+        recovery("europe", "flights", 2),
+        recovery("europe", "trains", 1),
+        recovery("asia", "flights", 1),
+    ]
+    for item in made:
+        known.see_recovery(item)
+    assert known.recovering["europe"] == {flights, trains}
+    known.take_changed()
+    known.forget_recovery("europe", made[0].metadata.name)
+    assert known.recovering["europe"] == {flights, trains}
+    assert known.take_changed() == {flights}
+    known.forget_recovery("europe", made[1].metadata.name)
+    assert known.recovering["europe"] == {trains}
+    assert flights not in known.recoveries
+    known.forget_recovery("europe", "of-nobody")
+    known.forget_recovery("nowhere", made[2].metadata.name)
+    assert known.take_changed() == {flights}
