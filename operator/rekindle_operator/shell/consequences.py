@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rekindle.coordination import application, drafting
-from rekindle.coordination.application import Case, Driver
+from rekindle.coordination.application import Case, Driver, Resumption
 from rekindle.coordination.state import Status, with_status
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
@@ -137,13 +137,14 @@ class Consequences:
             self._tell_on(place, application_, look)
             return
         policy = self.known.policies[application_.policy]
+        dry_run = held.dry_run and case.resumption is Resumption.OVER
         moment = Moment(
             place=place,
             application=reference(application_),
             policy_name=policy.metadata.name,
             class_name=policy.spec.class_name,
-            look=_imagined(look) if held.dry_run else look,
-            terms=Terms(held.paused, held.dry_run, held.approval_needed),
+            look=_imagined(look) if dry_run else look,
+            terms=Terms(held.paused, dry_run, held.approval_needed),
             cluster=self._cluster(place, self.judge.impaired(place, held)),
             recoveries=dict(self.known.recoveries.get(place, {})),
             requests=self._rows.get(place, {}),

@@ -87,8 +87,10 @@ class Overseer:
             return Terms(reading)
         queries = {query.name for query in reading.topology.topology.queries}
         held, _ = narrowing.known(held, queries)
-        may = not held.dry_run and self.known.approved(place, held) and self._has_turn(place, held)
-        return Terms(_within(reading, held), plan=not held.paused, recover=may)
+        may = self.known.approved(place, held) and self._has_turn(place, held)
+        return Terms(
+            _within(reading, held), plan=not held.paused, recover=may, dry_run=held.dry_run
+        )
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""

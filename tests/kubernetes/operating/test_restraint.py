@@ -1,0 +1,91 @@
+"""What is not done although it could be: in a dry run, and beyond the limits."""
+
+import time
+
+import msgspec
+from acting_driver import ActingDriver
+from operating_world import World, await_that
+
+from rekindle.protocol import Heartbeat, TopologyReport, tree
+
+TAINTS = {"suspectedNodes": "NoSchedule", "impairedDomains": "NoSchedule"}
+
+
+def tainted(world: World) -> set[str]:
+    """Nodes with taints of ours."""
+    return {
+        node.metadata.name
+        for node in world.core.list_node().items
+        if any(taint.key.startswith("rekindle.dev/") for taint in node.spec.taints or ())
+    }
+
+
+def wait(world: World, epochs: int = 20) -> None:
+    """Some reports of the driver long."""
+    before = world.driver.member.epoch
+    await_that(lambda: world.driver.member.epoch > before + epochs)
+
+
+def start_again(driver: ActingDriver) -> None:
+    """A second driver goes on from earlier work: nothing of it runs yet."""
+    with driver._lock:
+        driver.generation = 2
+        driver.member.placement.clear()
+        driver.member.resident.clear()
+        driver.member.plan_epoch = 0
+        report, statistics, _ = driver.member.beginning()
+        assert isinstance(report, TopologyReport)
+        renewed = msgspec.structs.replace(report, generation=2, resumed=True)
+        heartbeat = Heartbeat(generation=2, since=time.time(), host="flights-driver")
+        driver._put(tree.HEARTBEAT, heartbeat, ephemeral=True)
+        driver._put(tree.STATISTICS, msgspec.structs.replace(statistics, generation=2))
+        driver._put(tree.TOPOLOGY, renewed)
+        progress = driver.member.progress
+        driver._progress = lambda: msgspec.structs.replace(progress(), generation=2)  # type: ignore[method-assign]
+
+
+def test_a_dry_run_tells_what_it_would_do_and_changes_nothing(world: World) -> None:
+    world.make_class(taints=TAINTS, nodeDeletion={"enabled": True, "afterSeconds": 1})
+    world.start(dryRun=True)
+    lost = world.executors_nodes()[:2]
+    pods = world.lose(*lost)
+    await_that(lambda: world.recoveries() and world.status().get("plans"))
+    wait(world)
+    status = world.status()
+    assert (status["dryRun"], status["kind"]) == (True, "Correlated")
+    assert {row["name"] for row in status["lostNodes"]} == set(lost)
+    assert world.driver.directives == []
+    assert pods <= world.executors()
+    assert tainted(world) == set()
+    assert set(lost) <= {node.metadata.name for node in world.core.list_node().items}
+
+
+def test_what_comes_back_during_a_dry_run_goes_on_as_if_nothing_had_been(world: World) -> None:
+    world.start(dryRun=True)
+    lost = world.executors_nodes()[:2]
+    pods = world.lose(*lost)
+    await_that(lambda: world.recoveries() and world.status().get("plans"))
+    world.driver.silent.clear()
+    world.nodes.bring_back(*lost)
+    await_that(lambda: all("backAt" in row for row in world.status()["lostNodes"]))
+    await_that(lambda: world.phase() == "AwaitingCheckpoint")
+    world.driver.complete_checkpoint()
+    await_that(lambda: world.phase() == "Recovered")
+    world.change_policy(dryRun=False)
+    wait(world)
+    assert world.driver.directives == []
+    assert pods <= world.executors()
+
+
+def test_a_driver_that_starts_again_in_a_dry_run_is_placed(world: World) -> None:
+    world.start(dryRun=True)
+    start_again(world.driver)
+    await_that(lambda: world.driver.is_placed, "the second driver got no plan")
+    await_that(lambda: world.phase() == "AwaitingCheckpoint")
+    assert world.status()["dryRun"] is False
+    plans = len(world.driver.plans())
+    lost = world.executors_nodes()[:2]
+    world.lose(*lost)
+    await_that(lambda: world.status()["dryRun"] is True)
+    wait(world)
+    assert len(world.driver.plans()) == plans
