@@ -69,6 +69,11 @@ def approve(world: World) -> None:
     world.step()
 
 
+def wait_for_a_turn(world: World) -> None:
+    world.terms = Terms(ahead=("flights/arrivals",))
+    lose_three(world)
+
+
 def pause(world: World) -> None:
     world.terms = Terms(paused=True)
     lose_three(world)

@@ -245,7 +245,7 @@ class World:
 
     def decide(self) -> Decision:
         approved = self.terms.approved or not self.terms.approval_needed
-        plan = approved and not self.terms.paused
+        plan = approved and not self.terms.paused and not self.terms.ahead
         return application.decide(self.case, self.reading, self.now, clock=float, plan=plan)
 
     def write(self, decision: Decision) -> None:

@@ -69,7 +69,8 @@ def test_a_node_that_is_lost_leads_to_an_incident_and_to_no_directive() -> None:
     desk.reading = replace(desk.reading, nodes_gone=frozenset({"n1"}))
     told = settle(desk)
     state = desk.case.state
-    assert state is not None and state.incident is not None
+    assert state is not None
+    assert state.incident is not None
     assert inactive(state)
     assert [decision.directives for decision in told] == [(), (), ()]
 

@@ -26,6 +26,7 @@ from story_courses import (
     start_afresh,
     start_driver_again,
     suspect,
+    wait_for_a_turn,
     want_approval,
 )
 from story_world import World, breaches, running, status_schema
@@ -49,6 +50,7 @@ COURSES: list[tuple[Callable[[World], None], str, str, str]] = [
     (lose_all, "Held", "Complete", "AllNodesLost"),
     (pause, "Held", "Correlated", "Paused"),
     (pause_by_order, "Held", "Correlated", "Paused"),
+    (wait_for_a_turn, "Recovering", "Correlated", "TurnAwaited"),
     (want_approval, "AwaitingApproval", "Correlated", "ApprovalAwaited"),
     (approve, "Recovering", "Correlated", "PlanAwaited"),
     (lose_driver, "AwaitingDriver", "Independent", "DriverSilent"),

@@ -23,6 +23,7 @@ from rekindle_operator import narrowing
 from rekindle_operator.narrowing import Effective
 from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.renewals import Renewals
 from rekindle_operator.shell.surroundings import Surroundings
 
@@ -38,6 +39,7 @@ class Overseer:
     known: Surroundings
     judge: Judge
     renewals: Renewals
+    limiter: Limiter
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
     _looked_at: float = -math.inf
@@ -87,7 +89,7 @@ class Overseer:
             return Terms(reading)
         queries = {query.name for query in reading.topology.topology.queries}
         held, _ = narrowing.known(held, queries)
-        may = self.known.approved(place, held) and self._has_turn(place, held)
+        may = self.known.approved(place, held) and not self.limiter.ahead(place, held)
         return Terms(
             _within(reading, held), plan=not held.paused, recover=may, dry_run=held.dry_run
         )
@@ -95,20 +97,6 @@ class Overseer:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         self.decided_on(place, look)
-
-    def _has_turn(self, place: Place, held: Effective) -> bool:
-        """Whether it is among the oldest recoveries of its policy, as many as may go on at once."""
-        application = self.known.application(place)
-        assert application is not None
-        waiting = sorted(
-            (item.metadata.creation_timestamp, str(other))
-            for other, item in self.known.open_recoveries()
-            if other.namespace == place.namespace
-            and f"{other.namespace}/{item.spec.policy_name}" == application.policy
-            and item.metadata.creation_timestamp is not None
-        )
-        names = list(dict.fromkeys(name for _, name in waiting))
-        return str(place) not in names[held.concurrent_recoveries_max :]
 
 
 def _within(reading: Reading, held: Effective) -> Reading:

@@ -24,11 +24,13 @@ from rekindle_operator.shell import api, kinds, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.consequences import Consequences
+from rekindle_operator.shell.contacts import Contacts
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.handlers import Handlers
 from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
+from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
 from rekindle_operator.shell.options import Options
 from rekindle_operator.shell.overseer import Overseer
@@ -152,11 +154,11 @@ class _Base:
 def _assembled(base: _Base, ending: threading.Event) -> Operator:
     options, log, reader = base.options, base.log, base.reader
     inbox, known, errands = Inbox(), Surroundings(), Errands(log)
-    judge = Judge(known)
+    judge, limiter = Judge(known), Limiter(known)
     renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = Api(reader.client, may_write=lambda: leadership.holds)
-    consequences = _consequences(base, known, judge, inbox, errands, writer, leadership)
+    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership)
     admission = Admission(
         options, writer, known, judge, base.metrics, log, lambda: leadership.holds
     )
@@ -168,7 +170,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         renewals=renewals,
         acts=lambda: leadership.leads,
         certificate_ends=lambda: admission.ends,
-        unacknowledged_since=lambda: consequences.unanswered_since,
+        unacknowledged_since=lambda: consequences.contacts.unanswered_since,
         log=log,
     )
 
@@ -177,7 +179,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         consequences.stirred(places)
         meter.read()
 
-    overseer = Overseer(inbox, known, judge, renewals, consequences.decided, stirred)
+    overseer = Overseer(inbox, known, judge, renewals, limiter, consequences.decided, stirred)
     return Operator(
         options=options,
         log=log,
@@ -218,8 +220,8 @@ def _leadership(base: _Base) -> Leadership:
 
 def _consequences(
     base: _Base,
-    known: Surroundings,
     judge: Judge,
+    limiter: Limiter,
     inbox: Inbox,
     errands: Errands,
     writer: Api,
@@ -227,8 +229,9 @@ def _consequences(
 ) -> Consequences:
     servers = len(base.options.store.split(","))
     return Consequences(
-        known=known,
+        known=judge.known,
         judge=judge,
+        limiter=limiter,
         inbox=inbox,
         errands=errands,
         api=writer,
@@ -238,5 +241,5 @@ def _consequences(
         identity=base.options.identity,
         metrics=base.metrics,
         acts=lambda: leadership.holds,
-        coordination=lambda: Coordination(base.connection.reachable, servers),
+        contacts=Contacts(lambda: Coordination(base.connection.reachable, servers)),
     )

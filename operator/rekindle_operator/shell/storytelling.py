@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rekindle.coordination.standing import View
@@ -213,12 +213,7 @@ class Storyteller:
         place, look = moment.place, moment.look
         sequence = look.case.plan_sequence
         earlier, answers = self._stored(place)
-        terms = Terms(
-            moment.terms.paused,
-            moment.terms.dry_run,
-            moment.terms.approval_needed,
-            recovery.spec.approved,
-        )
+        terms = replace(moment.terms, approved=recovery.spec.approved)
         return Scene(
             incident=recovery.spec.incident,
             view=View(

@@ -59,12 +59,14 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for the recovery. `approved` is what a person has set in its spec."""
+    """What holds for the recovery. `approved` is what a person has set in its spec; `ahead` are
+    recoveries of its policy that keep it waiting."""
 
     paused: bool = False
     dry_run: bool = False
     approval_needed: bool = False
     approved: bool = False
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

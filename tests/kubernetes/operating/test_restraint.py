@@ -89,3 +89,40 @@ def test_a_driver_that_starts_again_in_a_dry_run_is_placed(world: World) -> None
     await_that(lambda: world.status()["dryRun"] is True)
     wait(world)
     assert len(world.driver.plans()) == plans
+
+
+def test_one_recovery_too_many_waits_before_its_first_plan(world: World) -> None:
+    world.start(guards={"concurrentRecoveriesMax": 1})
+    other = world.make_driver(application="arrivals")
+    both = (world.driver, other)
+    nodes = [{pod.spec.node_name for pod in driver.executors()} for driver in both]
+    drivers = {
+        world.core.read_namespaced_pod(name, world.namespace).spec.node_name
+        for name in ("flights-driver", "arrivals-driver")
+    }
+    shared = sorted((nodes[0] & nodes[1]) - drivers)[0]
+    other.silent.add(shared)
+    world.lose(shared)
+    await_that(lambda: {len(driver.plans()) for driver in both} == {0, 1})
+    await_that(lambda: len(world.recoveries()) == 2)
+
+    def story(application: str) -> dict[str, object]:
+        (found,) = (
+            item
+            for item in world.recoveries()
+            if item["spec"]["application"]["name"] == application
+        )
+        status: dict[str, object] = found.get("status", {})
+        return status
+
+    goes, waits = both if world.driver.plans() else both[::-1]
+    await_that(lambda: story(waits.application).get("reason") == "TurnAwaited")
+    assert f"/{goes.application}" in str(story(waits.application)["message"])
+    wait(world)
+    assert waits.plans() == []
+    await_that(lambda: world.events("TurnAwaited"))
+    await_that(lambda: story(goes.application)["phase"] == "AwaitingCheckpoint")
+    goes.complete_checkpoint()
+    await_that(lambda: story(goes.application)["phase"] == "Recovered")
+    await_that(lambda: waits.plans(), "it was not planned when the other one was over")
+    await_that(lambda: story(waits.application)["phase"] == "AwaitingCheckpoint")
