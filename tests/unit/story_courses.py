@@ -110,6 +110,14 @@ def start_afresh(world: World) -> None:
     world.step()
 
 
+def recover_from_one(world: World) -> None:
+    world.lose("n2")
+    world.settle()
+    world.complete_checkpoint()
+    world.step()
+    assert world.status().phase == "Recovered"
+
+
 def place_all(world: World) -> None:
     lose_one(world)
     world.step()

@@ -283,7 +283,7 @@ class World:
     def tell(self, before: Case, stored: tuple[Directive, ...], decision: Decision) -> bool:
         """Tell of every recovery that is not over; whether there was any news."""
         assert decision.case.state is not None
-        number = story.subject(decision.case.state, self.cluster.sightings or {})
+        number = story.subject(decision.case.state, self.cluster)
         opened = {item for item in self.objects if self.status(item).phase not in ENDED}
         news = False
         for incident in sorted(opened | ({number} if number else set())):

@@ -270,7 +270,7 @@ class Consequences:
         began_at = math.inf if incident is None else incident.began_at
         return Cluster(
             sightings=dict(self.judge.sightings.get(place, {})),
-            hosts=self.judge.hosts(place),
+            hosts=self.judge.hosts_ever(place),
             held=self.judge.state.held_at is not None,
             domains_impaired=tuple(domain.value for domain in domains),
             fencing=self.remedying.fencing_since(place, began_at),

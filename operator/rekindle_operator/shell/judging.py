@@ -34,6 +34,8 @@ __all__ = ["Judge"]
 ROUND_SECONDS = 0.5
 # What a driver has heard from so recently is there, whatever was judged before.
 HEARD_SECONDS = 5.0
+# Nodes of an application that are kept after they have left its driver's report.
+LEFT_MAX = 1_000
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -50,6 +52,7 @@ class Judge:
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
     _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _left: dict[Place, dict[str, str]] = field(default_factory=dict)
     _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _told_to: dict[str, list[str]] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
@@ -94,6 +97,7 @@ class Judge:
         """An application that is gone."""
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
+        self._left.pop(place, None)
         self._observed.pop(str(place), None)
 
     def judge(
@@ -161,7 +165,15 @@ class Judge:
             if before[name][0] == nodes[name].incarnation:
                 known[name] = before[name]
         self._hosts[place] = known
+        left = {name: node for name, (_, node) in before.items() if name not in known}
+        if left:
+            known_left = {**self._left.get(place, {}), **left}
+            self._left[place] = dict(list(known_left.items())[-LEFT_MAX:])
         return {name: node for name, (_, node) in known.items()}
+
+    def hosts_ever(self, place: Place) -> dict[str, str]:
+        """The same, with nodes of which the driver has ceased to speak."""
+        return {**self._left.get(place, {}), **self.hosts(place)}
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
         """Whether the newest driver has certainly ended, or its node is lost.

@@ -71,7 +71,7 @@ class Moment:
     @property
     def incident(self) -> int | None:
         """What there is to tell about."""
-        return story.subject(self.state, self.cluster.sightings or {})
+        return story.subject(self.state, self.cluster)
 
     @property
     def matters(self) -> bool:

@@ -83,9 +83,10 @@ class Cluster:
 
     `sightings` (Node's name -> sighting) is None as long as detection has not looked for a full
     period: what was suspected before is then still. `hosts` (the driver's word for a node -> Node's
-    name) is as `locating` finds it; what is not in it is on no node that anybody knows, and with
-    None both are the same. `held`: detection confirms nothing. `domains_impaired` is None where
-    nobody has judged them; then those of the core's incident count.
+    name) is as `locating` finds it, with nodes that have left the driver's report; what is not in
+    it is on no node that anybody knows, and with None both are the same. `held`: detection confirms
+    nothing. `domains_impaired` is None where nobody has judged them; then those of the core's
+    incident count.
     """
 
     sightings: Mapping[str, Sighting] | None = field(default_factory=dict)
