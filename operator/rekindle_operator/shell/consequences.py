@@ -122,11 +122,15 @@ class Consequences:
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
-        case = self._cases[place] = look.decision.case
+        before, case = self._cases.get(place), look.decision.case
+        self._cases[place] = case
+        if before is None or before.plan_sequence != look.case.plan_sequence:
+            self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)
         self.contacts.decided(place, look)
         application_ = self.known.application(place)
         if application_ is None or not self._acting:
+            self.storyteller.pass_over(look, place)
             return
         held = self.known.held(place)
         if held is None:
@@ -144,7 +148,9 @@ class Consequences:
                 *(held.paused, dry_run, held.approval_needed),
                 ahead=self.limiter.ahead(place, held),
             ),
-            cluster=self._cluster(place, self.judge.impaired(place, held)),
+            cluster=self._cluster(
+                place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
+            ),
             recoveries=dict(self.known.recoveries.get(place, {})),
             requests=self._rows.get(place, {}),
             makes=any(item.provider != "PendingPods" for item in held.providers),
@@ -159,6 +165,7 @@ class Consequences:
         """Go on with stories that have begun under a policy, or a class, that is gone."""
         open_ = self.known.open_of(place)
         if not open_:
+            self.storyteller.pass_over(look, place)
             return
         spec = next(iter(open_.values())).spec
         moment = Moment(
@@ -168,7 +175,7 @@ class Consequences:
             class_name=spec.class_name,
             look=look,
             terms=Terms(),
-            cluster=self._cluster(place, ()),
+            cluster=self._cluster(place, (), avoids=False),
             recoveries=open_,
             requests=self._rows.get(place, {}),
             makes=True,
@@ -264,7 +271,7 @@ class Consequences:
                 self._per_node[place] = per_node
             self.evictor.evict(place, pods)
 
-    def _cluster(self, place: Place, domains: tuple[Domain, ...]) -> Cluster:
+    def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> Cluster:
         state = self._cases[place].state
         incident = None if state is None else state.incident
         began_at = math.inf if incident is None else incident.began_at
@@ -273,6 +280,7 @@ class Consequences:
             hosts=self.judge.hosts_ever(place),
             held=self.judge.state.held_at is not None,
             domains_impaired=tuple(domain.value for domain in domains),
+            domains_avoided=tuple(domain.value for domain in domains if avoids),
             fencing=self.remedying.fencing_since(place, began_at),
         )
 
