@@ -86,13 +86,14 @@ class Cluster:
     name) is as `locating` finds it, with nodes that have left the driver's report; what is not in
     it is on no node that anybody knows, and with None both are the same. `held`: detection confirms
     nothing. `domains_impaired` is None where nobody has judged them; then those of the core's
-    incident count.
+    incident count. New executors keep out of `domains_avoided`.
     """
 
     sightings: Mapping[str, Sighting] | None = field(default_factory=dict)
     hosts: Mapping[str, str] | None = None
     held: bool = False
     domains_impaired: tuple[str, ...] | None = None
+    domains_avoided: tuple[str, ...] = ()
     fencing: Fencing | None = None
 
     def host(self, node: str) -> str | None:
