@@ -20,7 +20,6 @@ TABLE = [
     (SOUND, (Contact("a", Driver.THERE),), []),
     (Coordination(True, 3, None, 2), (), []),
     (Coordination(False, 3, 0, 2), (), ["store-unreachable"]),
-    (Coordination(True, 3, 3, 0), (), ["no-coordinator"]),
     (Coordination(True, 3, 3, 1), (), ["no-standby"]),
     (Coordination(True, 1, 1, 2), (), ["store-single"]),
     (Coordination(True, 3, 2, 2), (), ["store-degraded"]),

@@ -14,6 +14,8 @@ Gathering:
     tellings        how objects become news
     inbox           what watching threads tell the deciding one
 
+    sounding        servers of the store one by one, and other operators
+
 Deciding, in one thread, within the coordinator's loop:
 
     surroundings    all that is known of the cluster

@@ -17,7 +17,6 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.providers import Look
 from rekindle_operator import recoveries
-from rekindle_operator.dangers import Coordination
 from rekindle_operator.domains import Domain
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
@@ -75,7 +74,7 @@ class Consequences:
     _demands: dict[Place, Demand] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _per_node: dict[Place, int] = field(default_factory=dict)
-    _risk: Coordination | None = None
+    _risk: tuple[object, ...] = ()
     _acting: bool = False
     _dirty: bool = True
     _wanting: bool = True
@@ -197,7 +196,7 @@ class Consequences:
         for place in places:
             self._look_at(place)
         self.remedying.tend(frozenset(self._demands))
-        risk = self.contacts.coordination()
+        risk = self.contacts.state
         self._dirty |= bool(places) or self.known.stirred or risk != self._risk
         self._risk = risk
         self.known.stirred = False

@@ -3,7 +3,7 @@
 Kept from decisions; `dangers` has the words. Used by the deciding thread alone.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.coordination.application import Driver
@@ -18,9 +18,11 @@ __all__ = ["Contacts"]
 
 @dataclass(slots=True)
 class Contacts:
-    """`coordination` says how the store is."""
+    """`coordination` says how store and operators are; `stopped` (application -> why) are those
+    about which nothing can be decided."""
 
     coordination: Callable[[], Coordination]
+    stopped: Mapping[Place, str]
     _contacts: dict[Place, Contact] = field(default_factory=dict)
     _unanswered: dict[Place, float] = field(default_factory=dict)
 
@@ -44,11 +46,23 @@ class Contacts:
         self._unanswered.clear()
 
     @property
+    def state(self) -> tuple[object, ...]:
+        """Another one whenever dangers may be others than before, but for what drivers say."""
+        return self.coordination(), tuple(self.stopped.items())
+
+    @property
     def unanswered_since(self) -> float | None:
         """Since when (seconds since 1970) the oldest plan has no answer; None without one."""
         return min(self._unanswered.values(), default=None)
 
     def dangers(self, places: Iterable[Place]) -> tuple[Danger, ...]:
         """What may make coordination fail for these applications."""
-        contacts = (self._contacts[place] for place in places if place in self._contacts)
-        return dangers.dangers(self.coordination(), contacts)
+        return dangers.dangers(self.coordination(), self._of(places))
+
+    def _of(self, places: Iterable[Place]) -> Iterator[Contact]:
+        for place in places:
+            contact, trouble = self._contacts.get(place), self.stopped.get(place, "")
+            if trouble:
+                yield Contact(place.application, Driver.THERE, trouble=trouble)
+            elif contact is not None:
+                yield contact

@@ -19,7 +19,6 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
-from rekindle_operator.dangers import Coordination
 from rekindle_operator.shell import api, kinds, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
@@ -35,6 +34,7 @@ from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
 from rekindle_operator.shell.options import Options
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
+from rekindle_operator.shell.sounding import Soundings
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.watching import Watcher
 from rekindle_zookeeper import Connection, connect, read_secret
@@ -57,6 +57,7 @@ class Operator:
     renewals: Renewals
     leadership: Leadership
     errands: Errands
+    soundings: Soundings
     admission: Admission
     shell: Shell
     ending: threading.Event
@@ -79,6 +80,7 @@ class Operator:
             if self.options.webhook:
                 self.admission.start()
             self.metrics.ready = True
+            self.soundings.start()
             self.leadership.start()
             self.log.write("ready", identity=self.options.identity)
             self.shell.run()
@@ -92,6 +94,7 @@ class Operator:
         """Give everything back."""
         self.admission.close()
         self.errands.stop()
+        self.soundings.stop()
         self.leadership.close()
         self.handlers.stop()
         self.renewals.stop()
@@ -158,7 +161,10 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
     renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = Api(reader.client, may_write=lambda: leadership.holds)
-    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership)
+    soundings = Soundings(base.connection, options.store, options.identity)
+    stopped: dict[Place, str] = {}
+    contacts = Contacts(lambda: soundings.coordination, stopped)
+    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     admission = Admission(
         options, writer, known, judge, base.metrics, log, lambda: leadership.holds
     )
@@ -170,7 +176,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         renewals=renewals,
         acts=lambda: leadership.leads,
         certificate_ends=lambda: admission.ends,
-        unacknowledged_since=lambda: consequences.contacts.unanswered_since,
+        unacknowledged_since=lambda: contacts.unanswered_since,
         log=log,
     )
 
@@ -192,6 +198,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         renewals=renewals,
         leadership=leadership,
         errands=errands,
+        soundings=soundings,
         admission=admission,
         shell=Shell(
             connection=base.connection,
@@ -201,6 +208,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
             provider=overseer,
             oversight=overseer,
             stand=leadership.stand,
+            stopped=stopped,
         ),
         ending=ending,
     )
@@ -226,8 +234,8 @@ def _consequences(
     errands: Errands,
     writer: Api,
     leadership: Leadership,
+    contacts: Contacts,
 ) -> Consequences:
-    servers = len(base.options.store.split(","))
     return Consequences(
         known=judge.known,
         judge=judge,
@@ -241,5 +249,5 @@ def _consequences(
         identity=base.options.identity,
         metrics=base.metrics,
         acts=lambda: leadership.holds,
-        contacts=Contacts(lambda: Coordination(base.connection.reachable, servers)),
+        contacts=contacts,
     )

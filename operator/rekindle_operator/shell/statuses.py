@@ -33,6 +33,7 @@ from rekindle_operator.story.scene import Danger
 
 __all__ = ["Statuses"]
 
+MARKED = {kind.name: kind for kind in (kinds.POLICIES, kinds.CLASSES)}
 PAUSE_SECONDS = 1.0
 PAUSE_SHARE = 20.0
 
@@ -74,6 +75,7 @@ class Statuses:
         for name, policy in self.known.policies.items():
             self._refresh_policy(policy, held[name], overlaps[name], recovering)
         self._refresh_classes(recovering)
+        self._mark_unreadable()
         # of a thousand policies it takes a while, in which nothing is decided
         self._at = time.monotonic()
         self._pause_seconds = max(PAUSE_SECONDS, PAUSE_SHARE * (self._at - now))
@@ -155,6 +157,39 @@ class Statuses:
             before = classes.to_status(class_.status, class_.spec)
             self._write(kinds.CLASSES, class_, body, before, class_.status.conditions)
 
+    def _mark_unreadable(self) -> None:
+        """Have those that mean nothing say so: of their status only that is written."""
+        troubles = {f"unreadable {name}": why for name, why in self.known.unreadable.items()}
+        for key in [key for key in self._written if key.startswith("unreadable ")]:
+            if key not in troubles:
+                del self._written[key]
+        for key, why in troubles.items():
+            _, kind_name, name = key.split(" ", 2)
+            kind, written = MARKED.get(kind_name), {"why": str(why)}
+            if kind is None or self._written.get(key) == written:
+                continue
+            self._written[key] = written
+            self.errands.leave(key, partial(self._put_unreadable, kind, name, why))
+
+    def _put_unreadable(self, kind: Kind, name: str, why: InputError) -> None:
+        path = path_of(kind, *(name.split("/", 1) if "/" in name else ("", name)))
+        stands = self.api.get(path)
+        if stands is None:
+            return
+        metadata, status = stands["metadata"], stands.get("status") or {}
+        before, generation = _legible(status.get("conditions")), metadata.get("generation", 0)
+        after = updated(before, (acceptance.unreadable(why),), generation, datetime.now(UTC))
+        if after == before:
+            return
+        about = Reference(
+            *(API_VERSION, kind.name, metadata["name"]),
+            *(metadata.get("namespace", ""), metadata["uid"]),
+        )
+        told = announcements.of_conditions(about, before, after)
+        announcing.announce(self.api, told, self.identity)
+        status = {**status, "conditions": msgspec.to_builtins(after)}
+        self.api.replace(f"{path}/status", {**stands, "status": status})
+
     def _write(
         self,
         kind: Kind,
@@ -194,6 +229,14 @@ class Statuses:
         told = announcements.of_conditions(about, conditions, after)
         announcing.announce(self.api, told, self.identity)
         self.api.replace(f"{path}/status", {**stands, "status": body})
+
+
+def _legible(conditions: object) -> tuple[Condition, ...]:
+    """Those that stand there; none where they mean nothing either."""
+    try:
+        return msgspec.convert(conditions or [], tuple[Condition, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 def _conditions(
