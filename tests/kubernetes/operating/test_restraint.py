@@ -3,9 +3,10 @@
 import time
 
 import msgspec
-from acting_driver import ActingDriver
+from acting_driver import ActingDriver, pod_body
 from operating_world import World, await_that
 
+from rekindle.coordination import application
 from rekindle.protocol import Heartbeat, TopologyReport, tree
 
 TAINTS = {"suspectedNodes": "NoSchedule", "impairedDomains": "NoSchedule"}
@@ -126,3 +127,27 @@ def test_one_recovery_too_many_waits_before_its_first_plan(world: World) -> None
     await_that(lambda: story(goes.application)["phase"] == "Recovered")
     await_that(lambda: waits.plans(), "it was not planned when the other one was over")
     await_that(lambda: story(waits.application)["phase"] == "AwaitingCheckpoint")
+
+
+def test_what_other_pods_have_requested_is_not_planned_on(world: World) -> None:
+    world.start()
+    (node, *_) = world.executors_nodes()
+    room = world.core.read_node(node).status.allocatable["cpu"]
+    body = pod_body("greedy", "executor", "nobody", cpu=f"{int(room) * 1000 - 900}m")
+    del body["spec"]["affinity"]
+    body["metadata"]["labels"] = {}
+    body["spec"]["nodeName"] = node
+    world.core.create_namespaced_pod(world.namespace, body)
+    (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == node]
+    path = world.driver.place.path(tree.COORDINATION)
+
+    def planned_on() -> float:
+        found = world.driver.connection.get(path)
+        assert found is not None
+        kept = application.from_record(found[0], path).kept
+        assert kept is not None
+        return kept.nodes[pod.status.pod_ip].capacity_percent
+
+    await_that(lambda: planned_on() == 90.0)
+    world.core.delete_namespaced_pod("greedy", world.namespace, grace_period_seconds=0)
+    await_that(lambda: planned_on() == 100.0)
