@@ -46,13 +46,13 @@ class Judge:
     known: Surroundings
     state: State = field(default_factory=State)
     sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
+    _left: dict[Place, dict[str, str]] = field(default_factory=dict)
     _heard: dict[Place, Heard] = field(default_factory=dict)
     _readings: dict[Place, Reading] = field(default_factory=dict)
     _observed: dict[str, Observed] = field(default_factory=dict)
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
     _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
-    _left: dict[Place, dict[str, str]] = field(default_factory=dict)
     _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _told_to: dict[str, list[str]] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
@@ -90,14 +90,16 @@ class Judge:
         if before is None or before.progress is not progress:
             heard = self._heard.get(place)
             self._heard[place] = hearing.hear(heard, progress, application.executors, now)
+            stood = self._hosts.get(place, {})
             self.hosts(place)
+            self._note_left(place, {name: node for name, (_, node) in stood.items()})
         self._observe(place)
 
     def forget(self, place: Place) -> None:
         """An application that is gone."""
+        self._left.pop(place, None)
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
-        self._left.pop(place, None)
         self._observed.pop(str(place), None)
 
     def judge(
@@ -165,10 +167,6 @@ class Judge:
             if before[name][0] == nodes[name].incarnation:
                 known[name] = before[name]
         self._hosts[place] = known
-        left = {name: node for name, (_, node) in before.items() if name not in known}
-        if left:
-            known_left = {**self._left.get(place, {}), **left}
-            self._left[place] = dict(list(known_left.items())[-LEFT_MAX:])
         return {name: node for name, (_, node) in known.items()}
 
     def hosts_ever(self, place: Place) -> dict[str, str]:
@@ -226,6 +224,13 @@ class Judge:
     def settle(self, place: Place) -> None:
         """A recovery has ended: what it has lost is no loss of the next one."""
         self.sightings[place] = story.settled(self.sightings.get(place, {}))
+
+    def _note_left(self, place: Place, stood: Mapping[str, str]) -> None:
+        """Keep where executors stood of which the driver does not speak any more."""
+        left = {name: node for name, node in stood.items() if name not in self._hosts[place]}
+        if left:
+            known = {**self._left.get(place, {}), **left}
+            self._left[place] = dict(list(known.items())[-LEFT_MAX:])
 
     def _is_heard(self, place: Place, node: str) -> bool:
         """Whether the driver hears executors on a node that was lost: it is back, which the leases

@@ -49,6 +49,7 @@ class Statuses:
     identity: str
     queries: Callable[[Place], frozenset[str] | None]
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
+    _marked: dict[str, str] = field(default_factory=dict)
     _at: float = 0.0
     _pause_seconds: float = PAUSE_SECONDS
     _written: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -161,17 +162,16 @@ class Statuses:
 
     def _mark_unreadable(self) -> None:
         """Have those that mean nothing say so: of their status only that is written."""
-        troubles = {f"unreadable {name}": why for name, why in self.known.unreadable.items()}
-        for key in [key for key in self._written if key.startswith("unreadable ")]:
-            if key not in troubles:
-                del self._written[key]
-        for key, why in troubles.items():
-            _, kind_name, name = key.split(" ", 2)
-            kind, written = MARKED.get(kind_name), {"why": str(why)}
-            if kind is None or self._written.get(key) == written:
+        for resource in self._marked.keys() - self.known.unreadable.keys():
+            del self._marked[resource]
+        for resource, why in self.known.unreadable.items():
+            kind_name, _, name = resource.partition(" ")
+            kind = MARKED.get(kind_name)
+            if kind is None or self._marked.get(resource) == str(why):
                 continue
-            self._written[key] = written
-            self.errands.leave(key, partial(self._put_unreadable, kind, name, why))
+            self._marked[resource] = str(why)
+            errand = partial(self._put_unreadable, kind, name, why)
+            self.errands.leave(f"unreadable {resource}", errand)
 
     def _put_unreadable(self, kind: Kind, name: str, why: InputError) -> None:
         path = path_of(kind, *(name.split("/", 1) if "/" in name else ("", name)))
