@@ -12,6 +12,7 @@ What people ask for, and what they are told:
     providers           where replacement nodes come from, as a class says it
     selection           which applications a policy selects, and who holds where several do
     narrowing           what holds of a policy within its class
+    ranking             which recoveries of a policy go on at once, and which wait
     acceptance          the conditions of a policy and of a class, from all of that
     recoveries          Recovery: one incident of one application
     stories             what became of it: nodes, requests, plans, queries

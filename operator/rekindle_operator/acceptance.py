@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from rekindle.coordination.standing import counted, named
 from rekindle.errors import InputError
 from rekindle.reasons import Reason
+from rekindle_operator.classes import ClassSpec
 from rekindle_operator.conditions import (
     ACCEPTED,
     COORDINATION_AT_RISK,
@@ -80,10 +81,19 @@ def unreadable(error: InputError) -> Finding:
     return Finding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, str(error))
 
 
-def class_accepted(policies: int) -> Finding:
-    """A class holds."""
+def class_accepted(spec: ClassSpec, policies: int) -> Finding:
+    """A class holds for so many policies; entries that nothing comes of are named."""
     names = "policy names" if policies == 1 else "policies name"
-    return Finding(ACCEPTED, True, ResourceReason.AS_WRITTEN, f"{policies} {names} it.")
+    text = f"{policies} {names} it."
+    elsewhere = tuple(
+        item.name
+        for item in spec.provisioning
+        if item.cluster_api is not None and item.cluster_api.kubeconfig_secret_ref is not None
+    )
+    if not elsewhere:
+        return Finding(ACCEPTED, True, ResourceReason.AS_WRITTEN, text)
+    text = f"No node comes of {named(elsewhere)}: no other cluster can be reached yet. {text}"
+    return Finding(ACCEPTED, True, ResourceReason.CLUSTER_NOT_REACHED, text)
 
 
 def exclusive(policy: str, overlaps: Iterable[Overlap]) -> Finding:

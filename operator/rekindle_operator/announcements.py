@@ -53,7 +53,9 @@ TOLD_PHASES: dict[str, Type] = {
     "Abandoned": NORMAL,
 }
 QUIET_PHASES = ("CatchingUp", "AwaitingCheckpoint")
-WAITS = (camel_case(Reason.NO_CAPACITY), camel_case(Reason.WAITING_FOR_NODES))
+WAITS = tuple(
+    camel_case(word) for word in (Reason.NO_CAPACITY, Reason.WAITING_FOR_NODES, Course.TURN_AWAITED)
+)
 KIND_REASONS = {
     "Suspected": Reason.SUSPECTED_FAILURE,
     "Independent": Reason.INDEPENDENT_FAILURE,

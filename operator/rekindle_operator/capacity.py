@@ -1,19 +1,26 @@
 """CPU of nodes that is free for an application: what nobody else has requested.
 
 Others' requests count, as the scheduler counts them; what they really use is not known here, and
-may be more where they have no limit. The policy's cap (`nodeCpuCapPercent`) comes after this. Pure;
-`registry` and the shell call it.
+may be more where they have no limit. A driver says what its executors may use, and does not know
+what else is on their nodes: plans go by the lower of both. The policy's cap (`nodeCpuCapPercent`)
+comes after this. Pure; `registry` and the shell call it.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
+from rekindle.protocol import NodeSeen
 from rekindle_operator.nodes import ClusterNode
 from rekindle_operator.pods import PodSeen
 
-__all__ = ["Room", "room", "shares"]
+__all__ = ["Room", "capped", "room", "shares"]
 
 MILLIS_PER_PERCENT = 10
+STEP_PERCENT = 10.0
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,24 @@ def shares(found: Room, executors: Iterable[PodSeen]) -> dict[str, float]:
             found.free_percent * (pod.cpu_millis / requested if requested else 1 / len(there)),
         )
         for pod in there
+    }
+
+
+def capped(nodes: Mapping[str, NodeSeen], shares: Mapping[str, float]) -> Mapping[str, NodeSeen]:
+    """The nodes of a driver's report, each with no more CPU than its share (node of the report ->
+    percent of one core), in whole steps: what changes little is no news to a planner."""
+    lower = {
+        name: STEP_PERCENT * max(1, math.floor(share / STEP_PERCENT + ROUNDING))
+        for name, share in shares.items()
+        if share + ROUNDING < nodes[name].capacity_percent
+    }
+    if not lower:
+        return nodes
+    return {
+        name: msgspec.structs.replace(
+            seen, capacity_percent=min(lower.get(name, math.inf), seen.capacity_percent)
+        )
+        for name, seen in nodes.items()
     }
 
 

@@ -50,6 +50,7 @@ class ResourceReason(Explained):
     NARROWED = "narrowed", "the policy holds, but its class allows less than it asks for"
     CLASS_MISSING = "class-missing", "there is no class of the name that the policy gives"
     BAD_RESOURCE = "bad-resource", "the policy or class cannot be read"
+    CLUSTER_NOT_REACHED = "cluster-not-reached", "machines of the class are in another cluster"
     NOTHING_SELECTED = "nothing-selected", "the policy selects no application"
     POLICIES_OVERLAP = "policies-overlap", "several policies select the same application"
     NO_OVERLAP = "no-overlap", "no other policy selects the same application"

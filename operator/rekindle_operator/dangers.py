@@ -21,8 +21,8 @@ __all__ = ["Contact", "Coordination", "dangers"]
 @dataclass(frozen=True, slots=True)
 class Coordination:
     """The store and who decides. `servers` are those that are configured, `servers_up` those that
-    answer, None where nobody has asked them one by one. `coordinators` take part in the election,
-    None where nobody has counted them.
+    serve, None where nobody has asked them one by one. `coordinators` act or would take over, None
+    where nobody has counted them.
     """
 
     store_reachable: bool
@@ -33,7 +33,7 @@ class Coordination:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """How an application's driver is in touch; `trouble` is what is wrong with a record of it."""
+    """How an application's driver is in touch; `trouble` is why nothing is decided about it."""
 
     application: str
     driver: Driver
@@ -56,14 +56,12 @@ def _now(coordination: Coordination) -> Iterator[tuple[Word, str]]:
     if not coordination.store_reachable:
         text = "The coordination store does not answer: drivers plan by themselves."
         yield Reason.STORE_UNREACHABLE, text
-    elif coordination.coordinators == 0:
-        yield Reason.NO_COORDINATOR, "No coordinator takes part in the election: nobody plans."
 
 
 def _of_drivers(contacts: tuple[Contact, ...]) -> Iterator[tuple[Word, str]]:
     for contact in contacts:
         if contact.trouble:
-            text = f"A record of {contact.application} cannot be read: {contact.trouble}"
+            text = f"Nothing is decided about {contact.application}: {contact.trouble}"
             yield Reason.BAD_RECORD, text
     silent = tuple(item.application for item in contacts if item.driver is Driver.SILENT)
     if silent:
@@ -85,4 +83,4 @@ def _next(coordination: Coordination) -> Iterator[tuple[Word, str]]:
     if servers == 1:
         yield Course.STORE_SINGLE, "The store has one server: it is gone with that server's node."
     if coordination.coordinators == 1:
-        yield Course.NO_STANDBY, "One coordinator runs: nobody would take over at once."
+        yield Course.NO_STANDBY, "One operator runs: nobody would take over at once."

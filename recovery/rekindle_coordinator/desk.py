@@ -131,6 +131,7 @@ class Desk:
             clock=time.monotonic,
             plan=terms.plan,
             recover=terms.recover,
+            dry_run=terms.dry_run,
         )
         self._write(decision)
         if self.oversight is not None:

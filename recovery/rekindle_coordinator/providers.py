@@ -41,12 +41,13 @@ class NodeProvider(Protocol):
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What holds for a decision: the reading with what people have said, whether plans may be made,
-    also in an incident (`recover`), and the next moment (seconds since 1970) at which time alone
-    changes that."""
+    also in an incident (`recover`), whether what a loss leads to is only told (`dry_run`), and the
+    next moment (seconds since 1970) at which time alone changes that."""
 
     reading: Reading
     plan: bool = True
     recover: bool = True
+    dry_run: bool = False
     due: float | None = None
 
 

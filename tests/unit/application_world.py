@@ -79,7 +79,13 @@ class Desk:
         self.now += after_seconds
         decision = application.decide(self.case, self.reading, self.now, clock=float)
         self.case = decision.case
-        for directive in decision.directives if obey else ():
+        if obey:
+            self.obey(decision)
+        return decision
+
+    def obey(self, decision: Decision) -> None:
+        """The driver does what it is told."""
+        for directive in decision.directives:
             self.directive = directive.sequence
             match directive.order:
                 case PlanOrder(placement=placement):
@@ -91,7 +97,6 @@ class Desk:
                     self.modes["ordering"] = mode
                 case PauseOrder() | ResumeOrder() as order:
                     self.paused = isinstance(order, PauseOrder)
-        return decision
 
     def settle(self) -> None:
         """Report and decide until nothing more is ordered."""

@@ -69,6 +69,11 @@ def approve(world: World) -> None:
     world.step()
 
 
+def wait_for_a_turn(world: World) -> None:
+    world.terms = Terms(ahead=("flights/arrivals",))
+    lose_three(world)
+
+
 def pause(world: World) -> None:
     world.terms = Terms(paused=True)
     lose_three(world)
@@ -103,6 +108,14 @@ def start_afresh(world: World) -> None:
     world.lose("n1")
     world.start_driver(resumed=False)
     world.step()
+
+
+def recover_from_one(world: World) -> None:
+    world.lose("n2")
+    world.settle()
+    world.complete_checkpoint()
+    world.step()
+    assert world.status().phase == "Recovered"
 
 
 def place_all(world: World) -> None:

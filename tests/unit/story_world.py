@@ -245,7 +245,7 @@ class World:
 
     def decide(self) -> Decision:
         approved = self.terms.approved or not self.terms.approval_needed
-        plan = approved and not self.terms.paused
+        plan = approved and not self.terms.paused and not self.terms.ahead
         return application.decide(self.case, self.reading, self.now, clock=float, plan=plan)
 
     def write(self, decision: Decision) -> None:
@@ -283,7 +283,7 @@ class World:
     def tell(self, before: Case, stored: tuple[Directive, ...], decision: Decision) -> bool:
         """Tell of every recovery that is not over; whether there was any news."""
         assert decision.case.state is not None
-        number = story.subject(decision.case.state, self.cluster.sightings or {})
+        number = story.subject(decision.case.state, self.cluster)
         opened = {item for item in self.objects if self.status(item).phase not in ENDED}
         news = False
         for incident in sorted(opened | ({number} if number else set())):

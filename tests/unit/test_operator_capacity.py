@@ -129,3 +129,18 @@ def test_executors_that_request_nothing_share_alike() -> None:
     room = registry.room("node-5", found)
     assert room is not None
     assert list(capacity.shares(room, found.executors).values()) == [100.0, 100.0]
+
+
+def test_a_plan_gets_no_more_than_others_leave_and_no_more_than_the_driver_says() -> None:
+    def seen(percent: float) -> NodeSeen:
+        return NodeSeen(incarnation="1.0", capacity_percent=percent)
+
+    nodes = {"a": seen(200.0), "b": seen(200.0), "c": seen(50.0), "d": seen(5.0)}
+    found = capacity.capped(nodes, {"a": 137.0, "b": 300.0, "c": 49.9999999, "d": 2.0})
+    assert {name: node.capacity_percent for name, node in found.items()} == {
+        "a": 130.0,
+        "b": 200.0,
+        "c": 50.0,
+        "d": 5.0,
+    }
+    assert capacity.capped(nodes, {"a": 200.0}) is nodes

@@ -11,6 +11,7 @@ from rekindle_operator.conditions import Finding, camel_case
 from rekindle_operator.dangers import Contact, Coordination, dangers
 from rekindle_operator.grounds import Grounds
 from rekindle_operator.story import Course
+from rekindle_operator.testing import make_class
 
 NOW = datetime(2026, 11, 21, 17, 14, 51, 123_000, tzinfo=UTC)
 SOUND = Coordination(store_reachable=True, servers=3, servers_up=3, coordinators=2)
@@ -20,7 +21,6 @@ TABLE = [
     (SOUND, (Contact("a", Driver.THERE),), []),
     (Coordination(True, 3, None, 2), (), []),
     (Coordination(False, 3, 0, 2), (), ["store-unreachable"]),
-    (Coordination(True, 3, 3, 0), (), ["no-coordinator"]),
     (Coordination(True, 3, 3, 1), (), ["no-standby"]),
     (Coordination(True, 1, 1, 2), (), ["store-single"]),
     (Coordination(True, 3, 2, 2), (), ["store-degraded"]),
@@ -46,6 +46,18 @@ def test_each_danger_has_its_word_the_worst_first(
     finding = acceptance.at_risk(found)
     assert finding.holds is bool(words)
     assert all(text.endswith((".", "line 1")) for _, text in found)
+
+
+def test_a_class_with_machines_of_another_cluster_says_that_none_comes_of_them() -> None:
+    secret = {"namespace": "rekindle", "name": "management"}
+    deployments = [{"namespace": "capi", "name": "streaming", "replicasMax": 3}]
+    machines = {"machineDeployments": deployments, "kubeconfigSecretRef": secret}
+    entry = {"name": "machines", "provider": "ClusterAPI", "clusterAPI": machines}
+    found = acceptance.class_accepted(make_class(provisioning=[entry]).spec, 2)
+    assert (found.holds, found.reason) == (True, "cluster-not-reached")
+    assert found.message.startswith("No node comes of machines: ")
+    sound = acceptance.class_accepted(make_class().spec, 1)
+    assert (sound.reason, sound.message) == ("as-written", "1 policy names it.")
 
 
 SENTENCES = [

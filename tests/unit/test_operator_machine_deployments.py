@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from provider_world import FLIGHTS, MACHINES, WEATHER, ZONE, World, lost
+from provider_world import FLIGHTS, KARPENTER, MACHINES, WEATHER, ZONE, World, lost
 
 from rekindle_operator.domains import Domain
 from rekindle_operator.provisioning import Mark, Scale
@@ -289,13 +289,36 @@ def test_the_next_deployment_takes_what_the_first_has_no_room_for() -> None:
     assert (first["spec"]["replicas"], second["spec"]["replicas"]) == (4, 5)
 
 
-def test_the_other_cluster_is_named_where_the_machines_are_in_one() -> None:
+def elsewhere() -> dict[str, Any]:
+    """The entry with its machines in another cluster."""
     secret = {"namespace": "rekindle-system", "name": "management"}
     settings = {**MACHINES["clusterAPI"], "kubeconfigSecretRef": secret}
-    world = World({**MACHINES, "clusterAPI": settings})
+    return {**MACHINES, "clusterAPI": settings}
+
+
+def test_machines_of_another_cluster_are_left_to_the_next_provider() -> None:
+    world = World(elsewhere(), KARPENTER)
+    deployment = world.deployment(replicas=3)
+    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.settle()
+    assert deployment["spec"]["replicas"] == 3
+    assert world.counted("NodeClaim") == 1
+
+
+def test_where_machines_of_another_cluster_are_all_that_there_is_it_is_said() -> None:
+    world = World(elsewhere())
+    world.want(requests={"1-nodes-1": lost(1, "a")})
+    (text,) = world.decide().waiting.values()
+    assert "is in another cluster, which cannot be reached yet" in text
+
+
+def test_what_was_planned_before_names_the_other_cluster() -> None:
+    world = World(MACHINES)
     world.deployment()
     world.want(requests={"1-nodes-1": lost(1, "a")})
-    _, scale = world.decide().actions
+    world.round(kill_after=1)
+    world.want(requests={"1-nodes-1": lost(1, "a")}, limits=World(elsewhere()).limits)
+    (scale,) = world.decide().actions
     assert isinstance(scale, Scale)
     assert scale.cluster is not None
     assert (scale.cluster.name, scale.cluster.key) == ("management", "kubeconfig")

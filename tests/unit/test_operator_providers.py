@@ -102,6 +102,20 @@ def test_of_two_operators_that_saw_the_same_only_one_acts(entry: dict[str, Any])
     assert requested(world) == 3
 
 
+def test_a_request_is_told_with_the_impaired_domains_that_its_nodes_are_outside_of() -> None:
+    world = World(KARPENTER)
+    impaired = (Domain("topology.kubernetes.io/zone", "a"), Domain("kubernetes.io/hostname", "n1"))
+    world.want(
+        requests={"1-nodes-1": lost(1)},
+        domain_keys=("topology.kubernetes.io/zone",),
+        impaired=impaired,
+    )
+    world.settle()
+    (told,) = world.decide().requests.values()
+    assert told is not None
+    assert [row.outside_domains for row in told] == [("a",)]
+
+
 def test_the_note_comes_before_anything_that_it_names() -> None:
     world = World(KARPENTER)
     world.want(requests={"1-nodes-2": lost(2, "a")})

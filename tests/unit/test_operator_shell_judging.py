@@ -70,6 +70,17 @@ def test_another_executor_with_the_address_of_a_deleted_one_is_not_gone() -> Non
     assert judge.gone_nodes(SPARK.place) == frozenset()
 
 
+def test_where_an_executor_was_is_known_after_the_driver_has_dropped_it() -> None:
+    judge, reading = judge_of_a_running_application()
+    progress = reading.progress
+    assert progress is not None
+    left = {name: node for name, node in progress.nodes.items() if name != LOST.address}
+    later = replace(reading, progress=msgspec.structs.replace(progress, nodes=left))
+    judge.hear(SPARK.place, later, now=1.0)
+    assert LOST.address not in judge.hosts(SPARK.place)
+    assert judge.hosts_ever(SPARK.place)[LOST.address] == LOST.node
+
+
 def test_the_next_lease_to_expire_is_one_that_is_not_suspected_yet() -> None:
     judge = Judge(Surroundings())
     timers = Timers(since={"a": 100.0, "b": 90.0, "c": 95.0}, intervals={"c": 40.0})

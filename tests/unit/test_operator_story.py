@@ -23,17 +23,19 @@ from story_courses import (
     pause_by_order,
     place_all,
     recover,
+    recover_from_one,
     start_afresh,
     start_driver_again,
     suspect,
+    wait_for_a_turn,
     want_approval,
 )
-from story_world import World, breaches, running, status_schema
+from story_world import NODES, World, breaches, running, status_schema
 
 from rekindle.coordination.application import Decision, Driver
 from rekindle_operator import story
 from rekindle_operator.stories import RecoveryStatus
-from rekindle_operator.story import Terms
+from rekindle_operator.story import Sighting, Terms
 from rekindle_operator.story.scene import moment
 
 COURSES: list[tuple[Callable[[World], None], str, str, str]] = [
@@ -49,6 +51,7 @@ COURSES: list[tuple[Callable[[World], None], str, str, str]] = [
     (lose_all, "Held", "Complete", "AllNodesLost"),
     (pause, "Held", "Correlated", "Paused"),
     (pause_by_order, "Held", "Correlated", "Paused"),
+    (wait_for_a_turn, "Recovering", "Correlated", "TurnAwaited"),
     (want_approval, "AwaitingApproval", "Correlated", "ApprovalAwaited"),
     (approve, "Recovering", "Correlated", "PlanAwaited"),
     (lose_driver, "AwaitingDriver", "Independent", "DriverSilent"),
@@ -138,6 +141,33 @@ def test_a_story_that_is_over_stays_as_it_is() -> None:
     world.settle()
     assert world.status() == status
     assert set(world.objects) == {1, 2}
+
+
+def test_a_lease_that_stops_after_the_recovery_is_no_second_story() -> None:
+    world = running()
+    hosts = {name: f"worker-{name}" for name in NODES}
+    world.cluster = replace(world.cluster, hosts=hosts)
+    recover_from_one(world)
+    (row,) = world.status().lost_nodes
+    assert (row.name, row.suspected_at) == ("worker-n2", None)
+    assert row.confirmed_at is not None
+    world.sight(**{"worker-n2": Sighting(suspected_at=world.now)})
+    world.step()
+    assert set(world.objects) == {1}
+    world.sight(**{"worker-n2": Sighting(suspected_at=world.now, confirmed_at=world.now)})
+    world.lose("n3")
+    world.step()
+    assert set(world.objects) == {1, 2}
+    assert [row.name for row in world.status(2).lost_nodes] == ["worker-n3"]
+
+
+def test_a_node_on_which_an_application_still_runs_is_a_story_when_it_falls_silent() -> None:
+    world = running()
+    world.cluster = replace(world.cluster, hosts={name: f"worker-{name}" for name in NODES})
+    recover_from_one(world)
+    world.sight(**{"worker-n3": Sighting(suspected_at=world.now)})
+    world.step()
+    assert (world.status(2).phase, world.status(2).message) == ("Suspected", "Silent: worker-n3.")
 
 
 def test_a_dry_run_tells_the_plan_that_would_be_made() -> None:

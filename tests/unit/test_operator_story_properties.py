@@ -192,7 +192,7 @@ class Teller(Coordinator):
         before, stored, reading, now = self.heard
         state = self.decision.case.state
         assert state is not None
-        books, number = self.books, story.subject(state, {})
+        books, number = self.books, story.subject(state, Cluster())
         opened = {item for item in books.objects if books.status(item).phase not in ENDED}
         for incident in sorted(opened | ({number} if number else set())):
             view = View("a/b", before, reading, stored[-1] if stored else None)

@@ -251,6 +251,14 @@ def test_what_the_core_requests_is_told_until_it_is_there() -> None:
     assert world.status().nodes_requested == 3
 
 
+def test_pending_executors_are_told_with_the_domains_that_they_keep_out_of() -> None:
+    world = running()
+    world.cluster = replace(world.cluster, domains_avoided=("b", "a"))
+    lose_three_and_wait(world)
+    (request,) = world.status().requests
+    assert request.outside_domains == ("a", "b")
+
+
 def test_requests_of_providers_are_told_as_they_tell_them() -> None:
     world = running()
     asked = NodeRequest("departures-1-a", "karpenter", 1, "Pending", moment(world.now))

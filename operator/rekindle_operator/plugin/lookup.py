@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from rekindle.errors import InputError
 from rekindle_operator import recoveries
 from rekindle_operator.plugin.connection import Cluster, Object
-from rekindle_operator.plugin.kinds import POLICIES, RECOVERIES, Kind
+from rekindle_operator.plugin.kinds import PODS, POLICIES, RECOVERIES, Kind
 from rekindle_operator.plugin.refusals import Refusal
 from rekindle_operator.plugin.standing import age
 from rekindle_operator.recoveries import Recovery
 
-__all__ = ["policy", "recovery", "recovery_or_newest"]
+__all__ = ["executors", "policy", "recovery", "recovery_or_newest"]
 
 NEAR_MAX = 3
+EXECUTORS = "spark-role=executor"
+FORBIDDEN = 403
 
 
 def recovery(cluster: Cluster, name: str) -> Recovery:
@@ -57,6 +59,20 @@ def policy(cluster: Cluster, name: str | None) -> Object:
         where=f"namespace {cluster.default_namespace}",
         what=f"has {len(there)} policies" if there else "has no RecoveryPolicy",
         remedy=f"choose with --policy: {', '.join(sorted(names))}" if there else "see -n",
+    )
+
+
+def executors(cluster: Cluster, application: str) -> tuple[Object, ...]:
+    """Executors' pods with a label that names their application; none where they may not be
+    read."""
+    try:
+        there = cluster.list(PODS, cluster.default_namespace, labelSelector=EXECUTORS)
+    except Refusal as refusal:
+        if refusal.status != FORBIDDEN:
+            raise
+        return ()
+    return tuple(
+        pod for pod in there if application in (pod["metadata"].get("labels") or {}).values()
     )
 
 

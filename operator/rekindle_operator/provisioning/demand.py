@@ -17,7 +17,7 @@ from rekindle_operator.narrowing import Effective
 from rekindle_operator.providers import Provider
 from rekindle_operator.provisioning.executors import Executor
 
-__all__ = ["Demand", "Incident", "Limits", "avoided", "limits_of", "node_requests"]
+__all__ = ["Demand", "Incident", "Limits", "avoided", "limits_of", "node_requests", "outside_of"]
 
 PENDING_PODS = "PendingPods"
 
@@ -104,6 +104,15 @@ def avoided(demand: Demand, request: Request | None = None) -> tuple[Domain, ...
         if word not in known:
             found.update(_read(word, demand.domain_keys))
     return tuple(sorted(found))
+
+
+def outside_of(demand: Demand, request: Request) -> tuple[str, ...]:
+    """The failure domains that a request's nodes must be outside of, as people are told: those that
+    are impaired, and what else the core has named. Lost nodes are avoided as well, and not told."""
+    impaired = (domain.value for domain in demand.impaired if domain.key in demand.domain_keys)
+    named = (word for word in request.outside_domains if "=" not in word)
+    keyed = (word.partition("=")[2] for word in request.outside_domains if "=" in word)
+    return tuple(sorted({*impaired, *named, *keyed}))
 
 
 def _age(identity: str) -> list[str]:

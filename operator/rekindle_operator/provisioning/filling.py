@@ -16,7 +16,7 @@ import msgspec
 from rekindle.coordination.directives import Request
 from rekindle_operator.providers import Provider
 from rekindle_operator.provisioning import choosing
-from rekindle_operator.provisioning.demand import node_requests
+from rekindle_operator.provisioning.demand import Demand, node_requests, outside_of
 from rekindle_operator.provisioning.notes import COMING, LIVE, Ask, Note, Slot
 from rekindle_operator.provisioning.settling import back_off_until
 from rekindle_operator.provisioning.sources import Scene, Tally
@@ -63,10 +63,11 @@ class _Draft:
         """Slots that are new have followed those that the note had."""
         return self.note.next_number + len(self.slots) - len(self.note.slots)
 
-    def take(self, slot: Slot, request: Request) -> None:
+    def take(self, slot: Slot, request: Request, demand: Demand) -> None:
         """Put a slot into the note."""
-        ask = Ask(reason=str(request.reason), outside_domains=request.outside_domains)
-        self.asks.setdefault(slot.request, ask)
+        before = self.asks.get(slot.request, Ask(reason=str(request.reason)))
+        outside = dict.fromkeys((*before.outside_domains, *outside_of(demand, request)))
+        self.asks[slot.request] = msgspec.structs.replace(before, outside_domains=tuple(outside))
         self.slots.append(slot)
         self.live[slot.request] += slot.nodes
         self.by_entry[slot.entry] += slot.nodes
@@ -98,7 +99,7 @@ def fill(note: Note, scene: Scene, tally: Tally, now: float) -> Filled:
                 draft.waiting += needed
                 break
             needed -= slot.nodes
-            draft.take(slot, request)
+            draft.take(slot, request, demand)
             tally.add(scene.scope, note.class_name, slot)
     return draft.finished()
 

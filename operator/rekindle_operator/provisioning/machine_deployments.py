@@ -7,8 +7,8 @@ A number of replicas does not tell who asked for what, so the note has what was 
 step is planned on one generation of the spec and done while that lasts; any change, ours or
 another's, ends it. So none is done twice, and whoever scales by hand meanwhile is left his number.
 Down goes only what is in the note, only as far as there are spare machines, and only after those
-were marked, since Cluster API chooses which machines go. All of it may lie in another cluster, the
-management cluster.
+were marked, since Cluster API chooses which machines go. Where all of it lies in another cluster,
+the management cluster, nothing new is scaled; what was asked for before is never done in this one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,6 +41,8 @@ class MachineDeployments:
         """A step of the first MachineDeployment that may be scaled."""
         if self.settings is None:
             return "is not in the class any more"
+        if self.settings.kubeconfig_secret_ref is not None:
+            return "is in another cluster, which cannot be reached yet"
         bad = {domain.value for domain in scene.avoided(slot)}
         why = []
         for candidate in self.settings.machine_deployments:

@@ -95,7 +95,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why the core asked, and which domains it named."""
+    """Why the core asked, and which domains the nodes are outside of, as people are told."""
 
     reason: str
     outside_domains: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 Executor pods that nobody has room for make every autoscaler act, so this provider needs no
 requests, and where it is the only one a person still wants to know why nothing comes. The
-scheduler's own words say it. Called by the shell, for the message of a Recovery.
+scheduler's own words say it. `kubectl rekindle explain` calls it.
 """
 
 from collections import Counter

@@ -14,12 +14,16 @@ Gathering:
     tellings        how objects become news
     inbox           what watching threads tell the deciding one
 
+    sounding        servers of the store one by one, and other operators
+
 Deciding, in one thread, within the coordinator's loop:
 
     surroundings    all that is known of the cluster
     judging         rounds of detection, and what follows from them
+    limiting        how many applications of a policy recover at once
     overseer        provider of nodes and oversight, as the coordinator's loop sees them
     remedying       what has to be done to nodes themselves
+    contacts        how drivers are in touch
     consequences    what follows from decisions, left as errands
 
 Writing:

@@ -136,7 +136,7 @@ class Admission:
         """New executors keep out of impaired domains, and off lost nodes, which the scheduler takes
         for sound for a while yet. None for an application that has lost none."""
         application, held = self.known.application(place), self.known.held(place)
-        if application is None or held is None:
+        if application is None or held is None or held.dry_run:
             return None
         domains = self.judge.avoided(place, held)
         return Impairment(application, domains, held.executors) if domains else None

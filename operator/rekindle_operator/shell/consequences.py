@@ -7,27 +7,28 @@ things are and may be repeated.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rekindle.coordination import application, drafting
-from rekindle.coordination.application import Case, Driver
+from rekindle.coordination.application import Case, Resumption
 from rekindle.coordination.state import Status, with_status
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.providers import Look
-from rekindle_operator import dangers, recoveries
-from rekindle_operator.dangers import Contact, Coordination
+from rekindle_operator import recoveries
 from rekindle_operator.domains import Domain
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
 from rekindle_operator.provisioning import Demand, Executor, Incident, Limits, NodeNow, limits_of
 from rekindle_operator.recoveries import ApplicationReference
 from rekindle_operator.shell.api import Api
+from rekindle_operator.shell.contacts import Contacts
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.evicting import Evictor
 from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import OperatorMetrics
 from rekindle_operator.shell.remedying import Remedying
 from rekindle_operator.shell.requesting import Requester, Rows, Wanted, by_place
@@ -37,7 +38,6 @@ from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.tending import Tender
 from rekindle_operator.stories import NodeRequest
 from rekindle_operator.story import Cluster, Terms
-from rekindle_operator.story.scene import Danger
 from rekindle_zookeeper import Connection
 
 __all__ = ["Consequences"]
@@ -48,7 +48,7 @@ RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]
 @dataclass(slots=True)
 class Consequences:
     """`api` writes only while this process acts (`acts`); `home` is the operator's namespace,
-    `identity` its pod; `coordination` says how the store is."""
+    `identity` its pod."""
 
     known: Surroundings
     judge: Judge
@@ -60,8 +60,9 @@ class Consequences:
     home: str
     identity: str
     metrics: OperatorMetrics
+    limiter: Limiter
     acts: Callable[[], bool]
-    coordination: Callable[[], Coordination]
+    contacts: Contacts
     storyteller: Storyteller = field(init=False)
     evictor: Evictor = field(init=False)
     requester: Requester = field(init=False)
@@ -70,12 +71,10 @@ class Consequences:
     _executors: dict[Place, Executor] = field(default_factory=dict)
     _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
     _cases: dict[Place, Case] = field(default_factory=dict)
-    _contacts: dict[Place, Contact] = field(default_factory=dict)
     _demands: dict[Place, Demand] = field(default_factory=dict)
-    _unanswered: dict[Place, float] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _per_node: dict[Place, int] = field(default_factory=dict)
-    _risk: Coordination | None = None
+    _risk: tuple[object, ...] = ()
     _acting: bool = False
     _dirty: bool = True
     _wanting: bool = True
@@ -117,39 +116,45 @@ class Consequences:
         )
         self.remedying = Remedying(self.known, self.judge, tender)
         self.statuses = Statuses(
-            self.api, self.errands, self.known, self.identity, self.queries, self.dangers
+            self.api, self.errands, self.known, self.identity, self.queries, self.contacts.dangers
         )
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
-        case = self._cases[place] = look.decision.case
-        there = case.driver is Driver.THERE and case.state is not None
-        if there and case.state is not None and case.state.unacknowledged:
-            self._unanswered.setdefault(place, look.at)
-        else:
-            self._unanswered.pop(place, None)
-        self._contacts[place] = _contact(place, look)
+        before, case = self._cases.get(place), look.decision.case
+        self._cases[place] = case
+        if before is None or before.plan_sequence != look.case.plan_sequence:
+            self.storyteller.read_again(place)  # another one has decided meanwhile
+        self.limiter.decided(place, case)
+        self.contacts.decided(place, look)
         application_ = self.known.application(place)
         if application_ is None or not self._acting:
+            self.storyteller.pass_over(look, place)
             return
         held = self.known.held(place)
         if held is None:
             self._tell_on(place, application_, look)
             return
         policy = self.known.policies[application_.policy]
+        dry_run = held.dry_run and case.resumption is Resumption.OVER
         moment = Moment(
             place=place,
             application=reference(application_),
             policy_name=policy.metadata.name,
             class_name=policy.spec.class_name,
-            look=_imagined(look) if held.dry_run else look,
-            terms=Terms(held.paused, held.dry_run, held.approval_needed),
-            cluster=self._cluster(place, self.judge.impaired(place, held)),
+            look=_imagined(look) if dry_run else look,
+            terms=Terms(
+                *(held.paused, dry_run, held.approval_needed),
+                ahead=self.limiter.ahead(place, held),
+            ),
+            cluster=self._cluster(
+                place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
+            ),
             recoveries=dict(self.known.recoveries.get(place, {})),
             requests=self._rows.get(place, {}),
             makes=any(item.provider != "PendingPods" for item in held.providers),
             provider=held.providers[0].name if held.providers else "none",
-            dangers=self.dangers([place]),
+            dangers=self.contacts.dangers([place]),
             kept_max=held.recoveries_kept_max,
         )
         self.storyteller.tell(moment)
@@ -159,6 +164,7 @@ class Consequences:
         """Go on with stories that have begun under a policy, or a class, that is gone."""
         open_ = self.known.open_of(place)
         if not open_:
+            self.storyteller.pass_over(look, place)
             return
         spec = next(iter(open_.values())).spec
         moment = Moment(
@@ -168,11 +174,11 @@ class Consequences:
             class_name=spec.class_name,
             look=look,
             terms=Terms(),
-            cluster=self._cluster(place, ()),
+            cluster=self._cluster(place, (), avoids=False),
             recoveries=open_,
             requests=self._rows.get(place, {}),
             makes=True,
-            dangers=self.dangers([place]),
+            dangers=self.contacts.dangers([place]),
         )
         self.storyteller.tell(moment)
 
@@ -190,7 +196,7 @@ class Consequences:
         for place in places:
             self._look_at(place)
         self.remedying.tend(frozenset(self._demands))
-        risk = self.coordination()
+        risk = self.contacts.state
         self._dirty |= bool(places) or self.known.stirred or risk != self._risk
         self._risk = risk
         self.known.stirred = False
@@ -199,16 +205,6 @@ class Consequences:
         if self._wanting or self.requester.is_due:
             self._wanting = False
             self.requester.want(self._wanted())
-
-    def dangers(self, places: Iterable[Place]) -> tuple[Danger, ...]:
-        """What may make coordination fail for these applications."""
-        contacts = (self._contacts[place] for place in places if place in self._contacts)
-        return dangers.dangers(self.coordination(), contacts)
-
-    @property
-    def unanswered_since(self) -> float | None:
-        """Since when (seconds since 1970) the oldest plan has no answer; None without one."""
-        return min(self._unanswered.values(), default=None)
 
     def queries(self, place: Place) -> frozenset[str] | None:
         """The queries of an application; None where nobody has heard of it."""
@@ -242,6 +238,7 @@ class Consequences:
 
     def _begin(self) -> None:
         self._dirty = self._wanting = True
+        self.limiter.begin()
 
     def _end(self) -> None:
         """Another one acts: what it does is to be read again."""
@@ -250,12 +247,13 @@ class Consequences:
         self.statuses.forget()
         self.remedying.tender.forget()
         self._demands.clear()
-        self._unanswered.clear()
+        self.contacts.forget_answers()
 
     def _look_at(self, place: Place) -> None:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
-            self._unanswered.pop(place, None)
+            self.contacts.answered(place)
+            self.limiter.forget(place)
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:
@@ -273,15 +271,16 @@ class Consequences:
                 self._per_node[place] = per_node
             self.evictor.evict(place, pods)
 
-    def _cluster(self, place: Place, domains: tuple[Domain, ...]) -> Cluster:
+    def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> Cluster:
         state = self._cases[place].state
         incident = None if state is None else state.incident
         began_at = math.inf if incident is None else incident.began_at
         return Cluster(
             sightings=dict(self.judge.sightings.get(place, {})),
-            hosts=self.judge.hosts(place),
+            hosts=self.judge.hosts_ever(place),
             held=self.judge.state.held_at is not None,
             domains_impaired=tuple(domain.value for domain in domains),
+            domains_avoided=tuple(domain.value for domain in domains if avoids),
             fencing=self.remedying.fencing_since(place, began_at),
         )
 
@@ -320,7 +319,10 @@ class Consequences:
             missing=drafting.nodes_wanted(state) - len(with_status(state, Status.UP)),
             executor=self._executors.get(place),
             executors_per_node=self._per_node.get(place, 1),
-            held=held.paused or held.dry_run or not self.known.approved(place, held),
+            held=held.paused
+            or held.dry_run
+            or not self.known.approved(place, held)
+            or bool(self.limiter.ahead(place, held)),
         )
         if demand != before:
             self._demands[place] = demand
@@ -384,9 +386,3 @@ def _imagined(look: Look) -> Look:
     """The same with the plan that a dry run does not carry out."""
     decision = application.decide(look.case, look.reading, look.at, clock=time.monotonic)
     return replace(look, decision=decision)
-
-
-def _contact(place: Place, look: Look) -> Contact:
-    progress = look.reading.progress
-    alone = progress is not None and progress.alone
-    return Contact(place.application, look.decision.case.driver, alone=alone)

@@ -35,6 +35,8 @@ __all__ = ["Judge"]
 ROUND_SECONDS = 0.5
 # What a driver has heard from so recently is there, whatever was judged before.
 HEARD_SECONDS = 5.0
+# Nodes of an application that are kept after they have left its driver's report.
+LEFT_MAX = 1_000
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -46,6 +48,7 @@ class Judge:
     known: Surroundings
     state: State = field(default_factory=State)
     sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
+    _left: dict[Place, dict[str, str]] = field(default_factory=dict)
     _heard: dict[Place, Heard] = field(default_factory=dict)
     _readings: dict[Place, Reading] = field(default_factory=dict)
     _observed: dict[str, Observed] = field(default_factory=dict)
@@ -91,11 +94,14 @@ class Judge:
         if before is None or before.progress is not progress:
             heard = self._heard.get(place)
             self._heard[place] = hearing.hear(heard, progress, application.executors, now)
+            stood = self._hosts.get(place, {})
             self.hosts(place)
+            self._note_left(place, {name: node for name, (_, node) in stood.items()})
         self._observe(place)
 
     def forget(self, place: Place) -> None:
         """An application that is gone."""
+        self._left.pop(place, None)
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
         self._hosts_for.pop(place, None)
@@ -173,6 +179,10 @@ class Judge:
         self._hosts[place], self._hosts_for[place] = known, found_for
         return {name: node for name, (_, node) in known.items()}
 
+    def hosts_ever(self, place: Place) -> dict[str, str]:
+        """The same, with nodes of which the driver has ceased to speak."""
+        return {**self._left.get(place, {}), **self.hosts(place)}
+
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
         """Whether the newest driver has certainly ended, or its node is lost.
 
@@ -228,6 +238,13 @@ class Judge:
     def settle(self, place: Place) -> None:
         """A recovery has ended: what it has lost is no loss of the next one."""
         self.sightings[place] = story.settled(self.sightings.get(place, {}))
+
+    def _note_left(self, place: Place, stood: Mapping[str, str]) -> None:
+        """Keep where executors stood of which the driver does not speak any more."""
+        left = {name: node for name, node in stood.items() if name not in self._hosts[place]}
+        if left:
+            known = {**self._left.get(place, {}), **left}
+            self._left[place] = dict(list(known.items())[-LEFT_MAX:])
 
     def _is_heard(self, place: Place, node: str) -> bool:
         """Whether the driver hears executors on a node that was lost: it is back, which the leases

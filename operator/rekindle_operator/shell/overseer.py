@@ -9,20 +9,22 @@ Runs in the deciding thread and waits for nobody: what it leaves as errands is d
 
 import math
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from rekindle.coordination.application import Reading
 from rekindle.coordination.directives import Request
-from rekindle.protocol import Heartbeat, Orders
+from rekindle.protocol import Heartbeat, NodeSeen, Orders, ProgressReport
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.providers import Look, Terms
-from rekindle_operator import narrowing
+from rekindle_operator import capacity, locating, narrowing
+from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
 from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
+from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.renewals import Renewals
 from rekindle_operator.shell.surroundings import Surroundings
 
@@ -38,9 +40,11 @@ class Overseer:
     known: Surroundings
     judge: Judge
     renewals: Renewals
+    limiter: Limiter
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
     _looked_at: float = -math.inf
+    _progress: dict[Place, tuple[ProgressReport, ProgressReport]] = field(default_factory=dict)
 
     def news(self) -> Collection[Place]:
         """Applications of which something may be otherwise than before."""
@@ -57,6 +61,7 @@ class Overseer:
         for place in changed:
             if self.known.application(place) is None:
                 self.judge.forget(place)
+                self._progress.pop(place, None)
         self.stirred(places)
         return places
 
@@ -82,31 +87,43 @@ class Overseer:
         Without them the pipeline's own policy holds, as a driver that nobody plans for would wait
         for ever.
         """
-        held = self.known.held(place)
+        reading, held = self._capped(place, reading), self.known.held(place)
         if held is None:
             return Terms(reading)
         queries = {query.name for query in reading.topology.topology.queries}
         held, _ = narrowing.known(held, queries)
-        may = not held.dry_run and self.known.approved(place, held) and self._has_turn(place, held)
-        return Terms(_within(reading, held), plan=not held.paused, recover=may)
+        may = self.known.approved(place, held) and not self.limiter.ahead(place, held)
+        return Terms(
+            _within(reading, held), plan=not held.paused, recover=may, dry_run=held.dry_run
+        )
+
+    def _capped(self, place: Place, reading: Reading) -> Reading:
+        """The reading with no more CPU than others leave; worked out once for each report."""
+        progress, application = reading.progress, self.known.application(place)
+        if progress is None or application is None:
+            return reading
+        before, after = self._progress.get(place, (None, progress))
+        if before is not progress:
+            shares = self._shares(application, progress.nodes)
+            nodes = capacity.capped(progress.nodes, shares)
+            same = nodes is progress.nodes
+            after = progress if same else msgspec.structs.replace(progress, nodes=nodes)
+            self._progress[place] = (progress, after)
+        return reading if after is progress else replace(reading, progress=after)
+
+    def _shares(self, application: Application, nodes: Mapping[str, NodeSeen]) -> dict[str, float]:
+        """What each executor may have of its node (node of the report -> percent of one core)."""
+        pods = locating.locate(nodes, application.executors).pods
+        found: dict[str, float] = {}
+        for node in {pod.node for pod in pods.values() if pod.node}:
+            room = self.known.registry.room(node, application)
+            if room is not None and room.capacity_millis > 0:
+                found |= capacity.shares(room, application.executors)
+        return {name: found[pod.uid] for name, pod in pods.items() if pod.uid in found}
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         self.decided_on(place, look)
-
-    def _has_turn(self, place: Place, held: Effective) -> bool:
-        """Whether it is among the oldest recoveries of its policy, as many as may go on at once."""
-        application = self.known.application(place)
-        assert application is not None
-        waiting = sorted(
-            (item.metadata.creation_timestamp, str(other))
-            for other in self.known.recovering.get(place.namespace, ())
-            for item in self.known.open_of(other).values()
-            if f"{other.namespace}/{item.spec.policy_name}" == application.policy
-            and item.metadata.creation_timestamp is not None
-        )
-        names = list(dict.fromkeys(name for _, name in waiting))
-        return str(place) not in names[held.concurrent_recoveries_max :]
 
 
 def _within(reading: Reading, held: Effective) -> Reading:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from rekindle.protocol.tree import Place
 from rekindle_operator import remedies
+from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.observation import READY
 from rekindle_operator.remedies import LostNode
 from rekindle_operator.shell.judging import Judge
@@ -114,22 +115,45 @@ class Remedying:
                 there[name] = keys
             if remedies.OUT_OF_SERVICE in node.judged.taints and node.judged.ready == READY:
                 self.tender.untaint(name)
-        specs = [class_.spec.taints for class_ in self.known.classes.values()]
+        specs = [class_.spec.taints for class_ in self._classes_in_earnest()]
         effects = (
             remedies.strongest(item.suspected_nodes for item in specs),
             remedies.strongest(item.impaired_domains for item in specs),
         )
         held = self.judge.state.held_at is not None
-        suspected = [] if held else [name for name in self.judge.state.suspects if name in nodes]
+        suspects = frozenset() if held else self.judge.state.suspects.keys() & nodes.keys()
+        suspected = sorted(suspects - self._spared(suspects))
         impaired = self._impaired_nodes(recovering) if effects[1] != "None" else ()
         self.tender.taint(remedies.taints_wanted(suspected, impaired, effects), there)
+
+    def _classes_in_earnest(self) -> list[RecoveryClass]:
+        """Without those that are a dry run, or that only policies in a dry run name."""
+        dry: dict[str, bool] = {}
+        for policy in self.known.policies.values():
+            name = policy.spec.class_name
+            dry[name] = dry.get(name, True) and policy.spec.dry_run
+        return [
+            class_
+            for name, class_ in self.known.classes.items()
+            if not (class_.spec.dry_run or dry.get(name, False))
+        ]
+
+    def _spared(self, names: Collection[str]) -> frozenset[str]:
+        """Of some nodes those where all applications are in a dry run."""
+        dry: dict[str, bool] = {}
+        for application in self.known.applications() if names else ():
+            held = self.known.held(application.place)
+            for name in application.nodes:
+                if name in names:
+                    dry[name] = dry.get(name, True) and held is not None and held.dry_run
+        return frozenset(name for name, spared in dry.items() if spared)
 
     def _impaired_nodes(self, recovering: Collection[Place]) -> frozenset[str]:
         """What is left of impaired domains, while an incident is open there."""
         found: set[str] = set()
         for place in recovering:
             held = self.known.held(place)
-            if held is None or held.taints.impaired_domains == "None":
+            if held is None or held.dry_run or held.taints.impaired_domains == "None":
                 continue
             for domain in self.judge.impaired(place, held):
                 found |= {

@@ -19,20 +19,22 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
-from rekindle_operator.dangers import Coordination
 from rekindle_operator.shell import api, kinds, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.consequences import Consequences
+from rekindle_operator.shell.contacts import Contacts
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.handlers import Handlers
 from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
+from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
 from rekindle_operator.shell.options import Options
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
+from rekindle_operator.shell.sounding import Soundings
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.watching import Watcher
 from rekindle_zookeeper import Connection, connect, read_secret
@@ -55,6 +57,7 @@ class Operator:
     renewals: Renewals
     leadership: Leadership
     errands: Errands
+    soundings: Soundings
     admission: Admission
     shell: Shell
     ending: threading.Event
@@ -77,6 +80,7 @@ class Operator:
             if self.options.webhook:
                 self.admission.start()
             self.metrics.ready = True
+            self.soundings.start()
             self.leadership.start()
             self.log.write("ready", identity=self.options.identity)
             self.shell.run()
@@ -90,6 +94,7 @@ class Operator:
         """Give everything back."""
         self.admission.close()
         self.errands.stop()
+        self.soundings.stop()
         self.leadership.close()
         self.handlers.stop()
         self.renewals.stop()
@@ -153,11 +158,14 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
     options, log, reader = base.options, base.log, base.reader
     silence = options.watch_silence_seconds
     inbox, known, errands = Inbox(), Surroundings(), Errands(log)
-    judge = Judge(known)
+    judge, limiter = Judge(known), Limiter(known)
     renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = Api(reader.client, may_write=lambda: leadership.holds)
-    consequences = _consequences(base, known, judge, inbox, errands, writer, leadership)
+    soundings = Soundings(base.connection, options.store, options.identity)
+    stopped: dict[Place, str] = {}
+    contacts = Contacts(lambda: soundings.coordination, stopped)
+    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
     admission = Admission(
         options, writer, known, judge, base.metrics, log, lambda: leadership.holds
     )
@@ -169,7 +177,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         renewals=renewals,
         acts=lambda: leadership.leads,
         certificate_ends=lambda: admission.ends,
-        unacknowledged_since=lambda: consequences.unanswered_since,
+        unacknowledged_since=lambda: contacts.unanswered_since,
         log=log,
     )
 
@@ -178,7 +186,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         consequences.stirred(places)
         meter.read()
 
-    overseer = Overseer(inbox, known, judge, renewals, consequences.decided, stirred)
+    overseer = Overseer(inbox, known, judge, renewals, limiter, consequences.decided, stirred)
     return Operator(
         options=options,
         log=log,
@@ -191,6 +199,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
         renewals=renewals,
         leadership=leadership,
         errands=errands,
+        soundings=soundings,
         admission=admission,
         shell=Shell(
             connection=base.connection,
@@ -200,6 +209,7 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
             provider=overseer,
             oversight=overseer,
             stand=leadership.stand,
+            stopped=stopped,
         ),
         ending=ending,
     )
@@ -219,17 +229,18 @@ def _leadership(base: _Base) -> Leadership:
 
 def _consequences(
     base: _Base,
-    known: Surroundings,
     judge: Judge,
+    limiter: Limiter,
     inbox: Inbox,
     errands: Errands,
     writer: Api,
     leadership: Leadership,
+    contacts: Contacts,
 ) -> Consequences:
-    servers = len(base.options.store.split(","))
     return Consequences(
-        known=known,
+        known=judge.known,
         judge=judge,
+        limiter=limiter,
         inbox=inbox,
         errands=errands,
         api=writer,
@@ -239,5 +250,5 @@ def _consequences(
         identity=base.options.identity,
         metrics=base.metrics,
         acts=lambda: leadership.holds,
-        coordination=lambda: Coordination(base.connection.reachable, servers),
+        contacts=contacts,
     )

@@ -34,6 +34,7 @@ from rekindle_operator.story.scene import Danger
 
 __all__ = ["Statuses"]
 
+MARKED = {kind.name: kind for kind in (kinds.POLICIES, kinds.CLASSES)}
 PAUSE_SECONDS = 1.0
 PAUSE_SHARE = 20.0
 
@@ -50,6 +51,7 @@ class Statuses:
     identity: str
     queries: Callable[[Place], frozenset[str] | None]
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
+    _marked: dict[str, str] = field(default_factory=dict)
     _at: float = 0.0
     _pause_seconds: float = PAUSE_SECONDS
     _found: dict[str, tuple[object, object]] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class Statuses:
         for name, policy in self.known.policies.items():
             self._refresh_policy(policy, held[name], overlaps[name], recovering)
         self._refresh_classes(recovering)
+        self._mark_unreadable()
         # of a thousand policies it takes a while, in which nothing is decided
         self._at = time.monotonic()
         self._pause_seconds = max(PAUSE_SECONDS, PAUSE_SHARE * (self._at - now))
@@ -148,10 +151,44 @@ class Statuses:
                 policies=len(named),
                 recovering=sum(recovering.get(name, 0) for name in named),
                 conditions=_conditions(
-                    class_, class_.status.conditions, (acceptance.class_accepted(len(named)),)
+                    class_,
+                    class_.status.conditions,
+                    (acceptance.class_accepted(class_.spec, len(named)),),
                 ),
             )
             self._write(kinds.CLASSES, class_, status, partial(classes.to_status, spec=class_.spec))
+
+    def _mark_unreadable(self) -> None:
+        """Have those that mean nothing say so: of their status only that is written."""
+        for resource in self._marked.keys() - self.known.unreadable.keys():
+            del self._marked[resource]
+        for resource, why in self.known.unreadable.items():
+            kind_name, _, name = resource.partition(" ")
+            kind = MARKED.get(kind_name)
+            if kind is None or self._marked.get(resource) == str(why):
+                continue
+            self._marked[resource] = str(why)
+            errand = partial(self._put_unreadable, kind, name, why)
+            self.errands.leave(f"unreadable {resource}", errand)
+
+    def _put_unreadable(self, kind: Kind, name: str, why: InputError) -> None:
+        path = path_of(kind, *(name.split("/", 1) if "/" in name else ("", name)))
+        stands = self.api.get(path)
+        if stands is None:
+            return
+        metadata, status = stands["metadata"], stands.get("status") or {}
+        before, generation = _legible(status.get("conditions")), metadata.get("generation", 0)
+        after = updated(before, (acceptance.unreadable(why),), generation, datetime.now(UTC))
+        if after == before:
+            return
+        about = Reference(
+            *(API_VERSION, kind.name, metadata["name"]),
+            *(metadata.get("namespace", ""), metadata["uid"]),
+        )
+        told = announcements.of_conditions(about, before, after)
+        announcing.announce(self.api, told, self.identity)
+        status = {**status, "conditions": msgspec.to_builtins(after)}
+        self.api.replace(f"{path}/status", {**stands, "status": status})
 
     def _write(
         self,
@@ -190,6 +227,14 @@ class Statuses:
         told = announcements.of_conditions(about, conditions, after)
         announcing.announce(self.api, told, self.identity)
         self.api.replace(f"{path}/status", {**stands, "status": body})
+
+
+def _legible(conditions: object) -> tuple[Condition, ...]:
+    """Those that stand there; none where they mean nothing either."""
+    try:
+        return msgspec.convert(conditions or [], tuple[Condition, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 def _conditions(

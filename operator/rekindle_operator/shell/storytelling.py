@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rekindle.coordination.standing import View
@@ -71,7 +71,7 @@ class Moment:
     @property
     def incident(self) -> int | None:
         """What there is to tell about."""
-        return story.subject(self.state, self.cluster.sightings or {})
+        return story.subject(self.state, self.cluster)
 
     @property
     def matters(self) -> bool:
@@ -95,12 +95,14 @@ class Storyteller:
     _earlier: dict[Place, tuple[tuple[Directive, ...], tuple[Acknowledgement, ...]]] = field(
         default_factory=dict
     )
+    _unread: dict[Place, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tell(self, moment: Moment) -> None:
         """Tell of a moment, soon."""
         place = moment.place
         if not moment.matters:
+            self.pass_over(moment.look, place)
             return
         with self._lock:
             self._moments.setdefault(place, []).append(moment)
@@ -108,6 +110,17 @@ class Storyteller:
             self._drop(place, name)  # somebody has deleted it
         self._there[place] = frozenset(moment.recoveries)
         self.errands.leave(key_of(place), partial(self._tell, place))
+
+    def pass_over(self, look: Look, place: Place) -> None:
+        """A decision that is not told: a plan of it has to be found in the store later."""
+        if look.decision.case.plan_sequence != look.case.plan_sequence:
+            self.read_again(place)
+
+    def read_again(self, place: Place) -> None:
+        """There are plans of an application that were not told."""
+        with self._lock:
+            self._earlier.pop(place, None)
+            self._unread[place] = self._unread.get(place, 0) + 1
 
     def abandon(self, recovery: Recovery) -> None:
         """End the story of an application that is not there any more, soon."""
@@ -118,7 +131,13 @@ class Storyteller:
     def forget(self) -> None:
         """Another one tells from now on: what it writes is to be read again."""
         with self._lock:
-            for known in (self._moments, self._objects, self._there, self._earlier):
+            for known in (
+                self._moments,
+                self._objects,
+                self._there,
+                self._earlier,
+                self._unread,
+            ):
                 known.clear()
 
     def _tell(self, place: Place) -> None:
@@ -209,7 +228,7 @@ class Storyteller:
         """Have it read again, or made where it is not there; then with all plans so far."""
         with self._lock:
             self._objects.pop((place, name), None)
-            self._earlier.pop(place, None)
+        self.read_again(place)
 
     def _keep(self, place: Place, name: str, body: Body, status: RecoveryStatus) -> None:
         """Keep an open one, so that it need not be read again."""
@@ -223,12 +242,7 @@ class Storyteller:
         place, look = moment.place, moment.look
         sequence = look.case.plan_sequence
         earlier, answers = self._stored(place)
-        terms = Terms(
-            moment.terms.paused,
-            moment.terms.dry_run,
-            moment.terms.approval_needed,
-            recovery.spec.approved,
-        )
+        terms = replace(moment.terms, approved=recovery.spec.approved)
         return Scene(
             incident=recovery.spec.incident,
             view=View(
@@ -250,10 +264,10 @@ class Storyteller:
         )
 
     def _stored(self, place: Place) -> tuple[tuple[Directive, ...], tuple[Acknowledgement, ...]]:
-        """The newest plans that the store holds, and the answers to them; read once, for others may
-        have made some that nobody has told."""
+        """The newest plans that the store holds, and the answers to them; read when there may be
+        some that nobody has told."""
         with self._lock:
-            known = self._earlier.get(place)
+            known, unread = self._earlier.get(place), self._unread.get(place)
         if known is not None:
             return known
         numbers = self.connection.children(place.path(tree.DIRECTIVES))[-EARLIER_MAX:]
@@ -268,7 +282,8 @@ class Storyteller:
         )
         known = plans, tuple(item for item in answers if item)
         with self._lock:
-            self._earlier[place] = known
+            if self._unread.get(place) == unread:  # what has come meanwhile is read the next time
+                self._earlier[place] = known
         return known
 
     def _put_away(self, moment: Moment) -> None:

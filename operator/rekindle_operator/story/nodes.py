@@ -18,6 +18,7 @@ from rekindle.coordination.state import NodeView, Status
 from rekindle_operator.resources import clipped
 from rekindle_operator.stories import DriverStory, LostNode
 from rekindle_operator.story.scene import EPOCH, Scene, Sighting, moment
+from rekindle_operator.story.sightings import concerns
 
 __all__ = ["driver", "lost_nodes", "lost_total", "suspected"]
 
@@ -89,7 +90,12 @@ def _looks(rows: dict[str, LostNode], scene: Scene) -> Iterable[_Look]:
         for host, those in views.items()
         if any(view.status is Status.SUSPECTED for view in those)
     ]
-    for name in dict.fromkeys((*rows, *lost, *sorted(silent), *sorted(sightings or ()))):
+    sighted = [
+        name
+        for name, item in sorted((sightings or {}).items())
+        if concerns(name, item, scene.state, scene.cluster)
+    ]
+    for name in dict.fromkeys((*rows, *lost, *sorted(silent), *sighted)):
         sighting = (sightings or {}).get(name, NOTHING)
         seen = tuple(views.get(name, ()))
         status = _status(seen, name in lost, sighting)

@@ -26,6 +26,7 @@ __all__ = ["added", "requests"]
 ROWS_MAX = 100
 COUNT_MAX = 5_000
 DOMAIN_LENGTH_MAX = 63
+DOMAINS_MAX = 20
 PENDING: Final = "Pending"
 
 
@@ -62,6 +63,7 @@ def _given(scene: Scene, now: float) -> Iterator[NodeRequest]:
     asked: Mapping[str, Request] = scene.decision.case.requests
     for identity, request in sorted(asked.items()):
         if request.what == "nodes" and identity.startswith(f"{scene.incident}-"):
+            outside = sorted({*request.outside_domains, *scene.cluster.domains_avoided})
             yield NodeRequest(
                 name=identity,
                 provider=scene.provider,
@@ -69,7 +71,7 @@ def _given(scene: Scene, now: float) -> Iterator[NodeRequest]:
                 outcome=PENDING,
                 requested_at=moment(now),
                 outside_domains=tuple(
-                    clipped(name, DOMAIN_LENGTH_MAX) for name in request.outside_domains
+                    clipped(name, DOMAIN_LENGTH_MAX) for name in outside[:DOMAINS_MAX]
                 ),
                 reason=camel_case(request.reason),
             )

@@ -59,12 +59,14 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for the recovery. `approved` is what a person has set in its spec."""
+    """What holds for the recovery. `approved` is what a person has set in its spec; `ahead` are
+    recoveries of its policy that keep it waiting."""
 
     paused: bool = False
     dry_run: bool = False
     approval_needed: bool = False
     approved: bool = False
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,17 @@ class Cluster:
 
     `sightings` (Node's name -> sighting) is None as long as detection has not looked for a full
     period: what was suspected before is then still. `hosts` (the driver's word for a node -> Node's
-    name) is as `locating` finds it; what is not in it is on no node that anybody knows, and with
-    None both are the same. `held`: detection confirms nothing. `domains_impaired` is None where
-    nobody has judged them; then those of the core's incident count.
+    name) is as `locating` finds it, with nodes that have left the driver's report; what is not in
+    it is on no node that anybody knows, and with None both are the same. `held`: detection confirms
+    nothing. `domains_impaired` is None where nobody has judged them; then those of the core's
+    incident count. New executors keep out of `domains_avoided`.
     """
 
     sightings: Mapping[str, Sighting] | None = field(default_factory=dict)
     hosts: Mapping[str, str] | None = None
     held: bool = False
     domains_impaired: tuple[str, ...] | None = None
+    domains_avoided: tuple[str, ...] = ()
     fencing: Fencing | None = None
 
     def host(self, node: str) -> str | None:

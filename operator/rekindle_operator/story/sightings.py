@@ -3,15 +3,17 @@
 Verdicts say what has changed, and by a clock that only this process has; a sighting says how things
 are, by the clock of the object. The shell keeps the sightings of each application and asks here for
 the next ones after each round of detection, and, when a recovery has ended, for what is left.
+Not every node that was sighted concerns an application any more.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rekindle_operator.story.scene import Sighting
+from rekindle.coordination.state import State, Status
+from rekindle_operator.story.scene import Cluster, Sighting
 from rekindle_operator.verdicts import Kind, Verdict
 
-__all__ = ["settled", "sighted"]
+__all__ = ["concerns", "settled", "sighted"]
 
 
 def sighted(
@@ -50,6 +52,27 @@ def sighted(
 def settled(sightings: Mapping[str, Sighting]) -> dict[str, Sighting]:
     """The sightings after a recovery has ended: what it has lost is no loss of the next one."""
     return {name: item for name, item in sightings.items() if not item.is_lost}
+
+
+def concerns(name: str, sighting: Sighting, state: State, cluster: Cluster) -> bool:
+    """Whether what detection says of a node matters to an application.
+
+    It does where its driver was, where it has an executor, and where it has lost one in the
+    incident that is open. A loss that it has recovered from is over, though a lease may tell of it
+    later than the driver did. Where nobody knows which nodes the driver means, every node matters.
+    """
+    if sighting.driver or cluster.hosts is None:
+        return True
+    lost = () if state.incident is None else state.incident.lost
+    there = [node for node in state.nodes if cluster.hosts.get(node) == name]
+    if there:
+        return any(node in lost or _lives(state, node) for node in there)
+    unknown = any(_lives(state, node) for node in state.nodes.keys() - cluster.hosts.keys())
+    return unknown or state.incident is not None
+
+
+def _lives(state: State, node: str) -> bool:
+    return state.nodes[node].status is not Status.LOST
 
 
 def _after(known: Sighting, verdict: Verdict, at: float) -> Sighting:

@@ -23,7 +23,8 @@ from rekindle_operator.conditions import Finding, camel_case
 from rekindle_operator.stories import ENDED, LostNode, RecoveryStatus, to_status
 from rekindle_operator.story import nodes, phases, plans, queries, requests
 from rekindle_operator.story.phases import Stage
-from rekindle_operator.story.scene import Scene, Sighting, moment
+from rekindle_operator.story.scene import Cluster, Scene, moment
+from rekindle_operator.story.sightings import concerns
 from rekindle_operator.story.words import Course
 
 __all__ = ["Told", "abandon", "subject", "tell"]
@@ -44,15 +45,19 @@ class Told:
     news: bool
 
 
-def subject(state: State, sightings: Mapping[str, Sighting]) -> int | None:
+def subject(state: State, cluster: Cluster) -> int | None:
     """The number of the incident that there is something to tell about, None where there is none.
 
-    Suspicions belong to the incident that they may become; a loss is for the core to say.
+    Suspicions belong to the incident that they may become; a loss is for the core to say, and one
+    that the application has recovered from is told already.
     """
     if state.incident is not None:
         return state.incident.number
     silent = with_status(state, Status.SUSPECTED)
-    if silent or any(item.is_suspected for item in sightings.values()):
+    sightings = (cluster.sightings or {}).items()
+    if silent or any(
+        item.is_suspected and concerns(name, item, state, cluster) for name, item in sightings
+    ):
         return state.incidents + 1
     return None
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from rekindle.coordination import drafting
 from rekindle.coordination.application import Driver
-from rekindle.coordination.standing import counted
+from rekindle.coordination.standing import counted, named
 from rekindle.coordination.state import Status, with_status
 from rekindle.incidents import Kind
 from rekindle.reasons import Reason
@@ -17,7 +17,7 @@ from rekindle.settings import BLOCKING
 from rekindle_operator.story.scene import Scene
 from rekindle_operator.story.words import Course, Word
 
-__all__ = ["Said", "approval", "away", "behind", "held", "why"]
+__all__ = ["Said", "approval", "away", "behind", "held", "turn", "why"]
 
 Said = tuple[Word, str]
 
@@ -26,7 +26,7 @@ SETTLING: Final = "Nodes have come: the next plan is made once arrivals have set
 
 def why(scene: Scene) -> Said:
     """Why a query that is not placed waits."""
-    return held(scene) or approval(scene) or away(scene) or _plan(scene)
+    return held(scene) or approval(scene) or away(scene) or turn(scene) or _plan(scene)
 
 
 def behind(scene: Scene) -> Said:
@@ -67,6 +67,15 @@ def away(scene: Scene) -> Said | None:
             "The driver is silent: nothing is planned meanwhile.",
         )
     return None
+
+
+def turn(scene: Scene) -> Said | None:
+    """The recoveries that go first, None where it may go on."""
+    ahead = scene.terms.ahead
+    if not ahead:
+        return None
+    text = f"Its policy lets {len(ahead)} recover at once; before it: {named(ahead)}."
+    return Course.TURN_AWAITED, text
 
 
 def _plan(scene: Scene) -> Said:

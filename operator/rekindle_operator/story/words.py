@@ -15,6 +15,7 @@ class Course(Explained):
     APPROVAL_AWAITED = "approval-awaited", "a person has to approve the recovery"
     APPROVAL_NOT_NEEDED = "approval-not-needed", "neither policy nor class wants an approval"
     APPROVED = "approved", "somebody has approved the recovery"
+    TURN_AWAITED = "turn-awaited", "as many recoveries of the policy go on as may at once"
     ALL_PLACED = "all-placed", "every query is placed"
     CATCHING_UP = "catching-up", "all that was lost is placed, and some of it is behind"
     PLAN_REFUSED = "plan-refused", "the driver has not carried out a plan"

@@ -20,7 +20,7 @@ from rekindle.coordination import events as happened
 from rekindle.coordination import instructions as told
 from rekindle.coordination.directives import Request
 from rekindle.coordination.recollection import Recollection, recall, recollect
-from rekindle.coordination.state import State, Status, initial
+from rekindle.coordination.state import State, Status, inactive, initial, with_status
 from rekindle.coordination.transitions import advance
 from rekindle.protocol import (
     CheckpointReport,
@@ -36,7 +36,16 @@ from rekindle.protocol import (
 )
 from rekindle.settings import Policy
 
-__all__ = ["Case", "Decision", "Driver", "Reading", "decide", "from_record", "to_record"]
+__all__ = [
+    "Case",
+    "Decision",
+    "Driver",
+    "Reading",
+    "Resumption",
+    "decide",
+    "from_record",
+    "to_record",
+]
 
 
 class Driver(StrEnum):
@@ -47,6 +56,15 @@ class Driver(StrEnum):
     SILENT = "silent"
     GONE = "gone"
     FINISHED = "finished"
+
+
+class Resumption(StrEnum):
+    """How far a driver that was started with earlier work is: it is being placed, all of it has
+    been and nothing was lost since, or it is like any other."""
+
+    PLACING = "placing"
+    PLACED = "placed"
+    OVER = "over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +89,8 @@ class Case:
     `kept` is what the store holds of `state`; `sequence` the number of the newest directive,
     `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
     plan; `driver_at` is since when the driver is as it is, None while it was never otherwise;
-    `requests` (id -> request) what the node provider is asked for until it is there.
+    `requests` (id -> request) what the node provider is asked for until it is there; `resumption`
+    is of the driver of `generation`.
     `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
     """
 
@@ -83,6 +102,7 @@ class Case:
     driver_at: float | None = None
     paused: bool = False
     requests: Mapping[str, Request] = field(default_factory=dict)
+    resumption: Resumption = Resumption.OVER
     kept: Recollection | None = None
     state: State | None = None
     taken: Mapping[str, int] = field(default_factory=dict)
@@ -108,19 +128,25 @@ def decide(
     clock: Callable[[], float],
     plan: bool = True,
     recover: bool = True,
+    dry_run: bool = False,
 ) -> Decision:
     """What to do about an application now. Without `plan` everything is taken in and noted, but
-    no plan is made; without `recover` none as long as an incident is open."""
+    no plan is made; without `recover` none as long as an incident is open. In a dry run besides
+    nothing goes out that a loss has led to; a driver that starts, also with earlier work, is
+    placed as ever."""
     before = case
     state, case = _opened(case, reading, now)
     progress = _of_generation(reading.progress, case.generation)
-    state, instructions = _take_in(state, case, reading, now, clock)
+    state, instructions = _take_in(state, case, reading, now, clock, dry_run=dry_run)
     driver = _driver(reading, case.generation)
+    resumption = _resumption(case.resumption, state)
+    withheld = dry_run and not state.starting and resumption is Resumption.OVER
+    recover = recover and not withheld
     plan = plan and (recover or state.incident is None) and not reading.orders.paused
     if plan and driver is Driver.THERE and not state.unacknowledged:
         state, planned = advance(state, happened.Tick(), now, clock=clock)
         instructions += planned
-    issued = _issue(case, state, reading, progress, instructions, driver)
+    issued = _issue(case, state, reading, progress, instructions, driver, withheld=withheld)
     case = replace(
         case,
         sequence=case.sequence + len(issued),
@@ -129,6 +155,7 @@ def decide(
         driver_at=case.driver_at if driver is case.driver else now,
         paused=reading.orders.paused,
         requests=_requests(case, instructions, state, driver),
+        resumption=resumption,
         kept=case.kept if state is before.state else recollect(state),
         state=state,
         taken=_sequences(reading, case),
@@ -177,6 +204,7 @@ def _opened(case: Case, reading: Reading, now: float) -> tuple[State, Case]:
         generation=report.generation,
         base=case.sequence,
         plan_sequence=0,
+        resumption=Resumption.PLACING if report.resumed else Resumption.OVER,
         taken={},
         driver=Driver.THERE,
         driver_at=None,
@@ -188,8 +216,27 @@ def _goes_on(report: TopologyReport, case: Case) -> bool:
     return report.resumed and case.driver is not Driver.FINISHED
 
 
+def _resumption(before: Resumption, state: State) -> Resumption:
+    """How far it is after everything has been taken in. What is lost while it is being placed
+    counts with the start, what is lost afterwards does not."""
+    if before is Resumption.OVER or state.start is not None:
+        return before
+    if state.incident is None:
+        return Resumption.OVER
+    waits = bool(inactive(state))
+    if before is Resumption.PLACED:
+        return Resumption.OVER if waits or with_status(state, Status.LOST) else before
+    return before if waits or state.unacknowledged is not None else Resumption.PLACED
+
+
 def _take_in(
-    state: State, case: Case, reading: Reading, now: float, clock: Callable[[], float]
+    state: State,
+    case: Case,
+    reading: Reading,
+    now: float,
+    clock: Callable[[], float],
+    *,
+    dry_run: bool,
 ) -> tuple[State, tuple[told.Instruction, ...]]:
     """Everything that the reading says, in an order that gives no plan a wrong base."""
     instructions: tuple[told.Instruction, ...] = ()
@@ -208,6 +255,8 @@ def _take_in(
             tell([happened.PlanAcknowledged(state.plan_epoch)])
         tell(observation.observe(state, report))
     driver = _driver(reading, case.generation)
+    if dry_run and driver is Driver.THERE and reading.progress is not None:
+        tell(observation.heard_again(state, reading.progress, reading.nodes_gone))
     gone = sorted(node for node in reading.nodes_gone if _is_there(state, node))
     if gone and not reading.driver_gone and driver is not Driver.FINISHED:
         tell([happened.NodesLost(tuple(gone))])
@@ -261,12 +310,15 @@ def _issue(
     progress: ProgressReport | None,
     instructions: tuple[told.Instruction, ...],
     driver: Driver,
+    *,
+    withheld: bool,
 ) -> tuple[Directive, ...]:
     """What the driver is told; nothing after its run has ended."""
     if driver is Driver.FINISHED:
         return ()
+    wanted = instructions + directives.overdue(state, progress, case.sequence, instructions)
     return directives.issue(
-        instructions + directives.overdue(state, progress, case.sequence, instructions),
+        directives.of_no_loss(wanted, state) if withheld else wanted,
         directives.pausing(reading.orders.paused, case.paused, progress, case.sequence),
         after=case.sequence,
         base=case.base,
@@ -310,7 +362,10 @@ def _differs(before: Case, case: Case) -> bool:
 
     def lasting(case: Case) -> tuple[object, ...]:
         kept = None if case.kept is None else replace(case.kept, seen_at=None)
-        return (case.generation, case.sequence, case.driver, case.paused, case.requests, kept)
+        return (
+            *(case.generation, case.sequence, case.driver, case.paused, case.requests),
+            *(case.resumption, kept),
+        )
 
     if case.kept is before.kept and case.sequence == before.sequence:
         return (case.driver, case.paused) != (before.driver, before.paused)

@@ -32,7 +32,7 @@ from rekindle.protocol import (
 from rekindle.protocol.messages import Order
 from rekindle.reasons import Reason
 
-__all__ = ["Request", "issue", "outstanding", "overdue", "pausing", "requests"]
+__all__ = ["Request", "issue", "of_no_loss", "outstanding", "overdue", "pausing", "requests"]
 
 TEXT_LENGTH_MAX = 4_000
 
@@ -117,6 +117,12 @@ def overdue(
     if standing and not state.holding:
         found.append(DropExecutors(standing, Reason.REPEATED))
     return tuple(found)
+
+
+def of_no_loss(instructions: Iterable[Instruction], state: State) -> tuple[Instruction, ...]:
+    """Those that no loss has led to. What is left out is ordered by `overdue` once it may be."""
+    switched = () if state.incident is None else (SetBuffering, SetOrdering)
+    return tuple(item for item in instructions if not isinstance(item, (DropExecutors, *switched)))
 
 
 def requests(

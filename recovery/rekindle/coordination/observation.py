@@ -5,13 +5,13 @@ report that comes twice, late or after others have been lost means what it shoul
 same one again gives no event that changes anything. Pure; `application` and the driver call it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rekindle.coordination import events as happened
 from rekindle.coordination.state import NodeView, State, Status
 from rekindle.protocol import CheckpointReport, NodeSeen, ProgressReport, StatisticsReport
 
-__all__ = ["Observed", "observe"]
+__all__ = ["Observed", "heard_again", "observe"]
 
 Observed = ProgressReport | StatisticsReport | CheckpointReport
 
@@ -27,6 +27,28 @@ def observe(state: State, report: Observed) -> tuple[happened.Event, ...]:
             return (happened.CheckpointCompleted(report.epoch),) if news else ()
         case ProgressReport():
             return tuple(_progress(state, report))
+
+
+def heard_again(
+    state: State, report: ProgressReport, gone: Collection[str]
+) -> tuple[happened.Event, ...]:
+    """Nodes that count as lost and have the executor that they had: nobody has told the driver to
+    drop it, and it is heard. `gone` are those that the node provider still says are lost."""
+    back = [
+        happened.NodeBack(node, seen.capacity_percent, seen.domain, seen.incarnation)
+        for node, seen in sorted(report.nodes.items())
+        if node not in gone and not seen.suspected and _is_same(state.nodes.get(node), seen)
+    ]
+    if not back:
+        return ()
+    live = frozenset(report.live)
+    placed = happened.PlacementReported(report.placement, live, report.resident, report.plan_epoch)
+    return (*back, placed)
+
+
+def _is_same(view: NodeView | None, seen: NodeSeen) -> bool:
+    lost = view is not None and view.status is Status.LOST
+    return lost and view is not None and view.incarnation == seen.incarnation
 
 
 def _progress(state: State, report: ProgressReport) -> Iterator[happened.Event]:

@@ -8,6 +8,7 @@
         directives/SEQUENCE  acks/SEQUENCE        to the driver, and its answers
         pieces/DIGEST.NUMBER                      parts of records over `PIECE_BYTES`
     /rekindle/election                            coordinators, the first of them leads
+    /rekindle/operators/IDENTITY                  ephemeral, an operator that acts or stands by
 
 Pure: the shells read and write. Numbers are of ten digits, so that names sort as they count.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "DIRECTIVES",
     "ELECTION",
     "HEARTBEAT",
+    "OPERATORS",
     "ORDERS",
     "PIECES",
     "PIECE_BYTES",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 APPLICATIONS, ELECTION = "/rekindle/v1", "/rekindle/election"
+OPERATORS = "/rekindle/operators"
 TOPOLOGY, STATISTICS, PROGRESS, CHECKPOINT = "topology", "statistics", "progress", "checkpoint"
 HEARTBEAT, ORDERS, COORDINATION = "heartbeat", "orders", "coordination"
 DIRECTIVES, ACKS, PIECES = "directives", "acks", "pieces"

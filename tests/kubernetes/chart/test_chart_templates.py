@@ -257,6 +257,17 @@ def test_every_alert_says_what_is_wrong_and_where_to_read_on(renderer: Helm) -> 
         assert rule["labels"]["severity"] in ("critical", "warning")
 
 
+def test_a_runbook_address_with_name_in_it_gets_the_alert_there(renderer: Helm) -> None:
+    address = "https://runbooks.example.com/NAME/index.html"
+    objects = renderer.objects(
+        *("-f", EVERYTHING, "--set", f"monitoring.prometheusRule.runbookUrl={address}")
+    )
+    (group,) = pick(objects, "PrometheusRule", "rekindle")["spec"]["groups"]
+    assert {rule["annotations"]["runbook_url"] for rule in group["rules"]} == {
+        f"https://runbooks.example.com/{rule['alert']}/index.html" for rule in group["rules"]
+    }
+
+
 def known_metrics() -> set[str]:
     """Names of the operator's time series."""
     figures = OperatorMetrics()

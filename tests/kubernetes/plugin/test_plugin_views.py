@@ -7,10 +7,12 @@ from pathlib import Path
 
 import plugin_world as world
 import pytest
+from kubernetes import client
 from plugin_runs import Plugin, make_policy, make_recovery
 from resource_requests import Api
 
 from rekindle_operator.plugin import connection
+from testbed.control_plane import ControlPlane
 
 
 def test_status_shows_who_is_protected_and_what_recovers(api: Api, plugin: Plugin) -> None:
@@ -83,6 +85,25 @@ def test_kubectl_finds_the_plugin_by_its_name(
 
 def test_nothing_at_all_is_said_in_a_sentence(plugin: Plugin) -> None:
     assert "No application is selected" in plugin("status").done().out
+
+
+def test_of_a_recovery_that_waits_executors_without_a_node_are_told(
+    api: Api, plugin: Plugin, control_plane: ControlPlane
+) -> None:
+    make_recovery(api, plugin.namespace)
+    assert "executor pod" not in plugin("explain", "departures").done().out
+    labels = {"spark-role": "executor", "sparkoperator.k8s.io/app-name": "departures"}
+    body = {
+        "metadata": {"name": "departures-exec-9", "labels": labels},
+        "spec": {
+            "nodeSelector": {"nowhere": "at-all"},
+            "containers": [{"name": "spark-kubernetes-executor", "image": "spark:4.3"}],
+        },
+    }
+    with control_plane.api_client() as api_client:
+        client.CoreV1Api(api_client).create_namespaced_pod(plugin.namespace, body)
+    out = plugin("explain", "departures").done().out
+    assert "1 executor pod waits for a node, the oldest for" in out
 
 
 def test_a_recovery_is_explained_by_its_name_and_by_its_application(

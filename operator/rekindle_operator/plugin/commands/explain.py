@@ -10,12 +10,15 @@ from rekindle_operator.plugin import display, lookup, telling
 from rekindle_operator.plugin.connection import connected
 from rekindle_operator.plugin.moments import clock, span
 from rekindle_operator.plugin.options import Context, Form, Kubeconfig, Namespace, Output, Target
+from rekindle_operator.provisioning import pending_pods
 from rekindle_operator.recoveries import Recovery
 from rekindle_operator.resources import written
 from rekindle_operator.stories import QueryStory
 
 __all__ = ["explain"]
 
+# In these an executor that has no node may be what is waited for.
+WAITING = ("AwaitingDriver", "Recovering")
 COLUMNS = ("QUERY", "PRIORITY", "LOST", "PLANNED", "BACK", "OUT", "WAITS")
 
 
@@ -36,6 +39,8 @@ def explain(
     """
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         recovery = lookup.recovery_or_newest(cluster, name)
+        waiting = recovery.status.phase in WAITING
+        pods = lookup.executors(cluster, recovery.spec.application.name) if waiting else ()
     now = datetime.now().astimezone()
     queries: Iterable[QueryStory] = recovery.status.queries
     if query is None:
@@ -44,6 +49,9 @@ def explain(
         chosen = telling.query_named(recovery, query)
         queries = (chosen,)
         sentences = tuple(telling.of_query(chosen, recovery, now))
+    pending = pending_pods.describe(pods, now.timestamp())
+    if pending:
+        sentences += (pending,)
     if output is Form.JSON:
         display.show_json(_record(recovery, queries, sentences, now))
         return
