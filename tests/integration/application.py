@@ -23,7 +23,7 @@ from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 180.0
 POLL_SECONDS = 0.05
 SOURCES = str(Path(rekindle.__file__).parents[1])
 PIPELINE = Path(readings.__file__)

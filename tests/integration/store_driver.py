@@ -50,7 +50,7 @@ TOPOLOGY = Topology(
 COSTS = {"source/0": 10.0, "counts/0": 60.0, "counts/1": 60.0, "tops/0": 60.0}
 NODES = ("n1", "n2", "n3", "n4")
 STEP_SECONDS, CHECKPOINT_SECONDS = 0.05, 0.5
-WAIT_SECONDS_MAX = 60
+WAIT_SECONDS_MAX = 180.0
 NAMES: dict[type[Report], str] = {
     TopologyReport: tree.TOPOLOGY,
     StatisticsReport: tree.STATISTICS,

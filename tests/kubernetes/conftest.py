@@ -23,7 +23,7 @@ from testbed.nodes import Nodes
 LEASE_SECONDS = 1.0
 NODE_MONITOR_SECONDS = 1.0
 NODE_GRACE_SECONDS = 8.0
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 
 LOUD = "NOTHING WAS TESTED ON KUBERNETES"
 FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()

@@ -20,7 +20,7 @@ from testbed.machines import Machines
 from testbed.nodes import Fate, Nodes
 
 Api = Any
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 IMAGE = "rekindle.test/shell"
 REAL = NodeShape(real=True)
 # Two processes, so that a whole session counts and not its first one alone.

@@ -17,7 +17,7 @@ from testbed.nodes import Nodes
 # Bodies are plain dicts here, and answers are read without asking whether a field is there: the
 # types of the client allow neither.
 Api = Any
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 # Of renewals that would have been, had the node not been lost.
 SILENT_RENEWALS = 5
 SLEEPER = {"name": "main", "image": "nobody/pulls-this"}

@@ -18,7 +18,7 @@ from rekindle_operator.testing import policy_object
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 ZONE = "topology.kubernetes.io/zone"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 # A store that is named but never asked: no pod runs anything here.

@@ -23,7 +23,7 @@ from rekindle_operator.testing import policy_object
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
-WAIT_SECONDS_MAX = 90.0
+WAIT_SECONDS_MAX = 180.0
 PLACE = ("rekindle.dev", "v1alpha1")
 # What it does without any incident. The rest needs one.
 AT_ONCE = {

@@ -16,7 +16,7 @@ from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
 from rekindle_operator.testing import policy_object
 from testbed.control_plane import ControlPlane
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 PLACE = ("rekindle.dev", "v1alpha1")
 RIGHTS = "rbac.authorization.k8s.io"
 VALUES = (

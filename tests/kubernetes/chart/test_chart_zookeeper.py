@@ -19,7 +19,7 @@ from rekindle_local.addresses import hold_port
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 ASK_SECONDS_MAX = 30
 NAME = "rekindle-zookeeper"
 

@@ -35,7 +35,7 @@ RESTRICTED: Body = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 BAD_REQUEST, NOT_FOUND = 400, 404
 
 

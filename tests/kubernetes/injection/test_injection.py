@@ -48,7 +48,7 @@ APACHE = {
     "spark.operator/name": "spark-kubernetes-operator",
     "spark.operator/spark-app-name": "flights",
 }
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 
 
 def client_mode(name: str) -> Body:

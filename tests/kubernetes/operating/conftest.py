@@ -32,7 +32,7 @@ GROUP, VERSION = "rekindle.dev", "v1alpha1"
 # Which versions an API server stores that has none of the controllers that convert them.
 STORED = {"autoscaler": ["v1"], "karpenter": ["v1"], "cluster-api": ["v1beta2"]}
 WATCH_SILENCE_SECONDS = 4
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 
 Custom = client.CustomObjectsApi
 

@@ -12,7 +12,7 @@ from rekindle_local import processes
 from testbed.nodes import Nodes
 
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 FAST = {"detection": {"leaseSeconds": 1, "leaseIntervals": 2, "driverSilenceSeconds": 3}}
 SELECTS_DRIVERS = {"drivers": {"labelSelector": {"matchLabels": {"spark-role": "driver"}}}}
 Object = dict[str, Any]

@@ -19,7 +19,7 @@ from rekindle_operator.plugin import main
 __all__ = ["Plugin", "Run", "define", "make", "make_policy", "make_recovery"]
 
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 
 
 @dataclass(frozen=True, slots=True)

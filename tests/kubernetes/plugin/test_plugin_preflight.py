@@ -17,7 +17,7 @@ from rekindle_local import processes
 from rekindle_operator.testing import policy_object
 from testbed.nodes import Nodes
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 Send = Callable[[str, Object], Object]
 
 

@@ -17,7 +17,7 @@ from rekindle_local import processes
 from testbed.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[3]
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 EVERY = [
     ("status",),
     ("explain", "departures"),

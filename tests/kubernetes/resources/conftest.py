@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from resource_requests import DEFINITIONS, Api, Object, condition
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from resource_requests import DEFINITIONS, Api, Object, assert_refused, policy, 
 
 from rekindle_local import processes
 
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ NODES = 4
 # One executor's pod fits, a second one does not.
 SHAPE = NodeShape(cpu="1", real=True)
 START_SECONDS_MAX = 150.0
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.05
 # Of no process: ids end below it.
 NOBODY = Process(process_id=1 << 30, start=0)
