@@ -33,7 +33,7 @@ lint: setup ## ruff, mypy --strict, import contracts
 
 unit: setup ## tests without a cluster
 	@echo '== unit tests'
-	@$(BIN)/python -m pytest tests/unit --durations=5
+	@$(BIN)/python -m pytest tests/unit -n 2 --durations=5
 
 simulation: setup ## thousands of seeds of crashes, cuts and late messages
 	@echo '== simulation'
