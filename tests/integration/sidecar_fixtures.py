@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +57,7 @@ def shared(
 ) -> Iterator[Sidecar]:
     """The sidecar of another application, for requests that change nothing."""
     directory = tmp_path_factory.mktemp("shared")
-    place = replace(PLACE, application="shared")
+    place = PLACE._replace(application="shared")
     sidecar = Sidecar(directory, zookeeper.connect_string, place=place)
     sidecar.start()
     yield sidecar
