@@ -47,6 +47,11 @@ class Metrics:
 
     @property
     def healthy(self) -> bool:
+        """Whether all is well with the process itself."""
+        return self.turning
+
+    @property
+    def turning(self) -> bool:
         """Whether the loop turns."""
         return time.monotonic() - self.turned_at < SILENT_SECONDS_MAX
 

@@ -6,7 +6,6 @@
 The decisions are made elsewhere. `main` calls it.
 """
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,7 +56,7 @@ class Operator:
     errands: Errands
     admission: Admission
     shell: Shell
-    ending: threading.Event
+    ending: bool = False
     began_at: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
@@ -69,21 +68,23 @@ class Operator:
         self.renewals.start()
         self.errands.start()
         for watcher in self.watchers:
-            while not (watcher.listed.wait(RETRY_SECONDS) or self.ending.is_set()):
+            while not (watcher.listed.wait(RETRY_SECONDS) or self.ending):
                 self.metrics.turned_at = time.monotonic()
         self.metrics.watched = Watched(self._unheard_seconds, lambda: self.handlers.alive)
-        if not self.ending.is_set():
+        if not self.ending:
             self.shell.take_stock()
             if self.options.webhook:
                 self.admission.start()
             self.metrics.ready = True
+            self.metrics.turned_at = time.monotonic()
             self.leadership.start()
             self.log.write("ready", identity=self.options.identity)
             self.shell.run()
 
     def stop(self) -> None:
-        """End within seconds. A signal handler may call it."""
-        self.ending.set()
+        """End within seconds. A signal handler may call it, also while it runs: it takes no lock,
+        which the thread that it interrupts might hold."""
+        self.ending = True
         self.shell.stop()
 
     def close(self) -> None:
@@ -99,7 +100,7 @@ class Operator:
     def _await_census(self) -> None:
         """Until the API server has told of all our objects once; it may be away as we start."""
         said = ""
-        while not self.ending.is_set():
+        while not self.ending:
             try:
                 self.handlers.take_census()
                 return
@@ -108,7 +109,7 @@ class Operator:
                     self.log.write("census-failed", text=str(trouble))
                 said = str(trouble)
             self.metrics.turned_at = time.monotonic()
-            self.ending.wait(RETRY_SECONDS)
+            time.sleep(RETRY_SECONDS)
 
     def _unheard_seconds(self) -> float:
         heard = [watcher.heard_at for watcher in self.watchers]
@@ -121,7 +122,7 @@ class Operator:
 def running(options: Options, file: TextIO) -> Iterator[Operator]:
     """An operator that is ready to run; its log goes to `file`. Raises InputError for options that
     cannot be used."""
-    log, metrics, ending = Log(file), OperatorMetrics(), threading.Event()
+    log, metrics = Log(file), OperatorMetrics()
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
         client = stack.enter_context(api.connect(kubeconfig, connections=CONNECTIONS))
@@ -130,7 +131,7 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
         )
         connection = connect(options.store, secret=secret)
         stack.callback(connection.close)
-        operator = _assembled(_Base(options, log, metrics, Api(client), connection), ending)
+        operator = _assembled(_Base(options, log, metrics, Api(client), connection))
         stack.callback(operator.close)
         port = health.serve(metrics, options.port)
         log.write("operator-started", identity=options.identity, port=port)
@@ -149,7 +150,7 @@ class _Base:
     connection: Connection
 
 
-def _assembled(base: _Base, ending: threading.Event) -> Operator:
+def _assembled(base: _Base) -> Operator:
     options, log, reader = base.options, base.log, base.reader
     inbox, known, errands = Inbox(), Surroundings(), Errands(log)
     judge = Judge(known)
@@ -200,7 +201,6 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
             oversight=overseer,
             stand=leadership.stand,
         ),
-        ending=ending,
     )
 
 
@@ -213,6 +213,7 @@ def _leadership(base: _Base) -> Leadership:
         identity,
         base.log,
         elect=lambda changed: connection.elect(tree.ELECTION, identity, changed),
+        decides=lambda: base.metrics.turning,
     )
 
 
