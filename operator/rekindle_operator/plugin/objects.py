@@ -13,7 +13,7 @@ from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.joining import Application
 from rekindle_operator.pods import KUBEFLOW, PodSeen, pod_seen
 from rekindle_operator.policies import RecoveryPolicy
-from rekindle_operator.preflight import apache, kubeflow, plain
+from rekindle_operator.preflight import apache, forms, kubeflow, plain
 from rekindle_operator.preflight.surroundings import Quota, Surroundings, quota
 from rekindle_operator.preflight.workloads import Workload
 from rekindle_operator.registry import Registry
@@ -75,7 +75,10 @@ def policies_read(objects: Objects) -> tuple[RecoveryPolicy, ...]:
 
 
 def subjects(objects: Objects, wanted: str | None = None) -> Iterator[Subject]:
-    """Applications by namespace and name, those that have ended only when they are wanted."""
+    """Applications by namespace and name, those that have ended only when they are wanted; first
+    those that are written so that nothing of them can be read."""
+    objects, broken = _sound(objects)
+    yield from (item for item in broken if wanted in (None, item.name))
     known = _told(objects)
     bodies = {item["metadata"].get("uid"): item for item in objects.pods}
     resources = {_key(item): item for item in objects.applications}
@@ -100,6 +103,23 @@ def surroundings(objects: Objects, namespace: str) -> Surroundings:
         policies=None if objects.policies is None else policies_read(objects),
         classes=_classes(objects.classes),
     )
+
+
+def _sound(objects: Objects) -> tuple[Objects, list[Subject]]:
+    """The objects without those of another form than their kinds have, and what is wrong there."""
+    sound: dict[str, list[Object]] = {"applications": [], "pods": []}
+    broken = []
+    for name, kept in sound.items():
+        for item in getattr(objects, name):
+            try:
+                forms.check(item)
+                kept.append(item)
+            except InputError as error:
+                metadata = item["metadata"]
+                place = str(metadata.get("namespace")), str(metadata["name"])
+                trouble = f"{error}."
+                broken.append(Subject(*place, str(item["kind"]), Surroundings(), trouble=trouble))
+    return replace(objects, **{name: tuple(kept) for name, kept in sound.items()}), broken
 
 
 def _told(objects: Objects) -> Registry:
