@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from rekindle.coordination.standing import counted, named
 from rekindle.errors import InputError
 from rekindle.reasons import Reason
+from rekindle_operator import classes
+from rekindle_operator.classes import ClassSpec, Sidecar
 from rekindle_operator.conditions import (
     ACCEPTED,
     COORDINATION_AT_RISK,
@@ -80,8 +82,12 @@ def unreadable(error: InputError) -> Finding:
     return Finding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, str(error))
 
 
-def class_accepted(policies: int) -> Finding:
-    """A class holds."""
+def class_accepted(policies: int, spec: ClassSpec) -> Finding:
+    """A class holds, and drivers can be made with the sidecar that it gives them."""
+    bad = classes.misfit((spec.sidecar or Sidecar()).resources)
+    if bad:
+        text = f"Drivers come up without a sidecar: {bad}."
+        return Finding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, text)
     names = "policy names" if policies == 1 else "policies name"
     return Finding(ACCEPTED, True, ResourceReason.AS_WRITTEN, f"{policies} {names} it.")
 

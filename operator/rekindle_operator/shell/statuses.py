@@ -148,7 +148,9 @@ class Statuses:
                 policies=len(named),
                 recovering=sum(recovering.get(name, 0) for name in named),
                 conditions=_conditions(
-                    class_, class_.status.conditions, (acceptance.class_accepted(len(named)),)
+                    class_,
+                    class_.status.conditions,
+                    (acceptance.class_accepted(len(named), class_.spec),),
                 ),
             )
             body = classes.to_status(status, class_.spec)
