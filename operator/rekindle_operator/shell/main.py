@@ -42,11 +42,11 @@ Namespace = Annotated[
     typer.Option(
         envvar=f"{PREFIX}NAMESPACE",
         help="Where the operator runs: its Lease and its notes.",
-        show_default="the service account's",
+        show_default="the service account's, else rekindle",
     ),
 ]
 Identity = Annotated[
-    str,
+    str | None,
     typer.Option(
         envvar=f"{PREFIX}IDENTITY",
         help="Its name in the Lease.",
@@ -125,7 +125,7 @@ def operate(
     store: Store,
     store_secret_file: StoreSecretFile = None,
     namespace: Namespace = "",
-    identity: Identity = "",
+    identity: Identity = None,
     lease_name: LeaseName = "rekindle-operator",
     port: Port = 8080,
     webhook: Webhook = True,
@@ -158,7 +158,7 @@ def operate(
         sidecar_image=sidecar_image,
         kubeconfig=kubeconfig,
         log=log,
-        **({"identity": identity} if identity else {}),
+        **({} if identity is None else {"identity": identity}),
     )
     with ExitStack() as stack:
         operator = stack.enter_context(running(options, _opened(log, stack)))

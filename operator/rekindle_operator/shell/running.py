@@ -19,6 +19,7 @@ from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
 from rekindle_operator.dangers import Coordination
+from rekindle_operator.injection.serving import check_port
 from rekindle_operator.shell import api, kinds, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
@@ -29,7 +30,7 @@ from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
-from rekindle_operator.shell.options import Options
+from rekindle_operator.shell.options import Options, check
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
 from rekindle_operator.shell.surroundings import Surroundings
@@ -122,6 +123,7 @@ class Operator:
 def running(options: Options, file: TextIO) -> Iterator[Operator]:
     """An operator that is ready to run; its log goes to `file`. Raises InputError for options that
     cannot be used."""
+    check(options)
     log, metrics = Log(file), OperatorMetrics()
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
@@ -134,6 +136,8 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
         operator = _assembled(_Base(options, log, metrics, Api(client), connection))
         stack.callback(operator.close)
         port = health.serve(metrics, options.port)
+        if options.webhook:
+            check_port(options.webhook_port)
         log.write("operator-started", identity=options.identity, port=port)
         yield operator
         log.write("operator-ended", identity=options.identity)
