@@ -1,5 +1,6 @@
 """What the operator is started with: what cannot be right is refused before anything starts."""
 
+import inspect
 import io
 import socket
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from rekindle.errors import InputError
 from rekindle_operator.injection import serving
-from rekindle_operator.shell import api
+from rekindle_operator.shell import api, main
 from rekindle_operator.shell.options import Options, check
 from rekindle_operator.shell.running import running
 
@@ -96,3 +97,40 @@ def test_a_webhook_port_that_is_taken_is_refused_before_anything_is_awaited() ->
         with pytest.raises(InputError, match=f"--webhook-port {port}: cannot be listened on"):
             serving.check_port(port)
     serving.check_port(0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nope"], "rekindle-operator: no such option: --nope; see `rekindle-operator --help`"),
+        ([], "missing option '--store' (env var: 'REKINDLE_STORE'); see"),
+        (["--store", "zk:99999"], "'zk:99999' is no server"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["rekindle-operator", *arguments])
+    monkeypatch.delenv("REKINDLE_STORE", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_the_help_shows_every_option_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["rekindle-operator", "--help"])
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for option in inspect.signature(main.operate).parameters:
+        assert f"--{option.replace('_', '-')} " in shown

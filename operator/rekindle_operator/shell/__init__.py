@@ -35,4 +35,5 @@ Writing:
 
     admitting       the webhook, served and trusted
     metrics         what is counted
+    libraries       what libraries say, as lines of the log
 """

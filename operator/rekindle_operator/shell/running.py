@@ -20,7 +20,7 @@ from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
 from rekindle_operator.dangers import Coordination
 from rekindle_operator.injection.serving import check_port
-from rekindle_operator.shell import api, kinds, tellings
+from rekindle_operator.shell import api, kinds, libraries, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.consequences import Consequences
@@ -62,6 +62,7 @@ class Operator:
 
     def run(self) -> None:
         """See everything once, then decide until `stop` is called."""
+        self.metrics.awaited = "policies, classes and Recoveries"
         self._await_census()
         for watcher in self.watchers:
             watcher.start()
@@ -69,14 +70,16 @@ class Operator:
         self.renewals.start()
         self.errands.start()
         for watcher in self.watchers:
+            self.metrics.awaited = watcher.kind.plural
             while not (watcher.listed.wait(RETRY_SECONDS) or self.ending):
                 self.metrics.turned_at = time.monotonic()
         self.metrics.watched = Watched(self._unheard_seconds, lambda: self.handlers.alive)
         if not self.ending:
             self.shell.take_stock()
+            self.metrics.awaited = "the webhook"
             if self.options.webhook:
                 self.admission.start()
-            self.metrics.ready = True
+            self.metrics.awaited = ""
             self.metrics.turned_at = time.monotonic()
             self.leadership.start()
             self.log.write("ready", identity=self.options.identity)
@@ -127,6 +130,7 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
     log, metrics = Log(file), OperatorMetrics()
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
+        stack.enter_context(libraries.heard(log))
         client = stack.enter_context(api.connect(kubeconfig, connections=CONNECTIONS))
         secret = (
             None if options.store_secret_file is None else read_secret(options.store_secret_file)
