@@ -31,7 +31,7 @@ MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 @dataclass(frozen=True, slots=True)
 class Objects:
     """Lists of objects; None for a kind that nobody could read. `properties` are the settings of
-    drivers by namespace and name of their ConfigMap."""
+    drivers by namespace and name of their ConfigMap. `asked`: whether a cluster was asked."""
 
     pods: tuple[Object, ...] = ()
     applications: tuple[Object, ...] = ()
@@ -41,6 +41,7 @@ class Objects:
     quotas: tuple[Object, ...] | None = None
     nodes: tuple[Object, ...] | None = None
     properties: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Subject:
 def merged(first: Objects, second: Objects) -> Objects:
     """All objects of both; of those that are in both, `first`'s."""
     parts: dict[str, Any] = {"properties": {**second.properties, **first.properties}}
+    parts["asked"] = first.asked or second.asked
     for name in ("pods", "applications", "policies", "classes", "claims", "quotas", "nodes"):
         ours, theirs = getattr(first, name), getattr(second, name)
         if ours is None or theirs is None:
@@ -102,6 +104,7 @@ def surroundings(objects: Objects, namespace: str) -> Surroundings:
         nodes=_nodes(objects.nodes),
         policies=None if objects.policies is None else policies_read(objects),
         classes=_classes(objects.classes),
+        asked=objects.asked,
     )
 
 
