@@ -47,14 +47,20 @@ RESTING = tuple(
 )
 
 
-def accepted(held: Effective, applications: int, unknown: Sequence[UnknownQuery] = ()) -> Finding:
+def accepted(
+    held: Effective, applications: int, unknown: Sequence[UnknownQuery] = (), elsewhere: int = 0
+) -> Finding:
     """A policy holds; what is not as its author may think is said, what is worse first.
 
-    `applications` is how many it holds for, `unknown` what no pipeline of them has.
+    `applications` is how many it holds for, `unknown` what no pipeline of them has, `elsewhere` how
+    many it selects that older policies hold.
     """
     said: list[tuple[ResourceReason, str]] = []
     if applications == 0:
-        text = "It holds for no application: none is selected, or older policies hold them all."
+        text = "It holds for no application: none that is there is selected."
+        if elsewhere:
+            others = counted(elsewhere, "application")
+            text = f"It holds for no application: it selects {others}, and older policies hold all."
         said.append((ResourceReason.NOTHING_SELECTED, text))
     if unknown:
         names = named(tuple(item.query for item in unknown))

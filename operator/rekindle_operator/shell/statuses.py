@@ -103,7 +103,7 @@ class Statuses:
         selected += [protection.of_nameless(pod) for pod in self.known.nameless(policy)]
         places = [item.place for item in applications]
         findings = (
-            self._accepted(policy, effective, places),
+            self._accepted(policy, effective, places, len(overlaps)),
             acceptance.exclusive(name, overlaps),
             acceptance.protected(selected),
             acceptance.at_risk(self.dangers(places)),
@@ -120,13 +120,18 @@ class Statuses:
         self._write(kinds.POLICIES, policy, body, policies.to_status(policy.status), conditions)
 
     def _accepted(
-        self, policy: RecoveryPolicy, effective: Effective | InputError | None, places: list[Place]
+        self,
+        policy: RecoveryPolicy,
+        effective: Effective | InputError | None,
+        places: list[Place],
+        overlaps: int,
     ) -> Finding:
         if effective is None:
             return acceptance.class_missing(policy.spec, self.known.classes)
         if isinstance(effective, InputError):
             return acceptance.unreadable(effective)
-        return acceptance.accepted(effective, len(places), self._unknown(effective, places))
+        unknown = self._unknown(effective, places)
+        return acceptance.accepted(effective, len(places), unknown, overlaps)
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
         """Queries with a priority that no pipeline has, as far as all of them are known."""
