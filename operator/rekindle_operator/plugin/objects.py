@@ -112,17 +112,18 @@ def _sound(objects: Objects) -> tuple[Objects, list[Subject]]:
     """The objects without those of another form than their kinds have, and what is wrong there."""
     sound: dict[str, list[Object]] = {"applications": [], "pods": []}
     broken = []
-    for name, kept in sound.items():
+    for name, items in sound.items():
         for item in getattr(objects, name):
             try:
                 forms.check(item)
-                kept.append(item)
+                items.append(item)
             except InputError as error:
                 metadata = item["metadata"]
                 place = str(metadata.get("namespace")), str(metadata["name"])
                 trouble = f"{error}."
                 broken.append(Subject(*place, str(item["kind"]), Surroundings(), trouble=trouble))
-    return replace(objects, **{name: tuple(kept) for name, kept in sound.items()}), broken
+    kept = {name: tuple(items) for name, items in sound.items()}
+    return replace(objects, applications=kept["applications"], pods=kept["pods"]), broken
 
 
 def _told(objects: Objects) -> Registry:
