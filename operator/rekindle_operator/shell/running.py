@@ -64,6 +64,8 @@ class Operator:
         """See everything once, then decide until `stop` is called."""
         self.metrics.awaited = "policies, classes and Recoveries"
         self._await_census()
+        if self.ending:
+            return
         for watcher in self.watchers:
             watcher.start()
         self.handlers.start()
