@@ -14,7 +14,7 @@ ARCHIVES := $(VENV)/archives
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
-	  while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+	  while IFS='|' read -r target text; do printf '%-22s %s\n' "$$target" "$$text"; done
 
 setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and build the jar (once, some minutes)
 

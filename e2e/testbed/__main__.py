@@ -81,6 +81,7 @@ def _up(given: argparse.Namespace) -> None:
     from testbed.nodes import Nodes
 
     options.check_range("--nodes", given.nodes, 0, 10_000)
+    options.check_range("--grace", given.grace, 1, 86_400)
     directory = _directory(given)
     ended = threading.Event()
     for ending in (signal.SIGINT, signal.SIGTERM):
@@ -130,9 +131,16 @@ def _directory(given: argparse.Namespace) -> Path:
 @contextmanager
 def _owned(directory: Path) -> Iterator[None]:
     """Says in the directory who runs a control plane there. Raises `InputError` for a second."""
-    directory.mkdir(parents=True, exist_ok=True)
     file = directory / OWNER
-    held = _try_to_own(file)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        held = _try_to_own(file)
+    except OSError as error:
+        raise InputError(
+            where=f"--directory {directory}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a folder that may be made and written",
+        ) from error
     if held is None:
         raise InputError(
             where=str(directory),

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from rekindle.coordination.standing import counted, named
 from rekindle.errors import InputError
 from rekindle.reasons import Reason
-from rekindle_operator.classes import ClassSpec
+from rekindle_operator import classes
+from rekindle_operator.classes import ClassSpec, Sidecar
 from rekindle_operator.conditions import (
     ACCEPTED,
     COORDINATION_AT_RISK,
@@ -46,14 +47,20 @@ RESTING = tuple(
 )
 
 
-def accepted(held: Effective, applications: int, unknown: Sequence[UnknownQuery] = ()) -> Finding:
+def accepted(
+    held: Effective, applications: int, unknown: Sequence[UnknownQuery] = (), elsewhere: int = 0
+) -> Finding:
     """A policy holds; what is not as its author may think is said, what is worse first.
 
-    `applications` is how many it holds for, `unknown` what no pipeline of them has.
+    `applications` is how many it holds for, `unknown` what no pipeline of them has, `elsewhere` how
+    many it selects that older policies hold.
     """
     said: list[tuple[ResourceReason, str]] = []
     if applications == 0:
-        text = "It holds for no application: none is selected, or older policies hold them all."
+        text = "It holds for no application: none that is there is selected."
+        if elsewhere:
+            others = counted(elsewhere, "application")
+            text = f"It holds for no application: it selects {others}, and older policies hold all."
         said.append((ResourceReason.NOTHING_SELECTED, text))
     if unknown:
         names = named(tuple(item.query for item in unknown))
@@ -81,8 +88,12 @@ def unreadable(error: InputError) -> Finding:
     return Finding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, str(error))
 
 
-def class_accepted(spec: ClassSpec, policies: int) -> Finding:
-    """A class holds for so many policies; entries that nothing comes of are named."""
+def class_accepted(policies: int, spec: ClassSpec) -> Finding:
+    """A class holds, and drivers can be made with the sidecar that it gives them."""
+    bad = classes.misfit((spec.sidecar or Sidecar()).resources)
+    if bad:
+        text = f"Drivers come up without a sidecar: {bad}."
+        return Finding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, text)
     names = "policy names" if policies == 1 else "policies name"
     text = f"{policies} {names} it."
     elsewhere = tuple(

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from rekindle.errors import InputError
+from rekindle_operator import quantities
 from rekindle_operator.conditions import Condition
 from rekindle_operator.policies import Approval, NodeCount, Percent
 from rekindle_operator.providers import Provider
@@ -38,6 +40,7 @@ __all__ = [
     "Store",
     "Taints",
     "from_object",
+    "misfit",
     "to_status",
 ]
 
@@ -183,6 +186,32 @@ class RecoveryClass(Resource, frozen=True):
 def from_object(record: object) -> RecoveryClass:
     """The class in an object from the API; InputError names object and field."""
     return read(record, RecoveryClass)
+
+
+def misfit(resources: Resources) -> str:
+    """Why no pod could be made with a container of such resources, as a sentence; "" when one can.
+
+    The API server refuses such a class; it keeps one that it has stored before it did.
+    """
+    requests, limits = resources.requests, resources.limits
+    try:
+        pairs = (
+            ("cpu", requests.cpu, limits.cpu, quantities.cpu_millis),
+            ("memory", requests.memory, limits.memory, quantities.memory_bytes),
+        )
+        for name, request, limit, amount in pairs:
+            asked = amount(request)
+            allowed = asked if limit is None else amount(limit)
+            if min(asked, allowed) < 0:
+                return f"{name} of the sidecar is below 0; write a quantity such as 20m or 64Mi"
+            if asked > allowed:
+                return (
+                    f"the sidecar's limits.{name} {limit} is below its requests.{name} {request}; "
+                    "raise the one, or lower the other"
+                )
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def to_status(status: ClassStatus, spec: ClassSpec) -> dict[str, Any]:

@@ -4,8 +4,9 @@
     /health    JSON; 503 when the loop does not turn any more
     /ready     the same; 503 also until everything has been seen
 
-A store that does not answer is no reason to start a coordinator anew, so it is healthy all the
-same; the metrics tell.
+Any other page is not there. Whatever keeps an answer from being 200 is said in it. A store that
+does not answer is no reason to start a coordinator anew, so it is healthy all the same; the metrics
+tell.
 """
 
 import json
@@ -25,16 +26,18 @@ __all__ = ["Metrics", "serve"]
 PREFIX = "rekindle_coordinator"
 SILENT_SECONDS_MAX = 60.0
 REQUEST_SECONDS_MAX = 5.0
+# Pages that are answered by a field of the summary.
+FIELDS = {"/health": "healthy", "/ready": "ready"}
 
 
 class Metrics:
-    """What is counted; `turned_at` (time.monotonic()) is when the loop last turned, `ready` whether
-    there is nothing more to be seen before it does."""
+    """What is counted; `turned_at` (time.monotonic()) is when the loop last turned, `awaited` what
+    has to be seen before it does, "" for nothing more."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.turned_at = time.monotonic()
-        self.ready = True
+        self.awaited = ""
         self.leads = self._gauge("leads", "1 while this coordinator decides")
         self.reachable = self._gauge("store_reachable", "1 while the store answers")
         self.applications = self._gauge("applications", "Applications in the store")
@@ -46,15 +49,29 @@ class Metrics:
         self.conflicts = self._counter("conflicts", "Writes that another one was faster with")
 
     @property
-    def healthy(self) -> bool:
+    def turning(self) -> bool:
         """Whether the loop turns."""
         return time.monotonic() - self.turned_at < SILENT_SECONDS_MAX
 
+    @property
+    def trouble(self) -> str:
+        """Why the process should be started anew; "" while all is well with it."""
+        silent = time.monotonic() - self.turned_at
+        return "" if self.turning else f"the loop has not turned for {silent:.0f} s"
+
     def summary(self) -> dict[str, Any]:
-        """What /health says."""
+        """What /health and /ready say."""
         gauges = ("leads", "store_reachable", "applications", "applications_stopped")
         values = {name: self.registry.get_sample_value(f"{PREFIX}_{name}") for name in gauges}
-        return {"version": 1, "healthy": self.healthy, **values}
+        trouble = self.trouble
+        awaited = f"waits for {self.awaited}" if self.awaited else ""
+        return {
+            "version": 1,
+            "healthy": not trouble,
+            "ready": not (trouble or awaited),
+            "reason": trouble or awaited,
+            **{name: int(value or 0) for name, value in values.items()},
+        }
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"{PREFIX}_{name}", text, registry=self.registry)
@@ -82,13 +99,16 @@ def serve(metrics: Metrics, port: int) -> int:
 
     def answer(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         path = environment.get("PATH_INFO")
-        if path not in ("/health", "/ready"):
+        if path == "/metrics":
             found: Iterable[bytes] = pages(environment, start)
             return found
-        fine = metrics.healthy and (metrics.ready or path == "/health")
-        status = "200 OK" if fine else "503 Service Unavailable"
+        if path not in FIELDS:
+            start("404 Not Found", [("Content-Type", "text/plain")])
+            return [f"there are /metrics, {' and '.join(FIELDS)}\n".encode()]
+        summary = metrics.summary()
+        status = "200 OK" if summary[FIELDS[path]] else "503 Service Unavailable"
         start(status, [("Content-Type", "application/json")])
-        return [json.dumps(metrics.summary()).encode()]
+        return [json.dumps(summary).encode()]
 
     try:
         server = make_server("", port, answer, _Server, _Quiet)

@@ -33,6 +33,7 @@ TURN_SECONDS_MAX = 1.0
 PROVIDER_SECONDS = 0.25
 RETRY_SECONDS = 1.0
 STOPPED_SECONDS = 10.0
+FIRST_ANSWER = "the coordination store answers."
 
 
 class Candidacy(Protocol):
@@ -80,6 +81,7 @@ class Shell:
     _provider_asked_at: float = 0.0
     _retry_at: float = 0.0
     _reached: bool = False
+    _had_store: bool = False
 
     def run(self) -> None:
         """Coordinate until `stop` is called."""
@@ -126,7 +128,9 @@ class Shell:
             self._reached = reachable
             self.metrics.reachable.set(reachable)
             reason = Reason.STORE_REACHABLE if reachable else Reason.STORE_UNREACHABLE
-            self.log.write(str(reason), reason=str(reason), text=f"{reason.meaning}.")
+            text = f"{reason.meaning}." if self._had_store else FIRST_ANSWER
+            self._had_store = True
+            self.log.write(str(reason), reason=str(reason), text=text)
 
     def _take_part(self) -> None:
         """Stand for election, and see who leads."""

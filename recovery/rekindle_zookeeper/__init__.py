@@ -1,6 +1,6 @@
 """The coordination store on ZooKeeper: a connection that is kept for ever, and records over it.
 
-    connections  `connect`, and Connection: all that callers use
+    connections  `connect`, `check_hosts`, and Connection: all that callers use
     sessions     one kazoo client after the other, and what its errors mean
     polling      how kazoo's client waits for its sockets
     records      records as a whole: read, and written on conditions
@@ -17,7 +17,7 @@ call it.
 """
 
 from rekindle_zookeeper.access import read_secret
-from rekindle_zookeeper.connections import Connection, connect
+from rekindle_zookeeper.connections import Connection, check_hosts, connect
 from rekindle_zookeeper.elections import Election
 from rekindle_zookeeper.failures import Conflict, StoreUnreachable
 
@@ -26,6 +26,7 @@ __all__ = [
     "Connection",
     "Election",
     "StoreUnreachable",
+    "check_hosts",
     "connect",
     "read_secret",
 ]

@@ -15,7 +15,7 @@ from rekindle_zookeeper.records import Records
 from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.watches import Watches, dispatch
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "check_hosts", "connect"]
 
 LABEL = r"[A-Za-z0-9_-]{1,63}"
 HOST = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{{1,5}}))?")
@@ -31,6 +31,14 @@ def connect(
 ) -> "Connection":
     """A connection to `hosts`, `HOST[:PORT]` of each server with commas between; it does not wait
     for them. Raises InputError for what is no such list."""
+    check_hosts(hosts)
+    return Connection(
+        hosts, secret, session_seconds=session_seconds, deadline_seconds=deadline_seconds
+    )
+
+
+def check_hosts(hosts: str) -> None:
+    """InputError for what is no list that `connect` takes."""
     for host in hosts.split(","):
         match = HOST.fullmatch(host)
         if match is None or not 0 < int(match["port"] or 1) <= PORT_MAX:
@@ -39,9 +47,6 @@ def connect(
                 what=f"{host[:60]!r} is no server",
                 remedy="give HOST:PORT of each server, with commas between and nothing else",
             )
-    return Connection(
-        hosts, secret, session_seconds=session_seconds, deadline_seconds=deadline_seconds
-    )
 
 
 class Connection:

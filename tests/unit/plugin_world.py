@@ -154,7 +154,10 @@ def policy_status(**changed: Any) -> PolicyStatus:
                 "Driver backfill-0 runs without its sidecar.",
             ),
         ),
-        conditions=(condition("Accepted", "True", "AsWritten", "It holds for 2 applications."),),
+        conditions=(
+            condition("Accepted", "True", "AsWritten", "It holds for 2 applications."),
+            condition("CoordinationAtRisk", "False", "CoordinationSound", "All answer."),
+        ),
     )
     return msgspec.structs.replace(status, **changed)
 

@@ -201,6 +201,9 @@ def test_what_happened_while_the_store_was_away_is_planned_for_when_it_is_back()
     assert len(world.directives(world.member, PlanOrder)) == 1
     kinds = ("store-reachable", "store-unreachable")
     assert [len(coordinator.lines(kind)) for kind in kinds] == [2, 1]
+    first, again = (line["text"] for line in coordinator.lines("store-reachable"))
+    assert first == "the coordination store answers."
+    assert again == "the coordination store answers again."
 
 
 def test_a_clock_that_was_set_back_delays_no_plan() -> None:

@@ -30,8 +30,32 @@ def test_health_tells_who_leads_and_fails_when_the_loop_does_not_turn_any_more()
     found = json.loads(text)
     assert (status, found["healthy"], found["leads"], found["applications"]) == (200, True, 1, 3)
     assert found["store_reachable"] == 0
+    assert '"applications": 3,' in text, "counts are whole numbers"
     metrics.turned_at -= health.SILENT_SECONDS_MAX
-    assert ask(port, "health")[0] == 503
+    for page in ("health", "ready"):
+        status, text = ask(port, page)
+        found = json.loads(text)
+        assert (status, found["healthy"], found["ready"]) == (503, False, False)
+        assert found["reason"] == "the loop has not turned for 60 s"
+
+
+def test_who_is_not_ready_says_what_is_waited_for() -> None:
+    metrics = Metrics()
+    metrics.awaited = "pods"
+    port = health.serve(metrics, 0)
+    status, text = ask(port, "ready")
+    found = json.loads(text)
+    assert (status, found["healthy"], found["ready"]) == (503, True, False)
+    assert found["reason"] == "waits for pods"
+    assert ask(port, "health")[0] == 200
+    metrics.awaited = ""
+    status, text = ask(port, "ready")
+    assert (status, json.loads(text)["reason"]) == (200, "")
+
+
+@pytest.mark.parametrize("page", ["", "nope", "healthz", "metrics/x"])
+def test_a_page_that_is_not_there_is_not_answered_with_metrics(page: str) -> None:
+    assert ask(health.serve(Metrics(), 0), page)[0] == 404
 
 
 def test_metrics_are_those_of_this_coordinator_alone() -> None:

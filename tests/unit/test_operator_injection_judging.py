@@ -135,6 +135,31 @@ def test_values_come_from_the_class_and_the_rest_from_the_operator() -> None:
             "no coordination store is known; name one in the RecoveryClass",
             id="no store",
         ),
+        pytest.param(
+            driver(),
+            {"class_": make_class(sidecar={"resources": {"requests": {"memory": "256Mi"}}})},
+            "in RecoveryClass default the sidecar's limits.memory 128Mi is below its "
+            "requests.memory 256Mi; raise the one, or lower the other",
+            id="requests above limits",
+        ),
+        pytest.param(
+            driver(),
+            {"class_": make_class(sidecar={"resources": {"limits": {"cpu": "10m"}}})},
+            "limits.cpu 10m is below its requests.cpu 20m",
+            id="a limit below the default request",
+        ),
+        pytest.param(
+            driver(),
+            {"class_": make_class(sidecar={"resources": {"requests": {"cpu": -1}}})},
+            "cpu of the sidecar is below 0",
+            id="less than nothing",
+        ),
+        pytest.param(
+            driver(),
+            {"class_": make_class(sidecar={"resources": {"limits": {"memory": "lots"}}})},
+            "'lots': is not a quantity of Kubernetes",
+            id="no quantity",
+        ),
     ],
 )
 def test_a_driver_without_what_it_needs_comes_up_as_it_is_and_is_told(

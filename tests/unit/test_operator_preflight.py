@@ -9,6 +9,7 @@ from spark_objects import Body
 
 from rekindle_operator.preflight import findings, inspection
 from rekindle_operator.preflight.findings import Concern, Severity
+from rekindle_operator.preflight.surroundings import Surroundings
 from rekindle_operator.testing import make_class, make_policy
 
 KINDS = pytest.mark.parametrize("kind", world.KINDS)
@@ -257,3 +258,19 @@ def test_the_worst_comes_first_and_a_level_counts_what_is_as_bad_or_worse() -> N
     found = inspection.application(world.kubeflow_workload(spoil), world.around(quotas=None))
     assert [str(item.severity) for item in found] == ["error", "warning", "note"]
     assert [findings.at_least(found, level) for level in Severity] == [1, 2, 3]
+
+
+def test_without_a_cluster_the_remedy_is_to_ask_one() -> None:
+    subject = world.KINDS["kubeflow"]()
+    for asked in (True, False):
+        around = Surroundings(asked=asked)
+        notes = inspection.application(subject, around) + inspection.cluster(around, ())
+        remedies = " ".join(item.remedy for item in notes if item.word is Concern.NOT_CHECKED)
+        assert ("ask for the right" in remedies) is asked
+        assert ("leave --offline out" in remedies) is not asked
+
+
+def test_of_a_store_that_is_not_there_it_is_said_what_would_happen() -> None:
+    around = Surroundings(nodes=({"topology.kubernetes.io/zone": "a"},))
+    (found,) = inspection.cluster(around, ())
+    assert "would share the one failure domain (a)" in found.sentence

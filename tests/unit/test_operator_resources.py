@@ -10,7 +10,15 @@ import pytest
 from rekindle import incidents
 from rekindle.errors import InputError
 from rekindle.reasons import Reason
-from rekindle_operator import classes, conditions, policies, recoveries, resources, stories
+from rekindle_operator import (
+    acceptance,
+    classes,
+    conditions,
+    policies,
+    recoveries,
+    resources,
+    stories,
+)
 from rekindle_operator.conditions import Condition, Finding, ResourceReason, camel_case
 from rekindle_operator.policies import PolicyStatus, SelectedApplication
 from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
@@ -308,3 +316,14 @@ def test_an_empty_story_says_so_in_its_columns() -> None:
         "queriesBack": 0,
         "back": "",
     }
+
+
+def test_a_class_whose_sidecar_no_driver_could_have_is_not_accepted() -> None:
+    spec = make_class(sidecar={"resources": {"requests": {"memory": "256Mi"}}}).spec
+    found = acceptance.class_accepted(2, spec)
+    assert (found.holds, found.reason) == (False, ResourceReason.BAD_RESOURCE)
+    assert found.message == (
+        "Drivers come up without a sidecar: the sidecar's limits.memory 128Mi is below its "
+        "requests.memory 256Mi; raise the one, or lower the other."
+    )
+    assert acceptance.class_accepted(2, make_class().spec).holds

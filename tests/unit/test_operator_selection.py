@@ -227,3 +227,13 @@ def test_coordination_at_risk_carries_the_worst_reason_and_every_sentence() -> N
     assert (found.holds, found.reason) == (True, Reason.STORE_UNREACHABLE)
     assert found.message == "The store does not answer. Nobody decides."
     assert acceptance.at_risk([]).holds is False
+
+
+def test_a_policy_that_holds_for_nothing_says_which_of_two_reasons_it_is() -> None:
+    held = narrowing.effective(make_policy(), make_class())
+    assert acceptance.accepted(held, 0).message == (
+        "It holds for no application: none that is there is selected."
+    )
+    assert acceptance.accepted(held, 0, elsewhere=3).message == (
+        "It holds for no application: it selects 3 applications, and older policies hold all."
+    )

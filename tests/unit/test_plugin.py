@@ -3,17 +3,21 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import timedelta, timezone
+from importlib import import_module
 from typing import Any
 
+import msgspec
 import plugin_world as world
 import preflight_world
 import pytest
 import yaml
 
 from rekindle.errors import InputError
-from rekindle_operator import recoveries
+from rekindle_operator import policies, recoveries
 from rekindle_operator.plugin import consequences, main, standing, telling, waiting
+from rekindle_operator.plugin.refusals import Refusal
 from rekindle_operator.testing import make_class, make_policy
 
 EAST = timezone(timedelta(hours=2))
@@ -243,3 +247,113 @@ def test_a_file_is_looked_at_without_any_cluster(
     assert {item["severity"] for item in record["findings"]} == {"note"}
     assert main.run(["preflight", "-f", str(file), "--offline", "--fail-on", "note"]) == 1
     assert "0 errors, 0 warnings" in capsys.readouterr().out
+
+
+def test_where_nobody_has_looked_nothing_is_said_to_be_well() -> None:
+    unseen = world.recovery(phase=None, conditions=())
+    row = rows(unseen, applications=())["departures"]
+    assert (row.protected, row.phase, row.at_risk) == (None, "", None)
+    sound = world.condition("CoordinationAtRisk", "False", "CoordinationSound", "All answer.")
+    assert rows(unseen, applications=())["departures"].at_risk is None
+    assert rows(world.recovery(conditions=(sound,)), applications=())["departures"].at_risk == ""
+    assert rows(unseen, conditions=(sound,))["departures"].at_risk == ""
+
+
+def test_the_same_of_many_policies_is_said_once() -> None:
+    text = "The store has one server."
+    said = [standing.Notice(f"policy flights/{name}", "StoreSingle", text) for name in "abcde"]
+    other = standing.Notice("policy flights/a", "Paused", "Nothing is planned or requested.")
+    assert standing.merged([*said[:2], other, *said[2:]]) == (
+        standing.Notice(
+            "policy flights/a, policy flights/b, policy flights/c and 2 more", "StoreSingle", text
+        ),
+        other,
+    )
+
+
+def test_a_notice_does_not_repeat_its_reason() -> None:
+    record = world.policy()
+    spec = msgspec.structs.replace(record.spec, paused=True, dry_run=True)
+    for notice in standing.notices([msgspec.structs.replace(record, spec=spec)]):
+        first = notice.text.split()[0].strip(":,")
+        assert not notice.reason.startswith(first)
+
+
+class Answering:
+    """A cluster with these objects."""
+
+    default_namespace = "flights"
+    namespace = "flights"
+
+    def __init__(self, policies: Any = (), recoveries: Any = ()) -> None:
+        self.lists = {"RecoveryPolicy": list(policies), "Recovery": list(recoveries)}
+
+    def get(self, kind: Any, name: str) -> Any:
+        for item in self.lists[kind.name]:
+            if item["metadata"]["name"] == name:
+                return item
+        raise Refusal(where=name, what="is not there", remedy="see", status=404)
+
+    def list(self, kind: Any, namespace: str | None = None) -> Any:
+        del namespace
+        return self.lists[kind.name]
+
+
+def running(monkeypatch: pytest.MonkeyPatch, cluster: Answering, *words: str) -> int:
+    for name in ("status", "explain", "plan", "approve", "priority"):
+        module = import_module(f"rekindle_operator.plugin.commands.{name}")
+        monkeypatch.setattr(module, "connected", lambda _: nullcontext(cluster))
+    return main.run(words)
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_of_an_application_that_is_well_it_is_said_that_nothing_was_lost(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = world.policy_record()
+    cluster = Answering(policies=[record])
+    assert running(monkeypatch, cluster, command, "departures") == 0
+    assert "flights/departures: nothing of it has been lost" in capsys.readouterr().out
+    assert running(monkeypatch, cluster, command, "departures", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["recovery"] is None
+    assert running(monkeypatch, cluster, command, "nope") == 2
+    told = capsys.readouterr().err
+    assert "there is no Recovery and no selected application of this name" in told
+    assert "nothing" not in told
+
+
+def test_a_recovery_that_is_not_there_is_not_said_to_have_lost_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert running(monkeypatch, Answering(), "approve", "nope") == 2
+    told = capsys.readouterr().err
+    assert told == (
+        "flights/nope: there is no Recovery of this name; see `kubectl rekindle status` for what "
+        "is there, and the namespace (-n)\n"
+    )
+
+
+def test_where_there_is_no_policy_status_says_so_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert running(monkeypatch, Answering(), "status") == 0
+    told = capsys.readouterr().out
+    assert "There is no RecoveryPolicy in namespace flights" in told
+    assert "Make one, see docs/resources.md" in told
+    record = world.policy_record(status=policies.PolicyStatus())
+    assert running(monkeypatch, Answering(policies=[record]), "status") == 0
+    assert "No application is selected in namespace flights." in capsys.readouterr().out
+
+
+def test_a_query_is_cleared_by_its_name_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert running(monkeypatch, Answering(), "priority", "--clear", "a=5") == 2
+    told = capsys.readouterr().err
+    assert told == "argument 'a=5': is no query; give the query alone: --clear a\n"
+
+
+def test_arguments_are_named_once_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in main.COMMANDS:
+        main.run([command.name, "--help"])
+        assert "[[" not in capsys.readouterr().out

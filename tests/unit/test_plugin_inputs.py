@@ -151,6 +151,12 @@ def test_a_conflict_names_the_field_and_whoever_has_it() -> None:
     assert found.managers == ("argocd-controller",)
     assert found.what == '.spec.priorities[query="rare"].priority belongs to argocd-controller'
     assert "--force" in found.remedy
+    causes.append({**causes[0], "field": '.spec.priorities[query="rare"].until'})
+    body = answer(409, message="Apply failed", details={"causes": causes})
+    two = refusals.read(POLICIES, WHERE, "patch", 409, body)
+    assert two.what.endswith(
+        '.priority, .spec.priorities[query="rare"].until belong to argocd-controller'
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rekindle.errors import InputError
 from rekindle_operator.plugin import manifests, objects
 from rekindle_operator.plugin.objects import Objects
-from rekindle_operator.preflight import inspection
+from rekindle_operator.preflight import inspection, plain
 
 
 def read_text(tmp_path: Any, text: str) -> Objects:
@@ -81,16 +81,21 @@ def test_a_manifest_that_its_operator_would_refuse_is_told_and_the_others_are_lo
     assert told["broken"]
 
 
-@pytest.mark.parametrize("part", ["metadata", "spec", "status"])
-def test_an_object_of_another_form_is_refused_by_name(part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [("metadata", "metadata.labels"), ("spec", "spec.restartPolicy"), ("status", "status")],
+)
+def test_an_object_of_another_form_is_told_with_its_field(part: str, field: str) -> None:
     body = preflight_world.kubeflow_body()
     changes = {
         "metadata": {**body["metadata"], "labels": "none"},
         "spec": {"restartPolicy": "Always"},
         "status": "fine",
     }
-    with pytest.raises(InputError, match="SparkApplication flights/departures"):
-        list(objects.subjects(Objects(applications=({**body, part: changes[part]},))))
+    body[part] = changes[part]
+    (subject,) = objects.subjects(Objects(applications=(body,)))
+    assert (subject.kind, subject.name) == ("SparkApplication", "departures")
+    assert subject.trouble.startswith(f"{field}: is text")
 
 
 JSON = st.recursive(
@@ -150,3 +155,37 @@ def test_what_a_file_says_goes_before_what_the_cluster_has() -> None:
     assert merged.policies == (ours,)
     assert merged.claims == ()
     assert merged.nodes is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "trouble"),
+    [
+        ({"sparkConf": [1, 2]}, "spec.sparkConf: is a list, and has to be a mapping"),
+        ({"restartPolicy": "Always"}, "spec.restartPolicy: is text, and has to be a mapping"),
+        ({"restartPolicy": {"type": "Sometimes"}}, "restartPolicy.type: 'Sometimes' is no value"),
+        ({"executor": {"labels": ["a"]}}, "spec.executor.labels: is a list"),
+        ({"driver": {"template": {"spec": 3}}}, "spec.driver.template.spec: is a whole number"),
+    ],
+)
+def test_a_field_of_another_form_is_named_and_the_other_applications_are_looked_at(
+    spec: Any, trouble: str
+) -> None:
+    body = preflight_world.kubeflow_body()
+    body["metadata"]["name"] = "broken"
+    body["spec"] |= spec
+    found = Objects(applications=(body, preflight_world.kubeflow_body()))
+    told = {subject.name: subject.trouble for subject in objects.subjects(found)}
+    assert trouble in told["broken"]
+    assert told["departures"] == ""
+    (asked,) = objects.subjects(found, "departures")
+    assert asked.workload is not None
+
+
+def test_a_driver_without_command_and_arguments_is_looked_at() -> None:
+    body = preflight_world.plain_driver()
+    for container in body["spec"]["containers"]:
+        container.pop("command")
+        container.pop("args")
+    (subject,) = objects.subjects(Objects(pods=(body,)))
+    assert (subject.trouble, subject.workload is None) == ("", False)
+    assert plain.command_settings(body["spec"]) == {}

@@ -283,6 +283,20 @@ def test_the_command_line_refuses_a_program_that_it_does_not_know(
     assert "PROGRAM: is 'kubelet'; choose etcd or" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--directory", "/proc/x"], "--directory /proc/x: cannot be written"),
+        (["--grace", "-1"], "--grace: is -1.0"),
+    ],
+)
+def test_the_command_line_names_the_option_that_cannot_be_followed(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
 def test_nothing_is_taken_down_where_nothing_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rekindle.errors import InputError
 from rekindle.protocol.tree import Place
-from rekindle_operator import joining
+from rekindle_operator import classes, joining
 from rekindle_operator.classes import Sidecar
 from rekindle_operator.injection.knowledge import Knowledge
 from rekindle_operator.injection.terms import (
@@ -73,7 +73,11 @@ def _of_driver(driver: PodSeen, known: Knowledge) -> SidecarTerms | Refusal:
     if class_ is None:
         missing = policy.spec.class_name
         return Refusal(f"policy {holder} has no RecoveryClass {missing}; make it, or name another")
-    return _sidecar(place, class_.spec.sidecar or Sidecar(), known)
+    sidecar = class_.spec.sidecar or Sidecar()
+    bad = classes.misfit(sidecar.resources)
+    if bad:  # the API server would refuse the driver with it
+        return Refusal(f"in RecoveryClass {policy.spec.class_name} {bad}")
+    return _sidecar(place, sidecar, known)
 
 
 def _sidecar(place: Place, sidecar: Sidecar, known: Knowledge) -> SidecarTerms | Refusal:

@@ -26,7 +26,7 @@ from rekindle_operator.injection import certificates, configuration, reviews
 from rekindle_operator.injection.certificates import Pair
 from rekindle_operator.injection.terms import Outlook
 
-__all__ = ["Server", "Tell", "make_counter"]
+__all__ = ["Server", "Tell", "check_port", "make_counter"]
 
 # Writes a line to the log: a word, and fields that belong to it. From any thread.
 Tell = Callable[..., None]
@@ -113,12 +113,7 @@ class Server:
         except OSError as error:
             if self._listening.is_set():
                 raise
-            host, port = self._address
-            self._failure = InputError(
-                where=f"--webhook-port {port}",
-                what=f"cannot be listened on at {host or 'any address'} ({error.strerror})",
-                remedy="name a port that is free",
-            )
+            self._failure = _taken(*self._address, error)
         finally:
             self._listening.set()
 
@@ -178,6 +173,23 @@ class Server:
         if found.trouble:
             self._tell("injection-failed", namespace=asked.namespace, text=found.trouble)
         return web.Response(body=found.body, content_type="application/json")
+
+
+def check_port(port: int) -> None:
+    """InputError for a port that cannot be listened on; it is not listened on yet, for nobody would
+    answer there."""
+    try:
+        _listen("", port).close()
+    except OSError as error:
+        raise _taken("", port, error) from error
+
+
+def _taken(host: str, port: int, error: OSError) -> InputError:
+    return InputError(
+        where=f"--webhook-port {port}",
+        what=f"cannot be listened on at {host or 'any address'} ({error.strerror})",
+        remedy="name a port that is free",
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -34,7 +34,9 @@ def _planning(
         yield f"{nodes} lost, {queries}: plans are made and carried out, the most important first."
         yield "Nodes are requested in place of those that are lost, as far as the class allows."
     else:
-        yield f"It is {recovery.status.phase or 'new'}; {queries}. Nothing waits for the approval."
+        phase = recovery.status.phase
+        state = f"It is {phase}" if phase else "No operator has looked at it yet"
+        yield f"{state}; {queries}. Nothing waits for the approval."
     dry = (policy is not None and policy.spec.dry_run) or (
         class_ is not None and class_.spec.dry_run
     )

@@ -5,17 +5,19 @@ Reads the cluster; who decides what to do with them is the command.
 
 import difflib
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rekindle.errors import InputError
-from rekindle_operator import recoveries
+from rekindle_operator import policies, recoveries
 from rekindle_operator.plugin.connection import Cluster, Object
 from rekindle_operator.plugin.kinds import PODS, POLICIES, RECOVERIES, Kind
 from rekindle_operator.plugin.refusals import Refusal
 from rekindle_operator.plugin.standing import age
 from rekindle_operator.recoveries import Recovery
 
-__all__ = ["executors", "policy", "recovery", "recovery_or_newest"]
+__all__ = ["executors", "nothing_lost", "policy", "recovery", "recovery_or_newest"]
 
+APPLICATION = "application"
 NEAR_MAX = 3
 EXECUTORS = "spark-role=executor"
 FORBIDDEN = 403
@@ -30,17 +32,21 @@ def recovery(cluster: Cluster, name: str) -> Recovery:
     return recoveries.from_object(record)
 
 
-def recovery_or_newest(cluster: Cluster, name: str) -> Recovery:
-    """The Recovery of a name, else the newest one of the application of that name."""
+def recovery_or_newest(cluster: Cluster, name: str) -> Recovery | None:
+    """The Recovery of a name, else the newest one of the application of that name; None for an
+    application of which nothing has been lost."""
     record = _found(cluster, RECOVERIES, name)
     if record is not None:
         return recoveries.from_object(record)
     there = _all(cluster)
     fitting = [item for item in there if item.spec.application.name == name]
     if not fitting:
+        selected = _selected(cluster)
+        if name in selected:
+            return None
         names = [item.spec.application.name for item in there]
-        names += [item.metadata.name for item in there]
-        raise _absent(cluster, name, "Recovery", names)
+        names += [*(item.metadata.name for item in there), *selected]
+        raise _absent(cluster, name, APPLICATION, names)
     return max(fitting, key=age)
 
 
@@ -76,6 +82,24 @@ def executors(cluster: Cluster, application: str) -> tuple[Object, ...]:
     )
 
 
+def nothing_lost(cluster: Cluster, name: str) -> str:
+    """What there is to tell of an application without a Recovery."""
+    return (
+        f"{cluster.default_namespace}/{name}: nothing of it has been lost since recoveries are "
+        "kept, so it has no Recovery."
+    )
+
+
+def _selected(cluster: Cluster) -> list[str]:
+    """Applications that the statuses of policies name; of a policy that cannot be read none."""
+    found = []
+    for item in cluster.list(POLICIES, cluster.default_namespace):
+        with suppress(InputError):
+            status = policies.from_object(item).status
+            found += [application.name for application in status.applications]
+    return found
+
+
 def _found(cluster: Cluster, kind: Kind, name: str) -> Object | None:
     """The object of a name; None where there is none, although the kind is there."""
     try:
@@ -93,12 +117,12 @@ def _all(cluster: Cluster) -> list[Recovery]:
 
 def _absent(cluster: Cluster, name: str, kind: str, there: Sequence[str]) -> InputError:
     near = difflib.get_close_matches(name, sorted(set(there)), n=NEAR_MAX)
-    what = "there is no such RecoveryPolicy"
-    if kind == "Recovery":
-        what = "there is no Recovery of this name, nor of an application of it"
-    remedy = "nothing has been lost since recoveries are kept; see `kubectl rekindle status`"
+    what = f"there is no {kind} of this name"
+    if kind == APPLICATION:
+        what = "there is no Recovery and no selected application of this name"
+    remedy = "see `kubectl rekindle status` for what is there, and the namespace (-n)"
     if near:
         remedy = f"did you mean {' or '.join(near)}?"
-    elif kind != "Recovery":
+    elif kind == "RecoveryPolicy":
         remedy = f"there are: {', '.join(sorted(there)) or 'none'}; see -n"
     return InputError(where=f"{cluster.default_namespace}/{name}", what=what, remedy=remedy)

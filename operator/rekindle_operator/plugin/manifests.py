@@ -51,7 +51,7 @@ def read(path: str, namespace: str) -> Objects:
             remedy=f"give one of {' or '.join(SPARK_APPLICATION_GROUPS)}, or a Pod",
         )
     lists: dict[str, Any] = {name: tuple(items) for name, items in found.items()}
-    return Objects(**lists)
+    return Objects(**lists, asked=False)
 
 
 def _documents(path: str) -> list[Any]:

@@ -13,7 +13,7 @@ from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.joining import Application
 from rekindle_operator.pods import KUBEFLOW, PodSeen, pod_seen
 from rekindle_operator.policies import RecoveryPolicy
-from rekindle_operator.preflight import apache, kubeflow, plain
+from rekindle_operator.preflight import apache, forms, kubeflow, plain
 from rekindle_operator.preflight.surroundings import Quota, Surroundings, quota
 from rekindle_operator.preflight.workloads import Workload
 from rekindle_operator.registry import Registry
@@ -31,7 +31,7 @@ MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 @dataclass(frozen=True, slots=True)
 class Objects:
     """Lists of objects; None for a kind that nobody could read. `properties` are the settings of
-    drivers by namespace and name of their ConfigMap."""
+    drivers by namespace and name of their ConfigMap. `asked`: whether a cluster was asked."""
 
     pods: tuple[Object, ...] = ()
     applications: tuple[Object, ...] = ()
@@ -41,6 +41,7 @@ class Objects:
     quotas: tuple[Object, ...] | None = None
     nodes: tuple[Object, ...] | None = None
     properties: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Subject:
 def merged(first: Objects, second: Objects) -> Objects:
     """All objects of both; of those that are in both, `first`'s."""
     parts: dict[str, Any] = {"properties": {**second.properties, **first.properties}}
+    parts["asked"] = first.asked or second.asked
     for name in ("pods", "applications", "policies", "classes", "claims", "quotas", "nodes"):
         ours, theirs = getattr(first, name), getattr(second, name)
         if ours is None or theirs is None:
@@ -75,7 +77,10 @@ def policies_read(objects: Objects) -> tuple[RecoveryPolicy, ...]:
 
 
 def subjects(objects: Objects, wanted: str | None = None) -> Iterator[Subject]:
-    """Applications by namespace and name, those that have ended only when they are wanted."""
+    """Applications by namespace and name, those that have ended only when they are wanted; first
+    those that are written so that nothing of them can be read."""
+    objects, broken = _sound(objects)
+    yield from (item for item in broken if wanted in (None, item.name))
     known = _told(objects)
     bodies = {item["metadata"].get("uid"): item for item in objects.pods}
     resources = {_key(item): item for item in objects.applications}
@@ -99,7 +104,26 @@ def surroundings(objects: Objects, namespace: str) -> Surroundings:
         nodes=_nodes(objects.nodes),
         policies=None if objects.policies is None else policies_read(objects),
         classes=_classes(objects.classes),
+        asked=objects.asked,
     )
+
+
+def _sound(objects: Objects) -> tuple[Objects, list[Subject]]:
+    """The objects without those of another form than their kinds have, and what is wrong there."""
+    sound: dict[str, list[Object]] = {"applications": [], "pods": []}
+    broken = []
+    for name, items in sound.items():
+        for item in getattr(objects, name):
+            try:
+                forms.check(item)
+                items.append(item)
+            except InputError as error:
+                metadata = item["metadata"]
+                place = str(metadata.get("namespace")), str(metadata["name"])
+                trouble = f"{error}."
+                broken.append(Subject(*place, str(item["kind"]), Surroundings(), trouble=trouble))
+    kept = {name: tuple(items) for name, items in sound.items()}
+    return replace(objects, applications=kept["applications"], pods=kept["pods"]), broken
 
 
 def _told(objects: Objects) -> Registry:

@@ -145,9 +145,10 @@ def _conflict(where: str, message: str, said: Mapping[str, Any]) -> Refusal:
             status=409,
         )
     fields = sorted({str(cause.get("field")) for cause in causes if cause.get("field")})
+    belongs = "belong" if len(fields) > 1 else "belongs"
     return Refusal(
         where=where,
-        what=f"{', '.join(fields) or 'a field'} belongs to {' and '.join(managers)}",
+        what=f"{', '.join(fields) or 'a field'} {belongs} to {' and '.join(managers)}",
         remedy="change it there, or take it with --force",
         status=409,
         managers=managers,

@@ -17,14 +17,17 @@ from rekindle_operator.recoveries import Recovery
 from rekindle_operator.resources import identity
 from rekindle_operator.stories import ENDED
 
-__all__ = ["Notice", "Row", "age", "notices", "rows"]
+__all__ = ["Notice", "Row", "age", "merged", "notices", "rows"]
+
+SHOWN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """An application. `protected` is None where no policy's status says it; `reason` and `message`
-    are why not, or what is not in order. `recovery` is the open one, "" without one. `at_risk` is
-    the reason why coordination may fail, "" where it may not."""
+    are why not, or what is not in order. `recovery` is the open one, "" without one, and `phase`
+    is "" until somebody has looked at it. `at_risk` is the reason why coordination may fail, ""
+    where it may not, None where nobody has looked."""
 
     namespace: str
     application: str
@@ -38,7 +41,7 @@ class Row:
     back: str = ""
     lost_nodes: int = 0
     story: str = ""
-    at_risk: str = ""
+    at_risk: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,9 @@ def notices(policies: Iterable[RecoveryPolicy]) -> Iterator[Notice]:
             text = "The operator has not looked at it since it was changed; does one run?"
             yield Notice(where, "NotObserved", text)
         if policy.spec.paused:
-            yield Notice(where, "Paused", "Paused: nothing is planned or requested.")
+            yield Notice(where, "Paused", "Nothing is planned or requested.")
         if policy.spec.dry_run:
-            yield Notice(where, "DryRun", "A dry run: nothing is carried out.")
+            yield Notice(where, "DryRun", "Nothing is carried out.")
         for condition in status.conditions:
             if _is_wrong(condition):
                 yield Notice(where, condition.reason, condition.message)
@@ -84,6 +87,21 @@ def notices(policies: Iterable[RecoveryPolicy]) -> Iterator[Notice]:
         if hidden > 0:
             text = f"{hidden} more applications are selected than its status has room for."
             yield Notice(where, "Cut", text)
+
+
+def merged(found: Iterable[Notice]) -> tuple[Notice, ...]:
+    """The same of several objects said once, in the place of the first."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for notice in found:
+        groups.setdefault((notice.reason, notice.text), []).append(notice.where)
+    return tuple(Notice(_all_of(places), reason, text) for (reason, text), places in groups.items())
+
+
+def _all_of(places: Sequence[str]) -> str:
+    hidden = len(places) - SHOWN_MAX
+    if hidden < 1:
+        return ", ".join(places)
+    return f"{', '.join(places[:SHOWN_MAX])} and {hidden} more"
 
 
 def age(found: Recovery) -> tuple[float, int]:
@@ -116,12 +134,18 @@ def _recovering(before: Row | None, recovery: Recovery) -> Row:
         reason=before.reason if before else "",
         message=before.message if before else "",
         recovery=recovery.metadata.name,
-        phase=status.phase or "New",
+        phase=status.phase or "",
         back=status.back,
         lost_nodes=status.lost_nodes_total,
         story=status.message or "",
-        at_risk=_risk(status.conditions) or (before.at_risk if before else ""),
+        at_risk=_risk(status.conditions) or _risk_before(before, status.conditions),
     )
+
+
+def _risk_before(before: Row | None, conditions: Sequence[Condition]) -> str | None:
+    """What its policy says; where that says nothing, what the recovery does."""
+    found = before.at_risk if before else None
+    return _risk(conditions) if found is None else found
 
 
 def _is_wrong(condition: Condition) -> bool:
@@ -133,12 +157,9 @@ def _is_wrong(condition: Condition) -> bool:
     return condition.type == EXCLUSIVE and condition.status == "False"
 
 
-def _risk(conditions: Sequence[Condition]) -> str:
-    return next(
-        (
-            item.reason
-            for item in conditions
-            if item.type == COORDINATION_AT_RISK and item.status == "True"
-        ),
-        "",
-    )
+def _risk(conditions: Sequence[Condition]) -> str | None:
+    """The reason; "" for none, None where no condition says it."""
+    for item in conditions:
+        if item.type == COORDINATION_AT_RISK and item.status != "Unknown":
+            return item.reason if item.status == "True" else ""
+    return None

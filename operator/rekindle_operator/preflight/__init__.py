@@ -4,6 +4,7 @@ Pure: manifests, pods and what is around them in, findings out. `rekindle_operat
 cluster and shows the findings.
 
     findings        a finding: word, severity, sentence, remedy
+    forms           which field is what, as far as preflight reads it
     sizes           what Spark asks Kubernetes for, from its settings
     volumes         persistent volume claims that drivers and executors mount
     workloads       an application as checks see it, whoever runs it

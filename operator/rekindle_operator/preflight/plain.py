@@ -8,6 +8,7 @@ manifest tells. Pure; the plugin calls it.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from rekindle_operator import quantities
@@ -109,7 +110,7 @@ def command_settings(spec: Record) -> dict[str, str]:
     for container in spec.get("containers") or ():
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         words = [part for word in words for part in str(word).split()]
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in zip_longest(words, words[1:], fillvalue=""):
             setting = following if word in ("--conf", "-c") else ""
             if word.startswith("--conf="):
                 setting = word.removeprefix("--conf=")

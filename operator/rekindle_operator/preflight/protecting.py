@@ -33,7 +33,7 @@ def _policies(application: Workload, around: Surroundings) -> Iterator[Finding]:
             Concern.NOT_CHECKED,
             Severity.NOTE,
             "Policies could not be read, so who looks after it is not known.",
-            "ask for the right to list recoverypolicies",
+            around.remedy("ask for the right to list recoverypolicies"),
         )
         return
     found = policies_of(application, around.policies)
@@ -63,7 +63,7 @@ def _class(application: Workload, around: Surroundings, name: str) -> Iterator[F
             Concern.NOT_CHECKED,
             Severity.NOTE,
             f"RecoveryClass {name} could not be read, so what the policy may have is not known.",
-            "ask for the role rekindle-class-reader",
+            around.remedy("ask for the role rekindle-class-reader"),
         )
     elif class_of(application, around) is None:
         yield Finding(

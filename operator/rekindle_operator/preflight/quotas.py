@@ -21,7 +21,7 @@ def check(application: Workload, around: Surroundings) -> Iterator[Finding]:
             Concern.NOT_CHECKED,
             Severity.NOTE,
             "Quotas could not be read, so whether replacements fit was not looked at.",
-            "ask whoever runs the cluster, or for the right to list resourcequotas",
+            around.remedy("ask whoever runs the cluster, or for the right to list resourcequotas"),
         )
         return
     for quota in around.quotas:

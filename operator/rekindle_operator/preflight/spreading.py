@@ -40,7 +40,7 @@ def check_cluster(around: Surroundings, key: str) -> Iterator[Finding]:
             Concern.NOT_CHECKED,
             Severity.NOTE,
             "Nodes could not be read, so failure domains were not counted.",
-            "let whoever may list nodes run it too",
+            around.remedy("let whoever may list nodes run it too"),
         )
         return
     named = sorted({labels[key] for labels in around.nodes if labels.get(key)})
@@ -56,13 +56,13 @@ def check_cluster(around: Surroundings, key: str) -> Iterator[Finding]:
         yield Finding(
             Concern.DOMAINS_TOO_FEW,
             Severity.WARNING,
-            f"{_domains(named)} by {key}: with it the store's majority is gone, and drivers then "
-            "plan by themselves.",
+            f"{_domains(named)} by {key}: with it the store's majority would be gone, and drivers "
+            "would plan by themselves.",
             "spread nodes over three domains, or run ZooKeeper elsewhere",
         )
 
 
 def _domains(named: list[str]) -> str:
     if len(named) == 1:
-        return f"All three servers of ZooKeeper share the one failure domain ({named[0]})"
-    return f"Two of three servers of ZooKeeper share a failure domain ({', '.join(named)})"
+        return f"All three servers of ZooKeeper would share the one failure domain ({named[0]})"
+    return f"Two of three servers of ZooKeeper would share a failure domain ({', '.join(named)})"

@@ -17,6 +17,7 @@ from rekindle_operator.resources import identity
 
 __all__ = ["DOMAIN_KEY", "Quota", "Surroundings", "class_of", "policies_of", "quota"]
 
+OFFLINE = "leave --offline out, so that the cluster is asked, or put it into the file"
 DOMAIN_KEY = "topology.kubernetes.io/zone"
 # By resource, the names that a quota may have for it: several may stand in one quota.
 NAMES = {
@@ -57,14 +58,18 @@ class Quota:
 class Surroundings:
     """What could be read; None where nobody could. `claims` (name -> access modes) and `quotas` are
     of the application's namespace, `policies` too; `nodes` are the labels of the nodes that take
-    pods, `classes` by name. `unread` says what was not read and why, a sentence each."""
+    pods, `classes` by name. `asked` is whether a cluster was asked at all."""
 
     claims: Mapping[str, tuple[str, ...]] | None = None
     quotas: tuple[Quota, ...] | None = None
     nodes: tuple[Labels, ...] | None = None
     policies: tuple[RecoveryPolicy, ...] | None = None
     classes: Mapping[str, RecoveryClass] | None = None
-    unread: tuple[str, ...] = ()
+    asked: bool = True
+
+    def remedy(self, right: str) -> str:
+        """What to do about what was not read: `right` where somebody may not read it."""
+        return right if self.asked else OFFLINE
 
 
 def quota(body: Record) -> Quota:

@@ -39,4 +39,5 @@ Writing:
 
     admitting       the webhook, served and trusted
     metrics         what is counted
+    libraries       what libraries say, as lines of the log
 """

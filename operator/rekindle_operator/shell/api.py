@@ -34,6 +34,9 @@ NOT_FOUND, TIMEOUT, CONFLICT, TOO_MANY = 404, 408, 409, 429
 HTTP_ERROR, SERVER_ERROR = 400, 500
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+# What the client raises for a file that is no kubeconfig: it reads it as if it were one.
+UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError)
+SHOWN_MAX = 200
 
 Body = dict[str, Any]
 Form = TypeVar("Form")
@@ -89,10 +92,12 @@ def connect(kubeconfig: str | None, *, connections: int) -> client.ApiClient:
             config.load_kube_config(  # type: ignore[no-untyped-call]
                 kubeconfig, client_configuration=configuration
             )
-    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+    except (*UNUSABLE, config.ConfigException, yaml.YAMLError) as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        known = isinstance(error, config.ConfigException | OSError)
         raise InputError(
             where="--kubeconfig" if kubeconfig is None else f"--kubeconfig {kubeconfig}",
-            what=str(error),
+            what=text if known else f"is no kubeconfig ({text[:SHOWN_MAX]})",
             remedy="name a kubeconfig, or run in a pod with a service account",
         ) from error
     configuration.retries = False

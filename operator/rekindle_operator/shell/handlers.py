@@ -7,7 +7,6 @@ start and every few minutes as well. Decides nothing; `main` starts it.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -89,8 +88,6 @@ class Handlers:
         return self._thread is not None and self._thread.is_alive()
 
     def _watch(self) -> None:
-        for name in ("kopf", "aiohttp"):
-            logging.getLogger(name).setLevel(logging.WARNING)
         asyncio.run(
             kopf.operator(
                 registry=self._registry(),

@@ -4,9 +4,10 @@
     another one holds it: it has it until nothing has changed for LEASE_SECONDS by our own clock
 
 The holder gives up before anybody else may take over, by a clock that goes on while the process
-stands still; so one that was stopped and goes on does nothing before it has looked. Other clocks
-are compared with nothing. The holder also takes part in the election of coordinators in the store,
-so that one that was started by hand beside the operator does not decide with it.
+stands still; so one that was stopped and goes on does nothing before it has looked. One that does
+not decide any more gives the Lease back and does not stand for it, though this thread goes on.
+Other clocks are compared with nothing. The holder also takes part in the election of coordinators
+in the store, so that one that was started by hand beside the operator does not decide with it.
 """
 
 import threading
@@ -31,7 +32,7 @@ RENEW_SECONDS = 2.0
 @dataclass(slots=True)
 class Leadership:
     """A candidate `identity` for the Lease `name`; `elect` (who is told of changes) joins the
-    store's election."""
+    store's election, `decides` tells whether the thread that decides goes on."""
 
     api: Api
     namespace: str
@@ -39,6 +40,7 @@ class Leadership:
     identity: str
     log: Log
     elect: Callable[[Callable[[], None]], Candidacy]
+    decides: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.monotonic
     transitions: int = 0
     looked_at: float = 0.0
@@ -85,17 +87,29 @@ class Leadership:
 
     def _stand(self) -> None:
         while not self._ending.is_set():
-            try:
-                self.look()
-                self._trouble = ""
-            except RekindleError as trouble:
-                self._note(str(trouble))
-            except Exception as error:  # a Lease that somebody else has spoilt
-                self._note(f"{type(error).__name__}: {error}")
-            self._follow()
+            self.turn()
             self._ending.wait(RENEW_SECONDS)
         if self.holds:
             self._release()
+
+    def turn(self) -> None:
+        """Stand for the Lease once, or give it back while nothing is decided here."""
+        if self.decides():
+            self._try()
+        else:
+            self._note("nothing is decided here any more; another one may have the Lease")
+            if self.holds:
+                self._release()
+        self._follow()
+
+    def _try(self) -> None:
+        try:
+            self.look()
+            self._trouble = ""
+        except RekindleError as trouble:
+            self._note(str(trouble))
+        except Exception as error:  # a Lease that somebody else has spoilt
+            self._note(f"{type(error).__name__}: {error}")
 
     def look(self) -> None:
         """Take the Lease, or renew it, or see who has it. Raises what the API server says."""

@@ -3,7 +3,6 @@
 Exit codes: 0 ended in order, 1 the run failed, 2 wrong usage. It does nothing itself.
 """
 
-import logging
 import signal
 import sys
 from contextlib import ExitStack
@@ -11,13 +10,16 @@ from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
+from typer.exceptions import TyperException
 
 from rekindle.errors import InputError, RekindleError
+from rekindle_operator.shell import libraries
 from rekindle_operator.shell.options import Options, own_namespace
 from rekindle_operator.shell.running import running
 
 __all__ = ["main", "operate"]
 
+PROGRAM = "rekindle-operator"
 PREFIX = "REKINDLE_"
 # Whoever decides waits for the store several times for each plan, and each time has to get the
 # interpreter back from threads that do errands: with Python's 5 ms that takes longer than the plan.
@@ -45,11 +47,11 @@ Namespace = Annotated[
     typer.Option(
         envvar=f"{PREFIX}NAMESPACE",
         help="Where the operator runs: its Lease and its notes.",
-        show_default="the service account's",
+        show_default="the service account's, else rekindle",
     ),
 ]
 Identity = Annotated[
-    str,
+    str | None,
     typer.Option(
         envvar=f"{PREFIX}IDENTITY",
         help="Its name in the Lease.",
@@ -137,7 +139,7 @@ def operate(
     store: Store,
     store_secret_file: StoreSecretFile = None,
     namespace: Namespace = "",
-    identity: Identity = "",
+    identity: Identity = None,
     lease_name: LeaseName = "rekindle-operator",
     port: Port = 8080,
     webhook: Webhook = True,
@@ -156,7 +158,7 @@ def operate(
 
     Example: rekindle-operator --store zookeeper-0.zookeeper:2181 --kubeconfig ~/.kube/config
     """
-    _hush()
+    libraries.hush()
     options = Options(
         store=store,
         namespace=namespace or own_namespace(),
@@ -172,7 +174,7 @@ def operate(
         kubeconfig=kubeconfig,
         watch_silence_seconds=watch_silence_seconds,
         log=log,
-        **({"identity": identity} if identity else {}),
+        **({} if identity is None else {"identity": identity}),
     )
     sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
@@ -184,13 +186,23 @@ def operate(
 
 def main() -> None:
     """Runs the command; exits."""
-    application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    application = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
     application.command()(operate)
     try:
-        application()
+        code = application(prog_name=PROGRAM, standalone_mode=False)
+    except TyperException as error:
+        # without what else it might have been: the only short option is no guess
+        what = " ".join(error.format_message().split()).partition(" (Possible")[0].rstrip(".")
+        what = what[:1].lower() + what[1:]
+        wrong = InputError(where=PROGRAM, what=what, remedy=f"see `{PROGRAM} --help`")
+        print(wrong, file=sys.stderr)
+        sys.exit(error.exit_code)
     except RekindleError as error:
         print(error, file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _opened(log: Path | None, stack: ExitStack) -> TextIO:
@@ -204,8 +216,3 @@ def _opened(log: Path | None, stack: ExitStack) -> TextIO:
             what=f"cannot be written ({error.strerror})",
             remedy="name a file in a folder that is there and may be written",
         ) from error
-
-
-def _hush() -> None:
-    """What libraries say of connections that come and go is said by who notices."""
-    logging.basicConfig(level=logging.ERROR, format="%(message)s")

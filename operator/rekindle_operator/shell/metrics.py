@@ -43,7 +43,7 @@ class OperatorMetrics(Metrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ready = False
+        self.awaited = "the API server"
         self.watched: Watched | None = None
         self.acts = self._own("acts", "1 while this operator holds the Lease and acts")
         self.nodes = self._own("nodes", "Nodes of the cluster")
@@ -99,14 +99,17 @@ class OperatorMetrics(Metrics):
         )
 
     @property
-    def healthy(self) -> bool:
-        """Whether the loop turns, kopf runs, and the cluster has been heard of."""
-        if not super().healthy:
-            return False
+    def trouble(self) -> str:
+        """The loop does not turn, kopf has ended, or the cluster has not been heard of."""
         watched = self.watched
-        return watched is None or (
-            watched.kopf_alive() and watched.unheard_seconds() < UNHEARD_SECONDS_MAX
-        )
+        if not self.turning or watched is None:
+            return super().trouble
+        if not watched.kopf_alive():
+            return "the watch of policies, classes and Recoveries has ended"
+        unheard = watched.unheard_seconds()
+        if unheard >= UNHEARD_SECONDS_MAX:
+            return f"pods, nodes or leases have not been heard of for {unheard:.0f} s"
+        return ""
 
     def found(self, verdict: Verdict, suspected_at: float | None) -> None:
         """A verdict of detection; `suspected_at` is of the same clock."""

@@ -1,14 +1,23 @@
 """What the operator is started with.
 
 `main` fills it in from the command line and the environment; everything else gets values from it.
+What cannot be right is found by `check`, before anything is started.
 """
 
+import re
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Options", "own_namespace"]
+from rekindle.errors import InputError
+from rekindle_zookeeper import check_hosts
 
+__all__ = ["Options", "check", "own_namespace"]
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/@]*")
+SHOWN_MAX = 100
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -33,6 +42,42 @@ class Options:
     kubeconfig: Path | None = None
     watch_silence_seconds: float = 90.0
     log: Path | None = None
+
+
+def check(options: Options) -> None:
+    """InputError for the first option that cannot be right, whatever is in the cluster."""
+    check_hosts(options.store)
+    names = (
+        ("--namespace", options.namespace, LABEL, "small letters, digits and - inside"),
+        ("--lease-name", options.lease_name, NAME, "small letters, digits, - and . inside"),
+        ("--webhook-service", options.webhook_service, LABEL, "small letters, digits and - inside"),
+        (
+            "--webhook-configuration",
+            options.webhook_configuration,
+            NAME,
+            "small letters, digits, - and . inside",
+        ),
+    )
+    for option, name, form, remedy in names:
+        if form.fullmatch(name) is None:
+            _refuse(f"{option} {name!r:.{SHOWN_MAX}}", "is no name of Kubernetes", f"use {remedy}")
+    if not options.identity.strip():
+        _refuse("--identity", "is empty", "give each operator a name of its own")
+    image = options.sidecar_image
+    if image and IMAGE.fullmatch(image) is None:
+        remedy = "write it like registry.example.com/rekindle:0.1.0"
+        _refuse(f"--sidecar-image {image!r:.{SHOWN_MAX}}", "is no image", remedy)
+    folder = options.certificates_folder
+    if folder is not None and not folder.is_dir():
+        remedy = "name the folder that has tls.crt and tls.key"
+        _refuse(f"--certificates-folder {folder}", "is no folder", remedy)
+    if options.webhook and options.port == options.webhook_port != 0:
+        remedy = f"give --port another one than {options.port}"
+        _refuse(f"--webhook-port {options.webhook_port}", "is that of --port too", remedy)
+
+
+def _refuse(where: str, what: str, remedy: str) -> None:
+    raise InputError(where=where, what=what, remedy=remedy)
 
 
 def own_namespace() -> str:

@@ -6,7 +6,6 @@
 The decisions are made elsewhere. `main` calls it.
 """
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,8 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
-from rekindle_operator.shell import api, kinds, tellings
+from rekindle_operator.injection.serving import check_port
+from rekindle_operator.shell import api, kinds, libraries, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.consequences import Consequences
@@ -31,7 +31,7 @@ from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
 from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
-from rekindle_operator.shell.options import Options
+from rekindle_operator.shell.options import Options, check
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
 from rekindle_operator.shell.sounding import Soundings
@@ -60,34 +60,41 @@ class Operator:
     soundings: Soundings
     admission: Admission
     shell: Shell
-    ending: threading.Event
+    ending: bool = False
     began_at: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
         """See everything once, then decide until `stop` is called."""
+        self.metrics.awaited = "policies, classes and Recoveries"
         self._await_census()
+        if self.ending:
+            return
         for watcher in self.watchers:
             watcher.start()
         self.handlers.start()
         self.renewals.start()
         self.errands.start()
         for watcher in self.watchers:
-            while not (watcher.listed.wait(RETRY_SECONDS) or self.ending.is_set()):
+            self.metrics.awaited = watcher.kind.plural
+            while not (watcher.listed.wait(RETRY_SECONDS) or self.ending):
                 self.metrics.turned_at = time.monotonic()
         self.metrics.watched = Watched(self._unheard_seconds, lambda: self.handlers.alive)
-        if not self.ending.is_set():
+        if not self.ending:
             self.shell.take_stock()
+            self.metrics.awaited = "the webhook"
             if self.options.webhook:
                 self.admission.start()
-            self.metrics.ready = True
+            self.metrics.awaited = ""
             self.soundings.start()
+            self.metrics.turned_at = time.monotonic()
             self.leadership.start()
             self.log.write("ready", identity=self.options.identity)
             self.shell.run()
 
     def stop(self) -> None:
-        """End within seconds. A signal handler may call it."""
-        self.ending.set()
+        """End within seconds. A signal handler may call it, also while it runs: it takes no lock,
+        which the thread that it interrupts might hold."""
+        self.ending = True
         self.shell.stop()
 
     def close(self) -> None:
@@ -104,7 +111,7 @@ class Operator:
     def _await_census(self) -> None:
         """Until the API server has told of all our objects once; it may be away as we start."""
         said = ""
-        while not self.ending.is_set():
+        while not self.ending:
             try:
                 self.handlers.take_census()
                 return
@@ -113,7 +120,7 @@ class Operator:
                     self.log.write("census-failed", text=str(trouble))
                 said = str(trouble)
             self.metrics.turned_at = time.monotonic()
-            self.ending.wait(RETRY_SECONDS)
+            time.sleep(RETRY_SECONDS)
 
     def _unheard_seconds(self) -> float:
         heard = [watcher.heard_at for watcher in self.watchers]
@@ -126,18 +133,22 @@ class Operator:
 def running(options: Options, file: TextIO) -> Iterator[Operator]:
     """An operator that is ready to run; its log goes to `file`. Raises InputError for options that
     cannot be used."""
-    log, metrics, ending = Log(file), OperatorMetrics(), threading.Event()
+    check(options)
+    log, metrics = Log(file), OperatorMetrics()
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
+        stack.enter_context(libraries.heard(log))
         client = stack.enter_context(api.connect(kubeconfig, connections=CONNECTIONS))
         secret = (
             None if options.store_secret_file is None else read_secret(options.store_secret_file)
         )
         connection = connect(options.store, secret=secret)
         stack.callback(connection.close)
-        operator = _assembled(_Base(options, log, metrics, Api(client), connection), ending)
+        operator = _assembled(_Base(options, log, metrics, Api(client), connection))
         stack.callback(operator.close)
         port = health.serve(metrics, options.port)
+        if options.webhook:
+            check_port(options.webhook_port)
         log.write("operator-started", identity=options.identity, port=port)
         yield operator
         log.write("operator-ended", identity=options.identity)
@@ -154,7 +165,7 @@ class _Base:
     connection: Connection
 
 
-def _assembled(base: _Base, ending: threading.Event) -> Operator:
+def _assembled(base: _Base) -> Operator:
     options, log, reader = base.options, base.log, base.reader
     silence = options.watch_silence_seconds
     inbox, known, errands = Inbox(), Surroundings(), Errands(log)
@@ -211,7 +222,6 @@ def _assembled(base: _Base, ending: threading.Event) -> Operator:
             stand=leadership.stand,
             stopped=stopped,
         ),
-        ending=ending,
     )
 
 
@@ -224,6 +234,7 @@ def _leadership(base: _Base) -> Leadership:
         identity,
         base.log,
         elect=lambda changed: connection.elect(tree.ELECTION, identity, changed),
+        decides=lambda: base.metrics.turning,
     )
 
 

@@ -108,7 +108,7 @@ class Statuses:
         selected += [protection.of_nameless(pod) for pod in self.known.nameless(policy)]
         places = [item.place for item in applications]
         findings = (
-            self._accepted(policy, effective, places),
+            self._accepted(policy, effective, places, len(overlaps)),
             acceptance.exclusive(name, overlaps),
             acceptance.protected(selected),
             acceptance.at_risk(self.dangers(places)),
@@ -123,13 +123,18 @@ class Statuses:
         self._write(kinds.POLICIES, policy, status, policies.to_status)
 
     def _accepted(
-        self, policy: RecoveryPolicy, effective: Effective | InputError | None, places: list[Place]
+        self,
+        policy: RecoveryPolicy,
+        effective: Effective | InputError | None,
+        places: list[Place],
+        overlaps: int,
     ) -> Finding:
         if effective is None:
             return acceptance.class_missing(policy.spec, self.known.classes)
         if isinstance(effective, InputError):
             return acceptance.unreadable(effective)
-        return acceptance.accepted(effective, len(places), self._unknown(effective, places))
+        unknown = self._unknown(effective, places)
+        return acceptance.accepted(effective, len(places), unknown, overlaps)
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
         """Queries with a priority that no pipeline has, as far as all of them are known."""
@@ -153,7 +158,7 @@ class Statuses:
                 conditions=_conditions(
                     class_,
                     class_.status.conditions,
-                    (acceptance.class_accepted(class_.spec, len(named)),),
+                    (acceptance.class_accepted(len(named), class_.spec),),
                 ),
             )
             self._write(kinds.CLASSES, class_, status, partial(classes.to_status, spec=class_.spec))

@@ -84,7 +84,7 @@ def test_kubectl_finds_the_plugin_by_its_name(
 
 
 def test_nothing_at_all_is_said_in_a_sentence(plugin: Plugin) -> None:
-    assert "No application is selected" in plugin("status").done().out
+    assert "There is no RecoveryPolicy in" in plugin("status").done().out
 
 
 def test_of_a_recovery_that_waits_executors_without_a_node_are_told(

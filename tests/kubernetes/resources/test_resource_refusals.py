@@ -7,6 +7,11 @@ from resource_requests import Api, Object, assert_refused, class_of, policy, rec
 
 EXISTS = {"key": "tier", "operator": "Exists", "values": ["gold"]}
 IN_NOTHING = {"key": "tier", "operator": "In"}
+LABELLED = {"matchLabels": {"spark-role": "driver"}}
+
+
+def labels(**selector: Any) -> Object:
+    return {"selector": {"sparkApplications": {"labelSelector": selector}}}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,27 @@ IN_NOTHING = {"key": "tier", "operator": "In"}
             "must be of type date-time",
         ),
         ({"priorities": [{"query": "q"}]}, "Required value"),
+        ({"priorities": [{"query": "my query\n", "priority": 1}]}, "the name of a query has up to"),
+        ({"priorities": [{"query": "a/b", "priority": 1}]}, "the name of a query has up to"),
+        ({"priorities": [{"query": "q" * 101, "priority": 1}]}, "the name of a query has up to"),
+        (
+            {"selector": {"sparkApplications": {"names": ["No_Such!"]}}},
+            "the name of a SparkApplication has small letters",
+        ),
+        (labels(matchLabels={"bad key!": "x"}), "a label's key is a name"),
+        (labels(matchLabels={"a": "bad value!"}), "a label's value has up to 63 letters"),
+        (
+            labels(matchExpressions=[{**EXISTS, "key": "bad key!", "values": []}]),
+            "a label's key is a name",
+        ),
+        (
+            labels(matchExpressions=[{**EXISTS, "operator": "In", "values": ["bad value!"]}]),
+            "a label's value has up to 63 letters",
+        ),
+        (
+            {"selector": {"drivers": {"nameLabel": "!", "labelSelector": LABELLED}}},
+            "a label's key is a name",
+        ),
         ({"failureDomainKeys": ["a", "a"]}, "failureDomainKeys names a label twice"),
         ({"failureDomainKeys": ["not a key"]}, "a failure domain key is the key of a node label"),
         ({"failureDomainKeys": []}, "should have at least 1 items"),
@@ -89,6 +115,10 @@ def karpenter(**fields: Any) -> Object:
 
 def requests(**limits: int) -> Object:
     return provider("ProvisioningRequest", provisioningRequest={"className": "c"}, limits=limits)
+
+
+def resources(**given: Any) -> Object:
+    return {"sidecar": {"resources": given}}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +165,34 @@ def requests(**limits: int) -> Object:
         ({"sidecar": {"store": {"addresses": []}}}, "should have at least 1 items"),
         (
             {"sidecar": {"resources": {"limits": {"memory": "lots"}}}},
-            "a quantity is a number with a unit, such as 20m or 64Mi",
+            "lots is no quantity; write a number with a unit, such as 64Mi",
+        ),
+        (resources(requests={"memory": "256Mi"}), "limits.memory is below requests.memory"),
+        (resources(requests={"memory": 268_435_456}), "limits.memory is below requests.memory"),
+        (resources(limits={"cpu": "10m"}), "limits.cpu is below requests.cpu, which is 20m unless"),
+        (
+            resources(requests={"cpu": 2}, limits={"cpu": "1900m"}),
+            "limits.cpu is below requests.cpu",
+        ),
+        (resources(limits={"cpu": -1}), "there is no CPU below 0"),
+        (resources(requests={"cpu": "-1m"}), "there is no CPU below 0"),
+        (resources(limits={"memory": "128m"}), "less than 1Mi is too little"),
+        (resources(requests={"memory": 64}), "less than 1Mi is too little"),
+        ({"sidecar": {"image": "has space:1"}}, "an image is named without spaces"),
+        ({"sidecar": {"image": " lead:1"}}, "an image is named without spaces"),
+        (
+            {"sidecar": {"store": {"addresses": ["zk:99999"]}}},
+            "a port is a number from 1 to 65535",
+        ),
+        ({"sidecar": {"store": {"addresses": ["zk:0"]}}}, "a port is a number from 1 to 65535"),
+        (
+            {
+                "provisioning": [
+                    {"name": "a", "provider": "PendingPods"},
+                    {"name": "b", "provider": "PendingPods"},
+                ]
+            },
+            "provisioning has PendingPods twice",
         ),
         ({"detection": {"leaseIntervals": 1}}, "should be greater than or equal to 2"),
     ],
@@ -151,6 +208,24 @@ def test_a_bad_class_is_refused_in_words(
 @pytest.mark.parametrize("memory", [134_217_728, "128Mi", "1e8", "0.5Gi"])
 def test_quantities_are_numbers_or_text(api: Api, made: list[Object], memory: Any) -> None:
     record = class_of("quantities", sidecar={"resources": {"limits": {"memory": memory}}})
+    made.append(record)
+    status, answer = api.create(record)
+    assert status == 201, answer["message"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": 1, "memory": 1_073_741_824}},
+        {"requests": {"cpu": 0, "memory": "0"}},
+        {"requests": {"cpu": "1500m", "memory": "1.5Gi"}, "limits": {"memory": "1536Mi"}},
+    ],
+)
+def test_a_sidecar_may_ask_for_as_much_as_it_may_use(
+    api: Api, made: list[Object], given: Object
+) -> None:
+    store = {"addresses": ["zk-0.zk:2181", "[::1]:2181", "192.0.2.1:65535"]}
+    record = class_of("fitting", sidecar={"resources": given, "store": store})
     made.append(record)
     status, answer = api.create(record)
     assert status == 201, answer["message"]

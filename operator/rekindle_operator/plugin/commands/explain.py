@@ -27,7 +27,7 @@ def explain(
         str,
         typer.Argument(metavar="RECOVERY|APPLICATION", help="Of an application, the newest one."),
     ],
-    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="One query of it.")] = None,
+    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="One query of it.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -39,8 +39,17 @@ def explain(
     """
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         recovery = lookup.recovery_or_newest(cluster, name)
-        waiting = recovery.status.phase in WAITING
-        pods = lookup.executors(cluster, recovery.spec.application.name) if waiting else ()
+        namespace, well = cluster.default_namespace, lookup.nothing_lost(cluster, name)
+        waiting = recovery is not None and recovery.status.phase in WAITING
+        application = name if recovery is None else recovery.spec.application.name
+        pods = lookup.executors(cluster, application) if waiting else ()
+    if recovery is None:
+        if output is Form.JSON:
+            nothing = {"recovery": None, "namespace": namespace, "application": name}
+            display.show_json({**nothing, "sentences": [well], "queries": []})
+        else:
+            display.show(well)
+        return
     now = datetime.now().astimezone()
     queries: Iterable[QueryStory] = recovery.status.queries
     if query is None:

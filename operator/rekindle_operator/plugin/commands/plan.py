@@ -38,6 +38,14 @@ def plan(
     """
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         recovery = lookup.recovery_or_newest(cluster, application)
+        namespace, well = cluster.default_namespace, lookup.nothing_lost(cluster, application)
+    if recovery is None:
+        if output is Form.JSON:
+            nothing = {"recovery": None, "namespace": namespace, "application": application}
+            display.show_json({**nothing, "over": True, "waiting": [], "sentences": [well]})
+        else:
+            display.show(well)
+        return
     now = datetime.now().astimezone()
     found = waiting.outlook(recovery)
     if output is Form.JSON:
@@ -68,7 +76,7 @@ def _record(recovery: Recovery, found: Outlook) -> dict[str, Any]:
 
 
 def _sentences(recovery: Recovery, found: Outlook, now: datetime) -> Iterator[str]:
-    name = f"{identity(recovery)} ({recovery.status.phase or 'new'})"
+    name = f"{identity(recovery)} ({recovery.status.phase or 'nobody has looked at it yet'})"
     if found.over:
         yield f"{name} is over, so nothing waits for a plan."
         return

@@ -40,7 +40,7 @@ class Judged:
 
 def preflight(
     application: Annotated[
-        str | None, typer.Argument(metavar="[APPLICATION]", help="One that is in the cluster.")
+        str | None, typer.Argument(metavar="APPLICATION", help="One that is in the cluster.")
     ] = None,
     file: Annotated[
         str | None, typer.Option("--filename", "-f", help="A manifest; - is standard input.")
@@ -89,7 +89,7 @@ def _check(application: str | None, file: str | None, offline: bool, everywhere:
     if file is not None and (application is not None or everywhere):
         other = "an application" if application is not None else "--all-namespaces"
         remedy = "give one of them"
-        raise InputError(where="--filename", what=f"is given with {other}", remedy=remedy)
+        raise InputError(where="-f", what=f"is given with {other}", remedy=remedy)
     if offline and file is None:
         remedy = "give a manifest with -f"
         raise InputError(where="--offline", what="leaves nothing to look at", remedy=remedy)

@@ -21,7 +21,7 @@ COLUMNS = ("QUERY", "PRIORITY", "UNTIL", "SET BY")
 def priority(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUERY=PRIORITY]...", help="With --clear: QUERY. None: show them."),
+        typer.Argument(metavar="QUERY=PRIORITY", help="With --clear: QUERY. None: show them."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option("--policy", help="The policy.", show_default="the only one")
@@ -53,7 +53,7 @@ def priority(
     """
     now = datetime.now().astimezone()
     asked = () if clear else _asked(wanted or (), _expiry(wanted, lasting, ending, permanent, now))
-    cleared = tuple(wanted or ()) if clear else None
+    cleared = _cleared(wanted or ()) if clear else None
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         record = lookup.policy(cluster, policy)
         said: list[str] = []
@@ -108,6 +108,15 @@ def _asked(wanted: Sequence[str], ending: datetime | None) -> tuple[QueryPriorit
             remedy = "give each query once"
             raise InputError(where=f"query {name!r:.100}", what="is given twice", remedy=remedy)
     return asked
+
+
+def _cleared(wanted: Sequence[str]) -> tuple[str, ...]:
+    for text in wanted:
+        query, sign, _ = text.partition("=")
+        if sign:
+            remedy = f"give the query alone: --clear {query}"
+            raise InputError(where=f"argument {text!r:.100}", what="is no query", remedy=remedy)
+    return tuple(wanted)
 
 
 def _decided(

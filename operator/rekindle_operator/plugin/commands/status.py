@@ -30,7 +30,7 @@ Read = TypeVar("Read")
 
 def status(
     application: Annotated[
-        str | None, typer.Argument(metavar="[APPLICATION]", help="One of them, with messages.")
+        str | None, typer.Argument(metavar="APPLICATION", help="One of them, with messages.")
     ] = None,
     namespace: Namespace = None,
     everywhere: AllNamespaces = False,
@@ -55,7 +55,7 @@ def status(
         if output is Form.JSON:
             display.show_json(_record(rows, said))
             return
-        _show(cluster, rows, said, detailed=application is not None)
+        _show(cluster, rows, said, bool(wanted), detailed=application is not None)
 
 
 def _read(
@@ -86,21 +86,37 @@ def _record(rows: Sequence[Row], said: Sequence[Notice]) -> dict[str, Any]:
     }
 
 
-def _show(cluster: Cluster, rows: Sequence[Row], said: Sequence[Notice], *, detailed: bool) -> None:
+def _show(
+    cluster: Cluster,
+    rows: Sequence[Row],
+    said: Sequence[Notice],
+    has_policies: bool,
+    *,
+    detailed: bool,
+) -> None:
     if rows:
         everywhere = cluster.namespace is None
         columns = ("NAMESPACE", *COLUMNS) if everywhere else COLUMNS
         cells = ([row.namespace] if everywhere else [] for row in rows)
         lines = [[*first, *_cells(row)] for first, row in zip(cells, rows, strict=True)]
         display.show(display.table(columns, lines))
+    elif has_policies:
+        display.show(f"No application is selected in {_where(cluster)}.")
     else:
-        display.show(f"No application is selected in {cluster.namespace or 'any namespace'}.")
+        display.show(
+            f"There is no RecoveryPolicy in {_where(cluster)}, so nothing is protected there.",
+            "Make one, see docs/resources.md, or name another namespace (-n), or all of them (-A).",
+        )
     if detailed:
         for row in rows:
             display.show(*(text for text in (row.message, row.story) if text))
-    for notice in said:
+    for notice in standing.merged(said):
         line = f"! {notice.where}: {notice.reason}: {notice.text}"
         display.show(display.styled((line, "yellow")))
+
+
+def _where(cluster: Cluster) -> str:
+    return f"namespace {cluster.namespace}" if cluster.namespace else "any namespace"
 
 
 def _cells(row: Row) -> list[str | Text]:
@@ -114,7 +130,7 @@ def _cells(row: Row) -> list[str | Text]:
         row.policy,
         protected,
         row.recovery or "-",
-        row.phase or "-",
+        row.phase or ("unknown" if row.recovery else "-"),
         row.back or "-",
-        row.at_risk or "no",
+        "unknown" if row.at_risk is None else row.at_risk or "no",
     ]
