@@ -53,10 +53,10 @@ def test_a_class_with_machines_of_another_cluster_says_that_none_comes_of_them()
     deployments = [{"namespace": "capi", "name": "streaming", "replicasMax": 3}]
     machines = {"machineDeployments": deployments, "kubeconfigSecretRef": secret}
     entry = {"name": "machines", "provider": "ClusterAPI", "clusterAPI": machines}
-    found = acceptance.class_accepted(make_class(provisioning=[entry]).spec, 2)
+    found = acceptance.class_accepted(2, make_class(provisioning=[entry]).spec)
     assert (found.holds, found.reason) == (True, "cluster-not-reached")
     assert found.message.startswith("No node comes of machines: ")
-    sound = acceptance.class_accepted(make_class().spec, 1)
+    sound = acceptance.class_accepted(1, make_class().spec)
     assert (sound.reason, sound.message) == ("as-written", "1 policy names it.")
 
 
