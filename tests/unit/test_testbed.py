@@ -74,6 +74,26 @@ def go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return calls
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["up", "--grace", "-1"], "--grace: is -1.0; give a number from 1"),
+        (["up", "--directory", "/proc/none"], "--directory /proc/none: cannot be made"),
+        (["lose", "node-1"], "no control plane runs there; start one with `up`"),
+        (["return", "node-1"], "no control plane runs there; start one with `up`"),
+        (["down"], "no control plane runs there; start one with `up`"),
+    ],
+)
+@pytest.mark.usefixtures("cache")
+def test_what_cannot_be_done_by_hand_is_refused_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
 def test_programs_come_from_the_named_folder_then_from_the_cache(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
