@@ -22,7 +22,7 @@ from rekindle_local import options, processes
 from testbed import binaries
 from testbed.binaries import CONTROL_PLANE, PROGRAMS
 
-__all__ = ["main"]
+__all__ = ["lost_nodes", "main", "owned"]
 
 END_SECONDS_MAX = 60.0
 NODE_NAME = re.compile(r"^[a-z0-9][-a-z0-9.]*$")
@@ -98,7 +98,7 @@ def _up(given: argparse.Namespace) -> None:
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, lambda *_: ended.set())
     with ExitStack() as stack:
-        stack.enter_context(_owned(directory))
+        stack.enter_context(owned(directory))
         plane = ControlPlane(
             directory=directory, programs=binaries.find(), node_grace_seconds=given.grace
         )
@@ -113,7 +113,7 @@ def _up(given: argparse.Namespace) -> None:
         binaries.say("the control plane is up; Ctrl-C, or `python -m testbed down`, ends it")
         lost: frozenset[str] = frozenset()
         while not ended.wait(LOOK_SECONDS):
-            wanted = _wanted(directory) & set(nodes.names)
+            wanted = lost_nodes(directory) & set(nodes.names)
             if wanted != lost:
                 nodes.lose(*wanted - lost)
                 nodes.bring_back(*lost - wanted)
@@ -121,7 +121,7 @@ def _up(given: argparse.Namespace) -> None:
             lost = wanted
 
 
-def _wanted(directory: Path) -> frozenset[str]:
+def lost_nodes(directory: Path) -> frozenset[str]:
     """Names of the nodes that shall be silent."""
     return frozenset(file.name for file in (directory / LOST).iterdir())
 
@@ -139,7 +139,7 @@ def _return(given: argparse.Namespace) -> None:
             raise InputError(
                 where=name,
                 what="is not lost",
-                remedy=f"lost are: {', '.join(sorted(_wanted(folder.parent))) or 'none'}",
+                remedy=f"lost are: {', '.join(sorted(lost_nodes(folder.parent))) or 'none'}",
             )
         (folder / name).unlink()
 
@@ -186,7 +186,7 @@ def _directory(given: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def _owned(directory: Path) -> Iterator[None]:
+def owned(directory: Path) -> Iterator[None]:
     """Says in the directory who runs a control plane there. Raises `InputError` for a second."""
     try:
         directory.mkdir(parents=True, exist_ok=True)

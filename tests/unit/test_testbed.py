@@ -10,7 +10,7 @@ import pytest
 
 from rekindle.errors import InputError, RunError
 from testbed import binaries, bodies, building, components, pods
-from testbed.__main__ import main
+from testbed.__main__ import lost_nodes, main, owned
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
 from testbed.certificates import Certificate
@@ -92,6 +92,21 @@ def test_what_cannot_be_done_by_hand_is_refused_in_a_line(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_word_is_left_of_the_nodes_that_shall_be_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ("--directory", str(tmp_path))
+    with owned(tmp_path):
+        assert main(["lose", "node-1", "node-2", *place]) == 0
+        assert main(["return", "node-1", *place]) == 0
+        assert lost_nodes(tmp_path) == {"node-2"}
+        assert main(["return", "node-1", *place]) == 2
+        assert "node-1: is not lost; lost are: node-2" in capsys.readouterr().err
+        assert main(["lose", "../owner", *place]) == 2
+    with owned(tmp_path):
+        assert not lost_nodes(tmp_path), "of the control plane before this one"
 
 
 def test_programs_come_from_the_named_folder_then_from_the_cache(
