@@ -22,7 +22,7 @@ from rekindle_local import options, processes
 from testbed import binaries
 from testbed.binaries import CONTROL_PLANE, PROGRAMS
 
-__all__ = ["lost_nodes", "main", "owned"]
+__all__ = ["lost_nodes", "main"]
 
 END_SECONDS_MAX = 60.0
 NODE_NAME = re.compile(r"^[a-z0-9][-a-z0-9.]*$")
@@ -98,7 +98,7 @@ def _up(given: argparse.Namespace) -> None:
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, lambda *_: ended.set())
     with ExitStack() as stack:
-        stack.enter_context(owned(directory))
+        stack.enter_context(_owned(directory))
         plane = ControlPlane(
             directory=directory, programs=binaries.find(), node_grace_seconds=given.grace
         )
@@ -186,18 +186,18 @@ def _directory(given: argparse.Namespace) -> Path:
 
 
 @contextmanager
-def owned(directory: Path) -> Iterator[None]:
+def _owned(directory: Path) -> Iterator[None]:
     """Says in the directory who runs a control plane there. Raises `InputError` for a second."""
+    file = directory / OWNER
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        held = _try_to_own(file)
     except OSError as error:
         raise InputError(
             where=f"--directory {directory}",
-            what=f"cannot be made ({error.strerror})",
-            remedy="name one that you may write to",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a folder that may be made and written",
         ) from error
-    file = directory / OWNER
-    held = _try_to_own(file)
     if held is None:
         raise InputError(
             where=str(directory),

@@ -11,7 +11,6 @@ import preflight_world
 import pytest
 import yaml
 
-import rekindle
 from rekindle.errors import InputError
 from rekindle_operator import recoveries
 from rekindle_operator.plugin import consequences, main, standing, telling, waiting
@@ -244,8 +243,3 @@ def test_a_file_is_looked_at_without_any_cluster(
     assert {item["severity"] for item in record["findings"]} == {"note"}
     assert main.run(["preflight", "-f", str(file), "--offline", "--fail-on", "note"]) == 1
     assert "0 errors, 0 warnings" in capsys.readouterr().out
-
-
-def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["--version"]) == 0
-    assert capsys.readouterr().out == f"kubectl rekindle {rekindle.__version__}\n"

@@ -10,7 +10,7 @@ import pytest
 
 from rekindle.errors import InputError, RunError
 from testbed import binaries, bodies, building, components, pods
-from testbed.__main__ import lost_nodes, main, owned
+from testbed.__main__ import _owned, lost_nodes, main
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
 from testbed.certificates import Certificate
@@ -78,7 +78,7 @@ def go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("arguments", "message"),
     [
         (["up", "--grace", "-1"], "--grace: is -1.0; give a number from 1"),
-        (["up", "--directory", "/proc/none"], "--directory /proc/none: cannot be made"),
+        (["up", "--directory", "/proc/none"], "--directory /proc/none: cannot be written"),
         (["lose", "node-1"], "no control plane runs there; start one with `up`"),
         (["return", "node-1"], "no control plane runs there; start one with `up`"),
         (["down"], "no control plane runs there; start one with `up`"),
@@ -98,14 +98,14 @@ def test_word_is_left_of_the_nodes_that_shall_be_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = ("--directory", str(tmp_path))
-    with owned(tmp_path):
+    with _owned(tmp_path):
         assert main(["lose", "node-1", "node-2", *place]) == 0
         assert main(["return", "node-1", *place]) == 0
         assert lost_nodes(tmp_path) == {"node-2"}
         assert main(["return", "node-1", *place]) == 2
         assert "node-1: is not lost; lost are: node-2" in capsys.readouterr().err
         assert main(["lose", "../owner", *place]) == 2
-    with owned(tmp_path):
+    with _owned(tmp_path):
         assert not lost_nodes(tmp_path), "of the control plane before this one"
 
 
