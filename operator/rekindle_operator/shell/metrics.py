@@ -56,8 +56,6 @@ class OperatorMetrics(Metrics):
         self.errands = self._own("errands", "What is left to be done with the API server")
         self.failing = self._own("errands_failing", "Errands that failed and are tried again")
         self.leases_age = self._own("leases_age_seconds", "Since leases were last listed")
-        # They are asked for when somebody asks: the loop that sets all others does not turn before
-        # the API server has answered.
         self.leases_heard_at: Callable[[], float | None] = lambda: None
         self._began = time.monotonic()
         self.leases_age.set_function(self._leases_age_seconds)
@@ -124,6 +122,8 @@ class OperatorMetrics(Metrics):
         self.telling.observe(max(0.0, time.time() - decided_at))
 
     def _leases_age_seconds(self) -> float:
+        """Read when somebody asks: the loop that sets all else does not turn before the API server
+        has answered."""
         heard_at = self.leases_heard_at()
         return time.monotonic() - (self._began if heard_at is None else heard_at)
 
