@@ -1,12 +1,14 @@
 """`python -m testbed`: builds the programs, and runs a control plane for a person to look at.
 
 Exit codes: 0 done; 1 it failed; 2 wrong usage or bad input; 130 interrupted. `up` stays in the
-foreground, so that nothing is left when it ends; `down` ends it from elsewhere.
+foreground, so that nothing is left when it ends; `down` ends it from elsewhere. `lose` and `return`
+leave word in a folder, a file for each lost node, and `up` follows it.
 """
 
 import argparse
 import fcntl
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,10 +22,13 @@ from rekindle_local import options, processes
 from testbed import binaries
 from testbed.binaries import CONTROL_PLANE, PROGRAMS
 
-__all__ = ["main"]
+__all__ = ["lost_nodes", "main"]
 
 END_SECONDS_MAX = 60.0
+NODE_NAME = re.compile(r"^[a-z0-9][-a-z0-9.]*$")
 OWNER = "owner"
+LOST = "lost"
+LOOK_SECONDS = 0.2
 EXAMPLE = "Example: python -m testbed up --nodes 10 --zones a,b"
 
 
@@ -59,7 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     up.set_defaults(command=_up)
     down = commands.add_parser("down", help="end the control plane that `up` has started")
     down.set_defaults(command=_down)
-    for command in (up, down):
+    lose = commands.add_parser("lose", help="let nodes fall silent, as lost ones do")
+    lose.set_defaults(command=_lose)
+    again = commands.add_parser("return", help="let lost nodes be heard of again")
+    again.set_defaults(command=_return)
+    for command in (lose, again):
+        command.add_argument("nodes", nargs="+", metavar="NODE", help="as kubectl get nodes has it")
+    for command in (up, down, lose, again):
         command.add_argument(
             "--directory", type=Path, default=None, metavar="DIR", help="where it lies"
         )
@@ -92,24 +103,70 @@ def _up(given: argparse.Namespace) -> None:
             directory=directory, programs=binaries.find(), node_grace_seconds=given.grace
         )
         stack.enter_context(plane)
+        nodes = stack.enter_context(Nodes(plane))
         if given.nodes:
-            nodes = stack.enter_context(Nodes(plane))
             zones = given.zones.split(",")
             for number, zone in enumerate(zones):
                 if count := len(range(number, given.nodes, len(zones))):
                     nodes.add(count, zone=zone)
         print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
         binaries.say("the control plane is up; Ctrl-C, or `python -m testbed down`, ends it")
-        ended.wait()
+        lost: frozenset[str] = frozenset()
+        while not ended.wait(LOOK_SECONDS):
+            wanted = lost_nodes(directory) & set(nodes.names)
+            if wanted != lost:
+                nodes.lose(*wanted - lost)
+                nodes.bring_back(*lost - wanted)
+                binaries.say(f"lost are: {', '.join(sorted(wanted)) or 'none'}")
+            lost = wanted
 
 
-def _down(given: argparse.Namespace) -> None:
+def lost_nodes(directory: Path) -> frozenset[str]:
+    """Names of the nodes that shall be silent."""
+    return frozenset(file.name for file in (directory / LOST).iterdir())
+
+
+def _lose(given: argparse.Namespace) -> None:
+    folder = _running(given) / LOST
+    for name in _plain(given.nodes):
+        (folder / name).touch()
+
+
+def _return(given: argparse.Namespace) -> None:
+    folder = _running(given) / LOST
+    for name in _plain(given.nodes):
+        if not (folder / name).exists():
+            raise InputError(
+                where=name,
+                what="is not lost",
+                remedy=f"lost are: {', '.join(sorted(lost_nodes(folder.parent))) or 'none'}",
+            )
+        (folder / name).unlink()
+
+
+def _plain(names: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        if not NODE_NAME.match(name):
+            raise InputError(
+                where=name, what="is no name of a node", remedy="`kubectl get nodes` has them"
+            )
+    return names
+
+
+def _running(given: argparse.Namespace) -> Path:
+    """The directory of a control plane that runs. Raises `InputError` where none does."""
     directory = _directory(given)
     file = directory / OWNER
     if not file.exists() or _try_to_own(file) is not None:
         raise InputError(
             where=str(directory), what="no control plane runs there", remedy="start one with `up`"
         )
+    return directory
+
+
+def _down(given: argparse.Namespace) -> None:
+    directory = _running(given)
+    file = directory / OWNER
     owner = int(file.read_text())
     os.kill(owner, signal.SIGTERM)
     gone = processes.await_condition(
@@ -149,6 +206,10 @@ def _owned(directory: Path) -> Iterator[None]:
         )
     with held:
         file.write_text(f"{os.getpid()}\n")
+        folder = directory / LOST
+        folder.mkdir(exist_ok=True)
+        for left in folder.iterdir():
+            left.unlink()
         yield
 
 

@@ -1,12 +1,22 @@
 """The page on metrics: it has each of the operator's, with type and labels, and no other."""
 
+import io
+import math
 import re
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 from prometheus_client import Histogram
 
+from rekindle_coordinator.log import Log
 from rekindle_operator.injection import serving
+from rekindle_operator.shell.admitting import Admission
+from rekindle_operator.shell.api import Api
+from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.metrics import OperatorMetrics
+from rekindle_operator.shell.options import Options
+from rekindle_operator.shell.surroundings import Surroundings
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(
@@ -57,3 +67,39 @@ def test_queries_of_the_page_and_of_runbooks_name_metrics_that_there_are() -> No
     for path in (DOCS / "metrics.md", *sorted((DOCS / "runbooks").glob("*.md"))):
         unknown = set(METRIC.findall(path.read_text(encoding="utf-8"))) - known
         assert not unknown - {"rekindle_coordinator_", "rekindle_operator_"}, path.name
+
+
+def sample(figures: OperatorMetrics, name: str) -> float:
+    value = figures.registry.get_sample_value(name)
+    assert value is not None
+    return value
+
+
+def test_leases_that_were_never_listed_grow_old_from_the_start() -> None:
+    figures = OperatorMetrics()
+    name = "rekindle_operator_leases_age_seconds"
+    first = sample(figures, name)
+    time.sleep(0.01)
+    assert sample(figures, name) > first >= 0
+    heard_at = time.monotonic() - 100
+    figures.leases_heard_at = lambda: heard_at
+    assert 100 <= sample(figures, name) < 100 + 60
+
+
+def test_a_webhook_without_a_certificate_is_told_from_none_at_all() -> None:
+    """The alert asks for less than a week: nothing is less than NaN, and 0 always is."""
+    name = "rekindle_operator_webhook_certificate_ends_timestamp_seconds"
+    for webhook in (False, True):
+        figures = OperatorMetrics()
+        options = Options(store="zookeeper:2181", namespace="rekindle", webhook=webhook)
+        Admission(
+            options,
+            Mock(Api),
+            Surroundings(),
+            Judge(Surroundings()),
+            figures,
+            Log(io.StringIO()),
+            lambda: False,
+        )
+        ends = sample(figures, name)
+        assert ends == 0.0 if webhook else math.isnan(ends)

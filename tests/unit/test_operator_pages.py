@@ -114,6 +114,34 @@ def _writes(call: ast.Call) -> bool:
     return named and bool(call.args) and not isinstance(call.args[0], ast.Name)
 
 
+def errands() -> set[str]:
+    """First words of the errands that the shell leaves."""
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in WRITERS)
+    return set(re.findall(r"\.leave\(\s*f?\"([a-z-]+)", sources))
+
+
+def test_the_page_on_failing_errands_has_every_kind_of_errand() -> None:
+    text = (RUNBOOKS / "RekindleErrandsFailing.md").read_text(encoding="utf-8")
+    told = {
+        word
+        for kinds in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+        for word in re.findall(r"`([a-z-]+)", kinds)
+    } - {"errand"}
+    known = errands()
+    assert "measure" in known
+    assert known <= told, known - told
+
+
+def test_the_list_of_pages_in_the_readme_has_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert {path.name for path in DOCS.glob("*.md")} <= set(re.findall(r"docs/([\w-]+\.md)", text))
+
+
+def test_no_page_names_a_namespace_of_the_operator_but_that_of_the_installation() -> None:
+    for path in DOCS.rglob("*.md"):
+        assert "rekindle-system" not in path.read_text(encoding="utf-8"), path.name
+
+
 def test_the_page_has_every_kind_of_line_in_the_log_with_its_fields() -> None:
     text = (DOCS / "operator.md").read_text(encoding="utf-8")
     section = text.partition("## The log")[2].partition("\n## ")[0]

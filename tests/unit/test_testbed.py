@@ -10,7 +10,7 @@ import pytest
 
 from rekindle.errors import InputError, RunError
 from testbed import binaries, bodies, building, components, pods
-from testbed.__main__ import main
+from testbed.__main__ import _owned, lost_nodes, main
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
 from testbed.certificates import Certificate
@@ -72,6 +72,41 @@ def go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TESTBED_UPSTREAM", str(upstream))
     monkeypatch.setenv("TESTBED_CALLS", str(calls))
     return calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["up", "--grace", "-1"], "--grace: is -1.0; give a number from 1"),
+        (["up", "--directory", "/proc/none"], "--directory /proc/none: cannot be written"),
+        (["lose", "node-1"], "no control plane runs there; start one with `up`"),
+        (["return", "node-1"], "no control plane runs there; start one with `up`"),
+        (["down"], "no control plane runs there; start one with `up`"),
+    ],
+)
+@pytest.mark.usefixtures("cache")
+def test_what_cannot_be_done_by_hand_is_refused_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_word_is_left_of_the_nodes_that_shall_be_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ("--directory", str(tmp_path))
+    with _owned(tmp_path):
+        assert main(["lose", "node-1", "node-2", *place]) == 0
+        assert main(["return", "node-1", *place]) == 0
+        assert lost_nodes(tmp_path) == {"node-2"}
+        assert main(["return", "node-1", *place]) == 2
+        assert "node-1: is not lost; lost are: node-2" in capsys.readouterr().err
+        assert main(["lose", "../owner", *place]) == 2
+    with _owned(tmp_path):
+        assert not lost_nodes(tmp_path), "of the control plane before this one"
 
 
 def test_programs_come_from_the_named_folder_then_from_the_cache(

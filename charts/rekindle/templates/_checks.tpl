@@ -8,7 +8,9 @@ includes it, so nothing is installed.
 {{- $wrong := concat
       (include "rekindle.storeFaults" . | fromJsonArray)
       (include "rekindle.classFaults" . | fromJsonArray)
+      (include "rekindle.classRules" . | fromJsonArray)
       (include "rekindle.otherFaults" . | fromJsonArray)
+      (include "rekindle.amountFaults" . | fromJsonArray)
       (include "rekindle.textFaults" . | fromJsonArray) -}}
 {{- if $wrong -}}
 {{- fail (printf "\n\nThe values cannot be used:\n- %s\n" (join "\n- " $wrong)) -}}
@@ -28,6 +30,9 @@ includes it, so nothing is installed.
 
 {{- define "rekindle.classFaults" -}}
 {{- $wrong := list -}}
+{{- if and .Values.recoveryClass.spec (not .Values.recoveryClass.create) -}}
+{{- $wrong = append $wrong "recoveryClass.spec is of a class that recoveryClass.create=false does not make: leave it out, or set recoveryClass.create=true" -}}
+{{- end -}}
 {{- $class := ternary .Values.recoveryClass.spec dict .Values.recoveryClass.create -}}
 {{- $rights := dict
       "ProvisioningRequest" (list "provisioningRequest" .Values.provisioning.provisioningRequest)
@@ -57,6 +62,9 @@ includes it, so nothing is installed.
 {{- $wrong = append $wrong (printf "recoveryClass.spec.taints.%s is %s, but the operator may not taint nodes: set taints=true" $name $effect) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (dig "sidecar" "store" "secretRef" dict $class) (not .Values.store.secret.name) -}}
+{{- $wrong = append $wrong "recoveryClass.spec.sidecar.store.secretRef gives drivers a secret that the operator has not: set store.secret.name" -}}
+{{- end -}}
 {{- if and (dig "nodeDeletion" "enabled" false $class) (not .Values.nodeDeletion) -}}
 {{- $wrong = append $wrong "recoveryClass.spec.nodeDeletion is enabled, but the operator may not delete nodes: set nodeDeletion=true" -}}
 {{- end -}}
@@ -71,6 +79,18 @@ includes it, so nothing is installed.
 {{- if and .Values.webhook.certificates.issuerRef (not .Values.webhook.certificates.certManager) -}}
 {{- $wrong = append $wrong "webhook.certificates.issuerRef is for cert-manager: set webhook.certificates.certManager=true, or leave it out" -}}
 {{- end -}}
+{{- if and .Values.webhook.certificates.certManager (not .Values.webhook.enabled) -}}
+{{- $wrong = append $wrong "webhook.certificates.certManager=true is of no use without the webhook: set webhook.enabled=true, or leave it out" -}}
+{{- end -}}
+{{- if not (or .Values.zookeeper.image.tag .Values.zookeeper.image.digest) -}}
+{{- $wrong = append $wrong "zookeeper.image has no tag: give zookeeper.image.tag or zookeeper.image.digest" -}}
+{{- end -}}
+{{- range $ordinal, $argument := .Values.operator.extraArguments -}}
+{{- $option := splitList "=" $argument | first -}}
+{{- if and (hasPrefix "--" $option) (not (has $option (list "--kubeconfig" "--log" "--sidecar-image"))) -}}
+{{- $wrong = append $wrong (printf "operator.extraArguments[%d] is %q: only --kubeconfig, --log and --sidecar-image can be added; all else has a value of its own, or is no option" $ordinal $argument) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.provisioning.clusterAPISecrets (not .Values.provisioning.clusterAPI) -}}
 {{- $wrong = append $wrong "provisioning.clusterAPISecrets is of no use without Cluster API: set provisioning.clusterAPI=true, or leave it out" -}}
 {{- end -}}
@@ -83,11 +103,15 @@ includes it, so nothing is installed.
 {{- $duration := "^([0-9]+(h|m|s))+$" -}}
 {{- $digest := "^(sha256:[a-f0-9]{64})?$" -}}
 {{- $name := "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$" -}}
+{{- $label := "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$" -}}
+{{- $tag := "^([A-Za-z0-9_][-A-Za-z0-9_.]*)?$" -}}
 {{- $certificates := .Values.webhook.certificates -}}
 {{- $texts := list
       (list "image.digest" .Values.image.digest $digest "sha256: and 64 digits from 0 to f")
       (list "zookeeper.image.digest" .Values.zookeeper.image.digest $digest "sha256: and 64 digits from 0 to f")
       (list "zookeeper.storage.size" .Values.zookeeper.storage.size $quantity "4Gi")
+      (list "zookeeper.image.tag" .Values.zookeeper.image.tag $tag "4.3.0")
+      (list "image.tag" .Values.image.tag $tag "0.1.0")
       (list "zookeeper.sparkHome" .Values.zookeeper.sparkHome "^/" "/opt/spark")
       (list "priorityClass.name" .Values.priorityClass.name $name "rekindle")
       (list "store.secret.name" .Values.store.secret.name $name "rekindle-store")
@@ -100,6 +124,12 @@ includes it, so nothing is installed.
 {{- end -}}
 {{- range $ordinal, $argument := .Values.operator.extraArguments -}}
 {{- $texts = append $texts (list (printf "operator.extraArguments[%d]" $ordinal) $argument "^--[a-z]" "--NAME=VALUE") -}}
+{{- end -}}
+{{- range $ordinal, $key := .Values.failureDomainKeys -}}
+{{- $texts = append $texts (list (printf "failureDomainKeys[%d]" $ordinal) $key $label "topology.kubernetes.io/zone") -}}
+{{- end -}}
+{{- range $ordinal, $namespace := .Values.webhook.excludedNamespaces -}}
+{{- $texts = append $texts (list (printf "webhook.excludedNamespaces[%d]" $ordinal) $namespace "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" "istio-system") -}}
 {{- end -}}
 {{- range $part, $resources := dict "operator" .Values.operator.resources "zookeeper" .Values.zookeeper.resources -}}
 {{- range $kind, $amounts := omit $resources "claims" -}}

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+import rekindle
 from rekindle.errors import InputError, RekindleError
 
 __all__ = ["COMMANDS", "Command", "application", "main", "run"]
@@ -82,6 +84,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+    app.callback()(_versioned)
     for command in COMMANDS:
         function = command.load() if command.name in arguments else _listed
         app.command(command.name, short_help=command.summary)(function)
@@ -106,6 +109,20 @@ def _run(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     return code if isinstance(code, int) else 0
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"{PROGRAM} {rekindle.__version__}")
+        raise typer.Exit
+
+
+def _versioned(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version)
+    ] = False,
+) -> None:
+    pass
 
 
 def _listed() -> None:

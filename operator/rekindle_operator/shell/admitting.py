@@ -61,6 +61,11 @@ class Admission:
     _ending: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
 
+    def __post_init__(self) -> None:
+        if self.options.webhook:
+            # There is none yet: an alert is due if that stays so.
+            self.metrics.certificate_ends.set(0.0)
+
     def start(self) -> None:
         """Serve. Raises InputError for a port that cannot be listened on."""
         options = self.options

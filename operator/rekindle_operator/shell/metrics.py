@@ -8,7 +8,7 @@ heard of: one that sees nothing any more has to be started anew.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -56,6 +56,9 @@ class OperatorMetrics(Metrics):
         self.errands = self._own("errands", "What is left to be done with the API server")
         self.failing = self._own("errands_failing", "Errands that failed and are tried again")
         self.leases_age = self._own("leases_age_seconds", "Since leases were last listed")
+        self.leases_heard_at: Callable[[], float | None] = lambda: None
+        self._began = time.monotonic()
+        self.leases_age.set_function(self._leases_age_seconds)
         self.verdicts = Counter(
             f"{PREFIX}_verdicts",
             "What detection has found",
@@ -68,7 +71,7 @@ class OperatorMetrics(Metrics):
         self.certificate_ends = self._own(
             "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
         )
-        self.certificate_ends.set(math.nan)  # until there is one, no alert is due
+        self.certificate_ends.set(math.nan)  # without the webhook no alert is due
         self.requests = Counter(
             f"{PREFIX}_node_requests",
             "Requests for nodes that have come to an end",
@@ -121,6 +124,12 @@ class OperatorMetrics(Metrics):
         """A Recovery was written that tells of a decision (seconds since 1970)."""
         self.telling.observe(max(0.0, time.time() - decided_at))
 
+    def _leases_age_seconds(self) -> float:
+        """Read when somebody asks: the loop that sets all else does not turn before the API server
+        has answered."""
+        heard_at = self.leases_heard_at()
+        return time.monotonic() - (self._began if heard_at is None else heard_at)
+
     def _own(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
@@ -138,8 +147,10 @@ class Meter:
     certificate_ends: Callable[[], datetime | None]
     unacknowledged_since: Callable[[], float | None]
     log: Log
-    _began: float = field(default_factory=time.monotonic)
     _at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.metrics.leases_heard_at = self._heard_at
 
     def read(self) -> None:
         """Set what is set, count what has come."""
@@ -176,6 +187,7 @@ class Meter:
         ends = self.certificate_ends()
         if ends is not None:
             metrics.certificate_ends.set(ends.timestamp())
+
+    def _heard_at(self) -> float | None:
         newest = self.renewals.newest
-        heard_at = self._began if newest is None else newest.answered_at
-        metrics.leases_age.set(now - heard_at)
+        return None if newest is None else newest.answered_at

@@ -193,13 +193,18 @@ def test_bad_values_are_refused_before_anything_is_made(
     assert not client.AppsV1Api(api_client).list_namespaced_deployment(NAMESPACE).items
 
 
-def test_a_class_that_the_definition_refuses_says_why(installer: Helm) -> None:
-    bad = ("--set", "recoveryClass.spec.approval=Perhaps")
+def test_an_installation_that_has_failed_is_mended_as_the_page_says(installer: Helm) -> None:
+    """By a quantity, which the chart leaves to the API server."""
+    place = "recoveryClass.spec.sidecar.resources.requests.memory"
+    bad = ("--set", f"{place}=lots")
     code, _, said = installer.run("install", RELEASE, CHART, *OTHER_STORE, *bad)
-    installer.run("uninstall", RELEASE)
     assert code != 0
-    assert "spec.approval" in said
-    assert '"Automatic", "Manual"' in said
+    assert "spec.sidecar.resources.requests.memory" in said
+    mended = ("--reset-values", "--set", f"{place}=32Mi")
+    try:
+        installer.do("upgrade", "--install", RELEASE, CHART, *OTHER_STORE, *mended)
+    finally:
+        installer.run("uninstall", RELEASE)
 
 
 @pytest.mark.usefixtures("release")

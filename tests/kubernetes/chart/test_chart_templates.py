@@ -23,6 +23,7 @@ GOLDEN = ROOT / "tests" / "golden" / "chart"
 WRITE = "REKINDLE_WRITE_SNAPSHOTS"
 METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
 WORKLOADS = ("Deployment", "StatefulSet")
+SECRET_OF_CLASS = "recoveryClass.spec.sidecar.store.secretRef.name=theirs"
 
 
 def expressions(renderer: Helm) -> dict[str, str]:
@@ -100,7 +101,10 @@ def test_the_manifests_are_those_of_the_snapshot(
             ["issuerRef is for cert-manager", "certManager=true"],
         ),
         (
-            ["recoveryClass.spec.provisioning[0].provider=Karpenter"],
+            [
+                "recoveryClass.spec.provisioning[0].provider=Karpenter",
+                "recoveryClass.spec.provisioning[0].name=machines",
+            ],
             ["provider Karpenter, which the operator may not use: set provisioning.karpenter=true"],
         ),
         (
@@ -113,6 +117,37 @@ def test_the_manifests_are_those_of_the_snapshot(
         ),
         (["recoveryClass.spec.taints.suspectedNodes=NoSchedule"], ["set taints=true"]),
         (["recoveryClass.spec.nodeDeletion.enabled=true"], ["set nodeDeletion=true"]),
+        (
+            ["recoveryClass.create=false", "recoveryClass.spec.paused=true"],
+            ["recoveryClass.spec is of a class that recoveryClass.create=false does not make"],
+        ),
+        (
+            ["recoveryClass.spec.sidecar.store.addresses={a:1}", SECRET_OF_CLASS],
+            ["gives drivers a secret that the operator has not: set store.secret.name"],
+        ),
+        (
+            ["zookeeper.heapMegabytes=4096"],
+            ["zookeeper.heapMegabytes is 4096", "limits.memory is 512Mi"],
+        ),
+        (
+            ["operator.resources.requests.memory=2Gi"],
+            ["operator.resources.requests.memory is 2Gi, above limits.memory, which is 768Mi"],
+        ),
+        (["zookeeper.resources.limits.cpu=50m"], ["requests.cpu is 100m, above", "50m"]),
+        (["zookeeper.image.tag="], ["give zookeeper.image.tag or zookeeper.image.digest"]),
+        (["image.tag=a b"], ['image.tag is "a b": write it like 0.1.0']),
+        (
+            ["webhook.certificates.duration=2h", "webhook.certificates.renewBefore=180m"],
+            ["webhook.certificates.renewBefore is 180m, which is not within duration, 2h"],
+        ),
+        (
+            ["webhook.enabled=false", "webhook.certificates.certManager=true"],
+            ["certManager=true is of no use without the webhook"],
+        ),
+        (["webhook.excludedNamespaces={Bad Ns}"], ['webhook.excludedNamespaces[0] is "Bad Ns"']),
+        (["failureDomainKeys[0]=bad key"], ['failureDomainKeys[0] is "bad key"']),
+        (["operator.extraArguments={--nope}"], ['operator.extraArguments[0] is "--nope"']),
+        (["operator.extraArguments={--store=x:1}"], ["all else has a value of its own"]),
     ],
     ids=lambda found: found[0] if isinstance(found, list) else None,
 )
@@ -304,6 +339,8 @@ def test_the_operator_knows_every_option_that_the_chart_gives_it(renderer: Helm)
         }
         assert given <= options
     assert "--store" in given
+    added = re.findall(r"--[a-z-]+", renderer.refusal("operator.extraArguments={--nope}"))
+    assert set(added) - {"--nope", "--debug"} <= options
 
 
 def test_the_image_runs_as_the_user_of_the_chart(renderer: Helm) -> None:
