@@ -141,6 +141,7 @@ def operator() -> Operator:
         renewals=nothing,
         leadership=nothing,
         errands=nothing,
+        soundings=nothing,
         admission=nothing,
         shell=World().coordinator().shell,
     )
