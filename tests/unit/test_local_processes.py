@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,17 @@ PID_MAX = 4194304
 
 
 @pytest.mark.parametrize("depth", [1, 30])
-def test_the_socket_of_a_host_has_a_path_that_unix_takes(tmp_path: Path, depth: int) -> None:
-    directory = tmp_path.joinpath(*["deep"] * depth)
-    cluster = LocalCluster(directory=directory, nodes=1, cpu_quota=None)
-    cluster.temporary.mkdir(parents=True)
-    path = cluster.temporary / f"rekindle-{PID_MAX}.sock"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-    assert cluster.temporary.is_relative_to(directory) == (depth == 1)
-    path.unlink()
-    cluster.temporary.rmdir()
+def test_the_socket_of_a_host_has_a_path_that_unix_takes(depth: int) -> None:
+    with tempfile.TemporaryDirectory() as short:  # pytest's own folders are nearly too long
+        directory = Path(short, *["deep"] * depth)
+        cluster = LocalCluster(directory=directory, nodes=1, cpu_quota=None)
+        cluster.temporary.mkdir(parents=True)
+        path = cluster.temporary / f"rekindle-{PID_MAX}.sock"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+        assert cluster.temporary.is_relative_to(directory) == (depth == 1)
+        path.unlink()
+        cluster.temporary.rmdir()
 
 
 OWNER = """
