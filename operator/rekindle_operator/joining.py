@@ -85,6 +85,12 @@ class Application:
         """The nodes with executors of the driver, by their names in Kubernetes."""
         return frozenset(executor.node for executor in self.executors if executor.node)
 
+    @property
+    def all_nodes(self) -> frozenset[str]:
+        """The same with its driver's."""
+        driver = self.driver
+        return self.nodes | ({driver.node} if driver is not None and driver.node else set())
+
     def executors_on(self, nodes: Container[str]) -> tuple[PodSeen, ...]:
         """All executors on some nodes, earlier ones included; never a driver."""
         return tuple(pod for pod in (*self.executors, *self.earlier_executors) if pod.node in nodes)

@@ -50,6 +50,9 @@ class Reason(Explained):
     DRIVER_ALONE = "driver-alone", "the driver cannot ask a coordinator and plans by itself"
     PLAN_AWAITED = "plan-awaited", "the driver has not taken the newest plan yet"
     CHECKPOINT_AWAITED = "checkpoint-awaited", "the incident ends with the next global checkpoint"
-    BAD_RECORD = "bad-record", "a record of the application cannot be read"
+    BAD_RECORD = (
+        "bad-record",
+        "nothing can be decided about the application, say for a record of it",
+    )
     DRIVER_LOST = "driver-lost", "the driver's session has ended"
     RECOVERED = "recovered", "all queries are caught up and a global checkpoint has completed since"

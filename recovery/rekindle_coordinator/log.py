@@ -28,7 +28,8 @@ class Log:
     """Lines are written whole and at once."""
 
     file: TextIO
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    # a finalizer may write a line while its thread writes one
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one line."""

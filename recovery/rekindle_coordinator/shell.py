@@ -295,7 +295,7 @@ class Shell:
             self._stirred.wait(most)
 
     def _changed(self, place: Place, name: str) -> None:
-        # the leader has what it writes itself
+        # The leader has what it writes itself; once it leads no more, `drop` has it read again.
         if name == tree.COORDINATION and self.leading:
             return
         with self._lock:

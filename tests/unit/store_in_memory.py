@@ -47,7 +47,8 @@ class ElectionInMemory:
 
 @dataclass(eq=False)
 class ConnectionInMemory:
-    """`answer_lost`: the next transaction is carried out, and nobody is told."""
+    """`answer_lost`: the next transaction is carried out, and nobody is told. `fired` are watches
+    of which nothing is heard again until somebody has read."""
 
     shared: SharedStore
     reachable: bool = True
@@ -55,6 +56,7 @@ class ConnectionInMemory:
     answer_lost: bool = False
     watches: dict[str, Callable[[], None]] = field(default_factory=dict)
     callbacks: list[Callable[[], None]] = field(default_factory=list)
+    fired: set[str] = field(default_factory=set)
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
@@ -62,22 +64,28 @@ class ConnectionInMemory:
     def mend(self) -> None:
         """Be connected again."""
         self.reachable = True
+        self.fired.clear()
         for callback in (*self.watches.values(), *self.callbacks):
             callback()
 
     def notice(self, path: str) -> None:
         """A record has changed: tell who watches it or a folder that it lies in."""
         for watched, callback in list(self.watches.items()):
-            if self.reachable and (path == watched or path.startswith(f"{watched}/")):
+            if not self.reachable or watched in self.fired:
+                continue
+            if path == watched or path.startswith(f"{watched}/"):
+                self.fired.add(watched)
                 callback()
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         self._answer()
+        self.fired.discard(path)
         self.shared.reads[path] = self.shared.reads.get(path, 0) + 1
         return self.shared.store.get(path)
 
     def children(self, path: str) -> list[str]:
         self._answer()
+        self.fired.discard(path)
         return sorted({name.partition("/")[0] for name in self.shared.store.children(path)})
 
     def put(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
@@ -106,6 +114,7 @@ class ConnectionInMemory:
 
     def unwatch(self, path: str) -> None:
         self.watches.pop(path, None)
+        self.fired.discard(path)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         self.watches[path] = callback

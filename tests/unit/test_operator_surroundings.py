@@ -22,13 +22,13 @@ def test_a_namespace_has_the_applications_with_recoveries_until_the_last_is_gone
     ]
     for item in made:
         known.see_recovery(item)
-    assert known.recovering["europe"] == {flights, trains}
+    assert known.with_recoveries["europe"] == {flights, trains}
     known.take_changed()
     known.forget_recovery("europe", made[0].metadata.name)
-    assert known.recovering["europe"] == {flights, trains}
+    assert known.with_recoveries["europe"] == {flights, trains}
     assert known.take_changed() == {flights}
     known.forget_recovery("europe", made[1].metadata.name)
-    assert known.recovering["europe"] == {trains}
+    assert known.with_recoveries["europe"] == {trains}
     assert flights not in known.recoveries
     known.forget_recovery("europe", "of-nobody")
     known.forget_recovery("nowhere", made[2].metadata.name)

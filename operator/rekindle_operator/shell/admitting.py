@@ -71,6 +71,7 @@ class Admission:
         options = self.options
         store = Store(addresses=tuple(options.store.split(",")))
         self._defaults = Defaults(options.sidecar_image, store)
+        self._due = 0.0  # nobody may be told of what was known before the defaults
         self.refresh((), stirred=True)
         source: Callable[[], object]
         if options.certificates_folder is not None:

@@ -137,16 +137,14 @@ class Consequences:
             return
         policy = self.known.policies[application_.policy]
         dry_run = held.dry_run and case.resumption is Resumption.OVER
+        ahead = self.limiter.ahead(place, held)
         moment = Moment(
             place=place,
             application=reference(application_),
             policy_name=policy.metadata.name,
             class_name=policy.spec.class_name,
-            look=_imagined(look) if dry_run else look,
-            terms=Terms(
-                *(held.paused, dry_run, held.approval_needed),
-                ahead=self.limiter.ahead(place, held),
-            ),
+            look=_imagined(look, recover=not ahead) if dry_run else look,
+            terms=Terms(held.paused, dry_run, held.approval_needed, ahead=ahead),
             cluster=self._cluster(
                 place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
             ),
@@ -257,6 +255,7 @@ class Consequences:
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:
+            self.evictor.evict(place, ())
             if self._demands.pop(place, None) is not None:
                 self._wanting = True
             return
@@ -264,16 +263,17 @@ class Consequences:
         if not lost:
             self.evictor.forget(place)
             return
-        if held.executors.delete_pods_of_lost_nodes and not (held.paused or held.dry_run):
-            pods = tuple(pod for pod in application_.executors_on(lost) if pod.name)
-            per_node = max((len(application_.executors_on({node})) for node in lost), default=0)
-            if per_node:
-                self._per_node[place] = per_node
-            self.evictor.evict(place, pods)
+        if not held.executors.delete_pods_of_lost_nodes or held.paused or held.dry_run:
+            self.evictor.evict(place, ())  # those that were left are not deleted either
+            return
+        pods = tuple(pod for pod in application_.executors_on(lost) if pod.name)
+        per_node = max((len(application_.executors_on({node})) for node in lost), default=0)
+        if per_node:
+            self._per_node[place] = per_node
+        self.evictor.evict(place, pods)
 
     def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> Cluster:
-        state = self._cases[place].state
-        incident = None if state is None else state.incident
+        incident = self._cases[place].incident
         began_at = math.inf if incident is None else incident.began_at
         return Cluster(
             sightings=dict(self.judge.sightings.get(place, {})),
@@ -287,9 +287,7 @@ class Consequences:
     def _demand(self, place: Place, application_: Application, held: Effective) -> None:
         """What is wanted for the incident that is open, once its Recovery is there."""
         case = self._cases[place]
-        state = case.state
-        incident = None if state is None else state.incident
-        recovery = None
+        state, incident, recovery = case.state, case.incident, None
         if incident is not None:
             name = recoveries.recovery_name(reference(application_), incident.number)
             recovery = self.known.recoveries.get(place, {}).get(name)
@@ -382,7 +380,9 @@ def reference(application_: Application) -> ApplicationReference:
     )
 
 
-def _imagined(look: Look) -> Look:
+def _imagined(look: Look, *, recover: bool) -> Look:
     """The same with the plan that a dry run does not carry out."""
-    decision = application.decide(look.case, look.reading, look.at, clock=time.monotonic)
+    decision = application.decide(
+        look.case, look.reading, look.at, clock=time.monotonic, recover=recover
+    )
     return replace(look, decision=decision)

@@ -8,7 +8,6 @@ happened. Used by the deciding thread alone; asks nobody.
 """
 
 import math
-import operator
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -105,6 +104,7 @@ class Judge:
         for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
             kept.pop(place, None)
         self._hosts_for.pop(place, None)
+        self._doubted.discard(place)
         self._observed.pop(str(place), None)
 
     def judge(
@@ -131,7 +131,8 @@ class Judge:
         return doubted | (self._sight(verdicts, now) if verdicts else frozenset())
 
     def lost_nodes(self, place: Place) -> frozenset[str]:
-        """Nodes that are lost to an application, by their names in Kubernetes."""
+        """Nodes that are lost to an application, by their names in Kubernetes. Without those that
+        its driver hears, for which it is looked at again with the next round."""
         if self._told is not self.state.told:
             self._told, self._told_to = self.state.told, {}
             for node, those in self._told.items():
@@ -164,8 +165,8 @@ class Judge:
         if application is None or reading is None or reading.progress is None:
             return {}
         nodes, before = reading.progress.nodes, self._hosts.get(place, {})
-        found_for = (reading.progress, application)
-        if all(map(operator.is_, self._hosts_for.get(place, (None, None)), found_for)):
+        found_for, known_for = (reading.progress, application), self._hosts_for.get(place)
+        if known_for is not None and known_for[0] is found_for[0] and known_for[1] is application:
             return {name: node for name, (_, node) in before.items()}
         located = locating.locate(nodes, application.executors)
         known = {
@@ -332,7 +333,7 @@ class Judge:
         places: set[Place] = set()
         for application in self.known.applications():
             place = application.place
-            before, stands_on = self.sightings.get(place, {}), _nodes_of(application)
+            before, stands_on = self.sightings.get(place, {}), application.all_nodes
             # those of one node stay in order, and those of different nodes have nothing in common
             mine = [item for name in stands_on | before.keys() for item in touched.get(name, ())]
             if not mine and None not in touched:
@@ -358,12 +359,6 @@ class Judge:
                 driver=driver is not None and driver.node == name,
             )
         return found
-
-
-def _nodes_of(application: Application) -> frozenset[str]:
-    """The nodes with its executors or its driver."""
-    driver = application.driver
-    return application.nodes | ({driver.node} if driver is not None and driver.node else set())
 
 
 def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:

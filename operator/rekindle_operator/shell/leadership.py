@@ -90,26 +90,30 @@ class Leadership:
             self.turn()
             self._ending.wait(RENEW_SECONDS)
         if self.holds:
-            self._release()
+            self._try(self._release)
 
     def turn(self) -> None:
         """Stand for the Lease once, or give it back while nothing is decided here."""
         if self.decides():
-            self._try()
+            if self._try(self.look):
+                self._trouble = ""
         else:
             self._note("nothing is decided here any more; another one may have the Lease")
             if self.holds:
-                self._release()
+                self._try(self._release)
         self._follow()
 
-    def _try(self) -> None:
+    def _try(self, step: Callable[[], None]) -> bool:
+        """Whether it came off."""
         try:
-            self.look()
-            self._trouble = ""
+            step()
         except RekindleError as trouble:
             self._note(str(trouble))
         except Exception as error:  # a Lease that somebody else has spoilt
             self._note(f"{type(error).__name__}: {error}")
+        else:
+            return True
+        return False
 
     def look(self) -> None:
         """Take the Lease, or renew it, or see who has it. Raises what the API server says."""
@@ -201,9 +205,8 @@ class Leadership:
             if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
                 spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
                 self.api.replace(path, {**lease, "spec": spec})
-        except RekindleError as trouble:
-            self.log.write("lease-failed", text=str(trouble))
-        self._until = 0.0
+        finally:
+            self._until = 0.0
 
 
 def _now() -> str:

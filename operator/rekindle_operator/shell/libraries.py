@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from rekindle_coordinator.log import Log
@@ -46,7 +46,11 @@ class Lines(logging.Handler):
         super().__init__()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write it, unless it is no news."""
+        """Write it, unless it is no news. Whoever logs is not to fail for it."""
+        with suppress(Exception):
+            self._emit(record)
+
+    def _emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if text.startswith(EXPECTED) or not self._is_news(record.name, text):
             return

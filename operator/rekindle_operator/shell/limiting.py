@@ -37,7 +37,7 @@ class Limiter:
     def decided(self, place: Place, case: Case) -> None:
         """What is known of an application from now on. When an incident is over, those that wait
         are looked at."""
-        incident = None if case.state is None else case.state.incident
+        incident = case.incident
         if incident is not None:
             self._note(place, Claim(str(place), incident.plans > 0, incident.began_at))
         else:

@@ -143,7 +143,7 @@ class Remedying:
         dry: dict[str, bool] = {}
         for application in self.known.applications() if names else ():
             held = self.known.held(application.place)
-            for name in application.nodes:
+            for name in application.all_nodes:
                 if name in names:
                     dry[name] = dry.get(name, True) and held is not None and held.dry_run
         return frozenset(name for name, spared in dry.items() if spared)

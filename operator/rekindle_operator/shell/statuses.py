@@ -87,6 +87,7 @@ class Statuses:
     def forget(self) -> None:
         """Another one writes from now on."""
         self._found.clear()
+        self._marked.clear()
 
     def _recovering(self) -> dict[str, int]:
         """How many recoveries of each policy (namespace/name) are not over."""
@@ -174,7 +175,8 @@ class Statuses:
                 continue
             self._marked[resource] = str(why)
             errand = partial(self._put_unreadable, kind, name, why)
-            self.errands.leave(f"unreadable {resource}", errand)
+            self._found.pop(resource, None)
+            self.errands.leave(f"status {resource}", errand)
 
     def _put_unreadable(self, kind: Kind, name: str, why: InputError) -> None:
         path = path_of(kind, *(name.split("/", 1) if "/" in name else ("", name)))

@@ -27,15 +27,16 @@ __all__ = ["Surroundings"]
 @dataclass(slots=True)
 class Surroundings:
     """`unreadable` (kind namespace/name -> why) are resources that mean nothing; `recoveries` are
-    by their application's place and their own name, `recovering` (namespace -> places) says which
-    applications have any. `stirred`: policies or classes have changed since somebody last looked.
+    by their application's place and their own name, `with_recoveries` (namespace -> places) says
+    which applications have any. `stirred`: policies or classes have changed since somebody last
+    looked.
     """
 
     registry: Registry = field(default_factory=Registry)
     policies: dict[str, RecoveryPolicy] = field(default_factory=dict)
     classes: dict[str, RecoveryClass] = field(default_factory=dict)
     recoveries: dict[Place, dict[str, Recovery]] = field(default_factory=dict)
-    recovering: dict[str, set[Place]] = field(default_factory=dict)
+    with_recoveries: dict[str, set[Place]] = field(default_factory=dict)
     unreadable: dict[str, InputError] = field(default_factory=dict)
     stirred: bool = True
     changed: set[Place] = field(default_factory=set)
@@ -78,7 +79,7 @@ class Surroundings:
         """A Recovery as it is now."""
         place = place_of(recovery)
         known = self.recoveries.setdefault(place, {})
-        self.recovering.setdefault(place.namespace, set()).add(place)
+        self.with_recoveries.setdefault(place.namespace, set()).add(place)
         before = known.get(recovery.metadata.name)
         known[recovery.metadata.name] = recovery
         if before is None or before.spec != recovery.spec:
@@ -86,13 +87,13 @@ class Surroundings:
 
     def forget_recovery(self, namespace: str, name: str) -> None:
         """A Recovery that is gone."""
-        for place in list(self.recovering.get(namespace, ())):
+        for place in list(self.with_recoveries.get(namespace, ())):
             known = self.recoveries[place]
             if known.pop(name, None) is not None:
                 self.changed.add(place)
                 if not known:
                     del self.recoveries[place]
-                    self.recovering[namespace].discard(place)
+                    self.with_recoveries[namespace].discard(place)
 
     def see_unreadable(self, kind: str, name: str, why: InputError) -> None:
         """A resource that the API server has let in and that means nothing."""

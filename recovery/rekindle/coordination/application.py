@@ -22,6 +22,7 @@ from rekindle.coordination.directives import Request
 from rekindle.coordination.recollection import Recollection, recall, recollect
 from rekindle.coordination.state import State, Status, inactive, initial, with_status
 from rekindle.coordination.transitions import advance
+from rekindle.incidents import Incident
 from rekindle.protocol import (
     CheckpointReport,
     Directive,
@@ -106,6 +107,13 @@ class Case:
     kept: Recollection | None = None
     state: State | None = None
     taken: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def incident(self) -> Incident | None:
+        """The incident that is open; none once the run has ended."""
+        if self.state is None or self.driver is Driver.FINISHED:
+            return None
+        return self.state.incident
 
 
 @dataclass(frozen=True, slots=True)
