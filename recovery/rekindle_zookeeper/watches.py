@@ -11,6 +11,7 @@ there is something to read. `connections` keeps them, `records` reads.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import Callback, EventType, WatchedEvent
@@ -57,11 +58,17 @@ class Watches:
         client.get_children_async(path, watch=fired)
 
     def begin_again(self, client: KazooClient) -> None:
-        """After a connect: arm all, and have all called, as anything may have changed."""
-        for path, callbacks in list(self._callbacks.items()):
+        """After a connect: arm all, and call all, as anything may have changed.
+
+        On the client's thread for callbacks, for the one of its connection may not ask: it takes
+        requests off a pipe that holds some hundreds, and whoever asks for more waits for it.
+        """
+        dispatch(client, partial(self._begin_again, client))
+
+    def _begin_again(self, client: KazooClient) -> None:
+        for path in list(self._callbacks):
             self.arm(client, path)
-            for callback in callbacks:
-                dispatch(client, callback)
+            self._call(path)
 
     def _call(self, path: str) -> None:
         for callback in self._callbacks.get(path, ()):

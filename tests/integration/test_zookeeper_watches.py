@@ -47,6 +47,21 @@ def test_a_watch_tells_whoever_reads_of_everything_for_ever(
     tells(folder, lambda: writer.remove(child))
 
 
+def test_hundreds_of_watches_tell_after_a_connect(
+    connect: Connect, zookeeper: LocalZookeeper
+) -> None:
+    watcher, told = connect(), set[int]()
+    for number in range(1, 1001):
+        watcher.watch(PLACE.path(f"watched/{number}"), lambda number=number: told.add(number))
+    assert watcher.get(PLACE.path(tree.PROGRESS)) is None
+    zookeeper.kill(1)
+    told.clear()
+    zookeeper.start_server(1)
+    wait_until(lambda: len(told) == 1000)
+    wait_until(lambda: watcher.reachable)
+    assert watcher.get(PLACE.path(tree.PROGRESS)) is None
+
+
 def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) -> None:
     watcher, writer = connect(), connect()
     path, other = PLACE.path(tree.PROGRESS), PLACE.path(tree.ORDERS)

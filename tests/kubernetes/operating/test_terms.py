@@ -51,7 +51,10 @@ def test_a_dry_run_tells_its_plan_and_touches_nothing(world: World) -> None:
 
 def test_priorities_of_a_policy_hold_for_plans(world: World) -> None:
     world.start(priorities=[{"query": "query-00-out", "priority": 10}])
-    world.lose(*world.executors_nodes()[:2])
+    placement = world.driver.member.placement
+    hosts = {placement[name] for name in placement if name.startswith("query-00/")}
+    nodes = {pod.spec.node_name for pod in world.driver.executors() if pod.status.pod_ip in hosts}
+    world.lose(*world.executors_nodes()[:1], *nodes)
     await_that(lambda: world.driver.plans())
     order = world.driver.plans()[0][1].order
     assert isinstance(order, PlanOrder)

@@ -186,13 +186,13 @@ def test_a_recovery_tells_its_story_in_a_line(api: Api, namespace: str) -> None:
         "Name": "departures-7-1f3a9",
         "Application": "departures",
         "Phase": "Recovering",
-        "Kind": "Correlated",
+        "Kind": "Complete",
         "Lost nodes": 3,
         "Back": "6/15",
         "Plans": 4,
     }
     assert {name: cell for name, (cell, priority) in cells.items() if priority == 1} == {
-        "Reason": "CorrelatedFailure",
+        "Reason": "CompleteFailure",
         "Incident": 7,
         "Policy": "departures",
         "Domains": "zone-a",
