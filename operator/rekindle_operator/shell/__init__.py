@@ -13,7 +13,6 @@ Gathering:
     renewals        leases of nodes, listed again and again
     tellings        how objects become news
     inbox           what watching threads tell the deciding one
-
     sounding        servers of the store one by one, and other operators
 
 Deciding, in one thread, within the coordinator's loop:
@@ -39,5 +38,6 @@ Writing:
 
     admitting       the webhook, served and trusted
     metrics         what is counted
+    forms           types worked out before there are threads
     libraries       what libraries say, as lines of the log
 """

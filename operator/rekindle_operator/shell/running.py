@@ -19,7 +19,7 @@ from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
 from rekindle_operator.injection.serving import check_port
-from rekindle_operator.shell import api, kinds, libraries, tellings
+from rekindle_operator.shell import api, forms, kinds, libraries, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.consequences import Consequences
@@ -134,6 +134,7 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
     """An operator that is ready to run; its log goes to `file`. Raises InputError for options that
     cannot be used."""
     check(options)
+    forms.work_out()
     log, metrics = Log(file), OperatorMetrics()
     kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
     with ExitStack() as stack:
