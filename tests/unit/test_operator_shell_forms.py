@@ -8,15 +8,21 @@ READERS = """
 import sys, threading, msgspec
 from rekindle_operator.shell import forms
 
-fields = {f"field_{number}": (dict[str, int] | None, None) for number in range(100)}
-kinds = [msgspec.defstruct(f"Kind{n}", [(k, *v) for k, v in fields.items()]) for n in range(100)]
+def kind(number):
+    fields = [(f"field_{index}", dict[str, int] | None, None) for index in range(60)]
+    inner = msgspec.defstruct(f"Inner{number}", fields)
+    outer = [(f"inner_{index}", inner | None, None) for index in range(40)]
+    return msgspec.defstruct(f"Outer{number}", outer)
+
+kinds = [kind(number) for number in range(300)]
 forms.work_out()
 sys.setswitchinterval(1e-6)
 
 def read():
     for kind in kinds:
         ready.wait()
-        msgspec.json.decode(b'{"field_1": {"a": 1}, "field_99": {"b": 2}}', type=kind)
+        for _ in range(20):
+            msgspec.json.decode(b'{"inner_3": {"field_1": {"a": 1}}, "inner_39": {}}', type=kind)
 
 ready = threading.Barrier(4)
 threads = [threading.Thread(target=read) for _ in range(4)]
