@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from kubernetes import client
 
@@ -78,6 +79,16 @@ FOREIGN: Mapping[str, Foreign] = {
 }
 
 
+# Which version an API server stores that has none of the controllers that convert them.
+STORED = {
+    "autoscaler": "v1",
+    "karpenter": "v1",
+    "cluster-api": "v1beta2",
+    "spark-operator": "v1beta2",
+}
+PROVIDERS = ("autoscaler", "karpenter", "cluster-api")
+
+
 def find(name: str) -> list[Path]:
     """The files of one entry of `FOREIGN`, downloaded first where the cache does not have them.
 
@@ -113,6 +124,15 @@ def definition(file: Path, *, versions: Iterable[str] = ()) -> dict[str, Any]:
         for item in spec["versions"]:
             item["storage"] = item["name"] == kept[-1]
     return found
+
+
+def stored(*names: str) -> list[dict[str, Any]]:
+    """The definitions of entries of `FOREIGN`, each with the version of `STORED`; without Go and
+    without the cache the test that asks is skipped."""
+    try:
+        return [definition(file, versions=[STORED[name]]) for name in names for file in find(name)]
+    except InputError as error:
+        pytest.skip(str(error))
 
 
 def schemaless(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:

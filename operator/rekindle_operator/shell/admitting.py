@@ -105,7 +105,8 @@ class Admission:
         """Let the webhook go by what is known now: by the losses of these applications at once, as
         their executors are made anew within moments; by all else soon after it has changed."""
         if self._note_impairments(places):
-            self._tell_impairments()
+            told = avoided(self._impairments.values())
+            self.outlook.knowledge = replace(self.outlook.knowledge, avoided=told)
         self._dirty |= stirred
         now = time.monotonic()
         if not self._dirty or now < self._due:
@@ -123,20 +124,17 @@ class Admission:
         took = time.monotonic() - now
         self._due = now + max(REFRESH_SECONDS, PAUSE_FACTOR * took)
 
-    def _tell_impairments(self) -> None:
-        told = avoided(self._impairments.values())
-        self.outlook.knowledge = replace(self.outlook.knowledge, avoided=told)
-
     def _note_impairments(self, places: Iterable[Place]) -> bool:
         """Where executors of applications that have lost nodes may not be; whether that is news."""
-        before = dict(self._impairments)
-        for place in tuple(places):
+        changed = False
+        for place in places:
             impairment = self._impairment(place)
+            changed |= impairment != self._impairments.get(place)
             if impairment is None:
                 self._impairments.pop(place, None)
             else:
                 self._impairments[place] = impairment
-        return self._impairments != before
+        return changed
 
     def _impairment(self, place: Place) -> Impairment | None:
         """New executors keep out of impaired domains, and off lost nodes, which the scheduler takes

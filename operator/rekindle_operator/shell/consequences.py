@@ -255,7 +255,7 @@ class Consequences:
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:
-            self.evictor.evict(place, ())
+            self.evictor.forget(place)
             if self._demands.pop(place, None) is not None:
                 self._wanting = True
             return

@@ -23,7 +23,6 @@ from node_requests import NodeRequests
 from operating_world import World, await_that
 from operator_process import OperatorProcess
 
-from rekindle.errors import InputError
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_operator.injection.keeping import SECRET
 from rekindle_zookeeper import connect
@@ -32,12 +31,6 @@ from testbed.nodes import Nodes
 
 STREAMING = "streaming"
 VALUES = Path(__file__).parent / "rights_in_use.yaml"
-STORED = {
-    "autoscaler": ["v1"],
-    "karpenter": ["v1"],
-    "cluster-api": ["v1beta2"],
-    "spark-operator": ["v1beta2"],
-}
 SHUT_DOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
 
 
@@ -196,14 +189,7 @@ def lose_the_driver(world: World) -> None:
 
 def install_foreign(api_client: client.ApiClient) -> None:
     """The kinds of all that the operator may ask for or look at."""
-    try:
-        definitions = [
-            foreign_crds.definition(file, versions=versions)
-            for name, versions in STORED.items()
-            for file in foreign_crds.find(name)
-        ]
-    except InputError as error:
-        pytest.skip(str(error))
+    definitions = foreign_crds.stored(*foreign_crds.STORED)
     apache = foreign_crds.schemaless(
         "spark.apache.org", "v1", "SparkApplication", "sparkapplications"
     )

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from kubernetes import client, utils
 
-from rekindle.errors import InputError
 from rekindle_local import processes
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
@@ -29,8 +28,6 @@ from operator_process import OperatorProcess
 
 DEFINITIONS = Path(__file__).parents[3] / "crds"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
-# Which versions an API server stores that has none of the controllers that convert them.
-STORED = {"autoscaler": ["v1"], "karpenter": ["v1"], "cluster-api": ["v1beta2"]}
 WATCH_SILENCE_SECONDS = 4
 WAIT_SECONDS_MAX = 180.0
 
@@ -153,15 +150,7 @@ def world(
 @pytest.fixture
 def requests(api_client: client.ApiClient, namespace: str) -> Iterator[NodeRequests]:
     """What was asked for in the test's namespace; the definitions of all providers are served."""
-    try:
-        definitions = [
-            foreign_crds.definition(file, versions=versions)
-            for name, versions in STORED.items()
-            for file in foreign_crds.find(name)
-        ]
-    except InputError as error:
-        pytest.skip(str(error))
-    foreign_crds.install(api_client, definitions)
+    foreign_crds.install(api_client, foreign_crds.stored(*foreign_crds.PROVIDERS))
     found = NodeRequests(api_client, namespace)
     yield found
     found.clear()

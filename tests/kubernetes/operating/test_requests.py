@@ -13,8 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foreign_crds
 
-from rekindle.errors import InputError
-
 KARPENTER = {
     "name": "karpenter",
     "provider": "Karpenter",
@@ -32,12 +30,7 @@ Claims = Callable[[], list[dict[str, Any]]]
 @pytest.fixture
 def claims(api_client: client.ApiClient, world: World) -> Iterator[Claims]:
     """NodeClaims that were made for the test's namespace; they go after it."""
-    try:
-        found = foreign_crds.find("karpenter")
-    except InputError as error:
-        pytest.skip(str(error))
-    definitions = [foreign_crds.definition(file, versions=["v1"]) for file in found]
-    foreign_crds.install(api_client, definitions)
+    foreign_crds.install(api_client, foreign_crds.stored("karpenter"))
     custom = client.CustomObjectsApi(api_client)
 
     def mine() -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from acting_driver import ActingDriver
 from kubernetes import client
 from operating_world import World, await_that
 
-from rekindle.errors import InputError
 from rekindle.protocol import PlanOrder
 from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.shell import kinds
@@ -37,11 +36,7 @@ Object = dict[str, Any]
 @pytest.fixture
 def applications(api_client: client.ApiClient, namespace: str) -> dict[str, Object]:
     """A SparkApplication of each group, as its operator leaves it when all is well."""
-    try:
-        found = foreign_crds.find("spark-operator")
-    except InputError as error:
-        pytest.skip(str(error))
-    kubeflow = [foreign_crds.definition(file, versions=["v1beta2"]) for file in found]
+    kubeflow = foreign_crds.stored("spark-operator")
     apache = foreign_crds.schemaless(APACHE, "v1", "SparkApplication", "sparkapplications")
     foreign_crds.install(api_client, [*kubeflow, apache])
     api = Api(api_client)

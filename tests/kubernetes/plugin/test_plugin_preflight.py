@@ -12,7 +12,6 @@ from kubernetes import client
 from plugin_runs import Plugin, Run, make, make_policy
 from resource_requests import Api, Object, class_of
 
-from rekindle.errors import InputError
 from rekindle_local import processes
 from rekindle_operator.testing import policy_object
 from testbed.nodes import Nodes
@@ -43,15 +42,11 @@ def cluster_class(api: Api) -> Any:
 @pytest.fixture
 def send(api: Api, plugin: Plugin, api_client: client.ApiClient) -> Send:
     """Create an object in the test's namespace."""
-    try:
-        (kubeflow,) = foreign_crds.find("spark-operator")
-    except InputError as error:
-        pytest.skip(str(error))
+    kubeflow = foreign_crds.stored("spark-operator")
     apache = foreign_crds.schemaless(
         "spark.apache.org", "v1", "SparkApplication", "sparkapplications"
     )
-    definition = foreign_crds.definition(kubeflow, versions=["v1beta2"])
-    foreign_crds.install(api_client, [definition, apache])
+    foreign_crds.install(api_client, [*kubeflow, apache])
 
     def create(plural: str, record: Object) -> Object:
         version = record["apiVersion"]

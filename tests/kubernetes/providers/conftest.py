@@ -14,26 +14,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import foreign_crds
 from provider_shell import Shell
 
-from rekindle.errors import InputError
 from rekindle_operator.provisioning.bodies import text
 from rekindle_operator.provisioning.node_claims import NODE_CLAIM
 
 RECOVERIES = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
-# Which versions an API server stores that has none of the controllers that convert them.
-STORED = {"autoscaler": ["v1"], "karpenter": ["v1"], "cluster-api": ["v1beta2"]}
 
 
 @pytest.fixture(scope="module")
 def definitions() -> list[dict[str, Any]]:
     """The real definitions of the kinds that providers make or change."""
-    try:
-        return [
-            foreign_crds.definition(file, versions=versions)
-            for name, versions in STORED.items()
-            for file in foreign_crds.find(name)
-        ]
-    except InputError as error:
-        pytest.skip(str(error))
+    return foreign_crds.stored(*foreign_crds.PROVIDERS)
 
 
 @pytest.fixture
