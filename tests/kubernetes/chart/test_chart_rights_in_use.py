@@ -118,7 +118,7 @@ def test_through_incidents_it_uses_each_right_that_it_is_given_and_misses_none(
         world.operator.start()
         world.make_policy()
         spoil_certificate(client.CoreV1Api(api_client), audit)
-        world.start(zones=("a", "b"), running=True)
+        world.start(nodes=4, zones=("a", "b"), running=True)
         lose_and_replace(world, requests)
         lose_one_more(world)
         lose_the_driver(world)
@@ -164,12 +164,15 @@ def lose_and_replace(world: World, requests: NodeRequests) -> None:
 
 
 def lose_one_more(world: World) -> None:
-    """A second story that ends, so that there is one to put away at the next incident."""
+    """A second story that ends, so that there is one to put away at the next incident; an operator
+    that begins in its middle reads it."""
     world.lose(world.executors_nodes()[0])
     world.nodes.add(1, zone="b")
     await_that(lambda: world.phase(2) != "")
     await_that(lambda: len(world.driver.member.nodes) == 4)
     await_that(lambda: world.phase(2) == "AwaitingCheckpoint")
+    world.operator.kill()
+    world.operator.start()
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase(2) == "Recovered")
 

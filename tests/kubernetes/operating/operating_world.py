@@ -45,7 +45,11 @@ class World:
         **policy: Any,
     ) -> None:
         """With all defaults that are not given; `running`: an operator does already, with a
-        policy. `driver` are fields of the driver."""
+        policy. `driver` are fields of the driver.
+
+        One of five nodes is without an executor, and one that is made anew may find it at any time;
+        of four none is: so many nodes are missing as are lost.
+        """
         for index, zone in enumerate(zones):
             self.nodes.add(nodes // len(zones) + (index < nodes % len(zones)), zone=zone)
         if not running:
@@ -132,9 +136,9 @@ class World:
         before = self.driver.member.epoch
         await_that(lambda: self.driver.member.epoch > before + epochs)
 
-    def finish(self, number: int = 1) -> None:
-        """With two nodes more, to the end of the recovery."""
-        self.nodes.add(2, zone="a")
+    def finish(self, number: int = 1, *, nodes: int = 2) -> None:
+        """With so many nodes more, to the end of the recovery."""
+        self.nodes.add(nodes, zone="a")
         await_that(lambda: len(self.driver.member.nodes) == 4, "executors were not replaced")
         self.driver.complete_checkpoint()
         await_that(lambda: self.phase(number) == "Recovered", "it did not recover")

@@ -37,7 +37,7 @@ def test_a_recovery_that_somebody_deletes_in_the_middle_is_told_anew(
     world: World, requests: NodeRequests
 ) -> None:
     world.make_class(provisioning=[AUTOSCALER])
-    world.start()
+    world.start(nodes=4)
     lost = world.executors_nodes()[:2]
     world.lose(*lost)
     await_that(lambda: requests.counts()["ProvisioningRequest"] == 2)
@@ -60,7 +60,7 @@ def test_requests_and_notes_that_somebody_deletes_are_not_made_beyond_what_is_mi
     world: World, requests: NodeRequests
 ) -> None:
     world.make_class(provisioning=[KARPENTER])
-    world.start()
+    world.start(nodes=4)
     world.lose(*world.executors_nodes()[:2])
     await_that(lambda: len(requests.claims()) == 2)
     await_that(lambda: world.phase() == "AwaitingCheckpoint")

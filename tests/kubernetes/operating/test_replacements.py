@@ -14,7 +14,7 @@ def test_missing_nodes_are_asked_for_once_and_given_up_when_they_are_not_needed(
     entries: list[dict[str, Any]] = [AUTOSCALER, KARPENTER, machines(world.namespace)]
     requests.deploy_machines()
     world.make_class(provisioning=[{**entry, "limits": ONE} for entry in entries])
-    world.start()
+    world.start(nodes=4)
     none = dict(requests.counts())
     one_each = dict.fromkeys(none, 1)
     world.lose(*world.executors_nodes()[:3])
@@ -31,7 +31,7 @@ def test_missing_nodes_are_asked_for_once_and_given_up_when_they_are_not_needed(
     assert requests.counts() == one_each
     rows = world.status()["requests"]
     assert {row["provider"] for row in rows} == {entry["name"] for entry in entries}
-    world.finish()
+    world.finish(nodes=3)
     await_that(
         lambda: requests.act_as_cluster_api() and requests.counts() == none,
         "what nobody needs any more is still asked for",

@@ -54,7 +54,7 @@ def test_a_claim_is_made_for_each_lost_node_outside_of_the_impaired_domain(
     world: World, claims: Claims
 ) -> None:
     world.make_class(provisioning=[KARPENTER])
-    world.start(nodes=6, zones=("a", "b"))
+    world.start(nodes=4, zones=("a", "b"))
     zones = {
         node.metadata.name: node.metadata.labels[ZONE] for node in world.core.list_node().items
     }
@@ -76,7 +76,7 @@ def test_an_operator_that_is_killed_again_and_again_asks_for_nothing_twice(
     world: World, claims: Claims
 ) -> None:
     world.make_class(provisioning=[KARPENTER])
-    world.start()
+    world.start(nodes=4)
     world.lose(*world.executors_nodes()[:2])
     for _ in range(3):
         await_that(lambda: world.driver.plans() or world.phase())

@@ -22,7 +22,7 @@ def test_what_is_refused_as_too_much_is_asked_again_and_done_once(
     numbers, refused = itertools.count(), threading.Event()
     proxy.refuses = lambda: refused.is_set() or next(numbers) % 3 == 0
     world.make_class(provisioning=[KARPENTER])
-    world.start()
+    world.start(nodes=4)
     lost = world.executors_nodes()[:2]
     pods = world.lose(*lost)
     await_that(lambda: world.operator.lines("verdict"))
@@ -60,7 +60,7 @@ def test_who_writes_at_the_same_time_is_not_overwritten_and_stops_nobody(
 
     proxy.before = interfere
     world.make_class(provisioning=[KARPENTER])
-    world.start()
+    world.start(nodes=4)
     pods = world.lose(*world.executors_nodes()[:2])
     await_that(lambda: world.driver.plans())
     await_that(lambda: pods.isdisjoint(world.executors()))

@@ -39,7 +39,7 @@ def test_an_application_that_a_policy_selects_no_more_is_let_go_and_comes_back(
     world: World, requests: NodeRequests
 ) -> None:
     world.make_class(provisioning=[KARPENTER])
-    world.start()
+    world.start(nodes=4)
     pods = world.lose(*world.executors_nodes()[:2])
     await_that(lambda: len(requests.claims()) == 2)
     await_that(lambda: pods.isdisjoint(world.executors()))
