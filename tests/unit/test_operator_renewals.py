@@ -4,8 +4,10 @@ import io
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from rekindle_coordinator.log import Log
+from rekindle_operator import observation
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.renewals import Renewals
 
@@ -48,3 +50,20 @@ def test_an_interval_counts_where_a_kubelet_renews_less_often_than_the_class_say
     ).newest
     assert newest is not None
     assert newest.intervals == {"node-2": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("took", "lease_seconds", "pause"),
+    [
+        pytest.param(0.005, 10.0, 1.0, id="a few nodes"),
+        pytest.param(0.1, 10.0, 3.0, id="two thousand"),
+        pytest.param(2.0, 10.0, 5.0, id="an API server that is slow"),
+        pytest.param(0.1, 1.0, 0.5, id="leases that are renewed every second"),
+    ],
+)
+def test_looks_come_one_after_the_other_as_soon_as_they_are_cheap(
+    took: float, lease_seconds: float, pause: float
+) -> None:
+    found = Renewals(cast(Api, Leases()), Log(io.StringIO()), lambda: lease_seconds)
+    found.newest = observation.Leases({}, asked_at=7.0, answered_at=7.0 + took)
+    assert found.pause_seconds == pytest.approx(pause)

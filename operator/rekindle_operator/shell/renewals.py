@@ -21,6 +21,9 @@ from rekindle_operator.shell.api import Api, path_of
 __all__ = ["Renewals"]
 
 LOOK_SECONDS_MAX = 5.0
+# A pause takes so many times what the look before it took: looks cost little, ours and the API
+# server's time, however many leases there are.
+PAUSE_FACTOR = 30.0
 # Many leases may fall due one after the other.
 LOOK_SECONDS_MIN = 1.0
 # A kubelet renews four times within the duration that it gives its lease.
@@ -86,6 +89,14 @@ class Renewals:
         self._due = moment
         self._stirred.set()
 
+    @property
+    def pause_seconds(self) -> float:
+        """How long after a look the next one is begun: soon where the last one was cheap, and twice
+        within an interval at least."""
+        took = 0.0 if self.newest is None else self.newest.answered_at - self.newest.asked_at
+        affordable = min(LOOK_SECONDS_MAX, max(LOOK_SECONDS_MIN, PAUSE_FACTOR * took))
+        return min(affordable, self.lease_seconds() / 2)
+
     def look(self) -> None:
         """List them once. Raises what the API server says."""
         asked_at = time.monotonic()
@@ -113,7 +124,7 @@ class Renewals:
 
     def _rest(self, began: float) -> None:
         """Until the next look is due, after one that began then."""
-        pause = min(LOOK_SECONDS_MAX, self.lease_seconds() / 2)
+        pause = self.pause_seconds
         least = min(LOOK_SECONDS_MIN, pause)
         due = began + max(0.1, pause)
         while not self._ending:
