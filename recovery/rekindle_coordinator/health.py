@@ -20,6 +20,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
 
 from rekindle.errors import InputError
+from rekindle_coordinator.listening import listen
 
 __all__ = ["Metrics", "serve"]
 
@@ -81,9 +82,17 @@ class Metrics:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A connection that says nothing keeps nobody else from an answer."""
+    """A connection that says nothing keeps nobody else from an answer; each family is answered."""
 
     daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Listen, and ask no name server for a name that nobody needs."""
+        self.socket.close()
+        self.socket = listen("", self.server_address[1])
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "", self.server_address[1]
+        self.setup_environ()
 
 
 class _Quiet(WSGIRequestHandler):

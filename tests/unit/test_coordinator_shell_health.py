@@ -12,9 +12,9 @@ from rekindle_coordinator import health
 from rekindle_coordinator.health import Metrics
 
 
-def ask(port: int, page: str) -> tuple[int, str]:
+def ask(port: int, page: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}/{page}", timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -37,6 +37,12 @@ def test_health_tells_who_leads_and_fails_when_the_loop_does_not_turn_any_more()
         found = json.loads(text)
         assert (status, found["healthy"], found["ready"]) == (503, False, False)
         assert found["reason"] == "the loop has not turned for 60 s"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is one family here")
+def test_both_families_are_answered_on_one_port() -> None:
+    port = health.serve(Metrics(), 0)
+    assert [ask(port, "health", host)[0] for host in ("127.0.0.1", "[::1]")] == [200, 200]
 
 
 def test_who_is_not_ready_says_what_is_waited_for() -> None:

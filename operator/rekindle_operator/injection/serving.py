@@ -11,7 +11,6 @@ and closes it.
 import asyncio
 import contextlib
 import os
-import socket
 import ssl
 import threading
 import traceback
@@ -22,6 +21,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
 from rekindle.errors import InputError, RekindleError
+from rekindle_coordinator.listening import listen
 from rekindle_operator.injection import certificates, configuration, reviews
 from rekindle_operator.injection.certificates import Pair
 from rekindle_operator.injection.terms import Outlook
@@ -125,7 +125,7 @@ class Server:
         await runner.setup()
         try:
             await self._renew()
-            listener = _listen(*self._address)
+            listener = listen(*self._address)
             self.port = listener.getsockname()[1]
             await web.SockSite(runner, listener, ssl_context=self._context).start()
             self._listening.set()
@@ -179,7 +179,7 @@ def check_port(port: int) -> None:
     """InputError for a port that cannot be listened on; it is not listened on yet, for nobody would
     answer there."""
     try:
-        _listen("", port).close()
+        listen("", port).close()
     except OSError as error:
         raise _taken("", port, error) from error
 
@@ -190,14 +190,6 @@ def _taken(host: str, port: int, error: OSError) -> InputError:
         what=f"cannot be listened on at {host or 'any address'} ({error.strerror})",
         remedy="name a port that is free",
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """One socket for both families: two that take any free port would take different ones."""
-    if host or not socket.has_dualstack_ipv6():
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
 
 
 def _context() -> ssl.SSLContext:
