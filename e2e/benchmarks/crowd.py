@@ -125,10 +125,11 @@ class Crowd:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         async with self._connected() as self._connection:
             self._heartbeats = Heartbeats(self._connection, self._lease_seconds)
-            renewing = asyncio.create_task(self._heartbeats.run())
-            self._ready.set()
-            await self._end.wait()
-            renewing.cancel()
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(self._heartbeats.run())
+                self._ready.set()
+                await self._end.wait()
+                renewing.cancel()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
