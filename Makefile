@@ -21,7 +21,7 @@ setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and buil
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit simulation integration ## everything that must hold but `make kubernetes`, under 40 minutes
+test: lint unit simulation integration kubernetes ## everything that must hold, under 40 minutes
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== ruff'
