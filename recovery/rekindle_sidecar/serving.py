@@ -19,7 +19,7 @@ from aiohttp import web
 
 import rekindle_zookeeper
 from rekindle.errors import InputError
-from rekindle.protocol import tree
+from rekindle.protocol import forms, tree
 from rekindle_sidecar import endpoints, logs, sockets
 from rekindle_sidecar.desk import Desk
 from rekindle_sidecar.options import Options
@@ -39,6 +39,7 @@ def serve(options: Options) -> None:
     place = tree.Place(options.namespace, options.application).checked()
     path = Path(options.socket)
     secret = _secret(options.secret_file)
+    forms.work_out()
     listener = sockets.listen(path)
     inode = path.stat().st_ino
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rekindle import protocol
 from rekindle.errors import InputError
-from rekindle.protocol import Acknowledgement, Directive, Handshake, Report
+from rekindle.protocol import Acknowledgement, Directive, Handshake, Report, forms
 
 __all__ = ["Sidecar"]
 
@@ -59,6 +59,7 @@ class Sidecar:
 
     def start(self) -> None:
         """Begin to talk."""
+        forms.work_out()
         for thread in self._threads:
             thread.start()
 

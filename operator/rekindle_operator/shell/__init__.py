@@ -38,6 +38,5 @@ Writing:
 
     admitting       the webhook, served and trusted
     metrics         what is counted
-    forms           types worked out before there are threads
     libraries       what libraries say, as lines of the log
 """

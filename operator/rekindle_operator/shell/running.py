@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from rekindle.errors import RekindleError
-from rekindle.protocol import tree
+from rekindle.protocol import forms, tree
 from rekindle.protocol.tree import Place
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
 from rekindle_operator.injection.serving import check_port
-from rekindle_operator.shell import api, forms, kinds, libraries, tellings
+from rekindle_operator.shell import api, kinds, libraries, tellings
 from rekindle_operator.shell.admitting import Admission
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.consequences import Consequences

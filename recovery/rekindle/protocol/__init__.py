@@ -2,6 +2,7 @@
 
     messages  reports, directives, acknowledgements, and the records of the coordinator
     reading   bytes from outside into messages, or an error that names field and remedy
+    forms     what is known of types, worked out before there are threads
     versions  which version of the protocol two sides speak
     tree      where each record lies in the coordination store, and how large ones are split
 

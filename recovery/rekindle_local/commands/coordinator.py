@@ -11,6 +11,7 @@ from typing import Annotated, TextIO
 import typer
 
 from rekindle.errors import InputError
+from rekindle.protocol import forms
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
@@ -53,6 +54,7 @@ def coordinator(
         raise InputError(
             where=f"--cluster {cluster}", what="is no folder", remedy="name the cluster's folder"
         )
+    forms.work_out()
     metrics = health.Metrics()
     with (
         _written(log) as file,

@@ -6,13 +6,13 @@ import sys
 # The first to read a type is interrupted as often as can be; a process of its own, as it may end.
 READERS = """
 import sys, threading, msgspec
-from rekindle_operator.shell import forms
+from rekindle.protocol import forms
 
 def kind(number):
     fields = [(f"field_{index}", dict[str, int] | None, None) for index in range(60)]
-    inner = msgspec.defstruct(f"Inner{number}", fields)
+    inner = msgspec.defstruct(f"Inner{number}", fields, module="rekindle")
     outer = [(f"inner_{index}", inner | None, None) for index in range(40)]
-    return msgspec.defstruct(f"Outer{number}", outer)
+    return msgspec.defstruct(f"Outer{number}", outer, module="rekindle")
 
 kinds = [kind(number) for number in range(300)]
 forms.work_out()

@@ -1,7 +1,8 @@
 """What msgspec knows of types, worked out before there are threads.
 
 It does so when a type is read for the first time. Where two threads are the first, one sees what
-the other has half done, and the process ends without a word. `running` calls it.
+the other has half done, and the process ends without a word. Driver, sidecar, coordinator and
+operator call it as they start.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ __all__ = ["work_out"]
 
 
 def work_out() -> None:
-    """Of all types that have been imported."""
+    """Of all our types that have been imported; a driver has its user's as well."""
     for form in _below(msgspec.Struct):
-        msgspec.json.Decoder(form)
+        if form.__module__.startswith("rekindle"):
+            msgspec.json.Decoder(form)
 
 
 def _below(form: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
