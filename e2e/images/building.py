@@ -29,7 +29,7 @@ from images.bases import Base
 from images.engines import Engine
 from testbed import binaries
 
-__all__ = ["IMAGES", "Built", "Image", "build"]
+__all__ = ["IMAGES", "Built", "Image", "build", "digest"]
 
 ROOT = Path(__file__).parents[2]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
@@ -73,7 +73,7 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
     """
     image = IMAGES[name]
     cache = binaries.cache_folder(os.environ) / "images"
-    archive = cache / "archives" / f"{image.name}-{_digest(image, base_image)}.tar"
+    archive = cache / "archives" / f"{image.name}-{digest(image, base_image)}.tar"
     if not archive.exists():
         with _lock(cache, progress):
             if not archive.exists():
@@ -161,8 +161,8 @@ class _Building:
             )
 
 
-def _digest(image: Image, base_image: str | None) -> str:
-    """Of the files that go into an image, in the order of their paths, and of its base."""
+def digest(image: Image, base_image: str | None) -> str:
+    """Of all that goes into an image: files in the order of their paths, and its base."""
     found = hashlib.sha256(f"{image}\0{base_image}\0{image.base.description()}\0".encode())
     for path in _sources(image):
         found.update(f"{path.relative_to(ROOT)}\0{path.stat().st_mode & 0o111}\0".encode())

@@ -23,5 +23,6 @@ def pipeline() -> Pipeline:
         parallelism=3,
     )
     minutes.sink("minutes", priority=3)
-    minutes.top("hottest", by="peak", count=3, ties=["machine"]).sink("hottest-machines", priority=9)
+    hottest = minutes.top("hottest", by="peak", count=3, ties=["machine"])
+    hottest.sink("hottest-machines", priority=9)
     return built

@@ -20,6 +20,20 @@ __all__ = ["run"]
 # Set for the Python program that spark-submit starts: where its JVM listens.
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark master, for example spark://HOST:7077.",
+        show_default="what spark-submit was told, where it has started this",
+    ),
+]
+ClusterHasJar = Annotated[
+    bool,
+    typer.Option(
+        envvar="REKINDLE_CLUSTER_HAS_JAR",
+        help="The workers' class path has Rekindle's jar already.",
+    ),
+]
 Sidecar = Annotated[
     Path | None,
     typer.Option(
@@ -48,13 +62,7 @@ def run(
         ),
     ],
     store: Annotated[Path, typer.Option(help="Checkpoint store: a folder all nodes share.")],
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark master, for example spark://HOST:7077.",
-            show_default="what spark-submit has said, where it has started this",
-        ),
-    ] = None,
+    master: Master = None,
     settings: Annotated[
         Path | None,
         typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
@@ -63,13 +71,7 @@ def run(
         Path | None,
         typer.Option(help="Where events are written.", show_default="events.jsonl in the store"),
     ] = None,
-    cluster_has_jar: Annotated[
-        bool,
-        typer.Option(
-            envvar="REKINDLE_CLUSTER_HAS_JAR",
-            help="The workers' class path has Rekindle's jar already.",
-        ),
-    ] = False,
+    cluster_has_jar: ClusterHasJar = False,
     sidecar: Sidecar = None,
     name: ApplicationName = None,
     conf: Annotated[
