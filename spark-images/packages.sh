@@ -13,4 +13,5 @@ python3 -m venv --without-pip /opt/rekindle
 cd /opt/rekindle/lib/python*/site-packages
 # A tenth of the size, of no use to anybody who runs them.
 find . -type d '(' -name tests -o -name include ')' -prune -exec rm -rf {} +
+rm -rf pyarrow/*arrow_flight* pyarrow/*arrow_python_flight* pyarrow/_flight* pyarrow/*substrait*
 find . -type f '(' -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' ')' -delete

@@ -27,7 +27,11 @@ LEFT_OUT = (
     "/usr/share/info/*",
     "/usr/share/locale/*",
     "/usr/share/man/*",
+    # for compilers to older Java alone
+    "/usr/lib/jvm/*/lib/ct.sym",
 )
+# mmdebstrap's own: where the suite has a merged /usr, make it so before anything is unpacked.
+MERGED = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 KEPT = ("/usr/share/doc/*/copyright",)
 _PYTHON = re.compile(r"(?:\./)?usr/bin/python3\.(\d+)")
 
@@ -44,7 +48,8 @@ class Base:
         return "\n".join((SUITE, *self.packages, *LEFT_OUT, *KEPT))
 
 
-_PYTHON_PACKAGES = ("ca-certificates", "python3", "python3-venv")
+# The root is merged from the start; what would merge it brings all of Perl with it.
+_PYTHON_PACKAGES = ("ca-certificates", "python3", "python3-venv", "usr-is-merged")
 OPERATOR = Base("operator", _PYTHON_PACKAGES)
 SPARK = Base("spark", (*_PYTHON_PACKAGES, "openjdk-17-jre-headless", "tini"))
 
@@ -61,6 +66,7 @@ def make(base: Base, tar: Path, *, log: Path) -> None:
         program,
         "--mode=root",
         "--variant=essential",
+        f"--hook-directory={MERGED}",
         f"--include={','.join(base.packages)}",
         *excluded,
         *included,
