@@ -50,7 +50,7 @@ class Base:
 
 # The root is merged from the start; what would merge it brings all of Perl with it.
 _PYTHON_PACKAGES = ("ca-certificates", "python3", "python3-venv", "usr-is-merged")
-OPERATOR = Base("operator", _PYTHON_PACKAGES)
+OPERATOR = Base("operator", (*_PYTHON_PACKAGES, "libstdc++6"))
 SPARK = Base("spark", (*_PYTHON_PACKAGES, "openjdk-17-jre-headless", "tini"))
 
 

@@ -8,7 +8,8 @@
         log            what programs have printed
 
 An archive appears whole or not at all, a second builder waits for the first, and what is there is
-not built again. The digest is of all files that go in, and of the base.
+not built again; of each image the last two are kept. The digest is of all files that go in, and of
+the base.
 """
 
 import fcntl
@@ -18,7 +19,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = ["IMAGES", "Built", "Image", "build", "digest"]
 
 ROOT = Path(__file__).parents[2]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
+ARCHIVES_KEPT = 2
 Progress = Callable[[str], None]
 
 
@@ -109,6 +111,7 @@ class _Building:
             fresh = Path(workshop) / archive.name
             engine.save(self.image.reference, fresh, log=self.log)
             fresh.rename(archive)
+        _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"))
 
     def _own_base(self, engine: Engine) -> dict[str, str]:
         """The base of Debian's packages, as an image; and that packages of Python are at hand."""
@@ -182,6 +185,13 @@ def _sources(image: Image) -> Iterator[Path]:
 
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _forget(archives: Iterable[Path]) -> None:
+    """Remove all but the newest: each is more than a gigabyte, and another with every change."""
+    ordered = sorted(archives, key=lambda path: path.stat().st_mtime)
+    for old in ordered[:-ARCHIVES_KEPT]:
+        old.unlink()
 
 
 @contextmanager

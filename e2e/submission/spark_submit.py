@@ -123,4 +123,5 @@ def _cause(said: str) -> str:
     """The line that tells most: an exception's, else the last one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told: Sequence[str] = [line for line in lines if "Exception" in line or "Error" in line]
-    return (told or lines or [""])[0 if told else -1][:300]
+    caused = [line for line in told if line.startswith("Caused by:")]
+    return ([*caused, *told][:1] or lines[-1:] or [""])[0][:300]

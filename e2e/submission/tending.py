@@ -26,6 +26,7 @@ from testbed import access
 __all__ = ["SparkOperators"]
 
 LOOK_SECONDS = 1.0
+AGAIN_SECONDS = 5.0
 REQUEST_SECONDS_MAX = 15.0
 KINDS: Mapping[str, ModuleType] = {kubeflow.GROUP: kubeflow, apache.GROUP: apache}
 NOT_FOUND = 404
@@ -34,8 +35,9 @@ NOT_FOUND = 404
 class SparkOperators:
     """A context manager: inside, SparkApplications are tended as both operators would.
 
-    `folder` gets a folder for each submission, with templates and what spark-submit said. A
-    submission that fails is kept in `failures`, and is tried again.
+    The kubeconfig is that of somebody who may do everything, with a token: Spark's client does not
+    read every kind of key. `folder` gets a folder for each submission, with templates and what
+    spark-submit said. A submission that fails is kept in `failures`, and is tried again.
     """
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
@@ -97,6 +99,7 @@ class SparkOperators:
             self._act(step.action, kind, scene)
         except RekindleError as error:
             self.failures.append(error)
+            self._ended.wait(AGAIN_SECONDS)
             return
         if step.status is not None:
             # Whole, as they do. Not by version: a conflict would have it submit a second time.

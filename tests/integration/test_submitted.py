@@ -55,6 +55,7 @@ def test_it_takes_master_and_options_from_spark_submit_and_commits_what_is_right
 ) -> None:
     application = prepare()
     submit(application, {"spark.task.maxFailures": "1", "spark.shuffle.compress": "true"})
+    application.await_event("recovered")
     application.finish()
 
 

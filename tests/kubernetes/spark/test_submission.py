@@ -22,6 +22,7 @@ from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "kubernetes"
+OPERATORS = "spark-operators"
 WAIT_SECONDS_MAX = 150.0
 Body = dict[str, Any]
 
@@ -117,13 +118,25 @@ def place(
     core.create_persistent_volume({"metadata": {"name": namespace}, "spec": volume})
     metadata = {"name": "shared"}
     core.create_namespaced_persistent_volume_claim(namespace, {"metadata": metadata, "spec": claim})
-    with SparkOperators(control_plane.kubeconfig, tmp_path / "submissions") as operators:
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": OPERATORS}})
+    rbac: Any = client.RbacAuthorizationV1Api(api_client)
+    group, subject = "rbac.authorization.k8s.io", {"kind": "ServiceAccount", "name": OPERATORS}
+    rbac.create_cluster_role_binding(
+        {
+            "metadata": {"name": namespace},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{**subject, "namespace": namespace}],
+        }
+    )
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, OPERATORS)
+    with SparkOperators(kubeconfig, tmp_path / "submissions") as operators:
         found = Namespace(control_plane, namespace, operators)
         try:
             yield found
         finally:
             found.close()
             core.delete_persistent_volume(namespace)
+            rbac.delete_cluster_role_binding(namespace)
 
 
 def test_kubeflows_driver_is_its_own_and_is_made_again_when_the_old_one_has_gone(
