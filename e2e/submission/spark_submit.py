@@ -5,7 +5,6 @@ of this machine's environment that is for Spark or Kubernetes reaches it.
 """
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,12 +68,16 @@ def submit(submission: Submission, *, kubeconfig: Path, folder: Path) -> None:
         master=f"k8s://{_server(kubeconfig)}",
         folder=folder,
     )
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "KUBE"))}
+    # Nor the Python of this machine, which would be looked for in the pods.
+    inherited = {
+        name: value
+        for name, value in found.environment(configuration, {}).items()
+        if not name.startswith(("PYSPARK_", "KUBE"))
+    }
     done = subprocess.run(
         line,
         env={
-            **found.environment(configuration, {}),
-            **{k: v for k, v in inherited.items() if k.startswith("PATH")},
+            **inherited,
             "KUBECONFIG": str(kubeconfig),
             # The client is one of many on a small machine, and does little.
             "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -18,7 +18,7 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from rekindle.errors import RekindleError
+from rekindle.errors import RekindleError, RunError
 from submission import apache, kubeflow, spark_submit
 from submission.steps import Action, Body, Scene
 from testbed import access
@@ -29,7 +29,8 @@ LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 5.0
 REQUEST_SECONDS_MAX = 15.0
 KINDS: Mapping[str, ModuleType] = {kubeflow.GROUP: kubeflow, apache.GROUP: apache}
-NOT_FOUND = 404
+JSON_PATCH = "application/json-patch+json"
+NOT_FOUND, BAD_REQUEST, UNPROCESSABLE = 404, 400, 422
 
 
 class SparkOperators:
@@ -97,21 +98,34 @@ class SparkOperators:
         step = kind.decide(scene)
         try:
             self._act(step.action, kind, scene)
+            if step.status is not None:
+                self._write(kind, scene, step.status)
         except RekindleError as error:
             self.failures.append(error)
             self._ended.wait(AGAIN_SECONDS)
-            return
-        if step.status is not None:
+
+    def _write(self, kind: ModuleType, scene: Scene, status: Body) -> None:
+        """Write a status. Raises `RunError` for one that the API server takes for wrong."""
+        try:
             # Whole, as they do. Not by version: a conflict would have it submit a second time.
             self._custom.patch_namespaced_custom_object_status(
                 kind.GROUP,
                 kind.VERSION,
-                namespace,
+                scene.application["metadata"]["namespace"],
                 kind.PLURAL,
                 scene.name,
-                [{"op": "add", "path": "/status", "value": step.status}],
+                [{"op": "add", "path": "/status", "value": status}],
+                _content_type=JSON_PATCH,
                 _request_timeout=REQUEST_SECONDS_MAX,
             )
+        except ApiException as error:
+            if error.status not in (BAD_REQUEST, UNPROCESSABLE):
+                raise
+            raise RunError(
+                where=f"the status of SparkApplication {scene.name}",
+                what=f"is refused: {error.body}"[:300],
+                remedy="see whether the definition is of another version",
+            ) from error
 
     def _act(self, action: Action, kind: ModuleType, scene: Scene) -> None:
         if action is Action.SUBMIT:
