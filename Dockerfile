@@ -1,23 +1,27 @@
 # The image of the operator, and of the sidecar beside drivers. docs/install.md says how to build it.
-# Any base that has Python 3.11 or newer with venv and pip; nothing is compiled, so no build tools.
+# Any base that has Python 3.11 or newer with venv; nothing is compiled, so no build tools.
 ARG BASE_IMAGE=python:3.12-slim
 
 FROM ${BASE_IMAGE} AS packages
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+# 1 takes all packages from spark-images/wheels, and asks no index.
+ARG PIP_NO_INDEX=
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md ./
-COPY recovery recovery
-COPY operator operator
-RUN python3 -m venv /opt/rekindle \
- && /opt/rekindle/bin/pip install --only-binary :all: --constraint constraints.txt '.[operator]' \
+COPY pyproject.toml constraints.txt ./
+RUN --mount=type=bind,source=spark-images,target=/spark-images sh /spark-images/packages.sh operator \
 # Half of the size, 370 MB, which only drivers, executors and `rekindle verify` need.
- && /opt/rekindle/bin/pip uninstall --yes polars polars-runtime-32 pyarrow pip \
-# What is imported when it runs has to be there, from a folder without the sources.
- && cd / \
- && /opt/rekindle/bin/python -P -c 'import rekindle_operator.shell.main, rekindle_sidecar.serving'
+ && /opt/installer/bin/pip --python /opt/rekindle/bin/python3 uninstall --quiet --yes \
+      polars polars-runtime-32 pyarrow
+
+FROM packages AS rekindle
+RUN --mount=type=bind,source=spark-images,target=/spark-images --mount=type=bind,source=dist,target=/dist \
+    sh /spark-images/wheel.sh /added /dist \
+# What is imported when it runs has to be there.
+ && PYTHONPATH=$(echo /added/opt/rekindle/lib/python*/site-packages) \
+    /opt/rekindle/bin/python3 -B -c 'import rekindle_operator.shell.main, rekindle_sidecar.serving'
 
 FROM ${BASE_IMAGE}
 COPY --from=packages /opt/rekindle /opt/rekindle
+COPY --from=rekindle /added /
 # Safe path: a folder `operator` in the working directory would shadow the standard library's.
 ENV PATH=/opt/rekindle/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 WORKDIR /

@@ -10,7 +10,7 @@ ARCHIVES := $(VENV)/archives
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed bench-operator wheel clean
+.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -50,6 +50,9 @@ kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 
 testbed: setup ## find or build that control plane, with kubectl and helm (once, some minutes)
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all
+
+images: setup ## the images for Kubernetes, without a registry (once, some minutes)
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m images build
 
 bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m benchmarks operator

@@ -46,11 +46,12 @@ FINISH_REQUEST = "finish"
 class Place:
     """Where a driver runs: Spark master, checkpoint store, event file, Spark options.
 
-    `sidecar` is the socket of its sidecar, under `identity`; without one the driver is its own
-    coordinator.
+    `master` is None where spark-submit has started the driver: its JVM is there already, with the
+    master and the options that it was told. `sidecar` is the socket of its sidecar, under
+    `identity`; without one the driver is its own coordinator.
     """
 
-    master: str
+    master: str | None
     store: Path
     events: Path
     options: dict[str, str]

@@ -7,7 +7,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,9 @@ from rekindle.errors import RunError
 __all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "ranges"]
 
 
+PLUGIN = "rekindle.HostPlugin"
+PLUGINS = "spark.plugins"
 _DEFAULTS = {
-    "spark.plugins": "rekindle.HostPlugin",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.dynamicAllocation.enabled": "false",
@@ -47,6 +48,10 @@ _DEFAULTS = {
     "spark.kubernetes.executor.apiPollingInterval": "2s",
     # All that was lost is asked for at once; 20 a second would take 5 s for a hundred.
     "spark.kubernetes.allocation.batch.size": "100",
+    # The driver gives up after so many failed executors, twice as many as it has by default and
+    # counted over its whole life: two losses of most nodes, months apart, would end it.
+    "spark.executor.maxNumFailures": "1000",
+    "spark.executor.failuresValidityInterval": "1h",
 }
 
 
@@ -123,19 +128,21 @@ class Exchange:
     """Pinned jobs and retained shuffles on one Spark application."""
 
     def __init__(
-        self, name: str, master: str, jar: str, options: dict[str, str], *, ship_jar: bool = True
+        self,
+        name: str,
+        master: str | None,
+        jar: str,
+        options: Mapping[str, str],
+        *,
+        ship_jar: bool = True,
     ) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        conf = SparkConf().setMaster(master).setAppName(name)
-        shipped = {"spark.jars": jar, "spark.executor.extraClassPath": jar} if ship_jar else {}
-        driver = {"spark.driver.extraClassPath": jar}
-        for key, value in {**_DEFAULTS, **shipped, **driver, **options}.items():
-            conf.set(key, value)
+        conf = _configuration(name, master, jar, options, ship_jar=ship_jar)
         try:
             self.context = SparkContext(conf=conf)
         except Exception as error:
             raise RunError(
-                where=f"Spark master {master}",
+                where=f"Spark master {conf.get('spark.master')}",
                 what=f"gave no application: {_cause(error)}",
                 remedy="see that it is there, and the log above",
             ) from error
@@ -177,6 +184,37 @@ class Exchange:
     def stop(self) -> None:
         """End the application."""
         self.context.stop()
+
+
+def _configuration(
+    name: str, master: str | None, jar: str, options: Mapping[str, str], *, ship_jar: bool
+) -> SparkConf:
+    """Spark's settings: `options`, before what spark-submit was told, before our defaults.
+
+    Without a `master` spark-submit has started us; its JVM knows what it was told, and has the
+    class path that it has.
+    """
+    defaults = {
+        **_DEFAULTS,
+        "spark.app.name": name,
+        "spark.pyspark.python": sys.executable,
+        **({"spark.jars": jar, "spark.executor.extraClassPath": jar} if ship_jar else {}),
+    }
+    if master is None:
+        # Only with the JVM at hand does SparkConf read what it was told; this connects to it.
+        SparkContext.getSystemProperty("SPARK_SUBMIT")
+        conf = SparkConf()
+    else:
+        conf = SparkConf().setMaster(master)
+        defaults["spark.driver.extraClassPath"] = jar
+        if "PYTHONPATH" in os.environ:
+            defaults["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
+    for key, value in options.items():
+        conf.set(key, value)
+    for key, value in defaults.items():
+        conf.setIfMissing(key, value)
+    others = [item for item in (conf.get(PLUGINS) or "").split(",") if item not in ("", PLUGIN)]
+    return conf.set(PLUGINS, ",".join((PLUGIN, *others)))
 
 
 def _cause(error: Exception) -> str:

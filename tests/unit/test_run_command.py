@@ -60,6 +60,23 @@ def test_a_master_with_executors_of_its_own_is_accepted(
     assert message == "pipeline file none.py: is not there; name a Python file\n"
 
 
+def test_without_a_master_spark_submit_must_have_started_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert "--master: is missing; give spark://HOST:PORT" in refused(tmp_path, capsys, "none.py")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "9")
+    assert "none.py: is not there" in refused(tmp_path, capsys, "none.py")
+
+
+def test_a_master_that_spark_submit_was_told_is_not_said_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "9")
+    message = refused(tmp_path, capsys, "none.py", "--master", MASTER)
+    assert message.startswith("--master: was said to spark-submit already; leave it out")
+
+
 @pytest.mark.parametrize(
     ("conf", "message"),
     [

@@ -17,6 +17,23 @@ from rekindle.protocol import tree
 
 __all__ = ["run"]
 
+# Set for the Python program that spark-submit starts: where its JVM listens.
+GATEWAY = "PYSPARK_GATEWAY_PORT"
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark master, for example spark://HOST:7077.",
+        show_default="what spark-submit was told, where it has started this",
+    ),
+]
+ClusterHasJar = Annotated[
+    bool,
+    typer.Option(
+        envvar="REKINDLE_CLUSTER_HAS_JAR",
+        help="The workers' class path has Rekindle's jar already.",
+    ),
+]
 Sidecar = Annotated[
     Path | None,
     typer.Option(
@@ -45,7 +62,7 @@ def run(
         ),
     ],
     store: Annotated[Path, typer.Option(help="Checkpoint store: a folder all nodes share.")],
-    master: Annotated[str, typer.Option(help="Spark master, for example spark://HOST:7077.")],
+    master: Master = None,
     settings: Annotated[
         Path | None,
         typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
@@ -54,9 +71,7 @@ def run(
         Path | None,
         typer.Option(help="Where events are written.", show_default="events.jsonl in the store"),
     ] = None,
-    cluster_has_jar: Annotated[
-        bool, typer.Option(help="The workers' class path has Rekindle's jar already.")
-    ] = False,
+    cluster_has_jar: ClusterHasJar = False,
     sidecar: Sidecar = None,
     name: ApplicationName = None,
     conf: Annotated[
@@ -70,7 +85,7 @@ def run(
 
     Example: rekindle run flights.py --store /shared/flights --master spark://127.0.0.1:7077
     """
-    _check_master(master)
+    _check_master(master, submitted=GATEWAY in os.environ)
     _check_sidecar(sidecar)
     place_options = _options(conf or [])
     from rekindle import settings as settings_module
@@ -91,8 +106,23 @@ def run(
     driver.run(built, wanted, place)
 
 
-def _check_master(master: str) -> None:
+def _check_master(master: str | None, *, submitted: bool) -> None:
     """Only a master whose executors are processes of their own; Spark itself checks the rest."""
+    if submitted:
+        if master is not None:
+            raise InputError(
+                where="--master",
+                what="was said to spark-submit already",
+                remedy="leave it out here",
+            )
+        return
+    if master is None:
+        raise InputError(
+            where="--master",
+            what="is missing",
+            remedy="give spark://HOST:PORT or k8s://https://HOST:PORT, or start this with "
+            "spark-submit",
+        )
     if re.fullmatch(r"spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*|k8s://\S+", master):
         return
     what = f"is {master!r:.60}"
@@ -225,9 +255,7 @@ def _attempt(what: str, path: Path, attempt: Callable[[], None]) -> None:
 
 
 def _options(conf: list[str]) -> dict[str, str]:
-    options = {"spark.pyspark.python": sys.executable}
-    if "PYTHONPATH" in os.environ:
-        options["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
+    options = {}
     for item in conf:
         key, equals, value = item.partition("=")
         if not equals:

@@ -1,0 +1,53 @@
+"""What is in an archive of an image (docker-archive): its layers, with their sizes."""
+
+import json
+import posixpath
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Layer", "layers", "shown"]
+
+SHOWN_MAX = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer: its bytes, not compressed, and the line of the Dockerfile that made it."""
+
+    size_bytes: int
+    made_by: str
+
+
+def layers(archive: Path) -> list[Layer]:
+    """The layers of the only image in an archive, the lowest first."""
+    with tarfile.open(archive) as opened:
+        (manifest,) = _read(opened, "manifest.json")
+        history = _read(opened, manifest["Config"]).get("history") or []
+        sizes = [_size(opened, name) for name in manifest["Layers"]]
+    made = [item.get("created_by", "") for item in history if not item.get("empty_layer")]
+    made += [""] * (len(sizes) - len(made))
+    return [Layer(size, " ".join(text.split())) for size, text in zip(sizes, made, strict=True)]
+
+
+def shown(archive: Path) -> str:
+    """A table for a person, in megabytes (10^6 bytes)."""
+    found = layers(archive)
+    lines = [f"{layer.size_bytes / 1e6:8.1f}  {layer.made_by[:SHOWN_MAX]}" for layer in found]
+    return "\n".join((*lines, f"{sum(layer.size_bytes for layer in found) / 1e6:8.1f}  MB"))
+
+
+def _read(opened: tarfile.TarFile, name: str) -> Any:
+    file = opened.extractfile(name)
+    assert file is not None
+    return json.loads(file.read())
+
+
+def _size(opened: tarfile.TarFile, name: str) -> int:
+    member = opened.getmember(name)
+    if member.issym():  # a layer that is there already, for another image
+        member = opened.getmember(
+            posixpath.normpath(f"{posixpath.dirname(name)}/{member.linkname}")
+        )
+    return member.size

@@ -1,0 +1,119 @@
+"""A base image of Debian's packages: a root folder as a tar, made by mmdebstrap, kept by content.
+
+Packages come from where this machine's apt has them. What is in no image of use (manuals,
+documentation, other languages) is left out while dpkg unpacks.
+"""
+
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from images import programs
+from rekindle.errors import InputError
+
+__all__ = ["OPERATOR", "SPARK", "Base", "make", "python_version"]
+
+SUITE = "bookworm"
+SOURCES = (
+    "/etc/apt/sources.list",
+    "/etc/apt/sources.list.d/*.sources",
+    "/etc/apt/sources.list.d/*.list",
+)
+LEFT_OUT = (
+    "/usr/share/doc/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+    # for compilers to older Java alone
+    "/usr/lib/jvm/*/lib/ct.sym",
+)
+# mmdebstrap's own: where the suite has a merged /usr, make it so before anything is unpacked.
+MERGED = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
+KEPT = ("/usr/share/doc/*/copyright",)
+_PYTHON = re.compile(r"(?:\./)?usr/bin/python3\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base image: its packages beside the essential ones, which have bash and libc."""
+
+    name: str
+    packages: tuple[str, ...]
+
+    def description(self) -> str:
+        """All that decides what is in it, but for the versions of packages."""
+        return "\n".join((SUITE, *self.packages, *LEFT_OUT, *KEPT))
+
+
+# The root is merged from the start; what would merge it brings all of Perl with it.
+_PYTHON_PACKAGES = ("ca-certificates", "python3", "python3-venv", "usr-is-merged")
+OPERATOR = Base("operator", (*_PYTHON_PACKAGES, "libstdc++6"))
+SPARK = Base("spark", (*_PYTHON_PACKAGES, "openjdk-17-jre-headless", "tini"))
+
+
+def make(base: Base, tar: Path, *, log: Path) -> None:
+    """Make the root folder of a base as a new file.
+
+    Raises `InputError` where mmdebstrap or apt's sources are missing, `RunError` when it fails.
+    """
+    program = programs.where_is("mmdebstrap", "mmdebstrap")
+    excluded = [f'--dpkgopt=path-exclude="{pattern}"' for pattern in LEFT_OUT]
+    included = [f'--dpkgopt=path-include="{pattern}"' for pattern in KEPT]
+    command = [
+        program,
+        "--mode=root",
+        "--variant=essential",
+        f"--hook-directory={MERGED}",
+        f"--include={','.join(base.packages)}",
+        *excluded,
+        *included,
+        *(f"--aptopt={line}" for line in _apt_settings()),
+        SUITE,
+        str(tar),
+        *_sources(),
+    ]
+    programs.run(command, log=log)
+
+
+def python_version(tar: Path) -> tuple[int, int]:
+    """The version of Python in a root folder."""
+    with tarfile.open(tar) as opened:
+        for member in opened:
+            found = _PYTHON.fullmatch(member.name)
+            if found:
+                return 3, int(found[1])
+    raise AssertionError(f"{tar} has no Python, and its packages name it")
+
+
+def _sources() -> list[str]:
+    """The files of apt that tell where this suite is."""
+    found = [
+        str(path)
+        for pattern in SOURCES
+        for path in sorted(Path("/").glob(pattern.lstrip("/")))
+        if SUITE in path.read_text(encoding="utf-8", errors="replace")
+    ]
+    if not found:
+        raise InputError(
+            where="/etc/apt/sources.list.d",
+            what=f"names no source of Debian {SUITE}",
+            remedy="add one, or give --base-image an image that has Java 17, Python 3.11 and tini",
+        )
+    return found
+
+
+def _apt_settings() -> Iterator[str]:
+    """How this machine's apt reaches its sources: proxies, and what it puts up with."""
+    asked = subprocess.run(
+        ["apt-config", "dump", "--format", "%f %v%n", "Acquire"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for line in asked.stdout.splitlines():
+        name, _, value = line.partition(" ")
+        if value and not name.endswith("::"):
+            yield f'{name} "{value}"'

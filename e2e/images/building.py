@@ -1,0 +1,210 @@
+"""What an image is made of, its digest, and the archive that is kept under it.
+
+    ~/.cache/rekindle/testbed/images/
+        bases/         roots of Debian's packages
+        wheels/        what pip installs, by requirements
+        archives/      the images, NAME-DIGEST.tar
+        storage/       the engine's, so that layers are made once
+        log            what programs have printed
+
+An archive appears whole or not at all, a second builder waits for the first, and what is there is
+not built again; of each image the last two are kept. The digest is of all files that go in, and of
+the base.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import rekindle
+from images import bases, engines, wheels
+from images.bases import Base
+from images.engines import Engine
+from testbed import binaries
+
+__all__ = ["IMAGES", "Built", "Image", "build", "digest"]
+
+ROOT = Path(__file__).parents[2]
+NO_INDEX = {"PIP_NO_INDEX": "1"}
+ARCHIVES_KEPT = 2
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of ours: its Dockerfile, extras of Rekindle, its base where none can be pulled."""
+
+    name: str
+    file: str
+    extras: tuple[str, ...]
+    base: Base
+
+    @property
+    def reference(self) -> str:
+        """Its name for a container engine and for pods. No registry has `localhost`."""
+        return f"localhost/{self.name}:{rekindle.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """An image in a file, as `ctr images import` and `docker load` take it."""
+
+    reference: str
+    archive: Path
+
+
+IMAGES = {
+    "spark": Image("rekindle-spark", "spark-images/Dockerfile", ("run",), bases.SPARK),
+    "operator": Image("rekindle", "Dockerfile", ("operator",), bases.OPERATOR),
+}
+
+
+def build(name: str, *, base_image: str | None = None, progress: Progress = binaries.say) -> Built:
+    """The image of a name of `IMAGES`, built first where it is not there.
+
+    With a `base_image` that is pulled, and packages come from an index. Raises `InputError` for
+    programs that are missing, `RunError` when a program fails.
+    """
+    image = IMAGES[name]
+    cache = binaries.cache_folder(os.environ) / "images"
+    archive = cache / "archives" / f"{image.name}-{digest(image, base_image)}.tar"
+    if not archive.exists():
+        with _lock(cache, progress):
+            if not archive.exists():
+                _Building(image, cache, progress).make(archive, base_image)
+    return Built(image.reference, archive)
+
+
+@dataclass(frozen=True, slots=True)
+class _Building:
+    image: Image
+    cache: Path
+    progress: Progress
+
+    @property
+    def log(self) -> Path:
+        return self.cache / "log"
+
+    def make(self, archive: Path, base_image: str | None) -> None:
+        engine = engines.find(self.cache / "storage")
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="building-", dir=self.cache) as workshop:
+            context = Path(workshop) / "context"
+            arguments = {"BASE_IMAGE": base_image} if base_image else self._own_base(engine)
+            self._fill(context, None if base_image else self._wheels())
+            self.progress(f"building {self.image.reference} with {engine.name}: minutes, once")
+            engine.build(
+                self.image.reference,
+                file=ROOT / self.image.file,
+                context=context,
+                arguments=arguments,
+                log=self.log,
+            )
+            fresh = Path(workshop) / archive.name
+            engine.save(self.image.reference, fresh, log=self.log)
+            fresh.rename(archive)
+        _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"))
+
+    def _own_base(self, engine: Engine) -> dict[str, str]:
+        """The base of Debian's packages, as an image; and that packages of Python are at hand."""
+        base = self.image.base
+        digest = _short(base.description())
+        tar = self.cache / "bases" / f"{base.name}-{digest}.tar"
+        if not tar.exists():
+            self.progress(
+                f"making a base of Debian's packages for {self.image.name}: a minute, once"
+            )
+            tar.parent.mkdir(parents=True, exist_ok=True)
+            partial = tar.with_suffix(f".{os.getpid()}.tar")
+            try:
+                bases.make(base, partial, log=self.log)
+                partial.rename(tar)
+            finally:
+                partial.unlink(missing_ok=True)
+        wheels.check_version(bases.python_version(tar))
+        reference = f"localhost/rekindle-base-{base.name}:{digest}"
+        with tempfile.TemporaryDirectory(prefix="building-", dir=self.cache) as folder:
+            context = Path(folder)
+            wheels.link_or_copy(str(tar), str(context / "root.tar"))
+            file = context / "Dockerfile"
+            file.write_text("FROM scratch\nADD root.tar /\n", encoding="utf-8")
+            engine.build(reference, file=file, context=context, arguments={}, log=self.log)
+        return {"BASE_IMAGE": reference, **NO_INDEX}
+
+    def _wheels(self) -> Path:
+        wanted = wheels.requirements(ROOT, self.image.extras)
+        constraints = ROOT / "constraints.txt"
+        about = (wanted, constraints.read_text(encoding="utf-8"), sys.version, platform.machine())
+        folder = self.cache / "wheels" / _short("\n".join(about))
+        if not folder.exists():
+            self.progress(f"fetching the packages of {self.image.name}: minutes, once")
+            wheels.download(wanted, constraints, folder, log=self.log)
+        return folder
+
+    def _fill(self, context: Path, packages: Path | None) -> None:
+        """What the Dockerfiles take, in the places where they take it from."""
+        shutil.copytree(ROOT / "spark-images", context / "spark-images")
+        for name in ("pyproject.toml", "constraints.txt"):
+            shutil.copy2(ROOT / name, context / name)
+        wheels.build_own(ROOT, context / "dist", log=self.log)
+        if packages is not None:
+            shutil.copytree(
+                packages,
+                context / "spark-images" / "wheels",
+                copy_function=wheels.link_or_copy,
+                dirs_exist_ok=True,
+            )
+
+
+def digest(image: Image, base_image: str | None) -> str:
+    """Of all that goes into an image: files in the order of their paths, and its base."""
+    found = hashlib.sha256(f"{image}\0{base_image}\0{image.base.description()}\0".encode())
+    for path in _sources(image):
+        found.update(f"{path.relative_to(ROOT)}\0{path.stat().st_mode & 0o111}\0".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _sources(image: Image) -> Iterator[Path]:
+    yield ROOT / image.file
+    yield from (ROOT / name for name in ("pyproject.toml", "constraints.txt", "README.md"))
+    for folder in ("operator", "recovery", "spark-images"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            generated = path.suffix in (".pyc", ".jar", ".tmp") or ".egg-info" in str(path)
+            if path.is_file() and not generated:
+                yield path
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _forget(archives: Iterable[Path]) -> None:
+    """Remove all but the newest: each is more than a gigabyte, and another with every change."""
+    ordered = sorted(archives, key=lambda path: path.stat().st_mtime)
+    for old in ordered[:-ARCHIVES_KEPT]:
+        old.unlink()
+
+
+@contextmanager
+def _lock(cache: Path, progress: Progress) -> Iterator[None]:
+    """Held by one builder at a time, whose end frees it however it ends; what killed ones have
+    left goes."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"another process builds into {cache}: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        for abandoned in cache.glob("building-*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        yield

@@ -1,0 +1,113 @@
+"""Who builds: buildah, else podman, else a docker that answers. `REKINDLE_IMAGE_ENGINE` names one.
+
+Buildah and podman keep what they build in a folder of ours, never in the user's storage; docker has
+one storage only. Where a machine lacks user namespaces or overlays, buildah as root still builds
+with chroot and plain copies: what works is tried once, and written down beside the storage.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from images import programs
+from rekindle.errors import InputError
+
+__all__ = ["Engine", "find"]
+
+NAMES = ("buildah", "podman", "docker")
+VARIABLE = "REKINDLE_IMAGE_ENGINE"
+ANSWER_SECONDS_MAX = 20
+DRIVERS = ("overlay", "vfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A program that builds images; `options` go before its commands."""
+
+    name: str
+    options: tuple[str, ...] = ()
+
+    def build(
+        self,
+        reference: str,
+        *,
+        file: Path,
+        context: Path,
+        arguments: Mapping[str, str],
+        log: Path,
+    ) -> None:
+        """Build the image of a Dockerfile under a name. Raises `RunError` when it fails."""
+        said = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        flags = ["--file", str(file), "--tag", reference, *said]
+        if self.name == "docker":
+            command = ["docker", "build", *flags, str(context)]
+        else:
+            # No process gets a network of its own: packages are in the context.
+            how = ["--isolation", "chroot", "--layers", "--format", "docker", "--network", "host"]
+            command = [self.name, *self.options, "build", *how, *flags, str(context)]
+        programs.run(command, log=log, environment={"DOCKER_BUILDKIT": "1"})
+
+    def save(self, reference: str, archive: Path, *, log: Path) -> None:
+        """Write an image to a new file, as an archive that `docker load` and `ctr` read."""
+        if self.name == "buildah":
+            target = f"docker-archive:{archive}:{reference}"
+            command = ["buildah", *self.options, "push", "--quiet", reference, target]
+        else:
+            command = [self.name, *self.options, "save", "--output", str(archive), reference]
+        programs.run(command, log=log)
+
+
+def find(storage: Path) -> Engine:
+    """The engine to use. Raises `InputError` where there is none, or a named one is missing."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted and wanted not in NAMES:
+        raise InputError(
+            where=VARIABLE, what=f"is {wanted!r:.40}", remedy=f"give one of {', '.join(NAMES)}"
+        )
+    for name in (wanted,) if wanted else NAMES:
+        if shutil.which(name) and (name != "docker" or _answers()):
+            return Engine(name, () if name == "docker" else _options(name, storage))
+    raise InputError(
+        where=wanted or "buildah",
+        what="is not installed" if wanted else "is not installed, nor podman or a running docker",
+        remedy=f"install it, on Debian `apt-get install {wanted or 'buildah'}`",
+    )
+
+
+def _answers() -> bool:
+    """Whether a docker daemon is there; the program alone builds nothing."""
+    try:
+        asked = subprocess.run(
+            ["docker", "info"], capture_output=True, timeout=ANSWER_SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0
+
+
+def _options(name: str, storage: Path) -> tuple[str, ...]:
+    storage.mkdir(parents=True, exist_ok=True)
+    noted = storage / "driver"
+    if not noted.exists():
+        noted.write_text(_first_that_works(name, storage))
+    return _with_driver(storage, noted.read_text())
+
+
+def _first_that_works(name: str, storage: Path) -> str:
+    """The first storage driver with which the engine lists its images; the last one in doubt."""
+    for driver in DRIVERS[:-1]:
+        asked = subprocess.run(
+            [name, *_with_driver(storage, driver), "images"], capture_output=True, check=False
+        )
+        if asked.returncode == 0:
+            return driver
+        shutil.rmtree(storage / driver, ignore_errors=True)
+    return DRIVERS[-1]
+
+
+def _with_driver(storage: Path, driver: str) -> tuple[str, ...]:
+    root = storage / driver
+    return ("--root", str(root), "--runroot", str(root / "run"), "--storage-driver", driver)
