@@ -13,9 +13,12 @@ from testbed.components import SERVICE_ADDRESSES
 
 # Asked often enough that each of three servers answers once, but for a chance of 1 in 60,000.
 ASKED = 30
-# The address of a name. Only nslookup asks by itself: what else is in a static busybox asks the C
-# library, which wants to load a part of itself, and dies.
-FOUND = "found() { nslookup -type=a $1 | awk '/^Name/ {n=1} n && /^Address/ {print $2}'; }"
+# The address of a name, and the page of a server. Of a static busybox only these two programs do
+# without parts of the C library that are not in it.
+ASKING = (
+    "found() { nslookup -type=a $1 | awk '/^Name/ {n=1} n && /^Address/ {print $2}'; }; "
+    "page() { printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 10 $1 $2 | grep server-; }"
+)
 
 
 def read_page(address: str) -> str:
@@ -46,15 +49,15 @@ def test_pods_reach_each_other_by_address_and_by_the_name_of_their_service(
             "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]},
         },
     )
-    asking = "; ".join(f"wget -T 10 -qO- http://{address}:8080/" for address in addresses)
+    asking = "; ".join(f"page {address} 8080" for address in addresses)
     found = f"service=$(found servers.{pods.namespace}.svc.cluster.local)"
-    until = "until wget -T 2 -qO /dev/null http://$service/; do sleep 0.2; done"
-    often = f"for i in $(seq {ASKED}); do wget -T 10 -qO- http://$service/; done"
+    until = "until page $service 80 > /dev/null; do sleep 0.2; done"
+    often = f"for i in $(seq {ASKED}); do page $service 80; done"
     server = (
         "nc -w 10 $(found kubernetes.default.svc.cluster.local) 443 < /dev/null && echo reached"
     )
     for node in three:
-        script = f"set -e; {FOUND}; {asking}; {found}; {until}; {often}; {server}"
+        script = f"{ASKING}; {asking}; {found}; {until}; {often}; {server}"
         said = pods.run(f"client-{node}", script, node=node)
         assert said[:3] == servers
         assert set(said[3:-1]) == set(servers)

@@ -19,8 +19,6 @@ __all__ = ["Network", "check_addresses", "overlapping", "remove_link"]
 _BRIDGE = "nodes"
 # With an address of its own: a bridge would take that of its lowest port, which comes and goes.
 _BRIDGE_ADDRESS = "02:52:4b:00:00:01"
-# States of a bridge's port: nothing passes, and neither end is told; everything does.
-_DISABLED, _FORWARDING = 0, 3
 # Nodes reach each other's pods by way of the switch, and are not told of a shorter way.
 _SETTINGS = {"ip_forward": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0}
 
@@ -65,21 +63,16 @@ class Network:
         machine.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
 
     def cut(self, places: Iterable[Place]) -> None:
-        """From here on no packet leaves or reaches these nodes; they are not told."""
-        self._set_states(places, _DISABLED)
+        """From here on no packet leaves or reaches these nodes, and no error tells a sender."""
+        self._configure(*(f"link set {place.port} down" for place in places))
 
     def heal(self, places: Iterable[Place]) -> None:
         """Packets pass again."""
-        self._set_states(places, _FORWARDING)
+        self._configure(*(f"link set {place.port} up" for place in places))
 
     def forget(self, places: Iterable[Place]) -> None:
         """Remove the ways to nodes that are gone; their links have gone with them."""
         self._configure(*(f"route del {place.pods} dev {_BRIDGE}" for place in places))
-
-    def _set_states(self, places: Iterable[Place], state: int) -> None:
-        self._configure(
-            *(f"link set {place.port} type bridge_slave state {state}" for place in places)
-        )
 
     def _configure(self, *lines: str) -> None:
         if lines:
