@@ -10,7 +10,7 @@ ARCHIVES := $(VENV)/archives
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator wheel clean
+.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator cluster e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -56,6 +56,14 @@ images: setup ## the images for Kubernetes, without a registry (once, some minut
 
 bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m benchmarks operator
+
+cluster: setup ## tests on real kubelets and containerds on this machine (root)
+	@echo '== tests on real nodes'
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build cluster || true  # the tests say what is missing
+	@$(BIN)/python -m pytest tests/cluster -v --durations=5
+
+e2e-clean: setup ## remove what a cluster of real nodes has left on this machine, and nothing else
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed cluster clean
 
 wheel: setup ## build the wheel, jar included, into dist/
 	@rm -rf build dist

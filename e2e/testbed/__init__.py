@@ -1,4 +1,4 @@
-"""A real Kubernetes control plane as processes on loopback, and simulated nodes, for tests.
+"""A real Kubernetes control plane as processes, and nodes, simulated or real, for tests.
 
     binaries       where the programs come from: found, or built once and kept
     building       builds them from their Go modules
@@ -15,8 +15,9 @@
     spark_image    the same for Spark's image, with the Spark of this machine
     bodies         what is written to the API server for a node, its lease, its pods
     connection     many small requests to the API server over a few connections
+    cluster        the same control plane with kubelets and containerds on this machine
 
 Nothing of Rekindle runs in it, but for the host in executors of a real node. The tests in
-tests/kubernetes and `python -m testbed` call it; it takes processes, ports, Spark and errors from
-rekindle_local, rekindle_spark and rekindle, and nothing imports it.
+tests/kubernetes and tests/cluster, and `python -m testbed`, call it; it takes processes, ports,
+Spark and errors from rekindle_local, rekindle_spark and rekindle, and nothing imports it.
 """

@@ -1,8 +1,8 @@
-"""`python -m testbed`: builds the programs, and runs a control plane for a person to look at.
+"""`python -m testbed`: builds the programs, and runs a control plane, or a cluster, to look at.
 
 Exit codes: 0 done; 1 it failed; 2 wrong usage or bad input; 130 interrupted. `up` stays in the
 foreground, so that nothing is left when it ends; `down` ends it from elsewhere. `lose` and `return`
-leave word in a folder, a file for each lost node, and `up` follows it.
+leave word in a folder, a file for each lost node, and `up` follows it. `cluster` is a package.
 """
 
 import argparse
@@ -20,7 +20,8 @@ from typing import IO
 from rekindle.errors import InputError, RekindleError, RunError
 from rekindle_local import options, processes
 from testbed import binaries
-from testbed.binaries import CONTROL_PLANE, PROGRAMS
+from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
+from testbed.cluster.commands import add_commands
 
 __all__ = ["lost_nodes", "main"]
 
@@ -48,13 +49,16 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m testbed",
-        description="A real Kubernetes control plane on loopback, for tests.",
+        description="A real Kubernetes control plane, or a whole cluster, for tests.",
         epilog=EXAMPLE,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="find the programs, or build them (minutes, once)")
     build.add_argument(
-        "programs", nargs="*", metavar="PROGRAM", help=f"one of {', '.join(PROGRAMS)}, or all"
+        "programs",
+        nargs="*",
+        metavar="PROGRAM",
+        help=f"{', '.join(PROGRAMS)}; all: what simulated nodes need; cluster: real ones",
     )
     build.set_defaults(command=_build)
     up = commands.add_parser("up", help="start a control plane, print its kubeconfig, and stay")
@@ -70,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     again.set_defaults(command=_return)
     for command in (lose, again):
         command.add_argument("nodes", nargs="+", metavar="NODE", help="as kubectl get nodes has it")
+    add_commands(commands)
     for command in (up, down, lose, again):
         command.add_argument(
             "--directory", type=Path, default=None, metavar="DIR", help="where it lies"
@@ -79,10 +84,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(given: argparse.Namespace) -> None:
     wanted = CONTROL_PLANE if not given.programs else tuple(given.programs)
-    names = PROGRAMS if wanted == ("all",) else wanted
-    for name in names:
-        options.check_choice("PROGRAM", name, (*PROGRAMS, "all"))
-    for name, path in binaries.find(names).items():
+    for name in wanted:
+        options.check_choice("PROGRAM", name, (*PROGRAMS, *SETS))
+    names = dict.fromkeys(one for name in wanted for one in SETS.get(name, (name,)))
+    for name, path in binaries.find([*names]).items():
         print(f"{name}\t{path}")
 
 

@@ -24,11 +24,16 @@ __all__ = [
     "API_SERVER",
     "CONTROLLER_MANAGER",
     "CONTROL_PLANE",
+    "COREDNS",
     "ETCD",
     "HELM",
     "KUBECTL",
+    "KUBELET",
+    "KUBE_PROXY",
+    "NODE",
     "PROGRAMS",
     "SCHEDULER",
+    "SETS",
     "cache_folder",
     "find",
     "kubernetes_version",
@@ -41,8 +46,18 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KUBECTL = "kubectl"
 HELM = "helm"
+KUBELET = "kubelet"
+KUBE_PROXY = "kube-proxy"
+COREDNS = "coredns"
 CONTROL_PLANE = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
-PROGRAMS = (*CONTROL_PLANE, KUBECTL, HELM)
+# What a cluster of real nodes needs beside those.
+NODE = (KUBELET, KUBE_PROXY, COREDNS)
+PROGRAMS = (*CONTROL_PLANE, KUBECTL, HELM, *NODE)
+# What the command line builds by one word.
+SETS = {
+    "all": (*CONTROL_PLANE, KUBECTL, HELM),
+    "cluster": (*CONTROL_PLANE, KUBECTL, *NODE),
+}
 
 KUBERNETES_VERSION = "1.34.4"
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -70,7 +85,7 @@ def find(
     version = kubernetes_version(variables)
     assets = _assets(variables)
     found: dict[str, Path] = {}
-    for source in (building.kubernetes(version), building.helm()):
+    for source in (building.kubernetes(version), building.helm(), building.coredns()):
         folder = cache_folder(variables) / source.folder
         wanted = [name for name in names if name in source.packages]
         for place in filter(None, (folder, assets)):  # what is in both comes from the second

@@ -21,11 +21,12 @@ from pathlib import Path
 
 from rekindle.errors import InputError, RunError
 
-__all__ = ["Source", "build", "compose_module", "helm", "kubernetes"]
+__all__ = ["Source", "build", "compose_module", "coredns", "helm", "kubernetes"]
 
 Progress = Callable[[str], None]
 
 HELM_VERSION = "4.3.1"
+COREDNS_VERSION = "1.15.0"
 _GO_LINE = re.compile(r"^go [0-9.]+$", re.MULTILINE)
 _STAGED = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 _WORKSHOP = "building-"
@@ -50,7 +51,10 @@ class Source:
 def kubernetes(version: str) -> Source:
     """Kubernetes, and etcd in the version that it is built with."""
     module = "k8s.io/kubernetes"
-    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    names = (
+        *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
+        *("kubelet", "kube-proxy"),
+    )
     major, minor, _ = version.split(".")
     told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     return Source(
@@ -75,6 +79,18 @@ def helm() -> Source:
         folder=f"helm-{HELM_VERSION}",
         packages={"helm": f"{module}/cmd/helm"},
         variables={f"{module}/internal/version.version": f"v{HELM_VERSION}"},
+    )
+
+
+def coredns() -> Source:
+    """CoreDNS, which answers for the names of services; its module is the program."""
+    module = "github.com/coredns/coredns"
+    return Source(
+        module=module,
+        version=f"v{COREDNS_VERSION}",
+        folder=f"coredns-{COREDNS_VERSION}",
+        packages={"coredns": module},
+        variables={},
     )
 
 

@@ -31,7 +31,8 @@ class Plan:
 
     `ports` are by component, with `peers` for etcd's second; `kubeconfigs` are those of controller
     manager and scheduler; `tokens` the private and the public key of service accounts; `arguments`
-    are added at the end, by component, so they have the last word.
+    are added at the end, by component, so they have the last word. The API server listens at
+    `address`; with a certificate to show `kubelets`, it serves a cluster of real nodes.
     """
 
     store: Path
@@ -44,6 +45,8 @@ class Plan:
     node_grace_seconds: float
     node_monitor_seconds: float
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    address: str = HOST
+    kubelets: Certificate | None = None
 
 
 def build_command(name: str, plan: Plan) -> list[str]:
@@ -58,8 +61,12 @@ def build_command(name: str, plan: Plan) -> list[str]:
     return [str(plan.programs[name]), *builders[name](plan), *plan.arguments.get(name, ())]
 
 
-def is_serving(name: str, port: int) -> bool:
-    """Whether the component answers that it is well; a question takes 2 s at most."""
+def is_serving(name: str, port: int, address: str = HOST) -> bool:
+    """Whether the component answers that it is well; a question takes 2 s at most.
+
+    `address` is the API server's; the others are at 127.0.0.1.
+    """
+    host = address if name == API_SERVER else HOST
     scheme = "http" if name == ETCD else "https"
     page = {ETCD: "health", API_SERVER: "readyz"}.get(name, "healthz")
     # The other two sign their certificates themselves, and this asks nothing but how they are.
@@ -68,7 +75,7 @@ def is_serving(name: str, port: int) -> bool:
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     )
     try:
-        with opener.open(f"{scheme}://{HOST}:{port}/{page}", timeout=ANSWER_SECONDS_MAX) as answer:
+        with opener.open(f"{scheme}://{host}:{port}/{page}", timeout=ANSWER_SECONDS_MAX) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError, ValueError):
         return False
@@ -95,11 +102,10 @@ def _api_server(plan: Plan) -> list[str]:
     private, public = plan.tokens
     return [
         f"--etcd-servers=http://{HOST}:{plan.ports[ETCD]}",
-        f"--bind-address={HOST}",
+        f"--bind-address={plan.address}",
         f"--secure-port={plan.ports[API_SERVER]}",
-        f"--advertise-address={HOST}",
-        # A loopback address may not be an endpoint, so the service `kubernetes` has none.
-        "--endpoint-reconciler-type=none",
+        f"--advertise-address={plan.address}",
+        *(_without_nodes() if plan.kubelets is None else _with_nodes(plan.kubelets)),
         f"--tls-cert-file={plan.server.certificate}",
         f"--tls-private-key-file={plan.server.key}",
         f"--client-ca-file={plan.authority}",
@@ -113,6 +119,21 @@ def _api_server(plan: Plan) -> list[str]:
         # One at a time would take longer for thousands of nodes than a request may.
         "--delete-collection-workers=16",
         "--profiling=false",
+    ]
+
+
+def _without_nodes() -> list[str]:
+    # A loopback address may not be an endpoint, so the service `kubernetes` has none.
+    return ["--endpoint-reconciler-type=none"]
+
+
+def _with_nodes(shown: Certificate) -> list[str]:
+    return [
+        f"--kubelet-client-certificate={shown.certificate}",
+        f"--kubelet-client-key={shown.key}",
+        "--kubelet-preferred-address-types=InternalIP",
+        # Where the API server runs no service has an address: it calls webhooks at their pods.
+        "--enable-aggregator-routing=true",
     ]
 
 

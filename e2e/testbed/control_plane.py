@@ -22,7 +22,7 @@ from typing import Self
 from kubernetes import client
 
 from rekindle.errors import RunError
-from rekindle_local import options, processes
+from rekindle_local import cgroups, options, processes
 from rekindle_local.addresses import hold_port
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher
@@ -38,6 +38,9 @@ STOP_SECONDS_MAX = 10.0
 PEERS = "peers"
 CLIENTS = (CONTROLLER_MANAGER, SCHEDULER)
 ADMINISTRATORS = "system:masters"
+# The first address of the range for services is the API server's.
+SERVER_ADDRESS = "10.96.0.1"
+SERVER_NAMES = ("kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 # Whoever starts at once would otherwise find no namespace for leases, or no account for its pods.
 _AWAITED_ACCOUNTS = ("default", "kube-node-lease")
 
@@ -48,7 +51,9 @@ class ControlPlane:
     `directory` takes logs, and while it runs data, keys and kubeconfigs. `programs` are the paths
     of the components by name, found or built when left out. A node whose lease has not changed for
     `node_grace_seconds` becomes Ready=Unknown; every `node_monitor_seconds` the controller manager
-    looks. `arguments` are added to a component's command line, by its name. Raises `InputError`
+    looks. `arguments` are added to a component's command line, by its name. For real nodes
+    (cluster/) the API server listens at an `address` that these reach, and each component gets a
+    cgroup below `group`, by which it is found when owner and watcher are gone. Raises `InputError`
     for a setting out of range.
     """
 
@@ -60,6 +65,8 @@ class ControlPlane:
         node_grace_seconds: float = 50.0,
         node_monitor_seconds: float = 5.0,
         arguments: Mapping[str, Sequence[str]] | None = None,
+        address: str = HOST,
+        group: cgroups.Group | None = None,
     ) -> None:
         options.check_range("node_grace_seconds", node_grace_seconds, 1, 86_400)
         options.check_range("node_monitor_seconds", node_monitor_seconds, 0.1, 86_400)
@@ -68,6 +75,8 @@ class ControlPlane:
         self._programs = programs
         self._node_seconds = (node_grace_seconds, node_monitor_seconds)
         self._arguments = dict(arguments or {})
+        self._address = address
+        self._group = group
         self._owner = os.getpid()
         self._held = ExitStack()
         self._watcher: Watcher | None = None
@@ -95,7 +104,7 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """The API server's URL."""
-        return f"https://{HOST}:{self._plan.ports[API_SERVER]}"
+        return f"https://{self._address}:{self._plan.ports[API_SERVER]}"
 
     @property
     def authority(self) -> Path:
@@ -118,10 +127,11 @@ class ControlPlane:
         self.logs.mkdir(parents=True, exist_ok=True)
         atexit.register(self.close)
         try:
-            self._watcher = Watcher((), self.logs / "watcher.log")
+            tops = () if self._group is None else self._group.directories
+            self._watcher = Watcher(tops, self.logs / "watcher.log")
             self._plan = self._make_plan(programs)
             self._write_own_kubeconfigs()
-            self._daemons = {name: Daemon(name, self.logs, None) for name in CONTROL_PLANE}
+            self._daemons = {name: self._make_daemon(name) for name in CONTROL_PLANE}
             self.start_component(ETCD, API_SERVER)
             self.start_component(*CLIENTS)
             self._await_accounts()
@@ -200,7 +210,9 @@ class ControlPlane:
         """Whether the component answers that it is well."""
         self._daemon(name)
         # One that is stopped would take the whole limit of a question.
-        return name not in self._stopped and components.is_serving(name, self._plan.ports[name])
+        return name not in self._stopped and components.is_serving(
+            name, self._plan.ports[name], self._address
+        )
 
     def api_client(self, kubeconfig: Path | None = None) -> client.ApiClient:
         """A client of the official package: an administrator's, or for whom a kubeconfig stands."""
@@ -247,12 +259,14 @@ class ControlPlane:
         return self._state / "kubeconfigs"
 
     def _make_plan(self, programs: Mapping[str, Path]) -> components.Plan:
-        ports = {name: self._hold_port() for name in (*CONTROL_PLANE, PEERS)}
+        hosts = {API_SERVER: self._address}
+        names = (*CONTROL_PLANE, PEERS)
+        ports = {name: self._hold_port(hosts.get(name, HOST)) for name in names}
         self._state.mkdir(mode=0o700, parents=True)
         keys = self._state / "certificates"
         self._authority = Authority.make(keys)
-        local = (HOST, "10.96.0.1", "localhost", "kubernetes.default.svc")
-        server = self._authority.issue(API_SERVER, user=API_SERVER, hosts=local)
+        known = dict.fromkeys((HOST, self._address, SERVER_ADDRESS, "localhost", *SERVER_NAMES))
+        server = self._authority.issue(API_SERVER, user=API_SERVER, hosts=[*known])
         self._administrator = self._authority.issue("admin", user="admin", groups=[ADMINISTRATORS])
         grace, monitor = self._node_seconds
         return components.Plan(
@@ -266,7 +280,16 @@ class ControlPlane:
             node_grace_seconds=grace,
             node_monitor_seconds=monitor,
             arguments=self._arguments,
+            address=self._address,
+            kubelets=None if self._address == HOST else self._administrator,
         )
+
+    def _make_daemon(self, name: str) -> Daemon:
+        if self._group is None:
+            return Daemon(name, self.logs, None)
+        group = cgroups.Group(self._group.hierarchy, f"{self._group.name}/{name}")
+        group.create()
+        return Daemon(name, self.logs, group)
 
     def _write_own_kubeconfigs(self) -> None:
         credential = access.certificate_credential(self._administrator)
@@ -285,12 +308,12 @@ class ControlPlane:
             credential=credential,
         )
 
-    def _hold_port(self) -> int:
+    def _hold_port(self, address: str) -> int:
         try:
-            holder = self._held.enter_context(hold_port(HOST))
+            holder = self._held.enter_context(hold_port(address))
         except OSError as error:
             raise RunError(
-                where=HOST,
+                where=address,
                 what=f"no port can be held: {error.strerror}",
                 remedy="see whether it has free ports",
             ) from error

@@ -314,8 +314,8 @@ def test_an_event_that_tells_of_no_pod_ends_the_watch() -> None:
 def test_the_command_line_refuses_a_program_that_it_does_not_know(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["build", "kubelet"]) == 2
-    assert "PROGRAM: is 'kubelet'; choose etcd or" in capsys.readouterr().err
+    assert main(["build", "kubeadm"]) == 2
+    assert "PROGRAM: is 'kubeadm'; choose etcd or" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,331 @@
+"""A cluster of real nodes: started, nodes added and lost, ended.
+
+The API server listens on the switch that the nodes are on, and so this host's programs, a driver or
+an operator, reach nodes and pods. Whatever ends the owner, nothing is left running: a watcher
+process sees to that, and the next cluster, or `clean`, removes folders. Calls come from one thread.
+"""
+
+import atexit
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kubernetes import client
+
+from rekindle.errors import InputError, RunError
+from rekindle_local import options, processes
+from rekindle_local.watcher import Watcher
+from testbed import binaries
+from testbed.binaries import CONTROL_PLANE, COREDNS, KUBE_PROXY, KUBELET
+from testbed.bodies import NOT_READY, UNREACHABLE
+from testbed.cluster import leftovers, prerequisites, seat
+from testbed.cluster.configuration import MEMORY_LEFT_MIB, NodeSpec, machine_mib
+from testbed.cluster.machine import Machine, end_machines
+from testbed.cluster.names import start_name_service
+from testbed.cluster.network import Network, remove_link
+from testbed.cluster.node import Access, Node
+from testbed.cluster.places import HOST, NODES_MAX, Layout
+from testbed.cluster.template import Template, check_images
+from testbed.control_plane import ControlPlane
+
+__all__ = ["Cluster"]
+
+READY_SECONDS_MAX = 300.0
+LOOK_SECONDS = 0.25
+SWITCH = "switch"
+TEMPLATE = "template"
+NODE_GROUP = "system:nodes"
+PROXY_USER = "system:kube-proxy"
+
+
+class Cluster:
+    """A context manager: inside, a control plane serves, and nodes can be added; after it, none is.
+
+    `directory` takes what it needs; `logs` and `shared` stay there. `images` are archives of images
+    for its nodes, which also have `archives.BUSYBOX`. `shared`, a folder of this host, is where it
+    is on every node as well: for volumes of type hostPath. `arguments`, `node_grace_seconds` and
+    `node_monitor_seconds` are ControlPlane's. Raises `InputError` where a cluster cannot be had.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        images: Sequence[Path] = (),
+        shared: Path | None = None,
+        programs: Mapping[str, Path] | None = None,
+        node_grace_seconds: float = 50.0,
+        node_monitor_seconds: float = 5.0,
+        arguments: Mapping[str, Sequence[str]] | None = None,
+        progress: Callable[[str], None] = binaries.say,
+    ) -> None:
+        check_images(images)
+        self.layout = Layout(directory.absolute())
+        self.shared = (shared or self.layout.shared).absolute()
+        self._images = tuple(images)
+        self._programs = dict(programs or {})
+        self._progress = progress
+        self._seconds = (node_grace_seconds, node_monitor_seconds)
+        self._arguments = arguments
+        self._owner = os.getpid()
+        self._nodes: dict[str, Node] = {}
+        self._given = 0
+        self._held = ExitStack()
+        self._watcher: Watcher | None = None
+        self._machines: list[Machine] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def logs(self) -> Path:
+        """Logs of what runs on nodes and switch; those of the control plane are in `plane.logs`."""
+        return self.layout.logs
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Nodes that are there: neither killed nor removed."""
+        return tuple(self._nodes)
+
+    def start(self) -> None:
+        """Start control plane, switch and name service, without nodes; wait until they serve."""
+        for folder in (self.layout.directory, self.shared):
+            prerequisites.check_folder(folder)
+        self._installed = prerequisites.find_installed()
+        self._programs = self._programs or binaries.find((*CONTROL_PLANE, *binaries.NODE))
+        for name in binaries.NODE:
+            prerequisites.check_folder(self._programs[name])
+        atexit.register(self.close)
+        try:
+            self._take_seat()
+            self._make_switch()
+            self._start_plane()
+            self._make_template()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End everything and remove what it made but logs and the shared folder. Safe to repeat."""
+        if os.getpid() != self._owner:
+            return
+        atexit.unregister(self.close)
+        self._nodes.clear()
+        self._held.close()
+
+    def add(
+        self, count: int, spec: NodeSpec | None = None, *, zones: Sequence[str] = ("",)
+    ) -> tuple[str, ...]:
+        """Add nodes of one kind, in these zones in turn; their names, when all are Ready.
+
+        Raises `InputError` for what this machine does not have, `RunError` when a node does not
+        come up.
+        """
+        options.check_range("nodes", count, 1, NODES_MAX - self._given)
+        spec = _checked(spec or NodeSpec())
+        nodes = [self._make_node(spec, zones[turn % len(zones)]) for turn in range(count)]
+        for node in nodes:
+            self._boot(node)
+        for node in nodes:
+            node.start_programs(self._programs[KUBELET], self._programs[KUBE_PROXY])
+        added = tuple(node.name for node in nodes)
+        self.await_ready(*added)
+        return added
+
+    def kill(self, *names: str) -> None:
+        """Machines die: no packet leaves them any more, then all that is on them is dead.
+
+        Their Node objects stay, as those of lost machines do. Returns when nothing is left.
+        """
+        lost = self._select(names)
+        self._network.cut(node.place for node in lost)
+        end_machines([node.machine for node in lost])
+        self._network.forget(node.place for node in lost)
+        for node in lost:
+            del self._nodes[node.name]
+            self._machines.remove(node.machine)
+
+    def cut(self, *names: str) -> None:
+        """A partition: from here on no packet reaches these nodes or leaves them; they live on."""
+        self._network.cut(node.place for node in self._select(names))
+
+    def heal(self, *names: str) -> None:
+        """The partition of these nodes is over."""
+        self._network.heal(node.place for node in self._select(names))
+
+    def stop_kubelet(self, *names: str) -> None:
+        """The kubelets of these nodes die, while their pods run on."""
+        for node in self._select(names):
+            if not node.has_kubelet:
+                raise InputError(
+                    where=node.name, what="has no kubelet that runs", remedy="start it first"
+                )
+            node.stop_kubelet()
+
+    def start_kubelet(self, *names: str) -> None:
+        """Start kubelets again that were stopped; does not wait until the nodes are Ready."""
+        for node in self._select(names):
+            if node.has_kubelet:
+                raise InputError(
+                    where=node.name, what="has a kubelet that runs", remedy="stop it first"
+                )
+            node.start_kubelet()
+
+    def remove(self, *names: str) -> None:
+        """Machines go, and their Node objects are deleted, as an autoscaler does it.
+
+        Those that were killed before may be named.
+        """
+        self.kill(*(name for name in names if name in self._nodes))
+        with self.plane.api_client() as api_client:
+            core = client.CoreV1Api(api_client)
+            for name in names:
+                core.delete_node(name)
+
+    def await_ready(self, *names: str) -> None:
+        """Wait until pods can be scheduled to these nodes. Raises `RunError` when they cannot."""
+        awaited = set(names)
+        with self.plane.api_client() as api_client:
+            core = client.CoreV1Api(api_client)
+
+            def are_ready() -> bool:
+                awaited.difference_update(map(_ready_name, core.list_node().items))
+                return not awaited or any(map(self._has_failed, awaited))
+
+            processes.await_condition(
+                are_ready, limit_seconds=READY_SECONDS_MAX, interval_seconds=LOOK_SECONDS
+            )
+        if awaited:
+            name = max(awaited, key=self._has_failed)
+            raise RunError(
+                where=str(self._nodes[name].machine.log(KUBELET)),
+                what=f"{name} has not become Ready",
+                remedy="read this log, and those beside it",
+            )
+
+    def processes(self, *names: str) -> tuple[int, ...]:
+        """Ids of all processes on these nodes, containers' too; none for nodes that are gone."""
+        return self._installed.groups.processes(*names)
+
+    def _take_seat(self) -> None:
+        self._held.enter_context(seat.claimed())
+        record = seat.read()
+        layouts = [self.layout] if record is None else [Layout(record.directory), self.layout]
+        if left := leftovers.find(layouts, logs=False):
+            ended = "a cluster" if record is None else f"process {record.owner}"
+            self._progress(f"removing what {ended} has left: {left}")
+            leftovers.remove(left)
+        seat.write(seat.Record(os.getpid(), self.layout.directory))
+        self._held.callback(seat.forget)
+        self._held.callback(self._remove_folders)
+        for folder in (self.layout.machines, self.logs, self.shared):
+            folder.mkdir(parents=True, exist_ok=True)
+        if self.shared == self.layout.shared:
+            self.shared.chmod(0o1777)  # containers write there as whoever they are
+
+    def _remove_folders(self) -> None:
+        for folder in self.layout.passing:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _make_switch(self) -> None:
+        watcher = Watcher(self._installed.groups.tops, self.logs / "watcher.log")
+        self._watcher = watcher
+        self._held.callback(watcher.close)
+        self._held.callback(self._end_machines)
+        self._switch = self._make_machine(SWITCH)
+        self._switch.start()
+        self._held.callback(remove_link)
+        self._network = Network(self._switch)
+        self._network.start()
+
+    def _start_plane(self) -> None:
+        grace, monitor = self._seconds
+        plane = ControlPlane(
+            directory=self.layout.plane,
+            programs=self._programs,
+            node_grace_seconds=grace,
+            node_monitor_seconds=monitor,
+            arguments=self._arguments,
+            address=str(HOST),
+            group=self._installed.groups.plane,
+        )
+        self.plane = self._held.enter_context(plane)
+        self._proxy_access = plane.user_kubeconfig(PROXY_USER)
+        with plane.api_client() as api_client:
+            start_name_service(self._switch, self._programs[COREDNS], plane.kubeconfig, api_client)
+
+    def _make_template(self) -> None:
+        if self._images:
+            self._progress(f"importing {len(self._images)} archives of images")
+        self._template = Template(self.layout.machines / "images", self._installed.plugins)
+        machine = self._make_machine(TEMPLATE)
+        self._template.make(machine, self._images, self._installed.busybox)
+
+    def _make_machine(self, name: str) -> Machine:
+        assert self._watcher is not None
+        folder = self.layout.machines / name
+        machine = Machine(name, folder, self.logs, self._installed.groups, self._watcher)
+        self._machines.append(machine)
+        return machine
+
+    def _end_machines(self) -> None:
+        end_machines(self._machines)
+        self._machines.clear()
+
+    def _make_node(self, spec: NodeSpec, zone: str) -> Node:
+        self._given += 1
+        place = self.layout.place(self._given)
+        node = Node(place, replace(spec, zone=zone or spec.zone), self._make_machine(place.name))
+        self._nodes[node.name] = node
+        return node
+
+    def _boot(self, node: Node) -> None:
+        self._template.copy(node.machine.folder)
+        node.machine.start(node.spec.quota_cores)
+        self._network.connect(node.place, node.machine)
+        user = f"system:node:{node.name}"
+        kubeconfig = self.plane.user_kubeconfig(user, groups=[NODE_GROUP])
+        access = Access(self.plane.authority, kubeconfig, self._proxy_access)
+        node.configure(access, self._installed.plugins)
+        node.start_containerd()
+
+    def _select(self, names: Sequence[str]) -> list[Node]:
+        for name in names:
+            if name not in self._nodes:
+                there = ", ".join(self._nodes) or "none"
+                raise InputError(where=name, what="is no node", remedy=f"there are: {there}")
+        return [self._nodes[name] for name in names]
+
+    def _has_failed(self, name: str) -> bool:
+        return not self._nodes[name].has_kubelet
+
+
+def _checked(spec: NodeSpec) -> NodeSpec:
+    """The kind of node. Raises `InputError` for one that has more than this machine."""
+    options.check_range("cores", spec.cores, 0.1, os.cpu_count() or 1)
+    options.check_range("memory_mib", spec.memory_mib, 64, machine_mib() - MEMORY_LEFT_MIB)
+    return spec
+
+
+def _ready_name(node: client.V1Node) -> str:
+    """The name of a node to which pods can be scheduled; otherwise nothing."""
+    assert node.metadata is not None
+    assert node.spec is not None
+    assert node.status is not None
+    conditions = {one.type: one.status for one in node.status.conditions or ()}
+    marked = {taint.key for taint in node.spec.taints or ()} & {NOT_READY, UNREACHABLE}
+    return node.metadata.name or "" if conditions.get("Ready") == "True" and not marked else ""

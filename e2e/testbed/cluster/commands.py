@@ -1,0 +1,175 @@
+"""`python -m testbed cluster`: a cluster of real nodes for a person to look at, and to harm.
+
+`up` stays in the foreground, and with it everything ends; the other commands are orders to it. What
+they do with nodes is cluster.py's.
+"""
+
+import argparse
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rekindle.errors import InputError, RunError
+from rekindle_local import options, processes
+from testbed import binaries
+from testbed.cluster import leftovers, orders, seat
+from testbed.cluster.configuration import NodeSpec
+from testbed.cluster.orders import Order
+from testbed.cluster.places import NODES_MAX, Layout
+
+if TYPE_CHECKING:
+    from testbed.cluster.cluster import Cluster
+
+__all__ = ["add_commands", "default_directory"]
+
+END_SECONDS_MAX = 120.0
+EXAMPLE = "Example: python -m testbed cluster up --nodes 3 --zones a,b"
+# Orders about nodes that are there, by the name of the cluster's method.
+ORDERS = {
+    "kill": "lose nodes: no packet leaves them any more, and all on them is dead",
+    "cut": "cut nodes off the network, alive",
+    "heal": "let them be reached again",
+    "stop-kubelet": "kill the kubelets of nodes, whose pods run on",
+    "start-kubelet": "start them again",
+    "remove": "end nodes, and delete their Node objects",
+}
+ADD = "add"
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds `cluster` with all that is below it."""
+    cluster = commands.add_parser("cluster", help="a cluster of real nodes (root)", epilog=EXAMPLE)
+    below = cluster.add_subparsers(required=True, metavar="COMMAND")
+    up = below.add_parser("up", help="start a cluster, print its kubeconfig, and stay")
+    up.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
+    up.add_argument("--images", default="", metavar="A.tar,B.tar", help="archives of images")
+    up.add_argument("--grace", type=float, default=50, metavar="S", help="seconds to Unknown (50)")
+    up.add_argument("--directory", type=Path, metavar="DIR", help="where it lies")
+    up.add_argument("--shared", type=Path, metavar="DIR", help="a folder that all nodes see")
+    up.set_defaults(command=_up)
+    add = below.add_parser("add", help="add nodes to it")
+    add.add_argument("nodes", type=int, metavar="N", help="how many")
+    add.set_defaults(command=_add)
+    for command in (up, add):
+        command.add_argument("--zones", default="", metavar="A,B", help="taken in turn")
+        command.add_argument("--cores", type=float, default=1.0, help="of a node, for pods (1)")
+        command.add_argument("--memory-mib", type=int, default=2048, help="the same (2048)")
+    for name, text in ORDERS.items():
+        order = below.add_parser(name, help=text)
+        order.add_argument("nodes", nargs="+", metavar="NODE", help="as kubectl get nodes has it")
+        order.set_defaults(command=_send, order=name)
+    for name, text, run in (
+        ("down", "end the cluster", _down),
+        ("clean", "remove whatever one that was killed has left", _clean),
+    ):
+        below.add_parser(name, help=text).set_defaults(command=run)
+
+
+def _up(given: argparse.Namespace) -> None:
+    # Only here: the official client takes more than a second to import.
+    from testbed.cluster.cluster import Cluster
+
+    options.check_range("--nodes", given.nodes, 0, NODES_MAX)
+    options.check_range("--grace", given.grace, 1, 86_400)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    cluster = Cluster(
+        directory=given.directory or default_directory(),
+        images=[Path(name) for name in given.images.split(",") if name],
+        shared=given.shared,
+        node_grace_seconds=given.grace,
+    )
+    with ExitStack() as stack:
+        stack.enter_context(cluster)
+        desk = orders.Desk(seat.orders_socket(), lambda order: _carry_out(cluster, order))
+        stack.enter_context(desk)
+        if given.nodes:
+            _carry_out(cluster, _order_to_add(given))
+        print(f"export KUBECONFIG={cluster.plane.kubeconfig}", flush=True)
+        binaries.say(f"the cluster is up; all nodes share the folder {cluster.shared}")
+        binaries.say("Ctrl-C, or `python -m testbed cluster down`, ends it")
+        with suppress(KeyboardInterrupt):
+            while True:
+                desk.serve()
+
+
+def _add(given: argparse.Namespace) -> None:
+    options.check_range("N", given.nodes, 1, NODES_MAX)
+    print(orders.send(seat.orders_socket(), _order_to_add(given)))
+
+
+def _send(given: argparse.Namespace) -> None:
+    order = {"order": given.order, "nodes": given.nodes}
+    print(orders.send(seat.orders_socket(), order))
+
+
+def _down(_: argparse.Namespace) -> None:
+    owner = seat.owner()
+    if not owner:
+        raise InputError(
+            where="the cluster of real nodes",
+            what="none runs here",
+            remedy="start one with `up`; `clean` removes what a killed one has left",
+        )
+    os.kill(owner, signal.SIGTERM)
+    gone = processes.await_condition(
+        lambda: seat.owner() is None, limit_seconds=END_SECONDS_MAX, interval_seconds=0.1
+    )
+    if not gone:
+        raise RunError(
+            where=f"process {owner}",
+            what=f"has not ended within {END_SECONDS_MAX:.0f} s",
+            remedy="kill it, then `python -m testbed cluster clean`",
+        )
+
+
+def _clean(_: argparse.Namespace) -> None:
+    if os.geteuid() != 0:
+        raise InputError(
+            where="the cluster of real nodes", what="needs root", remedy="run this as root"
+        )
+    with seat.claimed():
+        record = seat.read()
+        directories = [default_directory(), *([] if record is None else [record.directory])]
+        left = leftovers.find(map(Layout, directories), logs=True)
+        leftovers.remove(left)
+        for directory in directories:
+            with suppress(OSError):  # what is not ours stays in it
+                directory.rmdir()
+        seat.forget()
+    print(f"removed: {left or 'nothing, there was nothing left'}")
+
+
+def default_directory() -> Path:
+    """Where a cluster lies that was given no folder."""
+    return binaries.cache_folder(os.environ) / "cluster"
+
+
+def _order_to_add(given: argparse.Namespace) -> Order:
+    return {
+        "order": ADD,
+        "count": given.nodes,
+        "zones": given.zones.split(","),
+        "cores": given.cores,
+        "memory_mib": given.memory_mib,
+    }
+
+
+def _carry_out(cluster: "Cluster", order: Order) -> str:
+    """Do what is ordered; what to say of it."""
+    name = order["order"]
+    if name == ADD:
+        spec = NodeSpec(cores=order["cores"], memory_mib=order["memory_mib"])
+        return f"Ready: {', '.join(cluster.add(order['count'], spec, zones=order['zones']))}"
+    does: dict[str, Callable[..., None]] = {
+        "kill": cluster.kill,
+        "cut": cluster.cut,
+        "heal": cluster.heal,
+        "stop-kubelet": cluster.stop_kubelet,
+        "start-kubelet": cluster.start_kubelet,
+        "remove": cluster.remove,
+    }
+    does[name](*order["nodes"])
+    return f"{name}: {', '.join(order['nodes'])}"

@@ -1,0 +1,81 @@
+"""Calls on a cluster that runs in another process: one order a connection, one answer to it.
+
+An order is a line of JSON, `{"order": ..., ...}`; the answer is `{"answer": TEXT}`, or the parts of
+the error that the cluster's process met. commands.py has both ends.
+"""
+
+import json
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from rekindle.errors import InputError, RekindleError, RunError
+
+__all__ = ["Desk", "send"]
+
+Order = Mapping[str, Any]
+ORDER_BYTES_MAX = 1 << 20
+_KINDS = {"InputError": InputError, "RunError": RunError}
+
+
+class Desk:
+    """Where orders come in; a context manager, inside of which `serve` answers them."""
+
+    def __init__(self, path: Path, carry_out: Callable[[Order], str]) -> None:
+        self._path = path
+        self._carry_out = carry_out
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def __enter__(self) -> Self:
+        self._path.unlink(missing_ok=True)
+        self._socket.bind(str(self._path))
+        self._path.chmod(0o600)
+        self._socket.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def serve(self) -> None:
+        """Wait for one order, and answer it."""
+        caller, _ = self._socket.accept()
+        # A caller that has not waited for the answer is no fault of the order.
+        with caller, suppress(BrokenPipeError), caller.makefile("rwb") as lines:
+            lines.write(self._answer(lines.readline(ORDER_BYTES_MAX)))
+            lines.flush()
+
+    def _answer(self, line: bytes) -> bytes:
+        try:
+            answer = {"answer": self._carry_out(json.loads(line))}
+        except RekindleError as error:
+            parts = {"where": error.where, "what": error.what, "remedy": error.remedy}
+            answer = {"error": type(error).__name__, **parts}
+        return f"{json.dumps(answer)}\n".encode()
+
+
+def send(path: Path, order: Order) -> str:
+    """What the cluster's process answers. Raises the error that it met; `InputError` without it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        try:
+            caller.connect(str(path))
+        except OSError as error:
+            raise InputError(
+                where="the cluster of real nodes",
+                what="none runs here that takes orders",
+                remedy="start one with `python -m testbed cluster up`",
+            ) from error
+        with caller.makefile("rwb") as lines:
+            lines.write(f"{json.dumps(order)}\n".encode())
+            lines.flush()
+            answer = json.loads(lines.readline() or b"{}")
+    if "answer" in answer:
+        return str(answer["answer"])
+    kind = _KINDS.get(answer.get("error", ""), RunError)
+    raise kind(
+        where=answer.get("where", "the cluster's process"),
+        what=answer.get("what", "has ended before it answered"),
+        remedy=answer.get("remedy", "see what it has said"),
+    )

@@ -1,0 +1,108 @@
+"""What tests on real nodes share: one cluster for each file, and pods of busybox on it.
+
+Without root, Linux and the packages that such a cluster needs, these tests are skipped, loudly;
+under `CI=true` they fail instead. A machine has one cluster at a time, so they run one by one.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from rekindle.errors import RekindleError
+from rekindle_local import processes
+from testbed import binaries
+from testbed.cluster import prerequisites
+from testbed.cluster.cluster import Cluster
+
+sys.path.insert(0, str(Path(__file__).parent))
+from busybox_pods import WAIT_SECONDS_MAX, Pods
+
+NODE_GRACE_SECONDS = 24.0
+NODE_MONITOR_SECONDS = 1.0
+
+LOUD = "NOTHING WAS TESTED ON REAL NODES"
+FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Looks whether this machine can have a cluster, and finds or builds its programs."""
+    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if "node_programs" not in used or session.config.option.collectonly:
+        return
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    say = binaries.say if reporter is None else reporter.write_line
+    names = (*binaries.CONTROL_PLANE, *binaries.NODE)
+    try:
+        prerequisites.find_installed()
+        session.config.stash[FOUND] = binaries.find(names, progress=say)
+    except RekindleError as error:
+        session.config.stash[FOUND] = error
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """Says last of all, where it is seen, that all these tests were left out, and why."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", ())
+    said = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
+    for line in sorted({text[text.index(LOUD) :] for text in said if LOUD in text}):
+        terminalreporter.write_line(line, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def node_programs(request: pytest.FixtureRequest) -> dict[str, Path]:
+    """The paths of the programs by name; without them the tests are skipped."""
+    found = request.config.stash[FOUND]
+    if isinstance(found, RekindleError):
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{LOUD}: {found}")
+        pytest.skip(f"{LOUD}: {found}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    node_programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A cluster without nodes: who adds some need not remove them."""
+    with Cluster(
+        directory=tmp_path_factory.mktemp("cluster"),
+        programs=node_programs,
+        node_grace_seconds=NODE_GRACE_SECONDS,
+        node_monitor_seconds=NODE_MONITOR_SECONDS,
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def core(cluster: Cluster) -> Iterator[client.CoreV1Api]:
+    """An administrator's client. After the test no node is left."""
+    with cluster.plane.api_client() as api_client:
+        core = client.CoreV1Api(api_client)
+        try:
+            yield core
+        finally:
+            cluster.remove(*(node.metadata.name for node in core.list_node().items))
+
+
+@pytest.fixture
+def pods(cluster: Cluster, core: client.CoreV1Api) -> Iterator[Pods]:
+    """Pods in a new namespace; it and all in it go after the test."""
+    name = f"test-{secrets.token_hex(4)}"
+    core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
+    there = processes.await_condition(
+        lambda: bool(core.list_namespaced_service_account(name).items),
+        limit_seconds=WAIT_SECONDS_MAX,
+    )
+    assert there
+    try:
+        yield Pods(core, name, cluster.shared)
+    finally:
+        core.delete_namespace(name)

@@ -1,0 +1,234 @@
+"""What the cluster of real nodes decides: addresses, settings, images, who may have one."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rekindle.errors import InputError
+from testbed.__main__ import main
+from testbed.cluster import (
+    archives,
+    configuration,
+    groups,
+    leftovers,
+    network,
+    orders,
+    prerequisites,
+    seat,
+)
+from testbed.cluster.archives import Content
+from testbed.cluster.configuration import NodeSpec
+from testbed.cluster.places import NODES_MAX, PODS, Layout, Place
+
+MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
+cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0
+cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
+"""
+HOLDER = "from testbed.cluster import seat; import sys, time; from pathlib import Path\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Layout(tmp_path).place(7)
+
+
+@pytest.fixture
+def free_seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The seat of a machine on which nobody has a cluster."""
+    folder = tmp_path / "seat"
+    monkeypatch.setattr(seat, "FOLDER", folder)
+    monkeypatch.setenv("REKINDLE_TESTBED", str(tmp_path / "cache"))
+    return folder
+
+
+def test_every_node_has_addresses_of_its_own(tmp_path: Path) -> None:
+    places = [Layout(tmp_path).place(number) for number in range(1, NODES_MAX + 1)]
+    assert len({one.address for one in places}) == NODES_MAX
+    assert len({one.pods for one in places}) == NODES_MAX
+    assert all(one.pods.subnet_of(PODS) for one in places)
+    assert all(len(one.port) <= 15 for one in places), "the kernel's limit on a link's name"
+
+
+def test_a_kubelet_reserves_what_the_machine_has_beyond_its_node(place: Place) -> None:
+    cores = os.cpu_count() or 1
+    spec = NodeSpec(cores=0.5, memory_mib=256, taints=[{"key": "a", "effect": "NoSchedule"}])
+    told = yaml.safe_load(configuration.kubelet(place, spec, Path("authority")))
+    kept_mib = int(told["systemReserved"]["memory"].removesuffix("Mi"))
+    assert told["systemReserved"]["cpu"] == f"{cores * 1000 - 500}m"
+    assert kept_mib + 256 + configuration.MEMORY_LEFT_MIB == configuration.machine_mib()
+    assert told["cgroupRoot"] == "/rekindle-testbed/node-7"
+    assert told["registerWithTaints"] == [{"key": "a", "effect": "NoSchedule"}]
+
+
+def test_a_kubelet_says_the_zone_and_the_labels_of_its_node(place: Place) -> None:
+    arguments = configuration.kubelet_arguments(place, NodeSpec(zone="a", labels={"pool": "b"}))
+    assert "--node-labels=pool=b,topology.kubernetes.io/zone=a" in arguments
+    assert len(configuration.kubelet_arguments(place, NodeSpec())) == 2
+
+
+def test_pods_get_addresses_of_their_node(place: Place) -> None:
+    (plugin,) = json.loads(configuration.pod_network(place.pods))["plugins"]
+    assert plugin["ipam"]["ranges"] == [[{"subnet": "10.124.7.0/24"}]]
+
+
+@pytest.mark.parametrize(
+    ("destination", "is_taken"),
+    [
+        ("default", False),
+        ("10.0.0.0/8", False),
+        ("10.124.0.0/16", True),
+        ("10.124.3.1", True),
+        ("broadcast", False),
+        ("192.0.2.0/24", False),
+    ],
+)
+def test_only_a_route_that_takes_addresses_away_is_in_the_way(
+    destination: str, is_taken: bool
+) -> None:
+    found = network.overlapping(IPv4Network("10.124.0.0/16"), ["192.0.2.1", destination])
+    assert found == (destination if is_taken else None)
+
+
+def test_groups_are_made_in_every_hierarchy() -> None:
+    roots, controllers = groups.parse_roots(MOUNTS)
+    assert [root.name for root in roots] == ["cpu,cpuacct", "memory", "unified"]
+    assert {"cpu", "cpuacct", "memory"} <= controllers
+
+
+def test_an_archive_holds_what_its_manifest_names(tmp_path: Path) -> None:
+    content = Content({"bin/tool": b"program"}, {"bin/other": "tool"}, command=("/bin/tool",))
+    path = archives.write_archive(tmp_path / "a.tar", content, "localhost/a:1", "localhost/b:1")
+    with tarfile.open(path) as archive:
+        (manifest,) = json.load(archive.extractfile("manifest.json"))
+        config = json.load(archive.extractfile(manifest["Config"]))
+        with tarfile.open(fileobj=archive.extractfile(manifest["Layers"][0])) as layer:
+            assert layer.extractfile("bin/tool").read() == b"program"
+            assert layer.getmember("bin/tool").mode == 0o755
+            assert layer.getmember("bin/other").linkname == "tool"
+            assert layer.getmember("tmp").mode == 0o1777
+    assert manifest["RepoTags"] == ["localhost/a:1", "localhost/b:1"]
+    assert config["config"]["Cmd"] == ["/bin/tool"]
+    again = archives.write_archive(tmp_path / "b.tar", content, "localhost/a:1", "localhost/b:1")
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_busybox_that_needs_libraries_is_refused() -> None:
+    with pytest.raises(InputError, match=r"linked dynamically.*busybox-static"):
+        archives.read_busybox(Path(sys.executable).resolve())
+
+
+def test_without_root_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(InputError, match="needs root, and Linux; run it as root"):
+        prerequisites.find_installed()
+
+
+def test_all_that_is_not_installed_is_named_with_its_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setitem(prerequisites.ENVIRONMENT, "PATH", str(tmp_path))
+    monkeypatch.setattr(prerequisites, "_PLUGIN_FOLDERS", (tmp_path,))
+    with pytest.raises(InputError) as caught:
+        prerequisites.find_installed()
+    packages = "busybox-static containerd containernetworking-plugins iproute2 iptables mount runc"
+    assert caught.value.remedy.endswith(f"{packages} util-linux`")
+    assert "CNI plugin ptp" in caught.value.what
+
+
+def test_a_folder_that_nodes_do_not_see_is_refused() -> None:
+    with pytest.raises(InputError, match="/run/here: is below /run, of which every node has"):
+        prerequisites.check_folder(Path("/run/here"))
+    prerequisites.check_folder(Path("/srv/here"))
+
+
+def test_groups_that_cannot_be_made_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "_can_write", lambda _: False)
+    with pytest.raises(InputError, match=r"^cgroups: .*; "):
+        groups.find_groups()
+
+
+def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) -> None:
+    script = (
+        f"{HOLDER}seat.FOLDER = Path(sys.argv[1])\n"
+        "with seat.claimed():\n"
+        "    seat.write(seat.Record(__import__('os').getpid(), Path('/somewhere')))\n"
+        "    print('held', flush=True); time.sleep(100)\n"
+    )
+    path = ":".join(sys.path)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(free_seat)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert seat.owner() == holder.pid
+        with pytest.raises(InputError, match=f"process {holder.pid} has one"), seat.claimed():
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    assert seat.owner() is None
+    with seat.claimed():
+        assert seat.read() == seat.Record(holder.pid, Path("/somewhere")), "of one that was killed"
+        seat.forget()
+    assert not free_seat.exists()
+    assert seat.read() is None
+
+
+def test_leftovers_are_folders_by_their_record_and_groups_by_their_name(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    for folder in (layout.machines / "node-1", layout.logs, tmp_path / "mine"):
+        folder.mkdir(parents=True)
+    found = leftovers.find([layout, layout], logs=False)
+    assert found.folders == (layout.machines,)
+    assert str(layout.machines) in str(found)
+    assert leftovers.find([layout], logs=True).folders == (layout.machines, layout.logs)
+
+
+def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:
+    def carry_out(order: orders.Order) -> str:
+        if order["order"] == "fail":
+            raise InputError(where="node-1", what="is no node", remedy="look")
+        return f"done: {order['nodes']}"
+
+    path = tmp_path / "orders"
+    with orders.Desk(path, carry_out) as desk:
+        clerk = threading.Thread(target=lambda: [desk.serve() for _ in range(2)])
+        clerk.start()
+        assert orders.send(path, {"order": "kill", "nodes": ["a"]}) == "done: ['a']"
+        with pytest.raises(InputError, match="node-1: is no node; look"):
+            orders.send(path, {"order": "fail"})
+        clerk.join()
+    with pytest.raises(InputError, match="none runs here that takes orders"):
+        orders.send(path, {"order": "kill"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["up", "--nodes", "1000"], "--nodes: is 1000; give a number from 0 to 250"),
+        (["up", "--images", "none.tar"], "image none.tar: is not a file"),
+        (["kill", "node-1"], "none runs here that takes orders"),
+        (["down"], "none runs here"),
+    ],
+)
+@pytest.mark.usefixtures("free_seat")
+def test_what_cannot_be_done_with_a_cluster_is_refused_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
