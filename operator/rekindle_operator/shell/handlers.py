@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -93,6 +93,9 @@ class Handlers:
                 registry=self._registry(),
                 settings=_settings(self.silence_seconds),
                 standalone=True,
+                # Nobody is told of it; by itself kopf takes the user's name, and not every user in
+                # a container has one.
+                identity=cast(Any, "rekindle"),
                 clusterwide=True,
                 stop_flag=self._ending,
             )

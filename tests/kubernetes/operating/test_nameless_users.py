@@ -1,0 +1,37 @@
+"""An operator in a container, where its user's number stands in no list of users."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from operating_world import await_that
+from operator_process import OperatorProcess
+
+NOBODY = """
+import pwd
+
+def nobody(uid):
+    raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+pwd.getpwuid = nobody
+"""
+
+
+def test_an_operator_whose_user_has_no_name_is_well(
+    operators: Callable[..., OperatorProcess],
+    custom: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del custom  # the definitions that it watches
+    (tmp_path / "sitecustomize.py").write_text(NOBODY)
+    path = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    operator = operators()
+    operator.start()
+    await_that(lambda: operator.acts)
+    assert operator.lines("thread-ended") == []
+    assert '"healthy": true' in operator.page("/health")
