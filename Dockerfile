@@ -13,7 +13,9 @@ RUN --mount=type=bind,source=spark-images,target=/spark-images sh /spark-images/
       polars polars-runtime-32 pyarrow
 
 FROM packages AS rekindle
-RUN --mount=type=bind,source=spark-images,target=/spark-images --mount=type=bind,source=dist,target=/dist \
+# Copied and not mounted: buildah takes a layer again whatever is in its mounts.
+COPY dist /dist
+RUN --mount=type=bind,source=spark-images,target=/spark-images \
     sh /spark-images/wheel.sh /added /dist \
 # What is imported when it runs has to be there.
  && PYTHONPATH=$(echo /added/opt/rekindle/lib/python*/site-packages) \
