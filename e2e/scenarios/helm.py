@@ -1,0 +1,45 @@
+"""Helm, on a cluster: the chart of this checkout, installed as docs/install.md says.
+
+`site` calls it.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rekindle.errors import RunError
+
+__all__ = ["CHART", "NAMESPACE", "RELEASE", "install"]
+
+CHART = Path(__file__).parents[2] / "charts" / "rekindle"
+RELEASE = NAMESPACE = "rekindle"
+INSTALL_SECONDS_MAX = 600
+
+
+def install(program: Path, kubeconfig: Path, values: Mapping[str, Any], home: Path) -> None:
+    """Install the chart and wait until its pods are ready; `home` takes what helm keeps.
+
+    Raises `RunError` with what helm says when it is not.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values), sort_keys=False))
+    command = [
+        *(str(program), "install", RELEASE, str(CHART), "--namespace", NAMESPACE),
+        *("--create-namespace", "--values", str(file), "--kubeconfig", str(kubeconfig)),
+        *("--wait", "--timeout", f"{INSTALL_SECONDS_MAX}s"),
+    ]
+    own = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+    kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    done = subprocess.run(command, env={**kept, **own}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise RunError(
+            where=f"helm install {RELEASE}",
+            what=lines[-1] if lines else f"ended with code {done.returncode}",
+            remedy=f"see the values in {file}, and the pods of namespace {NAMESPACE}",
+        )
