@@ -108,7 +108,10 @@ def _manifest() -> bytes:
 def _spark() -> tuple[Path, str]:
     """The folder of pyspark's jars, and its version."""
     found = find_spec("pyspark")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    folders = [*(found.submodule_search_locations or ())] if found else []
+    # spark-submit puts a pyspark before the installed one that is a zip, and says where Spark is.
+    folders += filter(None, [os.environ.get("SPARK_HOME")])
+    for folder in folders:
         if (jars := Path(folder) / "jars").is_dir():
             return jars, metadata.version("pyspark")
     raise InputError(
