@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.layout import Size
-from rekindle.errors import InputError, RekindleError
 from rekindle_local import options
+from testbed.exits import exit_code
 
 __all__ = ["main"]
 
@@ -22,13 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one benchmark; returns the exit code."""
     given = _parser().parse_args(arguments)
     command = f"python -m benchmarks {' '.join(arguments)}"
-    try:
-        return 0 if _operator(given, command) else 1
-    except RekindleError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, InputError) else 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: 0 if _operator(given, command) else 1)
 
 
 def _parser() -> argparse.ArgumentParser:

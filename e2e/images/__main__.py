@@ -10,8 +10,9 @@ from pathlib import Path
 
 from images import archives, building
 from images.building import IMAGES
-from rekindle.errors import InputError, RekindleError
+from rekindle.errors import InputError
 from rekindle_local import options
+from testbed.exits import exit_code
 
 __all__ = ["main"]
 
@@ -21,14 +22,7 @@ EXAMPLE = "Example: python -m images build spark"
 def main(arguments: Sequence[str]) -> int:
     """Runs one command; returns the exit code."""
     given = _parser().parse_args(arguments)
-    try:
-        given.command(given)
-    except RekindleError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, InputError) else 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(lambda: given.command(given))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rekindle.errors import InputError, RekindleError
 from rekindle_local import options
+from testbed.exits import exit_code
 
 __all__ = ["main"]
 
@@ -19,13 +20,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str]) -> int:
     """Runs what is named; returns the exit code."""
     given = _parser().parse_args(arguments)
-    try:
-        return _run(given.names, given.report)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _run(given.names, given.report))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,13 +3,14 @@
 All of it lies in one folder of the shared volume: input, pipeline, settings, store, events.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from rekindle_local.demo import inputs
+from rekindle_local.distribution import SMALL_NODE_OPTIONS
 from rekindle_local.flights import data
 from scenarios.site import ROLE
 from submission.spark_submit import DRIVER, Submission
@@ -18,17 +19,8 @@ from submission.spark_submit import EXECUTOR as EXECUTOR_CONTAINER
 __all__ = ["Flights"]
 
 NAME = "flights"
-PIPELINE = '''"""The pipeline of this run."""
-
-from rekindle_local.flights import pipeline as flights
-
-
-def pipeline():
-    return flights.build({directory!r}, seed={seed})
-'''
 USER = 185
 CPU_PERCENT = 20
-LOAD_TARGET_PERCENT = 66.0
 
 Object = Mapping[str, Any]
 
@@ -61,19 +53,18 @@ class Flights:
         self.directory.mkdir()
         self.directory.chmod(0o777)  # the driver writes there as another user
         files = data.prepare(self.input)
-        text = PIPELINE.format(directory=str(self.input), seed=self.seed)
-        (self.directory / "pipeline.py").write_text(text)
-        settings = {
-            "version": 1,
-            "policy": {"strategy": self.strategy},
-            "runtime": {
+        inputs.write(
+            self.directory,
+            self.input,
+            self.seed,
+            policy={"strategy": self.strategy},
+            runtime={
                 "nodes_expected": self.executors,
                 "node_cpu_percent": CPU_PERCENT,
                 "rows_per_second": self.rows_per_second,
-                "load_target_percent": LOAD_TARGET_PERCENT,
+                "load_target_percent": inputs.LOAD_TARGET_PERCENT,
             },
-        }
-        (self.directory / "settings.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+        )
         return files
 
     def submission(self, namespace: str) -> Submission:
@@ -97,7 +88,7 @@ class Flights:
                 "spark.executor.memoryOverhead": "512m",
                 "spark.kubernetes.executor.request.cores": f"{CPU_PERCENT * 10}m",
                 "spark.kubernetes.executor.limit.cores": f"{CPU_PERCENT * 10}m",
-                "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+                "spark.executor.extraJavaOptions": shlex.join(SMALL_NODE_OPTIONS),
                 "spark.driver.memory": "1g",
                 "spark.driver.memoryOverhead": "512m",
                 "spark.kubernetes.driver.request.cores": "200m",

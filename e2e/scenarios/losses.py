@@ -170,12 +170,7 @@ def write_report(directory: Path, stage: Stage) -> dict[str, Any]:
         files=stage.files,
         topology=built.topology,
         priorities={query.name: query.priority for query in built.topology.queries},
-        schemas={
-            f"{sink.name}/{index}": sink.schema
-            for chain in built.chains
-            for sink in chain.sinks
-            for index in range(chain.parallelism)
-        },
+        schemas=evidence.schemas(built),
         facts=facts,
     )
     return evidence.write(directory, run)

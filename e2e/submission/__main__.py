@@ -11,8 +11,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from rekindle.errors import InputError, RekindleError
+from rekindle.errors import InputError
 from submission.tending import SparkOperators
+from testbed.exits import exit_code
 
 __all__ = ["main"]
 
@@ -29,12 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--kubeconfig", type=Path, required=True)
     given = parser.parse_args(arguments)
-    try:
-        _run(given.kubeconfig)
-    except RekindleError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, InputError) else 1
-    return 0
+    return exit_code(lambda: _run(given.kubeconfig))
 
 
 def _run(kubeconfig: Path) -> None:

@@ -14,6 +14,7 @@
     containers     what a container of a pod would run
     spark_image    the same for Spark's image, with the Spark of this machine
     bodies         what is written to the API server for a node, its lease, its pods
+    exits          exit codes of the commands, and errors said in a line
     connection     many small requests to the API server over a few connections
     cluster        the same control plane with kubelets and containerds on this machine
 

@@ -17,11 +17,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from rekindle.errors import InputError, RekindleError, RunError
+from rekindle.errors import InputError, RunError
 from rekindle_local import options, processes
 from testbed import binaries
 from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
 from testbed.cluster.commands import add_commands
+from testbed.exits import exit_code
 
 __all__ = ["lost_nodes", "main"]
 
@@ -36,14 +37,7 @@ EXAMPLE = "Example: python -m testbed up --nodes 10 --zones a,b"
 def main(arguments: Sequence[str]) -> int:
     """Runs one command; returns the exit code."""
     given = _parser().parse_args(arguments)
-    try:
-        given.command(given)
-    except RekindleError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, InputError) else 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(lambda: given.command(given))
 
 
 def _parser() -> argparse.ArgumentParser:

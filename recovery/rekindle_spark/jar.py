@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -112,8 +113,10 @@ def _spark() -> tuple[Path, str]:
     # spark-submit puts a pyspark before the installed one that is a zip, and says where Spark is.
     folders += filter(None, [os.environ.get("SPARK_HOME")])
     for folder in folders:
-        if (jars := Path(folder) / "jars").is_dir():
-            return jars, metadata.version("pyspark")
+        jars = Path(folder) / "jars"
+        with suppress(metadata.PackageNotFoundError):
+            if jars.is_dir():
+                return jars, metadata.version("pyspark")
     raise InputError(
         where="pyspark",
         what="is not installed, or without its jars",

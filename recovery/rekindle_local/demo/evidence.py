@@ -26,8 +26,9 @@ from rekindle.errors import RunError
 from rekindle.topology import Topology
 from rekindle_local import report_html
 from rekindle_local.flights import pipeline as flights
+from rekindle_spark.program import Program
 
-__all__ = ["Run", "write", "write_outputs"]
+__all__ = ["Run", "commit", "machine", "schemas", "write", "write_outputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,16 @@ def write(directory: Path, run: Run) -> dict[str, Any]:
     (directory / "report.html").write_text(report_html.render(computed, events))
     _check_history(directory, run)
     return computed
+
+
+def schemas(built: Program) -> dict[str, pa.Schema]:
+    """The columns of each query partition's output."""
+    return {
+        f"{sink.name}/{index}": sink.schema
+        for chain in built.chains
+        for sink in chain.sinks
+        for index in range(chain.parallelism)
+    }
 
 
 def machine() -> dict[str, Any]:

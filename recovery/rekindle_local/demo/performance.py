@@ -9,15 +9,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import yaml
 from rich.console import Console
 
 from rekindle import report, topology
 from rekindle.protocol.tree import Place
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
-from rekindle_local.demo import evidence
+from rekindle_local.demo import evidence, inputs
 from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.demo.scenario import Options, Scenario
@@ -25,21 +23,11 @@ from rekindle_local.flights import data
 from rekindle_local.flights import pipeline as flights
 from rekindle_local.provisioning import Provisioning
 from rekindle_spark import jar, program
-from rekindle_spark.program import Program
 
 __all__ = ["perform", "rate", "summarise"]
 
-PIPELINE = '''"""The pipeline of this run."""
-
-from rekindle_local.flights import pipeline as flights
-
-
-def pipeline():
-    return flights.build({directory!r}, seed={seed})
-'''
 PLACE = Place("demo", "flights")
 FIRST_RETURN_SECONDS = 10.0
-LOAD_TARGET_PERCENT = 66.0
 EXECUTOR_MEGABYTES = 512
 
 
@@ -87,7 +75,7 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
         files=files,
         topology=built.topology,
         priorities=priorities,
-        schemas=_schemas(built),
+        schemas=evidence.schemas(built),
         facts=_facts(options, enforced),
     )
     result = evidence.write(directory, run)
@@ -159,26 +147,23 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
 
 
 def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tuple[Path, Path]:
-    pipeline = run_directory / "pipeline.py"
-    pipeline.write_text(PIPELINE.format(directory=str(directory / "input"), seed=options.seed))
-    settings = run_directory / "settings.yaml"
     rate = options.rows_per_second
-    content = {
-        "version": 1,
-        "policy": {
+    return inputs.write(
+        run_directory,
+        directory / "input",
+        options.seed,
+        policy={
             "strategy": options.strategy,
             "buffering": options.buffering,
             "ordering": options.ordering,
         },
-        "runtime": {
+        runtime={
             "nodes_expected": options.nodes,
             "node_cpu_percent": 100 * options.cpu_quota,
             "rows_per_second": rate or options.first_rows_per_second,
-            "load_target_percent": LOAD_TARGET_PERCENT if rate is None else None,
+            "load_target_percent": inputs.LOAD_TARGET_PERCENT if rate is None else None,
         },
-    }
-    settings.write_text(yaml.safe_dump(content, sort_keys=False))
-    return pipeline, settings
+    )
 
 
 def _conf(cluster: LocalCluster) -> dict[str, str]:
@@ -204,16 +189,6 @@ def _facts(options: Options, enforced: bool) -> report.RunFacts:
         quota_enforced=enforced,
         cpu_quota=options.cpu_quota,
     )
-
-
-def _schemas(built: Program) -> dict[str, pa.Schema]:
-    """The columns of each query partition's output."""
-    return {
-        f"{sink.name}/{index}": sink.schema
-        for chain in built.chains
-        for sink in chain.sinks
-        for index in range(chain.parallelism)
-    }
 
 
 def _partitions(closures: dict[str, tuple[str, ...]]) -> dict[str, int]:
