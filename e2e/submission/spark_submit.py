@@ -5,6 +5,7 @@ of this machine's environment that is for Spark or Kubernetes reaches it.
 """
 
 import json
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rekindle_local import distribution
 __all__ = ["Submission", "command", "submit"]
 
 SUBMIT_SECONDS_MAX = 180
+SMALL_OPTIONS = shlex.join(distribution.SMALL_NODE_OPTIONS)
 DRIVER, EXECUTOR = "spark-kubernetes-driver", "spark-kubernetes-executor"
 Body = Mapping[str, Any]
 
@@ -80,8 +82,8 @@ def submit(submission: Submission, *, kubeconfig: Path, folder: Path) -> None:
             **inherited,
             "KUBECONFIG": str(kubeconfig),
             # The client is one of many on a small machine, and does little.
-            "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_LAUNCHER_OPTS": SMALL_OPTIONS,
+            "SPARK_SUBMIT_OPTS": SMALL_OPTIONS,
         },
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -4,67 +4,54 @@ Without root, Linux and the packages that such a cluster needs, these tests are 
 under `CI=true` they fail instead. A machine has one cluster at a time, so they run one by one.
 """
 
-import os
 import secrets
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from kubernetes import client
 
-from rekindle.errors import RekindleError
 from rekindle_local import processes
 from testbed import binaries
 from testbed.cluster import prerequisites
 from testbed.cluster.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import loud_skips
 from busybox_pods import WAIT_SECONDS_MAX, Pods
 
 NODE_GRACE_SECONDS = 24.0
 NODE_MONITOR_SECONDS = 1.0
 
 LOUD = "NOTHING WAS TESTED ON REAL NODES"
-FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Looks whether this machine can have a cluster, and finds or builds its programs."""
-    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if "node_programs" not in used or session.config.option.collectonly:
-        return
-    reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    say = binaries.say if reporter is None else reporter.write_line
-    names = (*binaries.CONTROL_PLANE, *binaries.NODE)
-    try:
-        prerequisites.find_installed()
-        session.config.stash[FOUND] = binaries.find(names, progress=say)
-    except RekindleError as error:
-        session.config.stash[FOUND] = error
+    if "node_programs" in loud_skips.used_fixtures(session):
+        loud_skips.keep(session, find_programs)
+
+
+def find_programs(say: Callable[[str], None]) -> dict[str, Path]:
+    prerequisites.find_installed()
+    return binaries.find((*binaries.CONTROL_PLANE, *binaries.NODE), progress=say)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, None, None]:
-    """Says last of all, where it is seen, that all these tests were left out, and why."""
+    """Says last of all, where it is seen, that all these tests were left out."""
     yield
-    skipped = terminalreporter.stats.get("skipped", ())
-    said = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
-    for line in sorted({text[text.index(LOUD) :] for text in said if LOUD in text}):
-        terminalreporter.write_line(line, red=True, bold=True)
+    loud_skips.tell(terminalreporter, LOUD)
 
 
 @pytest.fixture(scope="session")
 def node_programs(request: pytest.FixtureRequest) -> dict[str, Path]:
     """The paths of the programs by name; without them the tests are skipped."""
-    found = request.config.stash[FOUND]
-    if isinstance(found, RekindleError):
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{LOUD}: {found}")
-        pytest.skip(f"{LOUD}: {found}")
-    return found
+    return loud_skips.programs(request, LOUD)
 
 
 @pytest.fixture(scope="module")

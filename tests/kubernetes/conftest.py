@@ -4,20 +4,22 @@ Without its programs, and without Go to build them, these tests are skipped, lou
 they fail instead. Programs are built before the first test begins: a test has a limit of minutes.
 """
 
-import os
 import secrets
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from kubernetes import client
 
-from rekindle.errors import RekindleError
 from rekindle_local import processes
 from testbed import binaries
 from testbed.binaries import CONTROL_PLANE, HELM, KUBECTL
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import loud_skips
 
 # Shorter than in a cluster, so that tests see a node's loss in seconds.
 LEASE_SECONDS = 1.0
@@ -26,45 +28,29 @@ NODE_GRACE_SECONDS = 8.0
 WAIT_SECONDS_MAX = 180.0
 
 LOUD = "NOTHING WAS TESTED ON KUBERNETES"
-FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds or builds the programs that the chosen tests need."""
-    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if "programs" not in used or session.config.option.collectonly:
-        return
-    tools = [name for name in (KUBECTL, HELM) if name in used]
-    reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    say = binaries.say if reporter is None else reporter.write_line
-    try:
-        session.config.stash[FOUND] = binaries.find([*CONTROL_PLANE, *tools], progress=say)
-    except RekindleError as error:
-        session.config.stash[FOUND] = error
+    used = loud_skips.used_fixtures(session)
+    if "programs" in used:
+        names = [*CONTROL_PLANE, *(name for name in (KUBECTL, HELM) if name in used)]
+        loud_skips.keep(session, lambda say: binaries.find(names, progress=say))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, None, None]:
-    """Says last of all, where it is seen, that all these tests were left out, and why: as the tests
-    have said, for they may have run in other processes."""
+    """Says last of all, where it is seen, that all these tests were left out."""
     yield
-    skipped = terminalreporter.stats.get("skipped", ())
-    said = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
-    for line in sorted({text[text.index(LOUD) :] for text in said if LOUD in text}):
-        terminalreporter.write_line(line, red=True, bold=True)
+    loud_skips.tell(terminalreporter, LOUD)
 
 
 @pytest.fixture(scope="session")
 def programs(request: pytest.FixtureRequest) -> dict[str, Path]:
     """The paths of the programs by name; without them the tests are skipped."""
-    found = request.config.stash[FOUND]
-    if isinstance(found, RekindleError):
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{LOUD}: {found}")
-        pytest.skip(f"{LOUD}: {found}")
-    return found
+    return loud_skips.programs(request, LOUD)
 
 
 @pytest.fixture(scope="session")
