@@ -7,16 +7,17 @@ FROM ${BASE_IMAGE} AS packages
 ARG PIP_NO_INDEX=
 WORKDIR /source
 COPY pyproject.toml constraints.txt ./
-RUN --mount=type=bind,source=spark-images,target=/spark-images sh /spark-images/packages.sh operator \
+# Scripts are copied and not mounted: for buildah a layer does not depend on what is in its mounts.
+COPY spark-images/packages.sh spark-images/requirements.py /spark-images/
+RUN --mount=type=bind,source=spark-images,target=/context sh /spark-images/packages.sh operator \
 # Half of the size, 370 MB, which only drivers, executors and `rekindle verify` need.
  && /opt/installer/bin/pip --python /opt/rekindle/bin/python3 uninstall --quiet --yes \
       polars polars-runtime-32 pyarrow
 
 FROM packages AS rekindle
-# Copied and not mounted: buildah takes a layer again whatever is in its mounts.
 COPY dist /dist
-RUN --mount=type=bind,source=spark-images,target=/spark-images \
-    sh /spark-images/wheel.sh /added /dist \
+COPY spark-images/wheel.sh /spark-images/
+RUN sh /spark-images/wheel.sh /added /dist \
 # What is imported when it runs has to be there.
  && PYTHONPATH=$(echo /added/opt/rekindle/lib/python*/site-packages) \
     /opt/rekindle/bin/python3 -B -c 'import rekindle_operator.shell.main, rekindle_sidecar.serving'
