@@ -2,8 +2,8 @@
 
 A driver reports the executors that it knows, each with how long it has been silent. One that it has
 dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever:
-it is silent since the report first lacked it. A node is as silent as the least silent of our
-executors there. Pure; the shell calls it with each report and keeps the outcome.
+it is silent since it was last heard, or since the first report that lacked it. A node is as silent
+as the least silent of our executors there. Pure; the shell calls it with each report and keeps the outcome.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,13 @@ __all__ = ["Heard", "hear"]
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What the newest report of a driver says. `said_at` (seconds, our clock) is when it was news;
-    `absent` (pod's UID -> moment) since when reports lack an executor; `silent_seconds` (node ->
-    seconds) as of `said_at`, `reported_seconds` the same of the executors in the report alone."""
+    `heard_at` (pod's UID -> moment) since when an executor has been silent; `silent_seconds` (node
+    -> seconds) as of `said_at`, `reported_seconds` the same of the executors in the report alone.
+    """
 
     generation: int
     said_at: float
-    absent: Mapping[str, float] = field(default_factory=dict)
+    heard_at: Mapping[str, float] = field(default_factory=dict)
     silent_seconds: Mapping[str, float] = field(default_factory=dict)
     reported_seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -44,14 +45,16 @@ def hear(
     located = locating.locate(progress.nodes, there)
     reported = {pod.uid: progress.nodes[name] for name, pod in located.pods.items()}
     same = before is not None and before.generation == progress.generation
-    known = before.absent if before is not None and same else {}
-    absent = {pod.uid: known.get(pod.uid, now) for pod in there if pod.uid not in reported}
+    known = before.heard_at if before is not None and same else {}
+    heard_at: dict[str, float] = {}
     silent: dict[str, float] = {}
     reporting: dict[str, float] = {}
     for pod in there:
         seen = reported.get(pod.uid)
-        seconds = now - absent[pod.uid] if seen is None else seen.silent_seconds or 0.0
+        last = known.get(pod.uid, now) if seen is None else now - (seen.silent_seconds or 0.0)
+        heard_at[pod.uid] = last
+        seconds = now - last if seen is None else seen.silent_seconds or 0.0
         silent[pod.node] = min(silent.get(pod.node, seconds), seconds)
         if seen is not None and seen.silent_seconds is not None:
             reporting[pod.node] = min(reporting.get(pod.node, seconds), seconds)
-    return Heard(progress.generation, now, absent, silent, reporting)
+    return Heard(progress.generation, now, heard_at, silent, reporting)

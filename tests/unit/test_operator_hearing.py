@@ -37,7 +37,7 @@ def report(generation: int = 1, **silent: float | None) -> ProgressReport:
 def test_silence_is_what_the_driver_says() -> None:
     heard = hear(None, report(e1=3.0, e2=0.5), [executor(1, "a"), executor(2, "b")], 100.0)
     silence = {"a": 3.0, "b": 0.5}
-    assert heard == Heard(1, 100.0, {}, silence, silence)
+    assert heard == Heard(1, 100.0, {"uid-1": 97.0, "uid-2": 99.5}, silence, silence)
 
 
 def test_a_node_is_as_silent_as_the_least_silent_executor_there() -> None:
@@ -52,7 +52,15 @@ def test_an_executor_that_no_report_names_is_silent_since_the_first_of_them() ->
     assert (first.silent_seconds["b"], later.silent_seconds["b"]) == (0.0, 17.0)
     back = hear(later, report(e1=0.0, e2=1.0), pods, 120.0)
     assert back.silent_seconds["b"] == 1.0
-    assert hear(back, report(e1=0.0), pods, 125.0).silent_seconds["b"] == 0.0
+    assert hear(back, report(e1=0.0), pods, 125.0).silent_seconds["b"] == 6.0
+
+
+def test_an_executor_that_is_dropped_for_its_silence_has_been_silent_all_the_time() -> None:
+    pods = [executor(1, "a"), executor(2, "b")]
+    silent = hear(None, report(e1=0.0, e2=15.0), pods, 100.0)
+    dropped = hear(silent, report(e1=0.0), pods, 101.0)
+    assert dropped.silent_seconds["b"] == 16.0
+    assert dropped.reported_seconds == {"a": 0.0}
 
 
 def test_a_driver_that_was_started_anew_is_given_time() -> None:
