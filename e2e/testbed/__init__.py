@@ -13,6 +13,7 @@
     machines       what really runs on real nodes: started, killed, frozen
     containers     what a container of a pod would run
     spark_image    the same for Spark's image, with the Spark of this machine
+    definitions    custom resource definitions of others, from their Go modules
     bodies         what is written to the API server for a node, its lease, its pods
     exits          exit codes of the commands, and errors said in a line
     connection     many small requests to the API server over a few connections

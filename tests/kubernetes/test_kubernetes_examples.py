@@ -52,11 +52,7 @@ def kinds(control_plane: ControlPlane, api_client: client.ApiClient) -> None:
     """Ours, and both kinds of SparkApplication."""
     control_plane.restore()
     definitions = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
-    definitions += foreign_crds.stored("spark-operator")
-    definitions.append(
-        foreign_crds.schemaless("spark.apache.org", "v1", "SparkApplication", "sparkapplications")
-    )
-    foreign_crds.install(api_client, definitions)
+    foreign_crds.install(api_client, [*definitions, *foreign_crds.spark_applications()])
 
 
 class Taken:

@@ -192,8 +192,5 @@ def lose_the_driver(world: World) -> None:
 
 def install_foreign(api_client: client.ApiClient) -> None:
     """The kinds of all that the operator may ask for or look at."""
-    definitions = foreign_crds.stored(*foreign_crds.STORED)
-    apache = foreign_crds.schemaless(
-        "spark.apache.org", "v1", "SparkApplication", "sparkapplications"
-    )
-    foreign_crds.install(api_client, [*definitions, apache])
+    others = foreign_crds.stored(*foreign_crds.PROVIDERS)
+    foreign_crds.install(api_client, [*others, *foreign_crds.spark_applications()])

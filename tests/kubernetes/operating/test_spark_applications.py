@@ -36,9 +36,7 @@ Object = dict[str, Any]
 @pytest.fixture
 def applications(api_client: client.ApiClient, namespace: str) -> dict[str, Object]:
     """A SparkApplication of each group, as its operator leaves it when all is well."""
-    kubeflow = foreign_crds.stored("spark-operator")
-    apache = foreign_crds.schemaless(APACHE, "v1", "SparkApplication", "sparkapplications")
-    foreign_crds.install(api_client, [*kubeflow, apache])
+    foreign_crds.install(api_client, foreign_crds.spark_applications())
     api = Api(api_client)
     return {group: make(api, kind, namespace) for group, kind in kinds.SPARK_APPLICATIONS.items()}
 

@@ -42,11 +42,7 @@ def cluster_class(api: Api) -> Any:
 @pytest.fixture
 def send(api: Api, plugin: Plugin, api_client: client.ApiClient) -> Send:
     """Create an object in the test's namespace."""
-    kubeflow = foreign_crds.stored("spark-operator")
-    apache = foreign_crds.schemaless(
-        "spark.apache.org", "v1", "SparkApplication", "sparkapplications"
-    )
-    foreign_crds.install(api_client, [*kubeflow, apache])
+    foreign_crds.install(api_client, foreign_crds.spark_applications())
 
     def create(plural: str, record: Object) -> Object:
         version = record["apiVersion"]

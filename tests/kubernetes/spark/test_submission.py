@@ -103,11 +103,7 @@ def place(
     nodes: Nodes,
     tmp_path: Path,
 ) -> Iterator[Namespace]:
-    kinds = foreign_crds.stored("spark-operator")
-    kinds.append(
-        foreign_crds.schemaless("spark.apache.org", "v1", "SparkApplication", "sparkapplications")
-    )
-    foreign_crds.install(api_client, kinds)
+    foreign_crds.install(api_client, foreign_crds.spark_applications())
     nodes.add(1, NodeShape(cpu="8"))
     core: Any = client.CoreV1Api(api_client)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": "spark"}})

@@ -1,0 +1,238 @@
+"""The custom resource definitions of others, taken from their Go modules when first needed.
+
+Their text is theirs and is never kept in the repository: Go's own client downloads it and checks it
+against Go's checksum database, and it is kept in the cache of the test control plane, a folder per
+module and version. What was kept once needs neither Go nor a network.
+
+The SparkApplication of apache/spark-kubernetes-operator is not here: it is a Java project, not a Go
+module, and Maven Central does not have its artifact. Tests that need its kind use a definition
+without a schema (`schemaless`), which proves nothing about its fields.
+
+Installs nothing by itself: `install` does, for tests and scenarios.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from rekindle.errors import InputError, RunError
+from rekindle_local import processes
+from testbed import binaries
+
+__all__ = [
+    "FOREIGN",
+    "PROVIDERS",
+    "Foreign",
+    "definition",
+    "find",
+    "install",
+    "schemaless",
+    "spark_applications",
+    "stored",
+]
+
+DOWNLOAD_SECONDS_MAX = 600
+ESTABLISH_SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Definitions in a Go module: `files` are paths below its root."""
+
+    module: str
+    version: str
+    files: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder in the cache."""
+        return f"{self.module.replace('/', '_')}@{self.version}"
+
+
+FOREIGN: Mapping[str, Foreign] = {
+    "autoscaler": Foreign(
+        "k8s.io/autoscaler/cluster-autoscaler/apis",
+        "v0.0.0-20240830133931-adfbe7e45277",
+        ("config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml",),
+    ),
+    "karpenter": Foreign(
+        "sigs.k8s.io/karpenter",
+        "v1.14.0",
+        (
+            "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
+            "pkg/apis/crds/karpenter.sh_nodepools.yaml",
+        ),
+    ),
+    "cluster-api": Foreign(
+        "sigs.k8s.io/cluster-api",
+        "v1.14.2",
+        (
+            "core/config/crd/bases/cluster.x-k8s.io_machinedeployments.yaml",
+            "core/config/crd/bases/cluster.x-k8s.io_machines.yaml",
+        ),
+    ),
+    "spark-operator": Foreign(
+        "github.com/kubeflow/spark-operator/v2",
+        "v2.5.2",
+        ("config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml",),
+    ),
+}
+
+
+# Which version an API server stores that has none of the controllers that convert them.
+STORED = {
+    "autoscaler": "v1",
+    "karpenter": "v1",
+    "cluster-api": "v1beta2",
+    "spark-operator": "v1beta2",
+}
+PROVIDERS = ("autoscaler", "karpenter", "cluster-api")
+
+
+def find(name: str) -> list[Path]:
+    """The files of one entry of `FOREIGN`, downloaded first where the cache does not have them.
+
+    Raises `InputError` when Go is missing to download with, `RunError` when it cannot.
+    """
+    wanted = FOREIGN[name]
+    folder = binaries.cache_folder(os.environ) / "definitions" / wanted.folder
+    files = [folder / Path(file).name for file in wanted.files]
+    if not all(file.is_file() for file in files):
+        with _module(wanted) as root:
+            folder.mkdir(parents=True, exist_ok=True)
+            for file, source in zip(files, wanted.files, strict=True):
+                _keep(root / source, file)
+    return files
+
+
+def definition(file: Path, *, versions: Iterable[str] = ()) -> dict[str, Any]:
+    """The definition in a file, ready for an API server without its controllers.
+
+    Conversion between versions needs a webhook of theirs, so with `versions` only those are kept,
+    the last one stored.
+    """
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    found["metadata"] = {
+        key: found["metadata"][key] for key in ("name", "annotations") if key in found["metadata"]
+    }
+    kept = [*versions]
+    if kept:
+        spec = found["spec"]
+        spec.pop("conversion", None)
+        spec["versions"] = [item for item in spec["versions"] if item["name"] in kept]
+        assert len(spec["versions"]) == len(kept), f"{file} does not have all of {kept}"
+        for item in spec["versions"]:
+            item["storage"] = item["name"] == kept[-1]
+    return found
+
+
+def stored(*names: str) -> list[dict[str, Any]]:
+    """The definitions of entries of `FOREIGN`, each with the version of `STORED`; raises as
+    `find`."""
+    return [definition(file, versions=[STORED[name]]) for name in names for file in find(name)]
+
+
+def spark_applications() -> list[dict[str, Any]]:
+    """Both kinds of SparkApplication; raises as `find`."""
+    apache = schemaless("spark.apache.org", "v1", "SparkApplication", "sparkapplications")
+    return [*stored("spark-operator"), apache]
+
+
+def schemaless(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+    """A definition that accepts anything, for a kind whose own cannot be had."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}},
+                }
+            ],
+        },
+    }
+
+
+def install(api_client: client.ApiClient, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Have these definitions in the API server, and wait until it serves them. May be repeated.
+
+    Raises `RunError` when it does not.
+    """
+    extensions: Any = client.ApiextensionsV1Api(api_client)
+    there = {item.metadata.name for item in extensions.list_custom_resource_definition().items}
+    names = [item["metadata"]["name"] for item in definitions]
+    for item in definitions:
+        if item["metadata"]["name"] not in there:
+            extensions.create_custom_resource_definition(item)
+
+    def are_served() -> bool:
+        found = map(extensions.read_custom_resource_definition, names)
+        return all(map(_is_established, found))
+
+    if not processes.await_condition(are_served, limit_seconds=ESTABLISH_SECONDS_MAX):
+        raise RunError(
+            where=", ".join(names),
+            what=f"are not served after {ESTABLISH_SECONDS_MAX:.0f} s",
+            remedy="see their conditions with `kubectl describe crd`",
+        )
+
+
+def _is_established(found: client.V1CustomResourceDefinition) -> bool:
+    conditions = found.status.conditions if found.status and found.status.conditions else ()
+    return any(item.type == "Established" and item.status == "True" for item in conditions)
+
+
+@contextmanager
+def _module(wanted: Foreign) -> Iterator[Path]:
+    """The module's folder, unpacked for a moment: some are ten thousand files of no use here."""
+    go = shutil.which("go")
+    if go is None:
+        raise InputError(
+            where=f"the definitions of {wanted.module}",
+            what="are not in the cache, and Go is not installed to download them",
+            remedy="install Go, on Debian `apt-get install golang-go`",
+        )
+    with tempfile.TemporaryDirectory(prefix="definitions-") as workshop:
+        cache = Path(workshop) / "modules"
+        settings = {"GOMODCACHE": str(cache), "GOFLAGS": "-modcacherw -mod=mod", "GOWORK": "off"}
+        done = subprocess.run(
+            [go, "mod", "download", f"{wanted.module}@{wanted.version}"],
+            cwd=workshop,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_SECONDS_MAX,
+        )
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines()
+            raise RunError(
+                where=f"go mod download {wanted.module}@{wanted.version}",
+                what=lines[-1] if lines else f"exit code {done.returncode}",
+                remedy="see whether Go modules can be downloaded",
+            )
+        yield cache / f"{wanted.module}@{wanted.version}"
+
+
+def _keep(source: Path, file: Path) -> None:
+    """Copy it whole or not at all: another process may want it at the same time."""
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as copy:
+        copy.write(source.read_bytes())
+    Path(copy.name).rename(file)
