@@ -3,9 +3,13 @@
     helm          the chart, installed as a user does it
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication
+    pod_logs      the logs of pods, kept beyond them
     witness       what driver and operator say, as one record of the run
-    autoscaling   nodes for pods that find none, one after the other, as an autoscaler brings them
+    cloud         nodes for pods that find none, marks for machines that are off
+    stage         an application that runs, and what is done to its nodes
+    stories       what the cluster tells of an incident, and whether it is so
     losses        the scenarios
+    performing    one scenario from an empty machine to its report
 
 `python -m scenarios` runs them. They take the cluster from `testbed`,
 images from `images`, and act as the Spark operators by `submission`.

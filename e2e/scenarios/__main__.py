@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(names: Sequence[str], folder: Path) -> int:
     # Only here: it imports clients, and Spark.
-    from scenarios import losses
+    from scenarios import losses, performing
 
     for name in names:
         options.check_choice("NAME", name, tuple(losses.SCENARIOS))
@@ -46,7 +46,7 @@ def _run(names: Sequence[str], folder: Path) -> int:
         directory = (folder / name).absolute()
         directory.mkdir(parents=True, exist_ok=False)
         try:
-            report = losses.perform(name, directory)
+            report = performing.perform(losses.SCENARIOS[name], directory)
             said = f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
         except InputError:
             raise

@@ -1,133 +1,127 @@
-"""The flights' pipeline of the demo on Kubernetes: its files, and how it is submitted.
+"""The flights' pipeline on Kubernetes: its files, and the SparkApplication that runs it.
 
-All of it lies in one folder of the shared volume: input, pipeline, settings, store, events.
+The SparkApplications are those of examples/kubernetes, of either group, with other sizes. Input,
+store and events lie on the claim that the example shares; here, in a folder of this machine.
 """
 
+import copy
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from rekindle_local.demo import inputs
 from rekindle_local.distribution import SMALL_NODE_OPTIONS
 from rekindle_local.flights import data
-from scenarios.site import ROLE
-from submission.spark_submit import DRIVER, Submission
-from submission.spark_submit import EXECUTOR as EXECUTOR_CONTAINER
 
-__all__ = ["Flights"]
+__all__ = ["CPU_PERCENT", "EXAMPLES", "NAME", "ROLE", "Flights"]
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 NAME = "flights"
-USER = 185
+# Where the claim is in the pods, as in the examples.
+SHARED = Path("/shared")
+ROLE = "example.com/role"
 CPU_PERCENT = 20
+# For each executor. The driver finds out how much they can do.
+FIRST_ROWS_PER_SECOND = 1_000.0
+CPU = f"{CPU_PERCENT * 10}m"
+EXAMPLE_NAME, EXAMPLE_IMAGE = "machines", "registry.example.com/rekindle-spark:0.1.0"
 
-Object = Mapping[str, Any]
+Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """`directory` is a folder of the shared volume, `image` Spark's, `strategy` a policy's."""
+    """`directory` is the shared claim's on this machine, `image` Spark's.
+
+    `example` names a file of examples/kubernetes, `volume_mib` is the limit of an executor's
+    `/tmp`. Nodes for drivers and executors have these roles as their label `ROLE`.
+    """
 
     directory: Path
     image: str
+    example: str = "kubeflow"
     executors: int = 10
-    strategy: str = "incremental"
     seed: int = 1
-    rows_per_second: float = 30_000.0
+    volume_mib: int = 1_024
 
     @property
     def store(self) -> Path:
+        """The checkpoint store."""
         return self.directory / "store"
 
     @property
     def events(self) -> Path:
+        """What the driver says happens."""
         return self.directory / "driver-events.jsonl"
 
     @property
     def input(self) -> Path:
+        """The replayed files."""
         return self.directory / "input"
 
     def prepare(self) -> Mapping[str, Any]:
-        """Write input, pipeline and settings; what `data.prepare` tells of the input."""
-        self.directory.mkdir()
-        self.directory.chmod(0o777)  # the driver writes there as another user
-        files = data.prepare(self.input)
-        inputs.write(
-            self.directory,
-            self.input,
+        """Write the input; what `data.prepare` tells of it."""
+        return data.prepare(self.input)
+
+    def config_map(self) -> Object:
+        """The pipeline and its settings, as the example takes them."""
+        files = inputs.contents(
+            SHARED / "input",
             self.seed,
-            policy={"strategy": self.strategy},
+            policy={},
             runtime={
                 "nodes_expected": self.executors,
                 "node_cpu_percent": CPU_PERCENT,
-                "rows_per_second": self.rows_per_second,
+                "rows_per_second": FIRST_ROWS_PER_SECOND * self.executors,
                 "load_target_percent": inputs.LOAD_TARGET_PERCENT,
             },
         )
-        return files
+        named = {f"{NAME}.py": files.pipeline, "settings.yaml": files.settings}
+        return {"metadata": {"name": NAME}, "data": named}
 
-    def submission(self, namespace: str) -> Submission:
-        """What spark-submit is told."""
-        folder = self.directory
-        return Submission(
-            namespace=namespace,
-            name=NAME,
-            file="local:///opt/rekindle/run.py",
-            arguments=(
-                *(str(folder / "pipeline.py"), "--store", str(self.store)),
-                *("--settings", str(folder / "settings.yaml"), "--events", str(self.events)),
-            ),
-            conf={
-                "spark.kubernetes.container.image": self.image,
-                "spark.kubernetes.container.image.pullPolicy": "Never",
-                "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
-                "spark.executor.instances": str(self.executors),
-                "spark.executor.cores": "2",
-                "spark.executor.memory": "512m",
-                "spark.executor.memoryOverhead": "512m",
-                "spark.kubernetes.executor.request.cores": f"{CPU_PERCENT * 10}m",
-                "spark.kubernetes.executor.limit.cores": f"{CPU_PERCENT * 10}m",
-                "spark.executor.extraJavaOptions": shlex.join(SMALL_NODE_OPTIONS),
-                "spark.driver.memory": "1g",
-                "spark.driver.memoryOverhead": "512m",
-                "spark.kubernetes.driver.request.cores": "200m",
-            },
-            driver=_pod(DRIVER, "service", self.directory, {"rekindle.dev/inject": "true"}),
-            executor=_pod(EXECUTOR_CONTAINER, "executor", self.directory, {}, apart=True),
-        )
+    def application(self) -> Object:
+        """The SparkApplication."""
+        text = (EXAMPLES / f"{self.example}.yaml").read_text(encoding="utf-8")
+        text = text.replace(EXAMPLE_NAME, NAME).replace(EXAMPLE_IMAGE, self.image)
+        body: Object = copy.deepcopy(yaml.safe_load(text))  # anchors are one object otherwise
+        adapt = _adapt_kubeflow if self.example == "kubeflow" else _adapt_apache
+        adapt(body["spec"], self)
+        return body
 
 
-def _pod(
-    container: str, role: str, shared: Path, labels: Mapping[str, str], *, apart: bool = False
-) -> Object:
-    """A template: on nodes of a role, with the shared folder at its own place, one per node."""
-    places = {"temporary": "/tmp", "shared": str(shared)}
-    mounts = [{"name": name, "mountPath": path} for name, path in places.items()]
-    term = {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"spark-role": "executor", "spark-app-name": NAME}},
+def _adapt_kubeflow(spec: Object, flights: Flights) -> None:
+    spec["imagePullPolicy"] = "Never"
+    spec["arguments"] += ["--events", str(SHARED / flights.events.name)]
+    spec["driver"] |= {"coreRequest": "200m", "nodeSelector": {ROLE: "driver"}}
+    spec["executor"] |= {
+        "instances": flights.executors,
+        "coreRequest": CPU,
+        "coreLimit": CPU,
+        "memory": "512m",
+        "memoryOverhead": "512m",
+        "javaOptions": shlex.join(SMALL_NODE_OPTIONS),
+        "nodeSelector": {ROLE: "executor"},
     }
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    return {
-        "metadata": {"labels": {"rekindle.dev/application": NAME, **labels}},
-        "spec": {
-            "nodeSelector": {ROLE: role},
-            "securityContext": {"runAsUser": USER, "runAsGroup": USER, "fsGroup": USER},
-            "affinity": {"podAntiAffinity": required} if apart else {},
-            "containers": [
-                {
-                    "name": container,
-                    "volumeMounts": mounts,
-                    "securityContext": {
-                        "readOnlyRootFilesystem": True,
-                        "allowPrivilegeEscalation": False,
-                    },
-                }
-            ],
-            "volumes": [
-                {"name": "temporary", "emptyDir": {"sizeLimit": "2Gi"}},
-                {"name": "shared", "hostPath": {"path": str(shared)}},
-            ],
-        },
+
+
+def _adapt_apache(spec: Object, flights: Flights) -> None:
+    count = flights.executors
+    spec["driverArgs"] += ["--events", str(SHARED / flights.events.name)]
+    instances = {"initExecutors": count, "minExecutors": 1, "maxExecutors": count}
+    spec["applicationTolerations"]["instanceConfig"] = instances
+    spec["sparkConf"] |= {
+        "spark.kubernetes.container.image.pullPolicy": "Never",
+        "spark.kubernetes.driver.request.cores": "200m",
+        "spark.kubernetes.driver.node.selector.example.com/role": "driver",
+        "spark.kubernetes.executor.node.selector.example.com/role": "executor",
+        "spark.executor.instances": str(count),
+        "spark.kubernetes.executor.request.cores": CPU,
+        "spark.kubernetes.executor.limit.cores": CPU,
+        "spark.executor.memory": "512m",
+        "spark.executor.memoryOverhead": "512m",
+        "spark.executor.extraJavaOptions": shlex.join(SMALL_NODE_OPTIONS),
     }

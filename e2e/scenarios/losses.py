@@ -1,176 +1,188 @@
 """The scenarios: what is lost, and what has to be true afterwards.
 
-Each is a function of a `Stage` on which the application runs and is warm; it returns when the
-application has ended in order. What it asserts is said in words by a `RunError`.
+Each is a function of a `Stage` on which the application runs and is warm; it returns when all that
+it asserts of the cluster is true. What is not is said in words by a `RunError`. `performing`
+asserts the rest, which is the same for all: every row, once.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from rekindle import report
-from rekindle.errors import RunError
-from rekindle_local.demo import evidence
-from rekindle_local.flights import pipeline as flights_pipeline
-from rekindle_spark import program
-from scenarios.autoscaling import Autoscaler
-from scenarios.flights import CPU_PERCENT, Flights
-from scenarios.site import GROUP, VERSION, Site
-from scenarios.witness import Witness
+from scenarios import stories
+from scenarios.site import ZONES, Site
+from scenarios.stage import Stage
+from scenarios.stories import check
 
-__all__ = ["SCENARIOS", "Stage", "perform"]
+__all__ = ["SCENARIOS", "Scenario"]
 
-WARM_SECONDS = 20.0
+# So small that a driver or executor that kept what it buffers for ten minutes would be evicted.
+STORAGE_MIB = 512
+OUTAGE_SECONDS = 600.0
 
 Object = Mapping[str, Any]
 
+# A driver's pod on a lost node goes as soon as the cloud says that the machine is off.
+FENCING_RIGHTS: Object = {"fencing": {"outOfServiceTaint": True}}
+FENCING: Object = {"fencing": {"mode": "OutOfServiceTaint", "certainty": ["ShutdownTaint"]}}
 
-@dataclass(slots=True)
-class Stage:
-    """An application that runs, and who sees what it does. `failure_at` is by wall clock."""
 
-    site: Site
-    flights: Flights
-    witness: Witness
-    files: Object
-    failure_at: float = 0.0
-    scaler: Autoscaler | None = None
-    joined: set[str] = field(default_factory=set)
+def _nothing(site: Site) -> None:
+    """Nothing is different."""
 
-    def begin(self) -> None:
-        """Until the load is what it should be, and has been for a while."""
-        count = self.flights.executors
-        self._await("all executors have joined", lambda: len(self.executors()) == count)
-        said = self.witness.of_kind
-        self._await("the first plan is running", lambda: said("recovered"))
-        self._await("the load is calibrated", lambda: said("calibrated"))
-        self.witness.note("warm")
-        end = time.monotonic() + WARM_SECONDS
-        self._await("the application is warm", lambda: time.monotonic() > end)
 
-    def executors(self) -> dict[str, str]:
-        """The node of each executor that runs, by the address that the runtime knows it by."""
-        pods = self.site.core.list_namespaced_pod(
-            self.site.namespace, label_selector="spark-role=executor"
-        ).items
-        return {
-            pod.status.pod_ip: pod.spec.node_name
-            for pod in pods
-            if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
-        }
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`act` is the scenario itself; the rest is the site and the application that it needs.
 
-    def lose(self, *nodes: str) -> None:
-        """Nodes die at once."""
-        there = self.executors()
-        self.failure_at = self.failure_at or time.time()
-        self.site.cluster.kill(*nodes)
-        for address, node in there.items():
-            if node in nodes:
-                self.witness.note("kill", at=self.failure_at, node=address)
+    `arrange` is called before the application is submitted; `chart` has values of the chart,
+    `class_spec` the class's fields, both beside the defaults.
+    """
 
-    def recover(self) -> None:
-        """Bring nodes as an autoscaler does, until everything is back, and end in order."""
-        self.scaler = Autoscaler(self.site.core, self.site.cluster, self.site.namespace)
-        self._await("all queries are back", self._is_recovered)
-        self._await("the incident is closed", lambda: self._since("incident-closed"))
-        (self.flights.store / "finish").touch()
-        self._await("the driver has finished", lambda: self._since("finish"))
+    act: Callable[[Stage], None]
+    arrange: Callable[[Site], None] = _nothing
+    executors: int = 10
+    example: str = "kubeflow"
+    chart: Object = field(default_factory=dict)
+    class_spec: Object = field(default_factory=dict)
+    storage_mib: int | None = None
 
-    def recoveries(self) -> list[Object]:
-        """All Recovery objects of the namespace, by their incident."""
-        found = self.site.custom.list_namespaced_custom_object(
-            GROUP, VERSION, self.site.namespace, "recoveries"
-        )["items"]
-        return sorted(found, key=lambda item: int(item["spec"]["incident"]))
-
-    def _is_recovered(self) -> bool:
-        return len(self.executors()) == self.flights.executors and bool(self._since("recovered"))
-
-    def _since(self, kind: str) -> list[dict[str, Any]]:
-        return self.witness.of_kind(kind, self.failure_at)
-
-    def _await(self, what: str, condition: Callable[[], Any]) -> None:
-        def looked() -> Any:
-            if self.scaler is not None:
-                self.scaler.look()
-            self._note_returns()
-            return condition()
-
-        self.witness.await_that(what, looked)
-
-    def _note_returns(self) -> None:
-        for record in self.witness.of_kind("joined"):
-            key = f"{record['node']} {record['executor']}"
-            if key not in self.joined:
-                self.joined.add(key)
-                self.witness.note(
-                    "returned", record["at"], node=record["node"], executor=record["executor"]
-                )
+    @property
+    def lost(self) -> str:
+        """What is lost, in a sentence."""
+        return (self.act.__doc__ or "").strip()
 
 
 def eight_of_ten(stage: Stage) -> None:
-    """Eight of ten executors' nodes are lost at once and replaced one by one."""
-    nodes = sorted(set(stage.executors().values()))
-    stage.lose(*nodes[:8])
+    """Eight of ten executors' nodes at once; they are replaced one by one."""
+    stage.fail(stage.site.cluster.kill, *stage.choose_victims(8))
     stage.recover()
-    check_story(stage, lost=8)
+    stories.check_correlated(stage, lost=8)
 
 
-def check_story(stage: Stage, *, lost: int) -> None:
-    """The Recovery tells all of it: the nodes, the plans, and the end."""
-    found = stage.recoveries()
-    status = found[-1].get("status", {}) if found else {}
-    told = (len(found), len(status.get("lostNodes", ())), status.get("phase"))
-    if told != (1, lost, "Recovered"):
-        raise RunError(
-            where=f"recoveries of {stage.site.namespace}",
-            what=f"are {told[0]}, with {told[1]} lost nodes and phase {told[2]}",
-            remedy=f"there should be one, with {lost} lost nodes, Recovered",
-        )
+def zone_loss(stage: Stage) -> None:
+    """A zone: executors, a member of ZooKeeper, the operator that leads, and with it a webhook."""
+    zone = stage.site.leader_zone()
+    check("the driver is elsewhere", stage.site.zone(stage.driver_node()) != zone)
+    lost = [name for name in stage.site.cluster.names if stage.site.zone(name) == zone]
+    ours = stage.executors().values()
+    stage.scaler.zones = tuple(one for one in ZONES if one != zone)
+    stage.fail(stage.site.cluster.kill, *lost)
+    stage.recover()
+    stories.check_correlated(stage, lost=sum(name in lost for name in ours))
+    check("another operator leads", stage.site.leader_zone() != zone)
 
 
-SCENARIOS: Mapping[str, Callable[[Stage], None]] = {"eight-of-ten": eight_of_ten}
+def driver_lost(stage: Stage) -> None:
+    """The driver's node together with five executors'."""
+    lost = stage.driver_node()
+    stage.fail(stage.site.cluster.kill, lost, *stage.choose_victims(5))
+    stage.recover()
+    (story,) = stage.recoveries()
+    stories.check_told(story, lost=6, kind="Correlated")
+    check("the driver's node was fenced", story["status"]["driver"].get("fencedAt"))
+    check("the driver is on another node", stage.driver_node() != lost)
 
 
-def perform(name: str, directory: Path, *, executors: int = 10) -> dict[str, Any]:
-    """Run a scenario in an empty folder; the report, which is written there too."""
-    with Site(directory / "site", executors=executors) as site:
-        flights = Flights(site.shared / "flights", site.spark_image, executors=executors)
-        files = flights.prepare()
-        witness = Witness(site.core, flights.events)
-        stage = Stage(site, flights, witness, files)
-        site.submit(flights.submission(site.namespace))
-        stage.begin()
-        SCENARIOS[name](stage)
-        return write_report(directory, stage)
+def everything_lost(stage: Stage) -> None:
+    """All nodes of the application, its driver's too, while other nodes live."""
+    lost = [stage.driver_node(), *stage.executors().values()]
+    stage.fail(stage.site.cluster.kill, *lost)
+    stage.recover()
+    (story,) = stage.recoveries()
+    stories.check_told(story, lost=len(lost), kind="Complete")
 
 
-def write_report(directory: Path, stage: Stage) -> dict[str, Any]:
-    """The report of DESIGN 9, from what the run has left."""
-    flights = stage.flights
-    built = program.build(flights_pipeline.build(flights.input, flights.seed))
-    facts = report.RunFacts(
-        commit=evidence.commit(),
-        seed=flights.seed,
-        machine=evidence.machine(),
-        strategy=flights.strategy,
-        engine="pipeline",
-        buffering="always",
-        ordering="always",
-        nodes=flights.executors,
-        quota_enforced=True,
-        cpu_quota=CPU_PERCENT / 100,
-    )
-    run = evidence.Run(
-        records=stage.witness.records,
-        store=flights.store,
-        failure_at=stage.failure_at,
-        files=stage.files,
-        topology=built.topology,
-        priorities={query.name: query.priority for query in built.topology.queries},
-        schemas=evidence.schemas(built),
-        facts=facts,
-    )
-    return evidence.write(directory, run)
+def partition_heals(stage: Stage) -> None:
+    """Four executors' nodes, which nobody reaches and which live; then the partition is over."""
+    lost = stage.choose_victims(4)
+    stage.fail(stage.site.cluster.cut, *lost)
+    stage.await_that("a plan without them is running", lambda: stage.since_failure("ack"))
+    check("what runs on them is alive", all(map(stage.site.cluster.processes, lost)))
+    stage.site.cluster.heal(*lost)
+    stage.recover()
+    stories.check_correlated(stage, lost=4)
+
+
+def node_drained(stage: Stage) -> None:
+    """None: one is drained on purpose, and its pod evicted."""
+    stage.begin_failure()
+    before = stage.executors()
+    node = sorted(before.values())[0]
+    stage.drain(node)
+    stage.replace_pods()
+    stage.await_that("the pod has gone", lambda: node not in stage.executors().values())
+    stage.await_that("another has joined", lambda: len(stage.executors()) == len(before))
+    stage.await_that("all queries are back", lambda: stage.since_failure("recovered"))
+    stories.check_nothing(stage)
+
+
+def one_of_ten(stage: Stage) -> None:
+    """One executor's node."""
+    stage.fail(stage.site.cluster.kill, *stage.choose_victims(1))
+    stage.recover()
+    (story,) = stage.recoveries()
+    stories.check_told(story, lost=1, kind="Independent")
+
+
+def wave(stage: Stage) -> None:
+    """Five executors' nodes; during the recovery a survivor's and a fresh one's."""
+    stage.fail(stage.site.cluster.kill, *stage.choose_victims(5))
+    survivors = sorted(stage.executors().values())
+    stage.replace_pods()
+    stage.await_that("an executor is back", lambda: stage.since_failure("returned"))
+    fresh = sorted(set(stage.executors().values()) - set(survivors))
+    stage.fail(stage.site.cluster.kill, survivors[0], fresh[0])
+    stage.recover()
+    (*_, story) = stage.recoveries()
+    stories.check_told(story, lost=7, kind="Correlated")
+
+
+def long_outage(stage: Stage) -> None:
+    """Eight of ten executors' nodes; two come back at once, the others after ten minutes."""
+    stage.fail(stage.site.cluster.kill, *stage.choose_victims(8))
+    stage.replace_pods(nodes_max=2)
+    stage.await_that("two are back", lambda: len(stage.since_failure("returned")) >= 2)
+    stage.stay(OUTAGE_SECONDS)
+    stage.replace_pods()
+    stage.recover()
+    stories.check_correlated(stage, lost=8)
+    stories.check_no_eviction(stage)
+
+
+def kubelets_stopped(stage: Stage) -> None:
+    """None: three kubelets stop for longer than their nodes stay Ready, while their pods live."""
+    stage.begin_failure()
+    before = stage.executors()
+    nodes = sorted(before.values())[:3]
+    stage.site.cluster.stop_kubelet(*nodes)
+    stage.await_that("their nodes are not Ready", lambda: not any(map(stage.site.is_ready, nodes)))
+    stage.stay(30.0)
+    stage.site.cluster.start_kubelet(*nodes)
+    stage.await_that("their nodes are Ready", lambda: all(map(stage.site.is_ready, nodes)))
+    stories.check_nothing(stage)
+    check("the same executors run", stage.executors() == before)
+
+
+def _keep_driver_from_leader(site: Site) -> None:
+    """No driver may come to the zone of the operator that leads."""
+    zone = site.leader_zone()
+    for node in site.nodes("driver"):
+        if site.zone(node) == zone:
+            site.cordon(node)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "eight-of-ten": Scenario(eight_of_ten),
+    "zone-loss": Scenario(zone_loss, arrange=_keep_driver_from_leader, executors=9),
+    "driver-lost": Scenario(driver_lost, chart=FENCING_RIGHTS, class_spec=FENCING),
+    "everything-lost": Scenario(
+        everything_lost, example="apache", chart=FENCING_RIGHTS, class_spec=FENCING
+    ),
+    "partition-heals": Scenario(partition_heals),
+    "node-drained": Scenario(node_drained, executors=6),
+    "one-of-ten": Scenario(one_of_ten, example="apache"),
+    "wave": Scenario(wave),
+    "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB),
+    "kubelets-stopped": Scenario(kubelets_stopped, executors=6),
+}

@@ -1,9 +1,10 @@
 """A cluster with Rekindle on it: nodes in three zones, images, the chart, a namespace for Spark.
 
-    zone-a, zone-b, zone-c     a node each for ZooKeeper, operator and drivers
-                               nodes for executors, as many as a scenario asks for
+    zone-a, zone-b, zone-c     a node each for ZooKeeper and the operator
+    zone-a, zone-b             a node each for drivers
+    all three, in turn         nodes for executors, as many as a scenario asks for
 
-Everything that it makes goes with it. Scenarios begin with one.
+Both Spark operators are at work. Everything that it makes goes with it. Scenarios begin with one.
 """
 
 from collections.abc import Mapping
@@ -18,20 +19,24 @@ from kubernetes import client, utils
 
 from images import building
 from scenarios import helm
-from submission import spark_submit
-from submission.spark_submit import Submission
-from testbed import binaries
+from scenarios.flights import EXAMPLES, NAME, ROLE, Flights
+from submission.tending import SparkOperators
+from testbed import binaries, definitions
 from testbed.binaries import CONTROL_PLANE, HELM, NODE
 from testbed.cluster.cluster import Cluster
 from testbed.cluster.configuration import NodeSpec
 
-__all__ = ["EXECUTOR", "GROUP", "ROLE", "SERVICE", "VERSION", "ZONES", "Site"]
+__all__ = ["DRIVER", "EXECUTOR", "GROUP", "NAMESPACE", "SERVICE", "VERSION", "ZONES", "Site"]
 
 ZONES = ("zone-a", "zone-b", "zone-c")
-ROLE = "example.com/role"
 SERVICE = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "service"})
+DRIVER = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "driver"})
 EXECUTOR = NodeSpec(cores=0.3, memory_mib=1_536, labels={ROLE: "executor"})
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
+NAMESPACE = "factory"  # the examples'
+OPERATORS = "spark-operators"
+LEASE = "rekindle-operator"
+ZONE = "topology.kubernetes.io/zone"
 
 Object = Mapping[str, Any]
 
@@ -40,17 +45,23 @@ Object = Mapping[str, Any]
 class Site:
     """A context manager; inside, operator and ZooKeeper are ready and nothing is submitted yet.
 
-    `directory` takes logs and the shared folder, `class_spec` is the class's, beside the defaults.
+    `directory` takes logs and the shared folder; `chart` are values of the chart, `class_spec` and
+    `policy_spec` the class's and the policy's, all beside the defaults. `storage_mib` limits what
+    each container of the application's namespace may write to its node.
     """
 
     directory: Path
-    class_spec: Object = field(default_factory=dict)
     executors: int = 10
-    namespace: str = "flights"
+    chart: Object = field(default_factory=dict)
+    class_spec: Object = field(default_factory=dict)
+    policy_spec: Object = field(default_factory=dict)
+    storage_mib: int | None = None
     cluster: Cluster = field(init=False)
+    operators: SparkOperators = field(init=False)
     spark_image: str = field(init=False)
     core: Any = field(init=False)
     custom: Any = field(init=False)
+    api_client: client.ApiClient = field(init=False)
     _held: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
@@ -70,65 +81,127 @@ class Site:
         self._held.close()
 
     @property
-    def shared(self) -> Path:
-        """The folder that all nodes and this machine have."""
-        return self.cluster.shared
+    def claim(self) -> Path:
+        """The folder of the claim that driver and executors share."""
+        return self.cluster.shared / "claim"
 
-    def submit(self, submission: Submission) -> None:
-        """Start an application; returns when its driver's pod has been made."""
-        # Spark's client does not read the administrator's key, but it does read a token.
-        kubeconfig = self.cluster.plane.service_account_kubeconfig(self.namespace, "spark")
-        spark_submit.submit(
-            submission, kubeconfig=kubeconfig, folder=self.directory / submission.name
+    def submit(self, flights: Flights) -> None:
+        """Create the application, and what it needs."""
+        self.core.create_namespaced_config_map(NAMESPACE, flights.config_map())
+        body = flights.application()
+        group, _, version = body["apiVersion"].partition("/")
+        self.custom.create_namespaced_custom_object(
+            group, version, NAMESPACE, "sparkapplications", body
         )
+
+    def withdraw(self, flights: Flights) -> None:
+        """Delete the application: its Spark operator would start it again."""
+        group, _, version = flights.application()["apiVersion"].partition("/")
+        self.custom.delete_namespaced_custom_object(
+            group, version, NAMESPACE, "sparkapplications", NAME
+        )
+
+    def nodes(self, role: str) -> list[str]:
+        """Nodes with a role."""
+        found = self.core.list_node(label_selector=f"{ROLE}={role}").items
+        return [node.metadata.name for node in found]
+
+    def zone(self, node: str) -> str:
+        """Where a node is."""
+        return str(self.core.read_node(node).metadata.labels[ZONE])
+
+    def is_ready(self, node: str) -> bool:
+        """Whether the cluster takes it for Ready."""
+        conditions = self.core.read_node(node).status.conditions
+        return any(one.type == "Ready" and one.status == "True" for one in conditions)
+
+    def cordon(self, node: str) -> None:
+        """No more pods for this node."""
+        self.core.patch_node(node, {"spec": {"unschedulable": True}})
+
+    def leader_zone(self) -> str:
+        """Where the operator is that decides; "" while none does."""
+        coordination: Any = client.CoordinationV1Api(self.api_client)
+        lease = coordination.read_namespaced_lease(LEASE, helm.NAMESPACE)
+        for pod in self.core.list_namespaced_pod(helm.NAMESPACE).items:
+            if pod.metadata.name in (lease.spec.holder_identity or ""):
+                return self.zone(pod.spec.node_name)
+        return ""
 
     def _start(self) -> None:
         built = {name: building.build(name) for name in building.IMAGES}
         self.spark_image = built["spark"].reference
         programs = binaries.find((*CONTROL_PLANE, *NODE, HELM))
-        images = [image.archive for image in built.values()]
-        cluster = Cluster(directory=self.directory / "cluster", images=images, programs=programs)
+        kinds = definitions.spark_applications()
+        cluster = Cluster(
+            directory=self.directory / "cluster",
+            images=[image.archive for image in built.values()],
+            programs=programs,
+        )
         self.cluster = self._held.enter_context(cluster)
         cluster.add(len(ZONES), SERVICE, zones=ZONES)
-        api_client = self._held.enter_context(cluster.plane.api_client())
-        self.core = client.CoreV1Api(api_client)
-        self.custom = client.CustomObjectsApi(api_client)
-        self._make_volumes()
+        self.api_client = self._held.enter_context(cluster.plane.api_client())
+        self.core = client.CoreV1Api(self.api_client)
+        self.custom = client.CustomObjectsApi(self.api_client)
+        for number in range(len(ZONES)):
+            self._make_volume(f"zookeeper-{number}", "4Gi", "ReadWriteOnce")
+        self._make_volume(self.claim.name, "20Gi", "ReadWriteMany")
+        definitions.install(self.api_client, kinds)
         binaries.say("installing the chart")
         references = {name: image.reference for name, image in built.items()}
-        values = _values(references, self.class_spec)
+        values = {**_values(references, self.class_spec), **self.chart}
         helm.install(programs[HELM], cluster.plane.kubeconfig, values, self.directory / "helm")
+        cluster.add(2, DRIVER, zones=ZONES)
         cluster.add(self.executors, EXECUTOR, zones=ZONES)
-        self._make_namespace(api_client)
+        self._make_namespace()
+        self._start_operators()
 
-    def _make_volumes(self) -> None:
-        """Folders of this machine for the claims of ZooKeeper, as no storage class makes them."""
-        for number in range(len(ZONES)):
-            folder = self.shared / f"zookeeper-{number}"
-            folder.mkdir()
-            folder.chmod(0o777)
-            self.core.create_persistent_volume(
-                {
-                    "metadata": {"name": folder.name},
-                    "spec": {
-                        "capacity": {"storage": "4Gi"},
-                        "accessModes": ["ReadWriteOnce"],
-                        "hostPath": {"path": str(folder)},
-                    },
-                }
-            )
+    def _make_volume(self, name: str, storage: str, mode: str) -> None:
+        """A folder of this machine for a claim, as no storage class makes one."""
+        folder = self.cluster.shared / name
+        folder.mkdir()
+        folder.chmod(0o777)  # containers write there as whoever they are
+        spec = {"capacity": {"storage": storage}, "accessModes": [mode]}
+        spec |= {"hostPath": {"path": str(folder)}}
+        self.core.create_persistent_volume({"metadata": {"name": name}, "spec": spec})
 
-    def _make_namespace(self, api_client: client.ApiClient) -> None:
-        """An account for drivers with its rights, and a policy for them."""
-        text = (Path(__file__).parent / "namespace.yaml").read_text(encoding="utf-8")
-        for body in yaml.safe_load_all(text.replace("NAMESPACE", self.namespace)):
+    def _make_namespace(self) -> None:
+        """What an application finds: the example's account, rights, claim and policy."""
+        text = (EXAMPLES / "namespace.yaml").read_text(encoding="utf-8")
+        create: Any = utils.create_from_dict
+        for body in yaml.safe_load_all(text):
             if body["kind"] == "RecoveryPolicy":
+                body["spec"] |= self.policy_spec
                 self.custom.create_namespaced_custom_object(
-                    GROUP, VERSION, self.namespace, "recoverypolicies", body
+                    GROUP, VERSION, NAMESPACE, "recoverypolicies", body
                 )
             else:
-                create: Any = utils.create_from_dict
-                create(api_client, body)
+                create(self.api_client, body)
+        if self.storage_mib is not None:
+            limit = {"type": "Container", "default": {"ephemeral-storage": f"{self.storage_mib}Mi"}}
+            self.core.create_namespaced_limit_range(
+                NAMESPACE, {"metadata": {"name": "storage"}, "spec": {"limits": [limit]}}
+            )
+
+    def _start_operators(self) -> None:
+        """Spark's client does not read the administrator's key, but it does read a token."""
+        subject = {"kind": "ServiceAccount", "name": OPERATORS, "namespace": "kube-system"}
+        role = {"kind": "ClusterRole", "name": "cluster-admin"}
+        self.core.create_namespaced_service_account(
+            subject["namespace"], {"metadata": {"name": OPERATORS}}
+        )
+        rbac: Any = client.RbacAuthorizationV1Api(self.api_client)
+        rbac.create_cluster_role_binding(
+            {
+                "metadata": {"name": OPERATORS},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", **role},
+                "subjects": [subject],
+            }
+        )
+        plane = self.cluster.plane
+        kubeconfig = plane.service_account_kubeconfig(subject["namespace"], OPERATORS)
+        operators = SparkOperators(kubeconfig, self.directory / "submissions")
+        self.operators = self._held.enter_context(operators)
 
 
 def _values(references: Mapping[str, str], class_spec: Object) -> Object:

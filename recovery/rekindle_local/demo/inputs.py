@@ -1,15 +1,15 @@
 """The files that the driver of a run over flights is given: its pipeline, and its settings.
 
-Input is `flights.data`'s. `performance` writes them, and whoever runs flights on other machines.
+Input is `flights.data`'s. `performance` writes them, and so does whoever runs flights elsewhere.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["LOAD_TARGET_PERCENT", "write"]
+__all__ = ["LOAD_TARGET_PERCENT", "Contents", "contents", "write"]
 
 LOAD_TARGET_PERCENT = 66.0
 PIPELINE = '''"""The pipeline of this run."""
@@ -24,12 +24,28 @@ def pipeline():
 Section = Mapping[str, Any]
 
 
+class Contents(NamedTuple):
+    """The text of each file."""
+
+    pipeline: str
+    settings: str
+
+
+def contents(flights: Path, seed: int, *, policy: Section, runtime: Section) -> Contents:
+    """What the files say; `flights` is the folder of the input, as the driver sees it."""
+    settings = {"version": 1, "policy": dict(policy), "runtime": dict(runtime)}
+    return Contents(
+        PIPELINE.format(directory=str(flights), seed=seed),
+        yaml.safe_dump(settings, sort_keys=False),
+    )
+
+
 def write(
     directory: Path, flights: Path, seed: int, *, policy: Section, runtime: Section
 ) -> tuple[Path, Path]:
     """Write pipeline and settings into a folder; `flights` has the input. Returns both paths."""
     pipeline, settings = directory / "pipeline.py", directory / "settings.yaml"
-    pipeline.write_text(PIPELINE.format(directory=str(flights), seed=seed))
-    content = {"version": 1, "policy": dict(policy), "runtime": dict(runtime)}
-    settings.write_text(yaml.safe_dump(content, sort_keys=False))
+    said = contents(flights, seed, policy=policy, runtime=runtime)
+    pipeline.write_text(said.pipeline)
+    settings.write_text(said.settings)
     return pipeline, settings

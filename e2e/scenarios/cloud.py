@@ -1,0 +1,81 @@
+"""What a cloud does about its machines: brings some for pods that wait, says which are off.
+
+    Autoscaler          looks at pods alone: whoever waits in vain for a node gets one, the first
+                        after a while, then one in every so many seconds
+    mark_machines_off   the mark of a cloud's controller manager, which asks about machines that
+                        are not Ready and learns that they are off
+
+`stage` calls both.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from scenarios.site import EXECUTOR, ZONES
+from testbed.cluster.cluster import Cluster
+
+__all__ = ["Autoscaler", "mark_machines_off"]
+
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+
+
+@dataclass(slots=True)
+class Autoscaler:
+    """Seconds from the first look at which pods wait; `zones` are those that still have nodes.
+
+    `nodes_max` is how many it brings at most: a cloud that is short of machines.
+    """
+
+    core: Any
+    cluster: Cluster
+    namespace: str
+    first_seconds: float = 10.0
+    every_seconds: float = 6.0
+    zones: tuple[str, ...] = ZONES
+    nodes_max: int = 0
+    added: list[str] = field(default_factory=list)
+    _due: float | None = None
+
+    def look(self) -> None:
+        """Add a node if one is due and wanted."""
+        now = time.monotonic()
+        if len(self.added) >= self.nodes_max or not self._is_wanted():
+            return
+        if self._due is None:
+            self._due = now + self.first_seconds
+        if now >= self._due:
+            self._due = max(self._due + self.every_seconds, now)
+            zone = self.zones[len(self.added) % len(self.zones)]
+            self.added += self.cluster.add(1, EXECUTOR, zones=(zone,))
+
+    def _is_wanted(self) -> bool:
+        """Whether there are pods of which the scheduler says that no node takes them."""
+        pods = self.core.list_namespaced_pod(
+            self.namespace, field_selector="status.phase=Pending"
+        ).items
+        return any(
+            condition.type == "PodScheduled" and condition.reason == "Unschedulable"
+            for pod in pods
+            for condition in pod.status.conditions or ()
+        )
+
+
+def mark_machines_off(core: Any, killed: Collection[str]) -> list[str]:
+    """Mark those of these nodes that are not Ready any more; which are marked now."""
+    marked = []
+    for name in killed:
+        node = core.read_node(name)
+        taints = node.spec.taints or []
+        ready = next(one for one in node.status.conditions if one.type == "Ready")
+        if ready.status != "True":
+            mark = {"key": SHUTDOWN, "effect": "NoSchedule"}
+            core.patch_node(name, {"spec": {"taints": [*map(_plain, taints), mark]}})
+            marked.append(name)
+    return marked
+
+
+def _plain(taint: Any) -> dict[str, Any]:
+    fields = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    return {name: value for name, value in fields.items() if value is not None}

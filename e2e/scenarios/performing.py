@@ -1,0 +1,111 @@
+"""One scenario from an empty machine to its report: site, application, loss, rows, figures.
+
+`python -m scenarios` calls `perform`.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rekindle import report, topology
+from rekindle.errors import RunError
+from rekindle_local.demo import evidence
+from rekindle_local.flights import pipeline as flights_pipeline
+from rekindle_spark import program
+from rekindle_spark.program import Program
+from scenarios.cloud import Autoscaler
+from scenarios.flights import CPU_PERCENT, Flights
+from scenarios.losses import Scenario
+from scenarios.pod_logs import PodLogs
+from scenarios.site import NAMESPACE, Site
+from scenarios.stage import Stage
+from scenarios.witness import Witness
+
+__all__ = ["perform"]
+
+Object = dict[str, Any]
+
+
+def perform(scenario: Scenario, directory: Path, *, strategy: str = "incremental") -> Object:
+    """Run a scenario in an empty folder; the report, which is written there too.
+
+    Raises `RunError` when something that it asserts is not true.
+    """
+    logs = directory / "logs"
+    logs.mkdir()
+    site = Site(
+        directory / "site",
+        executors=scenario.executors,
+        chart=scenario.chart,
+        class_spec=scenario.class_spec,
+        storage_mib=scenario.storage_mib,
+        policy_spec={"strategy": strategy},
+    )
+    with site:
+        flights = Flights(
+            site.claim, site.spark_image, example=scenario.example, executors=scenario.executors
+        )
+        files = flights.prepare()
+        shutil.copytree(flights.input, directory / "input")  # what the report's rows come from
+        built = program.build(flights_pipeline.build(flights.input, flights.seed))
+        witness = Witness(PodLogs(site.core, logs), flights.events, NAMESPACE)
+        scaler = Autoscaler(site.core, site.cluster, NAMESPACE)
+        stage = Stage(site, flights, witness, topology.closures(built.topology), scaler)
+        scenario.arrange(site)
+        try:
+            stage.begin()
+            scenario.act(stage)
+            stage.finish()
+        finally:
+            _keep(directory, stage)
+        computed = evidence.write(directory, _run(stage, files, built, strategy))
+    _check_rows(computed)
+    return computed
+
+
+def _keep(directory: Path, stage: Stage) -> None:
+    """What was said and told, also of a run that failed."""
+    stage.witness.look()
+    lines = [json.dumps(record) + "\n" for record in stage.witness.records]
+    (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
+    found = json.dumps(stage.recoveries(), indent=1)
+    (directory / "recoveries.json").write_text(found, encoding="utf-8")
+
+
+def _run(stage: Stage, files: Mapping[str, Any], built: Program, strategy: str) -> evidence.Run:
+    flights = stage.flights
+    facts = report.RunFacts(
+        commit=evidence.commit(),
+        seed=flights.seed,
+        machine=evidence.machine(),
+        strategy=strategy,
+        engine="pipeline",
+        buffering="always",
+        ordering="always",
+        nodes=flights.executors,
+        quota_enforced=True,
+        cpu_quota=CPU_PERCENT / 100,
+    )
+    return evidence.Run(
+        records=stage.witness.records,
+        store=flights.store,
+        failure_at=stage.failure_at,
+        files=files,
+        topology=built.topology,
+        priorities={query.name: query.priority for query in built.topology.queries},
+        schemas=evidence.schemas(built),
+        facts=facts,
+    )
+
+
+def _check_rows(computed: Object) -> None:
+    counts = computed["exactly_once"]
+    wrong = {name: counts[name] for name in ("missing", "duplicated", "wrong") if counts[name]}
+    if wrong or not counts["expected_rows"]:
+        raise RunError(
+            where="the output",
+            what=f"has {counts['expected_rows']} rows that are due, and {wrong or 'none'}",
+            remedy="see report.html, and `rekindle verify` of its folder",
+        )

@@ -1,0 +1,195 @@
+"""The stage of a scenario: an application that runs on a site, and what is done to its nodes.
+
+    begin ─► warm ─► lose ... ─► recover ─► finish
+
+Every wait looks at everything: records, nodes that pods wait for, drivers that end when they
+should not. `losses` has the scenarios.
+"""
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from rekindle.errors import RunError
+from rekindle_local.flights import pipeline as flights_pipeline
+from scenarios.cloud import Autoscaler, mark_machines_off
+from scenarios.flights import Flights
+from scenarios.site import GROUP, NAMESPACE, VERSION, Site
+from scenarios.witness import Record, Witness
+
+__all__ = ["Stage"]
+
+WARM_SECONDS = 20.0
+POLL_SECONDS = 0.5
+WAIT_SECONDS_MAX = 600.0
+
+Object = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Stage:
+    """`closures` are the partitions that each query needs; `failure_at` is by wall clock."""
+
+    site: Site
+    flights: Flights
+    witness: Witness
+    closures: Mapping[str, Collection[str]]
+    scaler: Autoscaler
+    failure_at: float = 0.0
+    _driver_is_lost: bool = False
+    _off: set[str] = field(default_factory=set)
+    _joined: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Submit, and wait until the load is what it should be and has been for a while."""
+        count = self.flights.executors
+        said = self.witness.of_kind
+        self.site.submit(self.flights)
+        self.await_that("all executors have joined", lambda: len(self.executors()) == count)
+        self.await_that("all queries are live", lambda: said("recovered"))
+        self.await_that("the load is calibrated", lambda: said("calibrated"))
+        self.witness.note("warm")
+        self.stay(WARM_SECONDS)
+
+    def stay(self, seconds: float) -> None:
+        """Let the application run for a while."""
+        end = time.monotonic() + seconds
+        self.await_that(f"{seconds:.0f} s have passed", lambda: time.monotonic() > end, seconds)
+
+    def executors(self) -> dict[str, str]:
+        """The node of each executor that has joined and whose pod is there, by its address."""
+        pods = self.pods("executor")
+        return {
+            pod.status.pod_ip: pod.spec.node_name
+            for pod in pods
+            if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+        }
+
+    def driver_node(self) -> str:
+        """Where the driver's pod is."""
+        return str(self.pods("driver")[0].spec.node_name)
+
+    def pods(self, role: str) -> list[Any]:
+        """The application's pods of a role."""
+        found = self.site.core.list_namespaced_pod(NAMESPACE, label_selector=f"spark-role={role}")
+        return list(found.items)
+
+    def choose_victims(self, count: int) -> list[str]:
+        """Nodes to lose: a draw by the seed among those that leave two queries whole."""
+        there = self.executors()
+        placement = self.witness.of_kind("statistics")[-1]["placement"]
+        drawn = flights_pipeline.victims(
+            self.closures, placement, sorted(there), count, random.Random(self.flights.seed)
+        )
+        return [there[address] for address in drawn]
+
+    def fail(self, harm: Callable[..., None], *nodes: str) -> None:
+        """Do something to nodes that takes them from the application, all at once."""
+        there = self.executors()
+        self.begin_failure()
+        at = max(self.failure_at, time.time())
+        self._driver_is_lost |= self.driver_node() in nodes
+        harm(*nodes)
+        if harm == self.site.cluster.kill:
+            self._off.update(nodes)
+        for address, node in there.items():
+            if node in nodes:
+                self.witness.note("kill", at=at, node=address, name=node)
+
+    def begin_failure(self) -> None:
+        """From here on the report counts; later ones change nothing."""
+        self.failure_at = self.failure_at or time.time()
+
+    def drain(self, node: str) -> None:
+        """What `kubectl drain` does: no more pods for it, and those of the application go."""
+        self.site.cordon(node)
+        for pod in self.pods("executor"):
+            if pod.spec.node_name == node:
+                name = pod.metadata.name
+                self.site.core.create_namespaced_pod_eviction(
+                    name, NAMESPACE, {"metadata": {"name": name}}
+                )
+
+    def replace_pods(self, nodes_max: int = 100) -> None:
+        """From here on pods that wait get nodes, so many at most."""
+        self.scaler.nodes_max = nodes_max
+
+    def recover(self) -> None:
+        """Bring nodes as an autoscaler does, until everything is back."""
+        self.replace_pods()
+        self.await_that("all queries are back", self._is_recovered)
+        self.await_that("the incident is closed", lambda: self.since_failure("incident-closed"))
+
+    def finish(self) -> None:
+        """End the application in order."""
+        (self.flights.store / "finish").touch()
+        self.await_that("the driver has finished", lambda: self.witness.of_kind("finish"))
+        self.site.withdraw(self.flights)
+
+    def since_failure(self, kind: str) -> list[Record]:
+        """Records of a kind from the failure on."""
+        return self.witness.of_kind(kind, self.failure_at)
+
+    def recoveries(self) -> list[Object]:
+        """All Recovery objects of the namespace, by their incident."""
+        found = self.site.custom.list_namespaced_custom_object(
+            GROUP, VERSION, NAMESPACE, "recoveries"
+        )["items"]
+        return sorted(found, key=lambda item: int(item["spec"]["incident"]))
+
+    def await_that(
+        self, what: str, condition: Callable[[], Any], seconds_max: float = WAIT_SECONDS_MAX
+    ) -> None:
+        """Look until it holds. Raises `RunError` when it does not for a long time, or a driver has
+        ended that should run."""
+        end = time.monotonic() + WAIT_SECONDS_MAX + seconds_max
+        while not self._holds(condition):
+            if time.monotonic() > end:
+                raise RunError(
+                    where="the scenario",
+                    what=f"waited {WAIT_SECONDS_MAX:.0f} s until {what}",
+                    remedy=f"see the logs of pods in {self.witness.logs.folder}",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _holds(self, condition: Callable[[], Any]) -> bool:
+        self.witness.look()
+        self._note_returns()
+        try:
+            self._check_driver()
+            self.scaler.look()
+            self._off.difference_update(mark_machines_off(self.site.core, self._off))
+            return bool(condition())
+        except (ApiException, HTTPError):
+            return False  # the API server was away for a moment
+
+    def _check_driver(self) -> None:
+        """A driver that fails of itself is started again for ever: nothing to wait for."""
+        failed = [pod for pod in self.pods("driver") if pod.status.phase == "Failed"]
+        if self.site.operators.failures:
+            raise self.site.operators.failures[0]
+        if failed and not self._driver_is_lost:
+            raise RunError(
+                where=f"pod {failed[0].metadata.name}",
+                what="has failed",
+                remedy=f"see its log in {self.witness.logs.folder}",
+            )
+
+    def _is_recovered(self) -> bool:
+        return len(self.executors()) == self.flights.executors and bool(
+            self.since_failure("recovered")
+        )
+
+    def _note_returns(self) -> None:
+        for record in self.witness.of_kind("joined"):
+            key = f"{record['node']} {record['executor']}"
+            if key not in self._joined:
+                self._joined.add(key)
+                self.witness.note(
+                    "returned", record["at"], node=record["node"], executor=record["executor"]
+                )

@@ -1,0 +1,82 @@
+"""What the cluster tells of an incident, and whether it is what has happened.
+
+`losses` asks. What is not true is said in words by a `RunError`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rekindle.errors import RunError
+from scenarios.site import NAMESPACE
+from scenarios.stage import Stage
+
+__all__ = ["check", "check_correlated", "check_no_eviction", "check_nothing", "check_told"]
+
+Object = Mapping[str, Any]
+LOOK = "see recoveries.json, records.jsonl and the logs of pods in the scenario's folder"
+
+
+def check(claim: str, holds: object) -> None:
+    """Raises `RunError` when a claim does not hold."""
+    if not holds:
+        raise RunError(where="the scenario", what=f"it is not true that {claim}", remedy=LOOK)
+
+
+def check_correlated(stage: Stage, *, lost: int) -> None:
+    """One Recovery of a correlated failure, which tells all of it."""
+    (story,) = _stories(stage, 1)
+    check_told(story, lost=lost, kind="Correlated")
+
+
+def check_told(story: Object, *, lost: int, kind: str) -> None:
+    """The nodes, the plans and their acknowledgements, every query, and the end."""
+    status = story.get("status", {})
+    queries, plans = status.get("queries", []), status.get("plans", [])
+    told = {
+        "kind": status.get("kind"),
+        "lost nodes": status.get("lostNodesTotal", len(status.get("lostNodes", ()))),
+        "phase": status.get("phase"),
+        "plans": bool(plans) and all(plan.get("acknowledgedAt") for plan in plans),
+        "queries": all(query.get("backAt") for query in queries if query.get("lostAt")),
+        "ended": bool(status.get("endedAt")),
+    }
+    wanted = {
+        "kind": kind,
+        "lost nodes": lost,
+        "phase": "Recovered",
+        "plans": True,
+        "queries": True,
+        "ended": True,
+    }
+    false = {name: value for name, value in told.items() if value != wanted[name]}
+    if false:
+        raise RunError(
+            where=f"Recovery {story['metadata']['name']}",
+            what=f"tells {false}, where it should tell { {name: wanted[name] for name in false} }",
+            remedy=LOOK,
+        )
+
+
+def check_nothing(stage: Stage) -> None:
+    """No incident: nothing confirmed, no Recovery."""
+    _stories(stage, 0)
+    verdicts = stage.since_failure("verdict")
+    check("no node was confirmed", all(one["verdict"] != "confirmed" for one in verdicts))
+
+
+def check_no_eviction(stage: Stage) -> None:
+    """No pod of the application had to go for want of storage or memory."""
+    events = stage.site.core.list_namespaced_event(NAMESPACE, field_selector="reason=Evicted")
+    check("no pod was evicted", not events.items)
+
+
+def _stories(stage: Stage, count: int) -> list[Object]:
+    found = stage.recoveries()
+    if len(found) != count:
+        names = ", ".join(one["metadata"]["name"] for one in found) or "none"
+        raise RunError(
+            where="the Recoveries",
+            what=f"are {len(found)} ({names}), where there should be {count}",
+            remedy=LOOK,
+        )
+    return found
