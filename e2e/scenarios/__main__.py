@@ -1,10 +1,12 @@
 """`python -m scenarios [NAME ...]`: runs scenarios one after the other, or all of them.
 
-The last line is `N passed, M failed`. Exit codes: 0 all passed; 1 one failed; 2 wrong usage or bad
-input; 130 interrupted.
+The last line is `N passed, M failed`. `python -m scenarios book` makes tables and pictures of what
+they have measured. Exit codes: 0 all passed; 1 one failed; 2 wrong usage or bad input; 130
+interrupted.
 """
 
 import argparse
+import inspect
 import sys
 import time
 from collections.abc import Sequence
@@ -16,22 +18,59 @@ from testbed.exits import exit_code
 
 __all__ = ["main"]
 
+BOOK = "book"
+FOLDER = Path("e2e-report")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Runs what is named; returns the exit code."""
+    if arguments and arguments[0] == BOOK:
+        return exit_code(lambda: _book(_book_parser().parse_args(arguments[1:])))
     given = _parser().parse_args(arguments)
     return exit_code(lambda: _run(given.names, given.report))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m scenarios", description="Failures of whole clusters, with everything real."
+        prog="python -m scenarios",
+        description="Failures of whole clusters, with everything real.",
+        epilog=f"`python -m scenarios {BOOK}` makes tables and pictures of their reports.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="all that there are otherwise")
     parser.add_argument(
-        "--report", type=Path, default=Path("e2e-report"), metavar="DIR", help="where reports go"
+        "--report", type=Path, default=FOLDER, metavar="DIR", help="where reports go"
     )
     return parser
+
+
+def _book_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m scenarios {BOOK}",
+        description="Put the figures of scenarios into e2e.md, and pictures beside it.",
+        epilog=f"Example: python -m scenarios {BOOK} --pictures eight-of-ten,eight-of-ten-blocking",
+    )
+    parser.add_argument(
+        "--report", type=Path, default=FOLDER, metavar="DIR", help=f"where reports are ({FOLDER})"
+    )
+    parser.add_argument(
+        "--docs", type=Path, default=Path("docs"), metavar="DIR", help="where e2e.md is (docs)"
+    )
+    parser.add_argument(
+        "--pictures", default="", metavar="RUNS", help="folders of runs, by commas; two by default"
+    )
+    return parser
+
+
+def _book(given: argparse.Namespace) -> None:
+    from scenarios import book, losses
+
+    told = {
+        name: (inspect.getdoc(scenario) or name).splitlines()[0].rstrip(".")
+        for name, scenario in losses.SCENARIOS.items()
+    }
+    pictured = [name for name in given.pictures.split(",") if name]
+    for path in book.write(given.report, given.docs, told, pictured):
+        print(path)
 
 
 def _run(names: Sequence[str], folder: Path) -> int:
