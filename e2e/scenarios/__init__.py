@@ -9,7 +9,9 @@
     stage         an application that runs, and what is done to its nodes
     stories       what the cluster tells of an incident, and whether it is so
     losses        the scenarios
+    figures       what they measure beside the report
     performing    one scenario from an empty machine to its report
+    book          what they have measured, as tables and pictures in docs/e2e.md
 
 `python -m scenarios` runs them. They take the cluster from `testbed`,
 images from `images`, and act as the Spark operators by `submission`.

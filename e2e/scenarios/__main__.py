@@ -1,10 +1,12 @@
 """`python -m scenarios [NAME ...]`: runs scenarios one after the other, or all of them.
 
-The last line is `N passed, M failed`. Exit codes: 0 all passed; 1 one failed; 2 wrong usage or bad
-input; 130 interrupted.
+The last line is `N passed, M failed`. `python -m scenarios book` makes tables and pictures of what
+they have measured. Exit codes: 0 all passed; 1 one failed; 2 wrong usage or bad input; 130
+interrupted.
 """
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Sequence
@@ -16,46 +18,90 @@ from testbed.exits import exit_code
 
 __all__ = ["main"]
 
+BOOK = "book"
+FOLDER = Path("e2e-report")
+STRATEGIES = ("incremental", "blocking")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Runs what is named; returns the exit code."""
+    if arguments and arguments[0] == BOOK:
+        return exit_code(lambda: _book(_book_parser().parse_args(arguments[1:])))
     given = _parser().parse_args(arguments)
-    return exit_code(lambda: _run(given.names, given.report))
+    return exit_code(lambda: _run(given.names, given.strategies.split(","), given.report))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m scenarios", description="Failures of whole clusters, with everything real."
+        prog="python -m scenarios",
+        description="Failures of whole clusters, with everything real.",
+        epilog=f"`python -m scenarios {BOOK}` makes tables and pictures of their reports.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="all that there are otherwise")
     parser.add_argument(
-        "--report", type=Path, default=Path("e2e-report"), metavar="DIR", help="where reports go"
+        "--strategies",
+        default=STRATEGIES[0],
+        metavar="LIST",
+        help=f"each scenario once with each of them, of {', '.join(STRATEGIES)}",
+    )
+    parser.add_argument(
+        "--report", type=Path, default=FOLDER, metavar="DIR", help="where reports go"
     )
     return parser
 
 
-def _run(names: Sequence[str], folder: Path) -> int:
+def _book_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m scenarios {BOOK}",
+        description="Put the figures of scenarios into e2e.md, and pictures beside it.",
+        epilog=f"Example: python -m scenarios {BOOK} --pictures eight-of-ten,eight-of-ten-blocking",
+    )
+    parser.add_argument(
+        "--report", type=Path, default=FOLDER, metavar="DIR", help=f"where reports are ({FOLDER})"
+    )
+    parser.add_argument(
+        "--docs", type=Path, default=Path("docs"), metavar="DIR", help="where e2e.md is (docs)"
+    )
+    parser.add_argument(
+        "--pictures", default="", metavar="RUNS", help="folders of runs, by commas; two by default"
+    )
+    return parser
+
+
+def _book(given: argparse.Namespace) -> None:
+    from scenarios import book, losses
+
+    told = {name: scenario.lost for name, scenario in losses.SCENARIOS.items()}
+    pictured = [name for name in given.pictures.split(",") if name]
+    for path in book.write(given.report, given.docs, told, pictured):
+        print(path)
+
+
+def _run(names: Sequence[str], strategies: Sequence[str], folder: Path) -> int:
     # Only here: it imports clients, and Spark.
     from scenarios import losses, performing
 
     for name in names:
         options.check_choice("NAME", name, tuple(losses.SCENARIOS))
+    for strategy in strategies:
+        options.check_choice("--strategies", strategy, STRATEGIES)
+    runs = list(itertools.product(names or losses.SCENARIOS, strategies))
     failed = 0
-    for name in names or losses.SCENARIOS:
+    for name, strategy in runs:
         began = time.monotonic()
-        directory = (folder / name).absolute()
+        run = name if strategy == STRATEGIES[0] else f"{name}-{strategy}"
+        directory = (folder / run).absolute()
         directory.mkdir(parents=True, exist_ok=False)
         try:
-            report = performing.perform(losses.SCENARIOS[name], directory)
+            report = performing.perform(losses.SCENARIOS[name], directory, strategy=strategy)
             said = f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
         except InputError:
             raise
         except RekindleError as error:
             failed += 1
             said = f"failed: {error}"
-        print(f"{name}: {said}; {time.monotonic() - began:.0f} s", flush=True)
-    total = len(names or losses.SCENARIOS)
-    print(f"{total - failed} passed, {failed} failed")
+        print(f"{run}: {said}; {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{len(runs) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -82,6 +82,7 @@ def driver_lost(stage: Stage) -> None:
     stories.check_told(story, lost=6, kind="Correlated")
     check("the driver's node was fenced", story["status"]["driver"].get("fencedAt"))
     check("the driver is on another node", stage.driver_node() != lost)
+    stage.note_driver_start()
 
 
 def everything_lost(stage: Stage) -> None:
@@ -91,6 +92,7 @@ def everything_lost(stage: Stage) -> None:
     stage.recover()
     (story,) = stage.recoveries()
     stories.check_told(story, lost=len(lost), kind="Complete")
+    stage.note_driver_start()
 
 
 def partition_heals(stage: Stage) -> None:

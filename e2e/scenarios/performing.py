@@ -16,6 +16,7 @@ from rekindle_local.flights import pipeline as flights_pipeline
 from rekindle_spark import program
 from rekindle_spark.program import Program
 from scenarios.cloud import Autoscaler
+from scenarios.figures import figures
 from scenarios.flights import CPU_PERCENT, Flights
 from scenarios.losses import Scenario
 from scenarios.pod_logs import PodLogs
@@ -61,6 +62,8 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = "incremental
         finally:
             _keep(directory, stage)
         computed = evidence.write(directory, _run(stage, files, built, strategy))
+    measured = figures(stage.witness.records, computed, stage.failure_at)
+    (directory / "figures.json").write_text(json.dumps(measured, indent=1) + "\n")
     _check_rows(computed)
     return computed
 

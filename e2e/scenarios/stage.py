@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
@@ -93,6 +94,7 @@ class Stage:
         there = self.executors()
         self.begin_failure()
         at = max(self.failure_at, time.time())
+        self._note_renewals(nodes)
         self._driver_is_lost |= self.driver_node() in nodes
         harm(*nodes)
         if harm == self.site.cluster.kill:
@@ -124,6 +126,13 @@ class Stage:
         self.replace_pods()
         self.await_that("all queries are back", self._is_recovered)
         self.await_that("the incident is closed", lambda: self.since_failure("incident-closed"))
+
+    def note_driver_start(self) -> None:
+        """How long the driver's pod took from its creation until its containers ran."""
+        (pod,) = self.pods("driver")
+        started = [one.state.running.started_at for one in pod.status.container_statuses]
+        seconds = (max(started) - pod.metadata.creation_timestamp).total_seconds()
+        self.witness.note("driver-pod-started", seconds=seconds)
 
     def finish(self) -> None:
         """End the application in order."""
@@ -184,6 +193,14 @@ class Stage:
         return len(self.executors()) == self.flights.executors and bool(
             self.since_failure("recovered")
         )
+
+    def _note_renewals(self, nodes: Collection[str]) -> None:
+        """When leases of nodes have changed last, by this machine's clock, which is theirs."""
+        coordination: Any = client.CoordinationV1Api(self.site.api_client)
+        for lease in coordination.list_namespaced_lease("kube-node-lease").items:
+            if lease.metadata.name in nodes:
+                renewed_at = lease.spec.renew_time.timestamp()
+                self.witness.note("last-renewal", renewed_at, name=lease.metadata.name)
 
     def _note_returns(self) -> None:
         for record in self.witness.of_kind("joined"):

@@ -3,7 +3,8 @@
 A driver reports the executors that it knows, each with how long it has been silent. One that it has
 dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever:
 it is silent since it was last heard, or since the first report that lacked it. A node is as silent
-as the least silent of our executors there. Pure; the shell calls it with each report and keeps the outcome.
+as the least silent of our executors there. Pure; the shell calls it with each report and keeps the
+outcome.
 """
 
 from collections.abc import Iterable, Mapping

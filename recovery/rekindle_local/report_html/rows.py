@@ -123,7 +123,7 @@ def _plan_marks(report: Mapping[str, Any], query: str, scale: Scale) -> str:
         f'r="3.4"><title>{escape(query)}: planned at {words.seconds(plan["at"])} '
         f"(plan {number})</title></circle>"
         for number, plan in enumerate(report["plans"], start=1)
-        if query in _queries_of(plan)
+        if plan["at"] >= scale.start and query in _queries_of(plan)
     )
 
 

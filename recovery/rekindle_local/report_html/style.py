@@ -1,12 +1,14 @@
 """The style sheet of the page: light and dark by the reader's preference, and for paper.
 
-Orange and teal differ in lightness as well as in hue, so they stay apart for every eye.
+Orange and teal differ in lightness as well as in hue, so they stay apart for every eye. `picture`
+takes variables and marks alone: its file has no page around it.
 """
 
-__all__ = ["SHEET"]
+__all__ = ["MARKS", "SHEET", "VARIABLES"]
 
-SHEET = """
+VARIABLES = """
 :root {
+  --font: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif;
   --paper: #fbfaf7; --card: #ffffff; --ink: #1d2327; --soft: #646e73; --faint: #98a1a4;
   --rule: #e6e4de; --grid: #efede7; --available: #7fc4ae; --available-deep: #17795e;
   --unavailable: #e0552b; --lag: #c9bfae; --nodes: #dbe6ef; --nodes-line: #5f86a6;
@@ -20,11 +22,41 @@ SHEET = """
     --plan: #98a7f2; --kill: #ff7a6e; --returned: #54708a;
   }
 }
+""".strip()
+
+# What is drawn, below an `svg`.
+MARKS = """
+svg text { font-size: 12px; fill: var(--ink); }
+svg .head { fill: var(--faint); font-size: 11.5px; }
+svg .tick { fill: var(--soft); font-size: 11.5px; text-anchor: middle; }
+svg .grid { stroke: var(--grid); }
+svg .rule { stroke: var(--grid); }
+svg .name { font-size: 13px; }
+svg .priority { fill: var(--plan); }
+svg .priority-value { font-size: 12px; font-weight: 650; text-anchor: middle; }
+svg .available { fill: var(--available); }
+svg .unavailable { fill: var(--unavailable); }
+svg .lag { fill: var(--lag); }
+svg .sum { font-size: 13px; font-weight: 650; text-anchor: end; }
+svg .sum.none { font-weight: 400; fill: var(--available-deep); }
+svg .sum.never { fill: var(--kill); }
+svg .planned { fill: var(--card); stroke: var(--plan); stroke-width: 2; }
+svg .plan circle { fill: var(--plan); }
+svg .plan text { fill: var(--card); font-size: 10.5px; font-weight: 700; text-anchor: middle; }
+svg .nodes { fill: var(--nodes); }
+svg .nodes-line { fill: none; stroke: var(--nodes-line); stroke-width: 1.6; }
+svg .count { font-size: 11px; fill: var(--nodes-line); text-anchor: middle; font-weight: 650; }
+svg .node { font-size: 11px; fill: var(--soft); text-anchor: middle; }
+svg .returned { stroke: var(--returned); stroke-dasharray: 2 4; stroke-width: 1.2; }
+svg .kill { stroke: var(--kill); stroke-width: 1.6; }
+svg .kill-label { font-size: 11.5px; font-weight: 650; fill: var(--kill); text-anchor: end; }
+""".strip()
+
+_PAGE = """
 * { box-sizing: border-box; }
 body {
   margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans",
-    sans-serif;
+  font: 16px/1.55 var(--font);
   font-variant-numeric: tabular-nums; -webkit-font-smoothing: antialiased;
 }
 main { max-width: 1200px; margin: 0 auto; padding: 56px 32px 80px; }
@@ -66,30 +98,9 @@ h2 { margin: 56px 0 14px; font-size: 20px; font-weight: 650; letter-spacing: -.0
   border-radius: 12px; overflow-x: auto;
 }
 svg { display: block; width: 100%; min-width: 820px; height: auto; }
-svg text { font-size: 12px; fill: var(--ink); }
-svg .head { fill: var(--faint); font-size: 11.5px; }
-svg .tick { fill: var(--soft); font-size: 11.5px; text-anchor: middle; }
-svg .grid { stroke: var(--grid); }
-svg .rule { stroke: var(--grid); }
-svg .name { font-size: 13px; }
-svg .priority { fill: var(--plan); }
-svg .priority-value { font-size: 12px; font-weight: 650; text-anchor: middle; }
-svg .available { fill: var(--available); }
-svg .unavailable { fill: var(--unavailable); }
-svg .lag { fill: var(--lag); }
-svg .sum { font-size: 13px; font-weight: 650; text-anchor: end; }
-svg .sum.none { font-weight: 400; fill: var(--available-deep); }
-svg .sum.never { fill: var(--kill); }
-svg .planned { fill: var(--card); stroke: var(--plan); stroke-width: 2; }
-svg .plan circle { fill: var(--plan); }
-svg .plan text { fill: var(--card); font-size: 10.5px; font-weight: 700; text-anchor: middle; }
-svg .nodes { fill: var(--nodes); }
-svg .nodes-line { fill: none; stroke: var(--nodes-line); stroke-width: 1.6; }
-svg .count { font-size: 11px; fill: var(--nodes-line); text-anchor: middle; font-weight: 650; }
-svg .node { font-size: 11px; fill: var(--soft); text-anchor: middle; }
-svg .returned { stroke: var(--returned); stroke-dasharray: 2 4; stroke-width: 1.2; }
-svg .kill { stroke: var(--kill); stroke-width: 1.6; }
-svg .kill-label { font-size: 11.5px; font-weight: 650; fill: var(--kill); text-anchor: end; }
+""".strip()
+
+_TABLES = """
 .scroll { overflow-x: auto; }
 .few table { width: auto; }
 table { width: 100%; border-collapse: collapse; font-size: 14.5px; }
@@ -109,3 +120,5 @@ dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 640px) { main { padding: 32px 16px 56px; } .picture { padding: 14px 12px; } }
 @media print { .picture, .tiles { break-inside: avoid; } main { padding: 0; } }
 """.strip()
+
+SHEET = "\n".join((VARIABLES, _PAGE, MARKS, _TABLES))

@@ -1,68 +1,86 @@
 """The picture: nodes alive on top, plans below them, then a row per query by priority.
 
 Time runs from 20 s before the failure to the end of the run. An SVG drawn by hand, coloured by
-the page's style sheet, with a title on every mark. `render` calls it.
+the page's style sheet, with a title on every mark. `render` calls it, and `picture` for a file.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from rekindle import lag
 from rekindle.events import Event
-from rekindle_local.report_html import axis, rows, words
+from rekindle_local.report_html import axis, nodes, rows, words
 from rekindle_local.report_html.axis import Scale
 
-__all__ = ["draw", "legend"]
+__all__ = ["KEYS", "WIDTH", "description", "draw", "height", "legend", "marks"]
 
 BEFORE_SECONDS = 20.0
 WIDTH = 1120
 LEFT = 232
 RIGHT = 1020
-LABELS_Y = 16
-NODES_TOP = 26
-NODES_PIXELS = 58
-PLANS_Y = NODES_TOP + NODES_PIXELS + 26
+PLANS_Y = nodes.BOTTOM + 26
 ROWS_TOP = PLANS_Y + 32
 AXIS_PIXELS = 34
-PIXELS_PER_SIGN = 6.2
+# What a mark means, by its class in the style sheet.
+KEYS = (
+    ("available", "available"),
+    ("unavailable", "unavailable: lag above its limit"),
+    ("lag", "lag, one scale for all"),
+    ("planned", "planned"),
+    ("returned", "node returned"),
+    ("kill", "failure"),
+)
 
 
 def draw(report: Mapping[str, Any], events: Sequence[Event]) -> str:
-    """Draw the whole picture."""
-    scale = Scale(-BEFORE_SECONDS, max(report["end"], 1.0), LEFT, RIGHT)
-    names = words.by_priority(report)
-    bottom = ROWS_TOP + len(names) * rows.ROW_PIXELS
-    title = f"Availability of {len(names)} queries, {words.headline(report)}"
+    """Draw the whole picture, for a page that has the style sheet."""
     return "\n".join(
         (
-            f'<svg viewBox="0 0 {WIDTH} {bottom + AXIS_PIXELS}" role="img" '
+            f'<svg viewBox="0 0 {WIDTH} {height(report)}" role="img" '
             'aria-labelledby="picture-title picture-text" xmlns="http://www.w3.org/2000/svg">',
-            f'<title id="picture-title">{escape(title)}</title>',
-            f'<desc id="picture-text">{escape(words.story(report))}</desc>',
-            _grid(scale, bottom),
-            _nodes(report, events, scale),
-            _moments(report, scale, bottom),
-            _heads(),
-            _rows(report, events, names, scale),
-            _plans(report, scale),
-            _kill(report, scale, bottom),
+            description(report),
+            marks(report, events),
             "</svg>",
         )
     )
 
 
-def legend() -> str:
-    """Give the key to the picture."""
+def description(report: Mapping[str, Any]) -> str:
+    """Give title and description of an SVG that holds the marks."""
+    title = f"Availability of {len(report['queries'])} queries, {words.headline(report)}"
     return (
-        '<p class="legend"><span><i class="key available"></i>available</span>'
-        '<span><i class="key unavailable"></i>unavailable: lag above its limit</span>'
-        '<span><i class="key lag"></i>lag, one scale for all</span>'
-        '<span><i class="key planned"></i>planned</span>'
-        '<span><i class="key returned"></i>node returned</span>'
-        '<span><i class="key kill"></i>failure</span></p>'
+        f'<title id="picture-title">{escape(title)}</title>\n'
+        f'<desc id="picture-text">{escape(words.story(report))}</desc>'
     )
+
+
+def marks(report: Mapping[str, Any], events: Sequence[Event]) -> str:
+    """Draw everything that is in the picture, `WIDTH` pixels wide and `height` high."""
+    scale = Scale(-BEFORE_SECONDS, max(report["end"], 1.0), LEFT, RIGHT)
+    names = words.by_priority(report)
+    bottom = height(report) - AXIS_PIXELS
+    return "\n".join(
+        (
+            _grid(scale, bottom),
+            nodes.draw(report, events, scale, bottom),
+            _heads(),
+            _rows(report, events, names, scale),
+            _plans(report, scale),
+            nodes.kills(events, scale, bottom),
+        )
+    )
+
+
+def height(report: Mapping[str, Any]) -> int:
+    """Give the picture's pixels from top to bottom."""
+    return ROWS_TOP + len(report["queries"]) * rows.ROW_PIXELS + AXIS_PIXELS
+
+
+def legend() -> str:
+    """Give the key to the picture as HTML."""
+    keys = "".join(f'<span><i class="key {mark}"></i>{text}</span>' for mark, text in KEYS)
+    return f'<p class="legend">{keys}</p>'
 
 
 def _grid(scale: Scale, bottom: float) -> str:
@@ -83,7 +101,7 @@ def _heads() -> str:
         f'<text class="head" x="2" y="{y}">priority</text>'
         f'<text class="head" x="56" y="{y}">query</text>'
         f'<text class="head" x="{RIGHT + 88}" y="{y}" text-anchor="end">unavailable</text>'
-        f'<text class="head" x="{LEFT - 30}" y="{NODES_TOP + 12}" text-anchor="end">'
+        f'<text class="head" x="{LEFT - 30}" y="{nodes.TOP + 12}" text-anchor="end">'
         "nodes alive</text>"
         f'<text class="head" x="{LEFT - 30}" y="{PLANS_Y + 4}" text-anchor="end">plans</text>'
     )
@@ -102,75 +120,12 @@ def _rows(
     )
 
 
-def _nodes(report: Mapping[str, Any], events: Sequence[Event], scale: Scale) -> str:
-    steps = _alive(report, events)
-    total, base = report["nodes"], NODES_TOP + NODES_PIXELS
-    heights = [(t, base - NODES_PIXELS * count / total) for t, count in steps]
-    line: list[str] = [f"{scale.left:g},{heights[0][1]:.2f}"]
-    for (_, before), (t, after) in itertools.pairwise(heights):
-        line += [f"{scale.x(t)},{before:.2f}", f"{scale.x(t)},{after:.2f}"]
-    line.append(f"{scale.right:g},{heights[-1][1]:.2f}")
-    area = [f"{scale.left:g},{base}", *line, f"{scale.right:g},{base}"]
-    told = ", ".join(f"{count} from {words.seconds(t)}" for t, count in steps[1:])
-    return (
-        f'<polygon class="nodes" points="{" ".join(area)}">'
-        f"<title>{total} nodes, {told}</title></polygon>"
-        f'<polyline class="nodes-line" points="{" ".join(line)}"/>'
-        f'<text class="tick" x="{LEFT - 12}" y="{NODES_TOP + 8}">{total}</text>'
-        f'<text class="tick" x="{LEFT - 12}" y="{base}">0</text>'
-        f"{_counts(heights, steps, scale)}"
-    )
-
-
-def _counts(
-    heights: Sequence[tuple[float, float]], steps: Sequence[tuple[float, int]], scale: Scale
-) -> str:
-    ends = [*(t for t, _ in steps[1:]), scale.end]
-    return "".join(
-        f'<text class="count" x="{(scale.x(t) + scale.x(end)) / 2:.2f}" y="{y + 14:.2f}">'
-        f"{count}</text>"
-        for (t, y), (_, count), end in zip(heights, steps, ends, strict=True)
-        if count and scale.x(end) - scale.x(t) > 3 * PIXELS_PER_SIGN
-    )
-
-
-def _alive(report: Mapping[str, Any], events: Sequence[Event]) -> list[tuple[float, int]]:
-    """Give (t, nodes alive from t on); kills of one moment are one step."""
-    alive = {f"node {n}" for n in range(report["nodes"] - report["killed"])}
-    alive |= set(report["victims"])
-    steps = {-BEFORE_SECONDS: report["nodes"]}
-    for event in events:
-        if event.kind == "kill":
-            alive.discard(str(event.node))
-        elif event.kind == "returned" and event.t >= 0:
-            alive.add(str(event.node))
-        else:
-            continue
-        steps[round(event.t, 1)] = len(alive)
-    return sorted(steps.items())
-
-
-def _moments(report: Mapping[str, Any], scale: Scale, bottom: float) -> str:
-    nodes = [entry["node"] for entry in report["returns"]]
-    short = words.short_names([*nodes, *report["victims"]])
-    lines = "".join(
-        f'<line class="returned" x1="{scale.x(entry["at"])}" x2="{scale.x(entry["at"])}" '
-        f'y1="{LABELS_Y + 4}" y2="{bottom}"><title>{escape(entry["node"])} returned at '
-        f"{words.seconds(entry['at'])}</title></line>"
-        for entry in report["returns"]
-    )
-    labels = axis.spread(
-        ((scale.x(entry["at"]), f"+{short[entry['node']]}") for entry in report["returns"]),
-        PIXELS_PER_SIGN,
-    )
-    return lines + "".join(
-        f'<text class="node" x="{x}" y="{LABELS_Y}">{escape(text)}</text>' for x, text in labels
-    )
-
-
 def _plans(report: Mapping[str, Any], scale: Scale) -> str:
+    """Numbered as in the table of plans; the run's first ones may lie before the picture."""
     marks, free_from = [], 0.0
     for number, plan in enumerate(report["plans"], start=1):
+        if plan["at"] < scale.start:
+            continue
         x = max(scale.x(plan["at"]), free_from)
         free_from = x + 19
         title = (
@@ -183,13 +138,3 @@ def _plans(report: Mapping[str, Any], scale: Scale) -> str:
             f'<text x="{x:g}" y="{PLANS_Y + 3.6}">{number}</text></g>'
         )
     return "".join(marks)
-
-
-def _kill(report: Mapping[str, Any], scale: Scale, bottom: float) -> str:
-    x = scale.x(0.0)
-    text = f"{report['killed']} nodes killed"
-    return (
-        f'<line class="kill" x1="{x}" x2="{x}" y1="{LABELS_Y + 4}" y2="{bottom}">'
-        f"<title>{text}</title></line>"
-        f'<text class="kill-label" x="{x - 5:g}" y="{LABELS_Y}">{text}</text>'
-    )

@@ -1,0 +1,41 @@
+"""What scenarios have measured, as a part of docs/e2e.md: tables, and pictures of recoveries.
+
+    runs     reads the folders of scenarios
+    tables   their figures as tables
+    page     the part of docs/e2e.md, and the files that go with it
+
+`write` changes nothing but this part and its pictures, and from the same folders it makes the same
+text. `python -m scenarios book` calls it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rekindle.errors import InputError
+from scenarios.book import page, runs
+
+__all__ = ["PICTURED", "write"]
+
+# Runs that have a picture unless others are asked for.
+PICTURED = ("eight-of-ten", "zone-loss")
+
+
+def write(
+    report: Path, docs: Path, losses: Mapping[str, str], pictured: Sequence[str] = ()
+) -> list[Path]:
+    """Write tables and pictures of all scenarios in the folder `report`; the files written.
+
+    `losses` says of each scenario, in the order of the tables, what is lost. `pictured` names runs
+    by their folders; those of `PICTURED` that are there when left out. Raises `InputError`.
+    """
+    found = runs.read(report, tuple(losses))
+    named = pictured or [name for name in PICTURED if name in {run.name for run in found.runs}]
+    files = page.files(found, docs, losses, named)
+    for path, text in files.items():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                where=str(path), what=f"cannot be written ({error})", remedy="make it writable"
+            ) from error
+    return list(files)

@@ -1,0 +1,121 @@
+"""The part of docs/e2e.md that is made from runs, and the pictures that it shows.
+
+Decides what each file shall hold; writes none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rekindle import events as run_events
+from rekindle.errors import InputError
+from rekindle_local.report_html import picture, words
+from scenarios.book import tables
+from scenarios.book.runs import Found, Run
+
+__all__ = ["BEGIN", "END", "PAGE", "files"]
+
+PAGE = "e2e.md"
+BEGIN = "<!-- made by `python -m scenarios book`: begin -->"
+END = "<!-- made by `python -m scenarios book`: end -->"
+
+
+def files(
+    found: Found, docs: Path, losses: Mapping[str, str], pictured: Sequence[str]
+) -> dict[Path, str]:
+    """What each file of the folder `docs` shall hold. Raises `InputError`."""
+    runs = {run.name: run for run in found.runs}
+    for name in pictured:
+        if name not in runs:
+            raise InputError(
+                where="--pictures",
+                what=f"{name!r:.60} is no folder with a report.json",
+                remedy=f"choose from {', '.join(runs)}",
+            )
+    shown = [runs[name] for name in dict.fromkeys(pictured)]
+    made = _part(found, losses, shown)
+    return {
+        docs / PAGE: _with_part(docs / PAGE, made),
+        **{docs / _picture_name(run): _picture(run) for run in shown},
+    }
+
+
+def _with_part(path: Path, made: str) -> str:
+    """The document, with what is between the two marks made anew."""
+    text = _text(path, "name the folder by --docs")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(
+            where=str(path),
+            what="has no place for the tables",
+            remedy=f"put the lines {BEGIN} and {END} there",
+        )
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+def _part(found: Found, losses: Mapping[str, str], shown: Sequence[Run]) -> str:
+    blocks = (
+        tables.outcomes(found, losses),
+        tables.bars(found),
+        _conditions(found.runs),
+        _missing(found),
+        *(f"![{words.headline(_content(run))}]({_picture_name(run)})" for run in shown),
+    )
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _conditions(runs: Sequence[Run]) -> str:
+    """What the figures were measured on, and where they do not count."""
+    machines = _each(_machine(run.report.machine) for run in runs)
+    commits = _each(f"`{run.report.commit[:12]}`" for run in runs)
+    seeds = _each(str(run.report.seed) for run in runs)
+    quotas = _each(f"{run.report.cpu_quota:g}" for run in runs)
+    text = f"On {machines}; {quotas} cores for each executor; commit {commits}, seed {seeds}."
+    unbounded = [run.name for run in runs if not run.report.quota_enforced]
+    if unbounded:
+        text += f" CPU quotas were not enforced, so times do not count: {', '.join(unbounded)}."
+    return text
+
+
+def _missing(found: Found) -> str:
+    names = ", ".join(found.without_report)
+    return f"Without a report, as they have failed or have not ended: {names}." if names else ""
+
+
+def _machine(machine: Any) -> str:
+    match machine:
+        case {"cores": int(cores), "memory_bytes": int(memory), "system": str(system)}:
+            return f"{system} with {cores} cores and {memory / 2**30:.1f} GiB"
+    return str(machine)
+
+
+def _each(found: Iterable[str]) -> str:
+    return ", ".join(sorted(set(found)))
+
+
+def _picture_name(run: Run) -> str:
+    return f"e2e-{run.name}.svg"
+
+
+def _picture(run: Run) -> str:
+    path = run.directory / "events.jsonl"
+    events = run_events.parse(_text(path, "run the scenario again"), str(path))
+    return picture.draw(_content(run), events, f"{run.scenario}, {run.manner}")
+
+
+def _text(path: Path, remedy: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            where=str(path), what=f"cannot be read ({error})", remedy=remedy
+        ) from error
+
+
+def _content(run: Run) -> dict[str, Any]:
+    """The report as the parts of the page take it."""
+    content: dict[str, Any] = msgspec.to_builtins(run.report)
+    return content

@@ -1,0 +1,207 @@
+"""Reads the folders of scenarios: NAME or NAME-ANYTHING, with report.json, and figures.json if any.
+
+    figures.json    {"silent node to first plan": {"value": 21.4, "unit": "s", "bar": 30.0}}
+
+A figure meets its bar when it is not above it. `tables` and `page` get what was read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from rekindle.errors import InputError
+
+__all__ = ["Figure", "Found", "Query", "Report", "Run", "read"]
+
+Kind = TypeVar("Kind")
+
+VERSION = 1
+PIPELINE, SPARK_ALONE = "pipeline", "structured-streaming"
+OURS = "incremental"
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A query of report.json (docs/report.md), as far as it is shown."""
+
+    priority: float
+    survived: bool
+    unavailable: tuple[tuple[float, float], ...]
+    unavailable_seconds: float
+    back_at: float | None
+
+
+class Return(msgspec.Struct, frozen=True):
+    """An executor that has come after the failure."""
+
+    node: str
+    at: float
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A plan, when it was made and which queries it brings back."""
+
+    at: float
+    queries: tuple[str, ...]
+
+
+class ExactlyOnce(msgspec.Struct, frozen=True):
+    """How the rows compare with the batch answer."""
+
+    expected_rows: int
+    missing: int
+    duplicated: int
+    wrong: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """report.json (docs/report.md), as far as it is shown."""
+
+    version: int
+    commit: str
+    seed: int
+    machine: Any
+    strategy: str
+    engine: str
+    nodes: Annotated[int, msgspec.Meta(ge=1)]
+    killed: int
+    victims: tuple[str, ...]
+    returns: tuple[Return, ...]
+    end: float
+    quota_enforced: bool
+    cpu_quota: float
+    queries: dict[str, Query]
+    weighted_unavailable_seconds: float
+    weighted_unavailable_seconds_bound: float | None
+    first_plan_seconds: float | None = None
+    plans: tuple[Plan, ...]
+    exactly_once: ExactlyOnce
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A figure that report.json does not have; `bar` is the most that it may be."""
+
+    value: float
+    unit: str
+    bar: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A scenario that has ended, and its folder."""
+
+    scenario: str
+    directory: Path
+    report: Report
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is what others are compared with."""
+        return (self.report.engine, self.report.strategy) == (PIPELINE, OURS)
+
+    @property
+    def manner(self) -> str:
+        """By what the queries came back, in a word or two."""
+        if self.report.engine == PIPELINE:
+            return self.report.strategy
+        return "Spark alone" if self.report.engine == SPARK_ALONE else self.report.engine
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Runs in the order of their scenarios, ours first, and folders of others without a report."""
+
+    runs: tuple[Run, ...]
+    without_report: tuple[str, ...]
+
+    def beside(self, run: Run, manner: str) -> Run | None:
+        """The run of the same scenario and seed in another manner."""
+        return next(
+            (
+                other
+                for other in self.runs
+                if (other.scenario, other.report.seed) == (run.scenario, run.report.seed)
+                and other.manner == manner
+            ),
+            None,
+        )
+
+
+def read(report: Path, scenarios: Sequence[str]) -> Found:
+    """Read all folders; InputError names the first file or folder that is not as it should be."""
+    if not report.is_dir():
+        raise InputError(
+            where=f"--report {report}", what="is no folder", remedy="name that of a run"
+        )
+    runs, without_report = [], []
+    for folder in sorted(path for path in report.iterdir() if path.is_dir()):
+        scenario = _scenario(folder.name, scenarios)
+        has_report = (folder / "report.json").exists()
+        if scenario and has_report:
+            runs.append(_run(folder, scenario))
+        elif scenario:
+            without_report.append(folder.name)
+        elif has_report:
+            raise InputError(
+                where=str(folder),
+                what="is named after no scenario",
+                remedy=f"name it {' or '.join(scenarios)}, or one of these with -ANYTHING",
+            )
+    if not runs:
+        raise InputError(
+            where=f"--report {report}",
+            what="has no folder of a scenario with a report.json",
+            remedy="run `python -m scenarios` first",
+        )
+    runs.sort(key=lambda run: (scenarios.index(run.scenario), not run.is_ours, run.name))
+    _check_different(runs)
+    return Found(tuple(runs), tuple(without_report))
+
+
+def _scenario(folder: str, scenarios: Sequence[str]) -> str | None:
+    """The longest name of which the folder's is made."""
+    named = [name for name in scenarios if folder == name or folder.startswith(f"{name}-")]
+    return max(named, key=len, default=None)
+
+
+def _run(folder: Path, scenario: str) -> Run:
+    report = _decoded(folder / "report.json", Report)
+    if report.version != VERSION:
+        raise _bad(folder / "report.json", f"has version {report.version}, known is {VERSION}")
+    path = folder / "figures.json"
+    figures = _decoded(path, dict[str, Figure]) if path.exists() else {}
+    return Run(scenario, folder, report, figures)
+
+
+def _decoded(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _bad(path, f"cannot be read ({error})") from error
+
+
+def _check_different(runs: Sequence[Run]) -> None:
+    seen: dict[tuple[str, str, int], str] = {}
+    for run in runs:
+        key = (run.scenario, run.manner, run.report.seed)
+        if key in seen:
+            raise InputError(
+                where=str(run.directory),
+                what=f"is {run.manner} of {run.scenario} with seed {run.report.seed}, "
+                f"and so is {seen[key]}",
+                remedy="remove one of them",
+            )
+        seen[key] = run.name
+
+
+def _bad(path: Path, what: str) -> InputError:
+    return InputError(
+        where=str(path), what=what, remedy="restore the file, or run the scenario again"
+    )

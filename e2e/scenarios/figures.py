@@ -1,0 +1,43 @@
+"""What a scenario has measured beside its report: figures with their bars, in seconds.
+
+Takes records and the report, gives values; pure. `performing` writes them to figures.json.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["figures"]
+
+SILENT_TO_PLAN, SILENT_TO_PLAN_MAX = "silent node to first plan running", 30.0
+DRIVER_TO_QUERY, DRIVER_TO_QUERY_MAX = (
+    "driver's node lost to first query back, without its pod's start",
+    60.0,
+)
+
+Record = Mapping[str, Any]
+
+
+def figures(
+    records: Sequence[Record], report: Mapping[str, Any], failure_at: float
+) -> dict[str, dict[str, Any]]:
+    """Each figure by its name: value, unit, bar."""
+    found = {**dict(_silent(records, failure_at)), **dict(_driver(records, report))}
+    return {
+        name: {"value": round(value, 1), "unit": "s", "bar": BARS[name]}
+        for name, value in found.items()
+    }
+
+
+def _silent(records: Sequence[Record], failure_at: float) -> Iterator[tuple[str, float]]:
+    """From the last change of the lease that was longest unchanged when its node was lost."""
+    renewals = [one["at"] for one in records if one["kind"] == "last-renewal"]
+    running = [one["at"] for one in records if one["kind"] == "ack" and one["at"] > failure_at]
+    if renewals and running:
+        yield SILENT_TO_PLAN, min(running) - min(renewals)
+
+
+def _driver(records: Sequence[Record], report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    starts = [one["seconds"] for one in records if one["kind"] == "driver-pod-started"]
+    back = [one["back_at"] for one in report["queries"].values() if one["back_at"] is not None]
+    if starts and back:
+        yield DRIVER_TO_QUERY, min(back) - starts[-1]
