@@ -8,11 +8,9 @@ from typing import Any
 
 __all__ = ["figures"]
 
-SILENT_TO_PLAN, SILENT_TO_PLAN_MAX = "silent node to first plan running", 30.0
-DRIVER_TO_QUERY, DRIVER_TO_QUERY_MAX = (
-    "driver's node lost to first query back, without its pod's start",
-    60.0,
-)
+SILENT_TO_PLAN = "silent node to first plan running"
+DRIVER_TO_QUERY = "driver's node lost to first query back, without the start of its pod"
+BARS = {SILENT_TO_PLAN: 30.0, DRIVER_TO_QUERY: 60.0}
 
 Record = Mapping[str, Any]
 
