@@ -62,6 +62,9 @@ cluster: setup ## tests on real kubelets and containerds on this machine (root)
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build cluster || true  # the tests say what is missing
 	@$(BIN)/python -m pytest tests/cluster -v --durations=5
 
+e2e: setup ## the scenarios of docs/e2e.md on such a cluster, or one: make e2e SCENARIO=zone-loss (root)
+	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m scenarios $(SCENARIO)
+
 e2e-clean: setup ## remove what a cluster of real nodes has left on this machine, and nothing else
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed cluster clean
 

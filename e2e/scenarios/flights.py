@@ -24,7 +24,7 @@ NAME = "flights"
 # Where the claim is in the pods, as in the examples.
 SHARED = Path("/shared")
 ROLE = "example.com/role"
-CPU_PERCENT = 20
+CPU_PERCENT = 15
 # For each executor. The driver finds out how much they can do.
 FIRST_ROWS_PER_SECOND = 1_000.0
 CPU = f"{CPU_PERCENT * 10}m"

@@ -50,7 +50,7 @@ class Scenario:
     @property
     def lost(self) -> str:
         """What is lost, in a sentence."""
-        return (self.act.__doc__ or "").strip()
+        return " ".join((self.act.__doc__ or "").split()).rstrip(".")
 
 
 def eight_of_ten(stage: Stage) -> None:
