@@ -7,6 +7,7 @@ interrupted.
 
 import argparse
 import itertools
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ __all__ = ["main"]
 
 BOOK = "book"
 FOLDER = Path("e2e-report")
+RUN_MARK = ".scenario"
 STRATEGIES = ("incremental", "blocking")
 
 
@@ -90,8 +92,7 @@ def _run(names: Sequence[str], strategies: Sequence[str], folder: Path) -> int:
     for name, strategy in runs:
         began = time.monotonic()
         run = name if strategy == STRATEGIES[0] else f"{name}-{strategy}"
-        directory = (folder / run).absolute()
-        directory.mkdir(parents=True, exist_ok=False)
+        directory = _fresh(folder / run)
         try:
             report = performing.perform(losses.SCENARIOS[name], directory, strategy=strategy)
             said = f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
@@ -103,6 +104,21 @@ def _run(names: Sequence[str], strategies: Sequence[str], folder: Path) -> int:
         print(f"{run}: {said}; {time.monotonic() - began:.0f} s", flush=True)
     print(f"{len(runs) - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def _fresh(directory: Path) -> Path:
+    """An empty folder in place of what an earlier run has left there, and of nothing else."""
+    if directory.exists():
+        if not (directory / RUN_MARK).exists():
+            raise InputError(
+                where=str(directory),
+                what="is there already, and no scenario has made it",
+                remedy="name another folder by --report",
+            )
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    (directory / RUN_MARK).touch()
+    return directory.absolute()
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ Object = dict[str, Any]
 class Flights:
     """`directory` is the shared claim's on this machine, `image` Spark's.
 
-    `example` names a file of examples/kubernetes, `volume_mib` is the limit of an executor's
-    `/tmp`. Nodes for drivers and executors have these roles as their label `ROLE`.
+    `example` names a file of examples/kubernetes. Where the rate is calibrated, the driver moves it
+    until the load is the demo's. Nodes have the role of their pods as their label `ROLE`.
     """
 
     directory: Path
@@ -46,7 +46,7 @@ class Flights:
     example: str = "kubeflow"
     executors: int = 10
     seed: int = 1
-    volume_mib: int = 1_024
+    is_calibrated: bool = True
 
     @property
     def store(self) -> Path:
@@ -77,7 +77,11 @@ class Flights:
                 "nodes_expected": self.executors,
                 "node_cpu_percent": CPU_PERCENT,
                 "rows_per_second": FIRST_ROWS_PER_SECOND * self.executors,
-                "load_target_percent": inputs.LOAD_TARGET_PERCENT,
+                **(
+                    {"load_target_percent": inputs.LOAD_TARGET_PERCENT}
+                    if self.is_calibrated
+                    else {}
+                ),
             },
         )
         named = {f"{NAME}.py": files.pipeline, "settings.yaml": files.settings}
