@@ -25,6 +25,8 @@ NAME = "flights"
 SHARED = Path("/shared")
 ROLE = "example.com/role"
 CPU_PERCENT = 15
+# On such nodes a second is too short: half of it would be the costs of an epoch itself.
+EPOCH_SECONDS = 2.0
 # For each executor. The driver finds out how much they can do.
 FIRST_ROWS_PER_SECOND = 1_000.0
 CPU = f"{CPU_PERCENT * 10}m"
@@ -76,6 +78,7 @@ class Flights:
             runtime={
                 "nodes_expected": self.executors,
                 "node_cpu_percent": CPU_PERCENT,
+                "epoch_seconds": EPOCH_SECONDS,
                 "rows_per_second": FIRST_ROWS_PER_SECOND * self.executors,
                 **(
                     {"load_target_percent": inputs.LOAD_TARGET_PERCENT}

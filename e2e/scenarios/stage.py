@@ -76,8 +76,8 @@ class Stage:
         }
 
     def driver_node(self) -> str:
-        """Where the driver's pod is."""
-        return str(self.pods("driver")[0].spec.node_name)
+        """Where the newest driver's pod is."""
+        return str(self._driver().spec.node_name)
 
     def pods(self, role: str) -> list[Any]:
         """The application's pods of a role."""
@@ -133,7 +133,7 @@ class Stage:
 
     def note_driver_start(self) -> None:
         """How long the driver's pod took from its creation until its containers ran."""
-        (pod,) = self.pods("driver")
+        pod = self._driver()
         started = [one.state.running.started_at for one in pod.status.container_statuses]
         seconds = (max(started) - pod.metadata.creation_timestamp).total_seconds()
         self.witness.note("driver-pod-started", seconds=seconds)
@@ -180,6 +180,10 @@ class Stage:
             return bool(condition())
         except (ApiException, HTTPError):
             return False  # the API server was away for a moment
+
+    def _driver(self) -> Any:
+        """Its newest pod: one on a lost node may still be there."""
+        return max(self.pods("driver"), key=lambda pod: pod.metadata.creation_timestamp)
 
     def _check_driver(self) -> None:
         """A driver that fails of itself is started again for ever: nothing to wait for."""
