@@ -96,10 +96,10 @@ class Stage:
     def fail(self, harm: Callable[..., None], *nodes: str) -> None:
         """Do something to nodes that takes them from the application, all at once."""
         there = self.executors()
-        self.begin_failure()
-        at = max(self.failure_at, time.time())
         self._note_renewals(nodes)
         self._driver_is_lost |= self.driver_node() in nodes
+        at = time.time()
+        self.failure_at = self.failure_at or at
         harm(*nodes)
         if harm == self.site.cluster.kill:
             self._off.update(nodes)
@@ -108,8 +108,8 @@ class Stage:
                 self.witness.note("kill", at=at, node=address, name=node)
 
     def begin_failure(self) -> None:
-        """From here on the report counts; later ones change nothing."""
-        self.failure_at = self.failure_at or time.time()
+        """From here on the report counts, though no node is lost."""
+        self.failure_at = time.time()
 
     def drain(self, node: str) -> None:
         """What `kubectl drain` does: no more pods for it, and those of the application go."""
