@@ -91,6 +91,18 @@ class Application:
         driver = self.driver
         return self.nodes | ({driver.node} if driver is not None and driver.node else set())
 
+    @property
+    def orphans(self) -> tuple[PodSeen, ...]:
+        """Executors that nobody can use any more: their driver has gone, and another one is there.
+
+        On machines that live they would wait for it for ten minutes, and keep those of the new one
+        from their nodes. Younger executors are of a driver that has not been seen yet.
+        """
+        driver = self.driver
+        if driver is None or driver.ended or any(not one.ended for one in self.earlier_drivers):
+            return ()
+        return tuple(pod for pod in self.earlier_executors if pod.created_at < driver.created_at)
+
     def executors_on(self, nodes: Container[str]) -> tuple[PodSeen, ...]:
         """All executors on some nodes, earlier ones included; never a driver."""
         return tuple(pod for pod in (*self.executors, *self.earlier_executors) if pod.node in nodes)

@@ -2,8 +2,9 @@
 
 The runtime calls a node by its executor's host, which on Kubernetes is the pod's IP, and an
 incarnation of it EXECUTOR.RELAPSES. Executor ids are unique in a driver's life and on the pod as a
-label; IPs are given again. So the id decides, and an address that says otherwise makes it nobody's.
-An executor that cannot be placed is never taken for one on a lost node. Pure; the shell calls it
+label; IPs are given again. So the id decides, and an address that says otherwise makes it nobody's:
+the next driver counts its executors from 1 again, and a pod of those has no address at first. An
+executor that cannot be placed is never taken for one on a lost node. Pure; the shell calls it
 before the core decides.
 """
 
@@ -64,8 +65,8 @@ def _is_at(pod: PodSeen, name: str) -> bool:
 def _contradicts(pod: PodSeen, name: str) -> bool:
     if pod.ip == name:  # as nearly always: parsing takes longer than all else here
         return False
-    address, its = _address(name), _address(pod.ip)
-    return address is not None and its is not None and address != its
+    address = _address(name)
+    return address is not None and _address(pod.ip) != address
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

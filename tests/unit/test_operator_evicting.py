@@ -32,7 +32,8 @@ class Pods:
 
     def delete(self, path: str, options: dict[str, Any]) -> bool:
         name = path.rpartition("/")[2]
-        self.asked.append(f"delete {name}")
+        how = "force" if options.get("gracePeriodSeconds") == 0 else "delete"
+        self.asked.append(f"{how} {name}")
         assert options["preconditions"]["uid"] == self.there[name]["metadata"]["uid"]
         return self.there.pop(name, None) is not None
 
@@ -63,9 +64,9 @@ def test_one_executor_of_an_application_is_read_and_each_is_deleted_by_its_uid()
     )
     evictor.evict(PLACE, pods[:2])
     names = [pod.name for pod in pods]
-    assert api.asked == [f"get {names[0]}", f"delete {names[0]}", f"delete {names[1]}"]
+    assert api.asked == [f"get {names[0]}", f"force {names[0]}", f"force {names[1]}"]
     assert [place for place, _ in measured] == [PLACE]
     evictor.forget(PLACE)
     api.asked.clear()
-    evictor.evict(PLACE, pods[2:])
-    assert api.asked == [f"get {names[2]}", f"delete {names[2]}"], "of another incident"
+    evictor.evict(PLACE, (), pods[2:])
+    assert api.asked == [f"get {names[2]}", f"delete {names[2]}"], "of another incident, an orphan"

@@ -128,6 +128,20 @@ def test_a_driver_that_is_restarted_stays_the_same_application() -> None:
     assert (found.driver.uid, found.driver.run) == ("driver-b", "spark-b")
     assert [pod.uid for pod in found.executors] == ["new-1"]
     assert numbers(found.earlier_executors) == ["1", "2", "10"]
+    assert found.orphans == found.earlier_executors
+
+
+def test_executors_are_no_orphans_before_another_driver_is_there_nor_when_they_are_younger() -> (
+    None
+):
+    registry = told(*KUBEFLOW)
+    assert application(registry).orphans == ()
+    registry.forget_pod("driver-a")
+    assert application(registry).orphans == ()
+    early = objects.kubeflow_executor(1, start="c", second=400, uid="of-one-not-seen-yet")
+    tell(registry, objects.kubeflow_driver(start="b", second=300))
+    tell(registry, early)
+    assert "of-one-not-seen-yet" not in [pod.uid for pod in application(registry).orphans]
 
 
 def test_while_the_old_driver_hangs_on_a_lost_node_the_new_one_is_the_driver() -> None:
@@ -143,6 +157,7 @@ def test_while_the_old_driver_hangs_on_a_lost_node_the_new_one_is_the_driver() -
     assert [pod.uid for pod in found.earlier_drivers] == ["apache-driver-0"]
     assert [pod.uid for pod in found.executors] == ["new-1"]
     assert [pod.name for pod in found.earlier_executors] == ["flights-0-exec-1"]
+    assert found.orphans == (), "the old one may be alive behind a partition"
     assert found.footing is None
 
 

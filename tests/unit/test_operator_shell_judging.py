@@ -25,14 +25,16 @@ from rekindle_operator.verdicts import Kind, Verdict
 
 SPARK = layout.applications(Size(nodes=25, pods=100, policies=1))[0]
 LOST = SPARK.executors[4]
+ADDRESSES = [item.address for item in SPARK.executors]
 
 
 def judge_of_a_running_application() -> tuple[Judge, Reading]:
     """Its driver has reported all executors, and has lost one node, as detection says."""
     known, body = Surroundings(), layout.driver_pod(SPARK)
-    for pod in [body, *(layout.executor_pod(SPARK, item, "uid-0") for item in SPARK.executors)]:
+    executors = [layout.executor_pod(SPARK, item, "uid-0") for item in SPARK.executors]
+    for pod, address in ((body, ""), *zip(executors, ADDRESSES, strict=True)):
         pod["metadata"]["uid"] = f"uid-{pod['metadata']['labels'].get('spark-exec-id', 0)}"
-        pod["status"] = {"phase": "Running"}
+        pod["status"] = {"phase": "Running", "podIP": address}
         seen = pod_seen(pod)
         assert seen is not None
         known.registry.see_pod(seen)
@@ -134,6 +136,17 @@ def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> 
     assert judge.avoided(SPARK.place, held) == ()
 
 
+def test_an_executor_without_an_address_yet_is_not_the_one_that_had_its_number_before() -> None:
+    judge, _ = judge_of_a_running_application()
+    judge.known.registry.forget_pod(f"uid-{LOST.number}")
+    body = layout.executor_pod(SPARK, replace(LOST, node="of-the-next-driver"), "uid-0")
+    body["metadata"]["uid"], body["status"] = "uid-of-the-next", {"phase": "Pending"}
+    seen = pod_seen(body)
+    assert seen is not None
+    judge.known.registry.see_pod(seen)
+    assert "of-the-next-driver" not in judge.hosts(SPARK.place).values()
+
+
 def test_nodes_are_found_again_when_the_report_or_the_pods_have_changed() -> None:
     judge, reading = judge_of_a_running_application()
     before = judge.hosts(SPARK.place)
@@ -141,7 +154,7 @@ def test_nodes_are_found_again_when_the_report_or_the_pods_have_changed() -> Non
     judge.known.registry.forget_pod(f"uid-{LOST.number}")
     body = layout.executor_pod(SPARK, replace(LOST, node="another-node"), "uid-0")
     body["metadata"]["uid"] = "uid-of-another"
-    body["status"] = {"phase": "Running"}
+    body["status"] = {"phase": "Running", "podIP": LOST.address}
     seen = pod_seen(body)
     assert seen is not None
     judge.known.registry.see_pod(seen)

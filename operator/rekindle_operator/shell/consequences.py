@@ -259,8 +259,8 @@ class Consequences:
             if self._demands.pop(place, None) is not None:
                 self._wanting = True
             return
-        lost = self.judge.lost_nodes(place)
-        if not lost:
+        lost, orphans = self.judge.lost_nodes(place), application_.orphans
+        if not lost and not orphans:
             self.evictor.forget(place)
             return
         if not held.executors.delete_pods_of_lost_nodes or held.paused or held.dry_run:
@@ -270,7 +270,7 @@ class Consequences:
         per_node = max((len(application_.executors_on({node})) for node in lost), default=0)
         if per_node:
             self._per_node[place] = per_node
-        self.evictor.evict(place, pods)
+        self.evictor.evict(place, pods, tuple(pod for pod in orphans if not pod.deleting_at))
 
     def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> Cluster:
         incident = self._cases[place].incident

@@ -1,15 +1,16 @@
-"""Executor pods of lost nodes, deleted by force: they stay Running for ever otherwise.
+"""Executor pods that are of no use: those of lost nodes, and orphans of a driver that has gone.
 
-Spark counts them as its own until they are gone, so nothing becomes Pending, and no autoscaler
-acts. One of each application is read first, for replacements have to fit what it asked for; deleted
-is only the very pod that was meant. Drivers are never among them. Runs in errands.
+Those of lost nodes are deleted by force: they stay Running for ever otherwise. Spark counts them as
+its own until they are gone, so nothing becomes Pending, and no autoscaler acts. One of each
+application is read first, for replacements have to fit what it asked for; deleted is only the very
+pod that was meant. Drivers are never among them. Runs in errands.
 
 The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
 executors from there, they are deleted too, later each time, so that they find another node without
 being made and deleted many times a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -40,14 +41,19 @@ class Evictor:
     _wanted: dict[Place, frozenset[str]] = field(default_factory=dict)
     _read: set[Place] = field(default_factory=set)
 
-    def evict(self, place: Place, pods: tuple[PodSeen, ...]) -> None:
+    def evict(
+        self, place: Place, lost: tuple[PodSeen, ...], orphans: tuple[PodSeen, ...] = ()
+    ) -> None:
         """Delete these executors of an application, soon, and no others any more."""
-        self._wanted[place] = frozenset(pod.uid for pod in pods)
-        for pod in pods:
+        forced = frozenset(pod.uid for pod in lost)
+        left = tuple(pod for pod in orphans if pod.uid not in forced)
+        self._wanted[place] = forced | {pod.uid for pod in left}
+        for pod in (*lost, *left):
             assert pod.role == "executor"
             times = self._deleted.get(place, {}).get(pod.node, 0)
             delay = min(2.0 ** (times - 1), DELAY_SECONDS_MAX) if times else 0.0
-            errand = partial(self._evict, place, pod)
+            grace = {"gracePeriodSeconds": 0} if pod.uid in forced else {}
+            errand = partial(self._evict, place, pod, grace)
             self.errands.leave(f"evict {pod.uid}", errand, delay_seconds=delay)
 
     def forget(self, place: Place) -> None:
@@ -65,7 +71,7 @@ class Evictor:
         if body is not None:
             self.measured(place, executor_of(body))
 
-    def _evict(self, place: Place, pod: PodSeen) -> None:
+    def _evict(self, place: Place, pod: PodSeen, grace: Mapping[str, int]) -> None:
         path = path_of(kinds.PODS, pod.namespace, pod.name)
         if place not in self._read:
             body = self.api.get(path)
@@ -76,9 +82,7 @@ class Evictor:
         if pod.uid not in self._wanted.get(place, ()):
             return  # its node was heard of again
         try:
-            there = self.api.delete(
-                path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
-            )
+            there = self.api.delete(path, {**grace, "preconditions": {"uid": pod.uid}})
         except Conflict:
             return  # another pod has its name by now
         if there:
