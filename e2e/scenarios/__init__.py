@@ -11,6 +11,9 @@
     stories       what the cluster tells of an incident, and whether it is so
     losses        the scenarios
     figures       what they measure beside the report
+    instructions  a page's blocks of shell commands as a program
+    machines      the rows of the examples' pipeline against a batch computation
+    quickstart    docs/quickstart.md, followed to the letter
     performing    one scenario from an empty machine to its report
     book          what they have measured, as tables and pictures in docs/e2e.md
 
