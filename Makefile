@@ -6,11 +6,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 JAR := recovery/rekindle_spark/jvm/rekindle-exchange.jar
 ARCHIVES := $(VENV)/archives
+# What clusters of real nodes and their images need of Debian, beside what `make setup` needs.
+PACKAGES := buildah busybox-static containerd containernetworking-plugins iptables iproute2 \
+  mmdebstrap openssl runc util-linux
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator cluster e2e-clean wheel clean
+.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -57,10 +60,24 @@ images: setup ## the images for Kubernetes, without a registry (once, some minut
 bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m benchmarks operator
 
-cluster: setup ## tests on real kubelets and containerds on this machine (root)
+packages: ## install what clusters of real nodes need (Debian, root)
+	@missing=$$(for name in $(PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
+	  if [ -z "$$missing" ]; then exit 0; fi; set -- $$missing; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing $$*"; \
+	    apt-get -q update >/dev/null && apt-get -q install --yes --no-install-recommends "$$@" >/dev/null; \
+	  else \
+	    echo "make: these packages are missing: $$*; as root" \
+	      "\`apt-get install --no-install-recommends $$*\`" >&2; \
+	  fi
+
+cluster: setup packages ## tests on real kubelets and containerds on this machine (root)
 	@echo '== tests on real nodes'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build cluster || true  # the tests say what is missing
 	@$(BIN)/python -m pytest tests/cluster -v --durations=5
+
+e2e: setup packages ## the scenarios of docs/e2e.md on such a cluster, or one: make e2e SCENARIO=zone-loss (root)
+	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m scenarios $(SCENARIO)
 
 e2e-clean: setup ## remove what a cluster of real nodes has left on this machine, and nothing else
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed cluster clean

@@ -6,6 +6,7 @@ interrupted.
 """
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ __all__ = ["main"]
 
 BOOK = "book"
 FOLDER = Path("e2e-report")
+RUN_MARK = ".scenario"
 STRATEGIES = ("incremental", "blocking")
 
 
@@ -95,8 +97,7 @@ def _run(names: Sequence[str], strategies: Sequence[str], folder: Path) -> int:
     for name, strategy in runs:
         began = time.monotonic()
         run = name if strategy == STRATEGIES[0] else f"{name}-{strategy}"
-        directory = (folder / run).absolute()
-        directory.mkdir(parents=True, exist_ok=False)
+        directory = _fresh(folder / run)
         try:
             said = _perform(name, directory, strategy)
         except InputError:
@@ -117,6 +118,21 @@ def _perform(name: str, directory: Path, strategy: str) -> str:
         return f"{quickstart.perform(directory):,} rows, all of them right"
     report = performing.perform(losses.SCENARIOS[name], directory, strategy=strategy)
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
+
+
+def _fresh(directory: Path) -> Path:
+    """An empty folder in place of what an earlier run has left there, and of nothing else."""
+    if directory.exists():
+        if not (directory / RUN_MARK).exists():
+            raise InputError(
+                where=str(directory),
+                what="is there already, and no scenario has made it",
+                remedy="name another folder by --report",
+            )
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    (directory / RUN_MARK).touch()
+    return directory.absolute()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ NAME = "flights"
 # Where the claim is in the pods, as in the examples.
 SHARED = Path("/shared")
 ROLE = "example.com/role"
-CPU_PERCENT = 20
+CPU_PERCENT = 15
+# On such nodes a second is too short: half of it would be the costs of an epoch itself.
+EPOCH_SECONDS = 2.0
 # For each executor. The driver finds out how much they can do.
 FIRST_ROWS_PER_SECOND = 1_000.0
 CPU = f"{CPU_PERCENT * 10}m"
@@ -37,8 +39,8 @@ Object = dict[str, Any]
 class Flights:
     """`directory` is the shared claim's on this machine, `image` Spark's.
 
-    `example` names a file of examples/kubernetes, `volume_mib` is the limit of an executor's
-    `/tmp`. Nodes for drivers and executors have these roles as their label `ROLE`.
+    `example` names a file of examples/kubernetes. Where the rate is calibrated, the driver moves it
+    until the load is the demo's. Nodes have the role of their pods as their label `ROLE`.
     """
 
     directory: Path
@@ -46,7 +48,7 @@ class Flights:
     example: str = "kubeflow"
     executors: int = 10
     seed: int = 1
-    volume_mib: int = 1_024
+    is_calibrated: bool = True
 
     @property
     def store(self) -> Path:
@@ -76,8 +78,13 @@ class Flights:
             runtime={
                 "nodes_expected": self.executors,
                 "node_cpu_percent": CPU_PERCENT,
+                "epoch_seconds": EPOCH_SECONDS,
                 "rows_per_second": FIRST_ROWS_PER_SECOND * self.executors,
-                "load_target_percent": inputs.LOAD_TARGET_PERCENT,
+                **(
+                    {"load_target_percent": inputs.LOAD_TARGET_PERCENT}
+                    if self.is_calibrated
+                    else {}
+                ),
             },
         )
         named = {f"{NAME}.py": files.pipeline, "settings.yaml": files.settings}

@@ -46,7 +46,11 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = "incremental
     )
     with site:
         flights = Flights(
-            site.claim, site.spark_image, example=scenario.example, executors=scenario.executors
+            site.claim,
+            site.spark_image,
+            example=scenario.example,
+            executors=scenario.executors,
+            is_calibrated=scenario.is_calibrated,
         )
         files = flights.prepare()
         shutil.copytree(flights.input, directory / "input")  # what the report's rows come from

@@ -22,7 +22,7 @@ STRETCH_MAX = 1.3
 
 @dataclass(slots=True)
 class Costs:
-    """Collects readings over a window of time; `close` turns them into percents."""
+    """Collects readings over a window of input time; `close` turns them into percents."""
 
     program: Program
     percent: dict[int, float] = field(default_factory=dict)
@@ -43,24 +43,24 @@ class Costs:
         for number, count in rows.items():
             self.rows[number] = self.rows.get(number, 0) + count
 
-    def close(self, placed: Mapping[int, str], now: float) -> dict[int, float]:
-        """Costs after this window; the next one begins."""
-        seconds = now - self.began_at
+    def close(self, placed: Mapping[int, str], until: float) -> dict[int, float]:
+        """Costs after this window, whose input came in until then; the next one begins."""
+        seconds = until - self.began_at
         if seconds > 0 and self.newest:
             for executor in self.newest:
                 for number, spent in self._shares(executor, placed).items():
                     percent = 100 * spent / seconds
                     before = self.percent.get(number, percent)
                     self.percent[number] = before + SMOOTHING * (percent - before)
-        self.restart(now)
+        self.restart(until)
         return dict(self.percent)
 
-    def restart(self, now: float) -> None:
+    def restart(self, at: float) -> None:
         """Begin a window without using the one so far."""
         self.work.clear()
         self.rows.clear()
         self.first = dict(self.newest)
-        self.began_at = now
+        self.began_at = at
 
     def forget(self, executor: str) -> None:
         """An executor has gone."""

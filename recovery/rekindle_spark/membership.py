@@ -92,6 +92,7 @@ class Membership:
     listening_since: float = 0.0
     fresh: list[str] = field(default_factory=list)
     seen: list[ExecutorSeen] = field(default_factory=list)
+    parting: dict[str, ExecutorSeen] = field(default_factory=dict)
     suspicion: Suspicion = field(default_factory=Suspicion)
 
     def observe(self) -> list[Loss]:
@@ -141,14 +142,19 @@ class Membership:
         return [joined[executor] for executor in fresh], [joined[executor] for executor in cleared]
 
     def sightings(self) -> dict[str, ExecutorSeen]:
-        """Joined executors as they were at the last look; silence while we listened counts."""
+        """Joined executors as they were at the last look; silence while we listened counts.
+
+        One that was dropped is as it was then, until its loss has been told.
+        """
         listening_seconds = self.looked_at - self.listening_since
+        joined = self.application.executors
+        self.parting = {name: seen for name, seen in self.parting.items() if name in joined}
         return {
             seen.executor: replace(
                 seen, silent_seconds=max(0.0, min(seen.silent_seconds, listening_seconds))
             )
-            for seen in self.seen
-            if seen.executor in self.application.executors
+            for seen in (*self.parting.values(), *self.seen)
+            if seen.executor in joined
         }
 
     def drop(self, executor: str, reason: str) -> None:
@@ -159,10 +165,11 @@ class Membership:
     def _drop_unreachable(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
         limit = self.application.settings.policy.silent_seconds
         for executor in seen:
-            if not executor.connected:
-                self.drop(executor.executor, "disconnected")
-            elif min(executor.silent_seconds, listening_seconds) > limit:
-                self.drop(executor.executor, "silent")
+            silent = min(executor.silent_seconds, listening_seconds) > limit
+            if silent or not executor.connected:
+                self.drop(executor.executor, "silent" if executor.connected else "disconnected")
+                self.parting[executor.executor] = executor
+            if silent and executor.connected:
                 self.silent.add(executor.executor)
 
     def _note_arrivals(self, present: dict[str, str]) -> None:

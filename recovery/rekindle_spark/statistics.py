@@ -1,10 +1,11 @@
 """Windows of measured cost, and the calibration of the replay's rate.
 
 A window counts only when every partition was live all the time and nothing was lost: what is
-measured during a recovery says nothing of the steady state. Called by `control`.
+measured during a recovery says nothing of the steady state. It is as long as the time in which its
+rows came in: while a loss that nobody has noticed yet holds up the epochs, nothing is computed, and
+that must not look as if nothing would have to be. Called by `control`.
 """
 
-import time
 from dataclasses import dataclass, field
 
 from rekindle_spark import costs
@@ -34,7 +35,7 @@ class Statistics:
     windows: int = 0
 
     def __post_init__(self) -> None:
-        self.costs = Costs(self.application.program, began_at=time.monotonic())
+        self.costs = Costs(self.application.program, began_at=self._computed_until())
         self.rows_per_second = self.application.arrivals.last.rows_per_second
 
     def add(self, result: Result) -> None:
@@ -48,19 +49,23 @@ class Statistics:
 
     def closed_window(self) -> dict[str, float] | None:
         """Costs when a window has ended that counts, else None."""
-        application, now = self.application, time.monotonic()
+        application, until = self.application, self._computed_until()
         complete = application.progress.complete and self.losses == application.losses
         if not complete or not self.steady:
             self.losses, self.steady = application.losses, application.progress.complete
-            self.costs.restart(now)
+            self.costs.restart(until)
             return None
-        if now - self.costs.began_at < WINDOW_SECONDS:
+        if until - self.costs.began_at < WINDOW_SECONDS:
             return None
-        percent = self.costs.close(application.progress.placed, now)
+        percent = self.costs.close(application.progress.placed, until)
         names = application.program.partition_names
         named = {names[number]: cost for number, cost in sorted(percent.items())}
         self._report(named)
         return named
+
+    def _computed_until(self) -> float:
+        """Up to when input has been computed, by wall clock."""
+        return self.application.cuts[self.application.newest].cut_at
 
     def _report(self, named: dict[str, float]) -> None:
         application = self.application

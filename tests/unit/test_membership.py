@@ -1,5 +1,6 @@
 """Executors that are silent or cut off, or whose hosts are dead: what is noticed, and when."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,3 +73,17 @@ def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as
     assert dropped == [("1", "disconnected")]
     assert membership.pending == {"1": "a"}
     assert membership.silent == set()
+
+
+def test_one_that_was_dropped_is_reported_as_silent_until_its_loss_is_told() -> None:
+    spark = SimpleNamespace(executors=lambda: seen(a=16.0, b=0.3), drop=lambda *_: None)
+    policy = SimpleNamespace(silent_seconds=LIMIT)
+    joined = {"a": "node-of-a", "b": "node-of-b"}
+    application: Any = SimpleNamespace(
+        exchange=spark, settings=SimpleNamespace(policy=policy), executors=joined
+    )
+    membership = Membership(application, known=dict(joined), looked_at=time.monotonic() - 1.0)
+    assert membership.observe() == []
+    assert membership.sightings()["a"].silent_seconds > LIMIT
+    joined.pop("a")
+    assert membership.sightings().keys() == {"b"}

@@ -102,6 +102,14 @@ def test_nodes_are_listed_as_killed_and_returned(figures: dict[str, Any]) -> Non
     ]
 
 
+def test_the_bound_reckons_with_a_node_that_is_lost_later(figures: dict[str, Any]) -> None:
+    run = runs.make(SCENARIO)
+    events = sorted([*run.events, Event(12.0, "kill", node="127.0.0.3")], key=lambda one: one.t)
+    name = "weighted_unavailable_seconds_bound"
+    # From 16 s on there is one node beside the survivor instead of two.
+    assert compute(replace(run, events=events))[name] > figures[name]
+
+
 def test_throughput_is_rows_over_the_time_that_the_cuts_span(figures: dict[str, Any]) -> None:
     assert figures["throughput_rows_per_second"] == pytest.approx(10.0)
 

@@ -226,7 +226,7 @@ def test_the_command_takes_what_is_lost_from_the_scenarios_themselves(
     given = ["book", "--report", str(reports), "--docs", str(docs)]
     assert command.main(given) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(docs / "e2e.md")
-    assert cells(docs, first=OUTCOMES)[0][1].startswith("Eight of ten executors' nodes are lost")
+    assert cells(docs, first=OUTCOMES)[0][1].startswith("Eight of ten executors' nodes at once")
     assert command.main([*given, "--pictures", "no-such"]) == 2
     assert "choose from eight-of-ten" in capsys.readouterr().err
 

@@ -161,7 +161,7 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
     script = (
         f"{HOLDER}seat.FOLDER = Path(sys.argv[1])\n"
         "with seat.claimed():\n"
-        "    seat.write(seat.Record(__import__('os').getpid(), Path('/somewhere')))\n"
+        "    seat.write(seat.Record(__import__('os').getpid(), Path('/somewhere'), 128))\n"
         "    print('held', flush=True); time.sleep(100)\n"
     )
     path = ":".join(sys.path)
@@ -181,7 +181,9 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
         holder.wait()
     assert seat.owner() is None
     with seat.claimed():
-        assert seat.read() == seat.Record(holder.pid, Path("/somewhere")), "of one that was killed"
+        assert seat.read() == seat.Record(holder.pid, Path("/somewhere"), 128), (
+            "of one that was killed"
+        )
         seat.forget()
     assert not free_seat.exists()
     assert seat.read() is None

@@ -12,6 +12,7 @@
     configuration   what containerd, kubelet, kube-proxy and CoreDNS read
     prerequisites   whether this machine can have a cluster, and what is missing
     seat            one cluster on a machine at a time, and where it lies
+    limits          a limit of the kernel, lifted for a cluster and put back
     leftovers       what one that was killed has left: found and removed
     orders          calls on a cluster that runs in another process
     commands        `python -m testbed cluster`

@@ -23,7 +23,7 @@ from rekindle_local.watcher import Watcher
 from testbed import binaries
 from testbed.binaries import CONTROL_PLANE, COREDNS, KUBE_PROXY, KUBELET
 from testbed.bodies import NOT_READY, UNREACHABLE
-from testbed.cluster import leftovers, prerequisites, seat
+from testbed.cluster import leftovers, limits, prerequisites, seat
 from testbed.cluster.configuration import MEMORY_LEFT_MIB, NodeSpec, machine_mib
 from testbed.cluster.machine import Machine, end_machines
 from testbed.cluster.names import start_name_service
@@ -229,8 +229,11 @@ class Cluster:
             ended = "a cluster" if record is None else f"process {record.owner}"
             self._progress(f"removing what {ended} has left: {left}")
             leftovers.remove(left)
-        seat.write(seat.Record(os.getpid(), self.layout.directory))
+        before = limits.instances() if record is None else record.instances
+        seat.write(seat.Record(os.getpid(), self.layout.directory, before))
         self._held.callback(seat.forget)
+        limits.lift()
+        self._held.callback(limits.put_back, before)
         self._held.callback(self._remove_folders)
         for folder in (self.layout.machines, self.logs, self.shared):
             folder.mkdir(parents=True, exist_ok=True)
@@ -269,11 +272,13 @@ class Cluster:
             start_name_service(self._switch, self._programs[COREDNS], plane.kubeconfig, api_client)
 
     def _make_template(self) -> None:
-        if self._images:
-            self._progress(f"importing {len(self._images)} archives of images")
-        self._template = Template(self.layout.machines / "images", self._installed.plugins)
-        machine = self._make_machine(TEMPLATE)
-        self._template.make(machine, self._images, self._installed.busybox)
+        folder = self.layout.machines / "images"
+        installed = self._installed
+        self._template = Template(self._images, installed.busybox, installed.plugins, folder)
+        if not self._template.is_made:
+            if self._images:
+                self._progress(f"importing {len(self._images)} archives of images")
+            self._template.make(self._make_machine(TEMPLATE))
 
     def _make_machine(self, name: str) -> Machine:
         assert self._watcher is not None

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from rekindle.errors import InputError, RunError
 from rekindle_local import options, processes
 from testbed import binaries
-from testbed.cluster import leftovers, orders, seat
+from testbed.cluster import leftovers, limits, orders, seat
 from testbed.cluster.configuration import NodeSpec
 from testbed.cluster.orders import Order
 from testbed.cluster.places import NODES_MAX, Layout
+from testbed.cluster.template import kept_folder
 
 if TYPE_CHECKING:
     from testbed.cluster.cluster import Cluster
@@ -133,8 +134,10 @@ def _clean(_: argparse.Namespace) -> None:
     with seat.claimed():
         record = seat.read()
         directories = [default_directory(), *([] if record is None else [record.directory])]
-        left = leftovers.find(map(Layout, directories), logs=True)
+        left = leftovers.find(map(Layout, directories), kept_folder(), logs=True)
         leftovers.remove(left)
+        if record is not None:
+            limits.put_back(record.instances)
         for directory in directories:
             with suppress(OSError):  # what is not ours stays in it
                 directory.rmdir()

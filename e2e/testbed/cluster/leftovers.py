@@ -45,18 +45,19 @@ class Leftovers:
         return ", ".join(filter(None, parts))
 
 
-def find(layouts: Iterable[Layout], *, logs: bool) -> Leftovers:
-    """What is there; with `logs`, folders that stay when a cluster ends count as well."""
+def find(layouts: Iterable[Layout], *folders: Path, logs: bool) -> Leftovers:
+    """What is there, these folders with it; with `logs`, those of a cluster that stay when it ends
+    count as well."""
     roots, _ = parse_roots(Path("/proc/self/mounts").read_text())
     groups = tuple(
         root / name for root in roots for name in (GROUP, PLANE_GROUP) if (root / name).is_dir()
     )
-    folders = (folder for one in layouts for folder in (one.all if logs else one.passing))
+    theirs = (folder for one in layouts for folder in (one.all if logs else one.passing))
     return Leftovers(
         processes=cgroups.tree_processes(groups),
         groups=groups,
         link=Path("/sys/class/net", LINK).exists(),
-        folders=tuple(folder for folder in dict.fromkeys(folders) if folder.exists()),
+        folders=tuple(folder for folder in dict.fromkeys((*theirs, *folders)) if folder.exists()),
     )
 
 

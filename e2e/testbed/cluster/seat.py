@@ -27,10 +27,11 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A cluster's process, and the folder that it lies in."""
+    """A cluster's process, the folder that it lies in, and a limit as it was before (limits.py)."""
 
     owner: int
     directory: Path
+    instances: int
 
 
 def orders_socket() -> Path:
@@ -71,21 +72,26 @@ def read() -> Record | None:
     """What the cluster that was last begun here has written down, unless it has ended whole."""
     try:
         record = json.loads((FOLDER / _RECORD).read_text(encoding="utf-8"))
+        return Record(record["owner"], Path(record["directory"]), record["instances"])
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise InputError(
             where=str(FOLDER / _RECORD),
             what="is not a record of a cluster",
             remedy="remove it, and by hand the folder that the cluster had",
         ) from error
-    return Record(record["owner"], Path(record["directory"]))
 
 
 def write(record: Record) -> None:
     """Write down, before anything is made, where it will be."""
     fresh = FOLDER / f"{_RECORD}.new"
-    text = {"version": _VERSION, "owner": record.owner, "directory": str(record.directory)}
+    text = {
+        "version": _VERSION,
+        "owner": record.owner,
+        "directory": str(record.directory),
+        "instances": record.instances,
+    }
     fresh.write_text(json.dumps(text), encoding="utf-8")
     fresh.rename(FOLDER / _RECORD)
 

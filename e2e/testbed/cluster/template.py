@@ -1,9 +1,13 @@
 """Images, imported once into a template, from which nodes are made by hard links.
 
 Importing takes 27 s for 1.7 GB; linking what came of it takes half a second. Containers never write
-to these files: an overlay copies a file before it is changed. Databases are copied.
+to these files: an overlay copies a file before it is changed. Databases are copied. The newest
+template is kept for the next cluster of the same images, where the cache is on the same disk.
 """
 
+import errno
+import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -11,28 +15,46 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.errors import InputError
+from testbed import binaries
 from testbed.cluster import archives, configuration
 from testbed.cluster.archives import BUSYBOX, PAUSE
 from testbed.cluster.machine import Machine, end_machines
 
-__all__ = ["BOOTED", "CONTAINERD", "Template", "check_images"]
+__all__ = ["BOOTED", "CONTAINERD", "Template", "check_images", "kept_folder"]
 
 CONTAINERD = "containerd"
 BOOTED = re.compile("containerd successfully booted")
 
 
+def kept_folder() -> Path:
+    """Where the newest template stays beyond its cluster."""
+    return binaries.cache_folder(os.environ) / "nodes"
+
+
 class Template:
-    """What a node's containerd starts from: a folder of its kind with images in it."""
+    """What a node's containerd starts from: a folder of its kind with images in it.
 
-    def __init__(self, folder: Path, plugins: Path) -> None:
-        self._folder = folder
+    `images` are archives, beside which there is one of `busybox` that every pod needs.
+    `folder` takes the template where it cannot be kept.
+    """
+
+    def __init__(self, images: Sequence[Path], busybox: Path, plugins: Path, folder: Path) -> None:
+        self._images = (busybox, *images)
         self._plugins = plugins
+        self._kept = kept_folder() / self._digest()
+        self._folder = self._kept if self._kept.is_dir() else folder
 
-    def make(self, machine: Machine, images: Sequence[Path], busybox: Path) -> None:
-        """Import the images, and one of busybox that every pod needs, on a machine for that alone.
+    @property
+    def is_made(self) -> bool:
+        """Whether nothing has to be imported any more."""
+        return self._folder.is_dir()
+
+    def make(self, machine: Machine) -> None:
+        """Import the images, on a machine for that alone.
 
         Raises `InputError` for an archive that is none, `RunError` when containerd does not start.
         """
+        busybox, *images = self._images
         machine.start()
         basic = machine.settings / "busybox.tar"
         archives.write_archive(basic, archives.read_busybox(busybox), PAUSE, BUSYBOX)
@@ -46,6 +68,26 @@ class Template:
         source = machine.folder / "lib" / CONTAINERD
         source.rename(self._folder)
         end_machines([machine])
+        if images:
+            self._keep()
+
+    def _keep(self) -> None:
+        """For the next cluster, in place of what was kept before."""
+        shutil.rmtree(self._kept.parent, ignore_errors=True)
+        self._kept.parent.mkdir(parents=True)
+        try:
+            self._folder.rename(self._kept)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        else:
+            self._folder = self._kept
+
+    def _digest(self) -> str:
+        """Of the archives, as far as their names, sizes and times tell."""
+        stats = [(path, path.stat()) for path in self._images]
+        about = "\n".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats)
+        return hashlib.sha256(about.encode()).hexdigest()[:16]
 
     def copy(self, machine_folder: Path) -> None:
         """Give a machine that is not up yet what its containerd starts from."""

@@ -123,28 +123,32 @@ def _bound(
         return None
     costs = statistics.extra["costs"]
     _check_costs(inputs, costs)
-    killed = frozenset(str(event.node) for event in run_events.of_kind(events, "kill"))
+    kills = run_events.of_kind(events, "kill")
+    # Nodes that are lost later are reckoned as if what ran there went on: a bound all the same.
+    killed = frozenset(str(event.node) for event in kills if event.t <= 0)
     back = bound.back_times(
         inputs,
         costs,
         bound.running_partitions(inputs, statistics.extra["placement"], killed),
-        _capacity_steps(events, facts, len(killed)),
+        _capacity_steps(events, facts),
         planned.exact_choice(facts.seed, clock),
     )
     onsets = {name: query.onset for name, query in measured.items()}
     return bound.weighted_seconds(inputs, back, onsets, availability.end_of_run(events))
 
 
-def _capacity_steps(
-    events: Sequence[Event], facts: RunFacts, killed: int
-) -> list[tuple[float, float]]:
+def _capacity_steps(events: Sequence[Event], facts: RunFacts) -> list[tuple[float, float]]:
+    """The capacity from each moment on: less with each kill, more with each node's first return."""
     first: dict[str, float] = {}
     for entry in returns(events):
         first.setdefault(entry["node"], entry["at"])
-    alive = facts.nodes - killed
-    each = facts.node_capacity_percent
-    steps = [(0.0, alive * each)]
-    return steps + [(t, (alive + n) * each) for n, t in enumerate(sorted(first.values()), start=1)]
+    changes = [(max(0.0, event.t), -1) for event in run_events.of_kind(events, "kill")]
+    changes += [(t, 1) for t in first.values()]
+    alive, steps = facts.nodes, {0.0: facts.nodes}
+    for t, change in sorted(changes):
+        alive += change
+        steps[t] = alive
+    return [(t, count * facts.node_capacity_percent) for t, count in steps.items()]
 
 
 def _check_costs(inputs: Inputs, costs: Mapping[str, float]) -> None:

@@ -1,0 +1,95 @@
+"""What scenarios are made of, without a cluster: applications, records, figures, folders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle.errors import InputError
+from scenarios import __main__ as command
+from scenarios import losses
+from scenarios.figures import DRIVER_TO_QUERY, SILENT_TO_PLAN, figures
+from scenarios.flights import Flights
+from scenarios.witness import Witness
+from submission import apache, kubeflow
+
+
+@pytest.mark.parametrize(("example", "kind"), [("kubeflow", kubeflow), ("apache", apache)])
+def test_the_examples_run_the_flights_under_either_operator(
+    tmp_path: Path, example: str, kind: Any
+) -> None:
+    flights = Flights(tmp_path, "localhost/spark:1", example=example, executors=7)
+    body = flights.application()
+    body["metadata"]["uid"] = "u"
+    submission = kind.submission(body, "1")
+    assert submission.name == "flights"
+    assert submission.conf["spark.executor.instances"] == "7"
+    assert submission.conf["spark.kubernetes.container.image"] == "localhost/spark:1"
+    assert submission.arguments[0] == "/pipeline/flights.py"
+    assert submission.arguments[-1] == f"/shared/{flights.events.name}"
+    assert "machines" not in json.dumps(body)
+
+
+def test_a_rate_is_calibrated_only_where_figures_count(tmp_path: Path) -> None:
+    settings = [
+        Flights(tmp_path, "image", is_calibrated=yes).config_map()["data"]["settings.yaml"]
+        for yes in (True, False)
+    ]
+    assert ["load_target_percent" in text for text in settings] == [True, False]
+
+
+class NoPods:
+    """Logs of pods that nobody follows: files that are there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def look(self, *_: str) -> None:
+        """Nothing is new."""
+
+
+def test_a_log_that_is_followed_again_is_not_heard_again(tmp_path: Path) -> None:
+    lines = ['{"kind": "verdict", "at": 1.0}\n', "I1122 words\n", '{"kind": "plan", "at": 2.0}\n']
+    logs: Any = NoPods(tmp_path)
+    witness = Witness(logs, tmp_path / "events.jsonl", "factory")
+    first = tmp_path / "rekindle_rekindle-operator-1_operator_0.log"
+    first.write_text("".join(lines[:2]))
+    witness.look()
+    (tmp_path / "rekindle_rekindle-operator-1_operator_1.log").write_text("".join(lines))
+    witness.look()
+    assert [record["kind"] for record in witness.records] == ["verdict", "plan"]
+    assert witness.of_kind("plan", since=3.0) == []
+
+
+def test_a_silent_node_counts_from_the_lease_that_was_longest_unchanged() -> None:
+    records = [
+        {"kind": "ack", "at": 90.0},
+        {"kind": "last-renewal", "at": 93.0},
+        {"kind": "last-renewal", "at": 99.0},
+        {"kind": "ack", "at": 120.5},
+        {"kind": "ack", "at": 130.0},
+    ]
+    found = figures(records, {"queries": {}}, 100.0)
+    assert found == {SILENT_TO_PLAN: {"value": 27.5, "unit": "s", "bar": 30.0}}
+
+
+def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
+    report = {"queries": {"a": {"back_at": 71.0}, "b": {"back_at": 90.0}, "c": {"back_at": None}}}
+    found = figures([{"kind": "driver-pod-started", "at": 1.0, "seconds": 4.0}], report, 0.0)
+    assert found == {DRIVER_TO_QUERY: {"value": 67.0, "unit": "s", "bar": 60.0}}
+
+
+def test_a_run_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path: Path) -> None:
+    run = command._fresh(tmp_path / "run")
+    (run / "report.json").touch()
+    assert not (command._fresh(run) / "report.json").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(InputError, match="no scenario has made it"):
+        command._fresh(tmp_path / "mine")
+
+
+def test_each_scenario_says_what_is_lost() -> None:
+    assert all(len(one.lost) > 10 for one in losses.SCENARIOS.values())
+    assert command.main(["no-such"]) == 2
+    assert command.main(["one-of-ten", "--strategies", "best"]) == 2

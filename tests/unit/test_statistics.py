@@ -1,0 +1,57 @@
+"""Windows of cost: they are as long as the input that was computed in them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rekindle_spark import program
+from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.statistics import WINDOW_SECONDS, Statistics
+from rekindle_spark.testing import UnreadSource
+
+
+def running() -> Any:
+    """An application of one partition on one executor, whose epoch 0 was cut at 1000 s."""
+    built = Pipeline("one")
+    built.source("rows", UnreadSource(pa.schema([("at", pa.timestamp("us"))]), "at")).sink("out")
+    return SimpleNamespace(
+        program=program.build(built),
+        arrivals=SimpleNamespace(last=SimpleNamespace(rows_per_second=100.0)),
+        cuts={0: SimpleNamespace(cut_at=1000.0)},
+        newest=0,
+        losses=0,
+        progress=SimpleNamespace(complete=True, placed={0: "a"}),
+        executors={"a": "node-a"},
+        settings=SimpleNamespace(
+            runtime=SimpleNamespace(
+                node_cpu_percent=100.0, load_target_percent=None, epoch_seconds=1.0
+            ),
+            policy=SimpleNamespace(cpu_cap=0.8),
+        ),
+        events=SimpleNamespace(write=lambda *_, **__: None),
+        exchange=SimpleNamespace(retained_count=lambda: 0, live_heap_bytes=lambda: 0),
+    )
+
+
+def compute(application: Any, statistics: Statistics, epoch: int, cpu_seconds: float) -> None:
+    """An epoch whose input came in until `epoch` seconds after the first; CPU in all so far."""
+    application.cuts[epoch] = SimpleNamespace(cut_at=1000.0 + epoch)
+    application.newest = epoch
+    cpu = {"a": {"processes": cpu_seconds, "work": {}}}
+    statistics.add(SimpleNamespace(cpu=cpu, rows_by_partition={0: 10}))
+
+
+def test_epochs_that_a_silent_loss_holds_up_do_not_make_partitions_look_cheap() -> None:
+    application = running()
+    statistics = Statistics(application)
+    assert statistics.closed_window() is None
+    compute(application, statistics, 1, 0.5)
+    statistics.costs.restart(1001.0)
+    compute(application, statistics, int(WINDOW_SECONDS), 0.5 * WINDOW_SECONDS)
+    # However often and late it is asked: nothing more has been computed.
+    assert statistics.closed_window() is None
+    compute(application, statistics, int(WINDOW_SECONDS) + 1, 0.5 * WINDOW_SECONDS + 0.5)
+    (cost,) = (statistics.closed_window() or {}).values()
+    assert cost == pytest.approx(50.0)
