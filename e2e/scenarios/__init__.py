@@ -1,6 +1,7 @@
 """Failures of whole clusters, with everything real: nodes, chart, operator, Spark, the pipeline.
 
     helm          the chart, installed as a user does it
+    ground        a cluster that has what Rekindle comes upon
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication
     pod_logs      the logs of pods, kept beyond them
@@ -10,6 +11,9 @@
     stories       what the cluster tells of an incident, and whether it is so
     losses        the scenarios
     figures       what they measure beside the report
+    instructions  a page's blocks of shell commands as a program
+    machines      the rows of the examples' pipeline against a batch computation
+    quickstart    docs/quickstart.md, followed to the letter
     performing    one scenario from an empty machine to its report
     book          what they have measured, as tables and pictures in docs/e2e.md
 

@@ -1,6 +1,6 @@
 """Helm, on a cluster: the chart of this checkout, installed as docs/install.md says.
 
-`site` calls it.
+`site` calls it; `quickstart` has helm called by the page that it runs.
 """
 
 import os
@@ -13,11 +13,16 @@ import yaml
 
 from rekindle.errors import RunError
 
-__all__ = ["CHART", "NAMESPACE", "RELEASE", "install"]
+__all__ = ["CHART", "NAMESPACE", "RELEASE", "homes", "install"]
 
 CHART = Path(__file__).parents[2] / "charts" / "rekindle"
 RELEASE = NAMESPACE = "rekindle"
 INSTALL_SECONDS_MAX = 600
+
+
+def homes(home: Path) -> dict[str, str]:
+    """Variables by which helm keeps in a folder what it would keep at home."""
+    return {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
 
 
 def install(program: Path, kubeconfig: Path, values: Mapping[str, Any], home: Path) -> None:
@@ -33,9 +38,9 @@ def install(program: Path, kubeconfig: Path, values: Mapping[str, Any], home: Pa
         *("--create-namespace", "--values", str(file), "--kubeconfig", str(kubeconfig)),
         *("--wait", "--timeout", f"{INSTALL_SECONDS_MAX}s"),
     ]
-    own = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
     kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-    done = subprocess.run(command, env={**kept, **own}, capture_output=True, text=True, check=False)
+    environment = {**kept, **homes(home)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise RunError(

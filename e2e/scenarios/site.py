@@ -4,7 +4,8 @@
     zone-a, zone-b             a node each for drivers
     all three, in turn         nodes for executors, as many as a scenario asks for
 
-Both Spark operators are at work. Everything that it makes goes with it. Scenarios begin with one.
+What was there before is `ground`'s. Everything that it makes goes with it. Scenarios begin with
+one.
 """
 
 from collections.abc import Mapping
@@ -17,12 +18,12 @@ from typing import Any, Self
 import yaml
 from kubernetes import client, utils
 
-from images import building
 from scenarios import helm
 from scenarios.flights import EXAMPLES, NAME, ROLE, Flights
+from scenarios.ground import Ground
 from submission.tending import SparkOperators
-from testbed import binaries, definitions
-from testbed.binaries import CONTROL_PLANE, HELM, NODE
+from testbed import binaries
+from testbed.binaries import HELM
 from testbed.cluster.cluster import Cluster
 from testbed.cluster.configuration import NodeSpec
 
@@ -34,7 +35,6 @@ DRIVER = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "driver"})
 EXECUTOR = NodeSpec(cores=0.3, memory_mib=1_536, labels={ROLE: "executor"})
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 NAMESPACE = "factory"  # the examples'
-OPERATORS = "spark-operators"
 LEASE = "rekindle-operator"
 ZONE = "topology.kubernetes.io/zone"
 
@@ -59,6 +59,7 @@ class Site:
     cluster: Cluster = field(init=False)
     operators: SparkOperators = field(init=False)
     spark_image: str = field(init=False)
+    claim: Path = field(init=False)
     core: Any = field(init=False)
     custom: Any = field(init=False)
     api_client: client.ApiClient = field(init=False)
@@ -79,11 +80,6 @@ class Site:
         trace: TracebackType | None,
     ) -> None:
         self._held.close()
-
-    @property
-    def claim(self) -> Path:
-        """The folder of the claim that driver and executors share."""
-        return self.cluster.shared / "claim"
 
     def submit(self, flights: Flights) -> None:
         """Create the application, and what it needs."""
@@ -129,41 +125,19 @@ class Site:
         return ""
 
     def _start(self) -> None:
-        built = {name: building.build(name) for name in building.IMAGES}
-        self.spark_image = built["spark"].reference
-        programs = binaries.find((*CONTROL_PLANE, *NODE, HELM))
-        kinds = definitions.spark_applications()
-        cluster = Cluster(
-            directory=self.directory / "cluster",
-            images=[image.archive for image in built.values()],
-            programs=programs,
-        )
-        self.cluster = self._held.enter_context(cluster)
-        cluster.add(len(ZONES), SERVICE, zones=ZONES)
-        self.api_client = self._held.enter_context(cluster.plane.api_client())
-        self.core = client.CoreV1Api(self.api_client)
-        self.custom = client.CustomObjectsApi(self.api_client)
-        for number in range(len(ZONES)):
-            self._make_volume(f"zookeeper-{number}", "4Gi", "ReadWriteOnce")
-        self._make_volume(self.claim.name, "20Gi", "ReadWriteMany")
-        definitions.install(self.api_client, kinds)
+        ground = self._held.enter_context(Ground(self.directory))
+        self.cluster, self.operators = ground.cluster, ground.operators
+        self.core, self.custom, self.api_client = ground.core, ground.custom, ground.api_client
+        self.spark_image = ground.images["spark"]
+        self.claim = ground.claim
+        self.cluster.add(len(ZONES), SERVICE, zones=ZONES)
         binaries.say("installing the chart")
-        references = {name: image.reference for name, image in built.items()}
-        values = {**_values(references, self.class_spec), **self.chart}
-        helm.install(programs[HELM], cluster.plane.kubeconfig, values, self.directory / "helm")
-        cluster.add(2, DRIVER, zones=ZONES)
-        cluster.add(self.executors, EXECUTOR, zones=ZONES)
+        values = {**_values(ground.images, self.class_spec), **self.chart}
+        kubeconfig = self.cluster.plane.kubeconfig
+        helm.install(ground.programs[HELM], kubeconfig, values, self.directory / "helm")
+        self.cluster.add(2, DRIVER, zones=ZONES)
+        self.cluster.add(self.executors, EXECUTOR, zones=ZONES)
         self._make_namespace()
-        self._start_operators()
-
-    def _make_volume(self, name: str, storage: str, mode: str) -> None:
-        """A folder of this machine for a claim, as no storage class makes one."""
-        folder = self.cluster.shared / name
-        folder.mkdir()
-        folder.chmod(0o777)  # containers write there as whoever they are
-        spec = {"capacity": {"storage": storage}, "accessModes": [mode]}
-        spec |= {"hostPath": {"path": str(folder)}}
-        self.core.create_persistent_volume({"metadata": {"name": name}, "spec": spec})
 
     def _make_namespace(self) -> None:
         """What an application finds: the example's account, rights, claim and policy."""
@@ -182,26 +156,6 @@ class Site:
             self.core.create_namespaced_limit_range(
                 NAMESPACE, {"metadata": {"name": "storage"}, "spec": {"limits": [limit]}}
             )
-
-    def _start_operators(self) -> None:
-        """Spark's client does not read the administrator's key, but it does read a token."""
-        subject = {"kind": "ServiceAccount", "name": OPERATORS, "namespace": "kube-system"}
-        role = {"kind": "ClusterRole", "name": "cluster-admin"}
-        self.core.create_namespaced_service_account(
-            subject["namespace"], {"metadata": {"name": OPERATORS}}
-        )
-        rbac: Any = client.RbacAuthorizationV1Api(self.api_client)
-        rbac.create_cluster_role_binding(
-            {
-                "metadata": {"name": OPERATORS},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", **role},
-                "subjects": [subject],
-            }
-        )
-        plane = self.cluster.plane
-        kubeconfig = plane.service_account_kubeconfig(subject["namespace"], OPERATORS)
-        operators = SparkOperators(kubeconfig, self.directory / "submissions")
-        self.operators = self._held.enter_context(operators)
 
 
 def _values(references: Mapping[str, str], class_spec: Object) -> Object:

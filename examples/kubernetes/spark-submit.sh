@@ -24,6 +24,7 @@ exec spark-submit \
   --conf spark.kubernetes.executor.limit.cores=1 \
   --conf spark.executor.memory=1g \
   --conf spark.executor.memoryOverhead=1g \
+  --conf spark.kubernetes.driver.request.cores=500m \
   --conf spark.driver.memory=1g \
   --conf spark.driver.memoryOverhead=512m \
   --conf spark.executor.maxNumFailures=1000 \

@@ -16,6 +16,7 @@ from rekindle_operator.preflight.findings import Finding
 from rekindle_operator.preflight.surroundings import Surroundings
 from rekindle_operator.preflight.workloads import Workload
 from rekindle_operator.testing import make_class, make_policy
+from rekindle_spark.replay import Replay
 
 FOLDER = Path(__file__).parents[2] / "examples" / "kubernetes"
 SCRIPT = (FOLDER / "spark-submit.sh").read_text()
@@ -104,3 +105,18 @@ def test_the_pipeline_is_one(tmp_path: Path) -> None:
         "minutes",
         "hottest-machines",
     }
+
+
+def test_the_readings_are_what_the_pipeline_reads(tmp_path: Path) -> None:
+    (container,) = manifest("readings")["spec"]["template"]["spec"]["containers"]
+    (program,) = container["args"]
+    shorter = program.replace("HOURS, MACHINES = 24, 50", "HOURS, MACHINES = 1, 50")
+    (tmp_path / "program.py").write_text(shorter.replace("/shared", str(tmp_path)))
+    runpy.run_path(str(tmp_path / "program.py"))
+    source = (FOLDER / "machines.py").read_text().replace("/shared", str(tmp_path))
+    (tmp_path / "machines.py").write_text(source)
+    built = runpy.run_path(str(tmp_path / "machines.py"))["pipeline"]()
+    readings = Replay(str(tmp_path / "input" / "readings.parquet"), event_time="event_time")
+    readings.check("readings")
+    assert readings.file_rows == 3600 * 50
+    assert built.steps["readings"].schema == readings.schema

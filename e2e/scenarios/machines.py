@@ -1,0 +1,83 @@
+"""The rows of examples/kubernetes/machines.py against a batch computation of its input.
+
+DuckDB computes them, which shares no code with the runtime. `quickstart` calls `check_rows`.
+"""
+
+from pathlib import Path
+
+from rekindle import records
+from rekindle.errors import RunError
+from rekindle.verification import rows
+from rekindle.verification.engine import Engine, literal, quoted
+from rekindle.verification.rows import Rows
+
+__all__ = ["check_rows"]
+
+KEYS = {"minutes": ("machine", "window_end"), "hottest-machines": ("window_end", "rank")}
+READINGS = """
+CREATE TEMP TABLE minutes AS
+SELECT machine,
+       time_bucket(INTERVAL 1 MINUTE, event_time, TIMESTAMP '1970-01-01') AS window_start,
+       window_start + INTERVAL 1 MINUTE AS window_end,
+       count(*) AS readings, avg(celsius) AS mean, max(celsius) AS peak
+FROM read_parquet({file}, file_row_number = true)
+WHERE file_row_number < {rows}
+GROUP BY machine, window_start
+"""
+EXPECTED = {
+    "minutes": "FROM minutes",
+    "hottest-machines": """
+SELECT *, row_number() OVER (PARTITION BY window_end ORDER BY peak DESC, machine) AS rank
+FROM minutes QUALIFY rank <= 3
+""",
+}
+
+
+def check_rows(shared: Path) -> int:
+    """How many rows came out, all of them right; `shared` is the volume of a run that has finished.
+
+    Raises `RunError` for a row that is missing, doubled or wrong.
+    """
+    store, file = shared / "store", shared / "input" / "readings.parquet"
+    with Engine() as engine:
+        text = READINGS.format(file=literal(str(file)), rows=_rows_read(store))
+        engine.ask(text, str(file))
+        compared = [_compare(engine, query, store) for query in EXPECTED]
+    for found in compared:
+        if found.samples or not found.expected:
+            raise RunError(
+                where=f"the output of {found.query}",
+                what=f"has {dict(found.counts)} of {found.expected} rows, such as {found.samples}",
+                remedy=f"see commits and outputs in {store}",
+            )
+    return sum(found.expected for found in compared)
+
+
+def _rows_read(store: Path) -> int:
+    """How many of the readings went into the last epoch and those before."""
+    last = max((store / "offsets").glob("*.json"), key=lambda path: int(path.stem))
+    offsets = records.decode("offsets", last.read_bytes(), str(last))["offsets"]
+    return int(offsets["readings"][1])
+
+
+def _compare(engine: Engine, query: str, store: Path) -> Rows:
+    engine.ask(f"CREATE OR REPLACE TEMP TABLE expected AS {EXPECTED[query]}", query)
+    files = ", ".join(literal(str(file)) for file in _committed(store, query))
+    engine.ask(
+        f"CREATE OR REPLACE TEMP TABLE output AS SELECT *, 0 AS {quoted(rows.EPOCH)}, "
+        f"'any' AS {quoted(rows.PARTITION)} FROM read_parquet([{files}])",
+        f"outputs/{query}",
+    )
+    return rows.compare(engine, query, engine.columns("expected", query), KEYS[query])
+
+
+def _committed(store: Path, query: str) -> list[Path]:
+    """The files that commits name: what else is there does not count."""
+    return [
+        store / "outputs" / query / name
+        for commit in store.glob("commits/*.json")
+        for query_partition, _, _, name, _ in records.decode(
+            "commit", commit.read_bytes(), str(commit)
+        )["outputs"]
+        if query_partition.rpartition("/")[0] == query
+    ]

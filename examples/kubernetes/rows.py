@@ -1,0 +1,35 @@
+"""The output of machines.py so far: how many rows each query has, and the newest ones.
+
+Output counts when a commit says so. Waits until there is some.
+"""
+
+import json
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+STORE = Path("/shared/store")
+WITHIN_A_MINUTE = {"minutes": "machine", "hottest-machines": "rank"}
+
+
+def files(query: str) -> list[Path]:
+    """The query's files that are named by commits, oldest first."""
+    commits = sorted(STORE.glob("commits/*.json"), key=lambda path: int(path.stem))
+    return [
+        STORE / "outputs" / query / name
+        for commit in commits
+        for query_partition, _, _, name, _ in json.loads(commit.read_text())["outputs"]
+        if query_partition.rpartition("/")[0] == query
+    ]
+
+
+while not all(map(files, WITHIN_A_MINUTE)):
+    time.sleep(1)  # noqa: TID251 - nothing of the core
+for query, column in WITHIN_A_MINUTE.items():
+    rows = pa.concat_tables(map(pq.read_table, files(query)))
+    print(f"{query}: {len(rows)} rows, the newest of them")
+    ordered = rows.sort_by([("window_end", "descending"), (column, "ascending")])
+    for row in ordered.slice(0, 3).to_pylist():
+        print("  {window_end:%H:%M} {machine} mean {mean:.1f} peak {peak:.1f}".format(**row))
