@@ -88,7 +88,8 @@ def driver_lost(stage: Stage) -> None:
     stage.fail(stage.site.cluster.kill, lost, *stage.choose_victims(5))
     stage.recover()
     (story,) = stage.recoveries()
-    stories.check_told(story, lost=6, kind="Correlated")
+    # Without their driver all executors are lost, wherever they are.
+    stories.check_told(story, lost=stage.flights.executors + 1, kind="Complete")
     check("the driver's node was fenced", story["status"]["driver"].get("fencedAt"))
     check("the driver is on another node", stage.driver_node() != lost)
     stage.note_driver_start()

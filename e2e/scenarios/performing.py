@@ -26,6 +26,8 @@ from scenarios.witness import Witness
 
 __all__ = ["perform"]
 
+STABILISATION_SECONDS = 10.0  # a RecoveryPolicy's default
+
 Object = dict[str, Any]
 
 
@@ -94,6 +96,7 @@ def _run(stage: Stage, files: Mapping[str, Any], built: Program, strategy: str) 
         nodes=flights.executors,
         quota_enforced=True,
         cpu_quota=CPU_PERCENT / 100,
+        stabilisation_seconds=STABILISATION_SECONDS,
     )
     return evidence.Run(
         records=stage.witness.records,
