@@ -1,6 +1,7 @@
 """Failures of whole clusters, with everything real: nodes, chart, operator, Spark, the pipeline.
 
     helm          the chart, installed as a user does it
+    clusters      the cluster under it: our own, or one that a kube context names
     ground        a cluster that has what Rekindle comes upon
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication

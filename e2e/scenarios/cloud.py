@@ -13,8 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from scenarios.clusters import Cluster
 from scenarios.site import EXECUTOR, ZONES
-from testbed.cluster.cluster import Cluster
 
 __all__ = ["Autoscaler", "mark_machines_off"]
 

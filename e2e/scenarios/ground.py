@@ -1,30 +1,39 @@
 """A cluster that has what Rekindle comes upon: images, volumes, Spark operators, and no node yet.
 
 No storage class makes volumes here, so there is one for each server of ZooKeeper, and one that all
-nodes share. Both Spark operators are at work. Everything that it makes goes with it. `site` puts
-Rekindle there, and so does whoever follows docs/quickstart.md.
+nodes share. Both Spark operators are at work. Everything that it makes goes with it; of a cluster
+that was given, definitions stay. `site` puts Rekindle there, and so does whoever follows
+docs/quickstart.md.
 """
 
+import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 
 from images import building
+from rekindle_local import processes
+from scenarios.clusters import CONTEXT, Cluster, GivenCluster
 from submission.tending import SparkOperators
-from testbed import binaries, definitions
+from testbed import access, binaries, definitions
 from testbed.binaries import CONTROL_PLANE, HELM, KUBECTL, NODE
-from testbed.cluster.cluster import Cluster
+from testbed.cluster import cluster as own
 
 __all__ = ["Ground"]
 
-ZOOKEEPERS = 3
+VOLUMES = tuple(f"zookeeper-{number}" for number in range(3))
 CLAIM = "claim"
-OPERATORS = "spark-operators"
+NAMESPACES = ("factory", "rekindle")  # the examples', and the chart's
+OPERATORS, SYSTEM = "spark-operators", "kube-system"
+TOKEN_SECONDS = 86_400
+REMOVED_SECONDS_MAX = 300.0
 
 
 @dataclass(slots=True)
@@ -68,19 +77,19 @@ class Ground:
     def _start(self) -> None:
         built = {name: building.build(name) for name in building.IMAGES}
         self.images = {name: image.reference for name, image in built.items()}
-        self.programs = binaries.find((*CONTROL_PLANE, *NODE, HELM, KUBECTL))
+        context = os.environ.get(CONTEXT)
+        nodes = () if context else (*CONTROL_PLANE, *NODE)
+        self.programs = binaries.find((*nodes, HELM, KUBECTL))
         kinds = definitions.spark_applications()
-        cluster = Cluster(
-            directory=self.directory / "cluster",
-            images=[image.archive for image in built.values()],
-            programs=self.programs,
-        )
-        self.cluster = self._held.enter_context(cluster)
-        self.api_client = self._held.enter_context(cluster.plane.api_client())
+        archives = [image.archive for image in built.values()]
+        self.cluster = self._held.enter_context(self._make_cluster(context, archives))
+        self.api_client = self._held.enter_context(access.make_client(self.cluster.kubeconfig))
         self.core = client.CoreV1Api(self.api_client)
         self.custom = client.CustomObjectsApi(self.api_client)
-        for number in range(ZOOKEEPERS):
-            self._make_volume(f"zookeeper-{number}", "4Gi", "ReadWriteOnce")
+        if context:
+            self._held.callback(self._give_back)
+        for name in VOLUMES:
+            self._make_volume(name, "4Gi", "ReadWriteOnce")
         self._make_volume(CLAIM, "20Gi", "ReadWriteMany")
         definitions.install(self.api_client, kinds)
         self._start_operators()
@@ -96,11 +105,9 @@ class Ground:
 
     def _start_operators(self) -> None:
         """Spark's client does not read the administrator's key, but it does read a token."""
-        subject = {"kind": "ServiceAccount", "name": OPERATORS, "namespace": "kube-system"}
+        subject = {"kind": "ServiceAccount", "name": OPERATORS, "namespace": SYSTEM}
         role = {"kind": "ClusterRole", "name": "cluster-admin"}
-        self.core.create_namespaced_service_account(
-            subject["namespace"], {"metadata": {"name": OPERATORS}}
-        )
+        self.core.create_namespaced_service_account(SYSTEM, {"metadata": {"name": OPERATORS}})
         rbac: Any = client.RbacAuthorizationV1Api(self.api_client)
         rbac.create_cluster_role_binding(
             {
@@ -109,7 +116,43 @@ class Ground:
                 "subjects": [subject],
             }
         )
-        plane = self.cluster.plane
-        kubeconfig = plane.service_account_kubeconfig(subject["namespace"], OPERATORS)
-        operators = SparkOperators(kubeconfig, self.directory / "submissions")
+        operators = SparkOperators(self._token_kubeconfig(), self.directory / "submissions")
         self.operators = self._held.enter_context(operators)
+
+    def _token_kubeconfig(self) -> Path:
+        answer = self.core.create_namespaced_service_account_token(
+            OPERATORS, SYSTEM, {"spec": {"audiences": [], "expirationSeconds": TOKEN_SECONDS}}
+        )
+        reached: Any = self.api_client.configuration
+        return access.write_kubeconfig(
+            self.directory / "operators.yaml",
+            server=reached.host,
+            authority=Path(reached.ssl_ca_cert),
+            user=OPERATORS,
+            credential=access.token_credential(answer.status.token),
+        )
+
+    def _give_back(self) -> None:
+        """Remove what was made on a cluster that stays. It is called after a failure too, so what
+        is not there is no matter."""
+        rbac: Any = client.RbacAuthorizationV1Api(self.api_client)
+        removals = [
+            *(partial(self.core.delete_namespace, name) for name in NAMESPACES),
+            *(partial(self.core.delete_persistent_volume, name) for name in (*VOLUMES, CLAIM)),
+            partial(self.core.delete_namespaced_service_account, OPERATORS, SYSTEM),
+            partial(rbac.delete_cluster_role_binding, OPERATORS),
+        ]
+        for remove in removals:
+            with suppress(ApiException):
+                remove()
+        processes.await_condition(self._is_given_back, limit_seconds=REMOVED_SECONDS_MAX)
+
+    def _is_given_back(self) -> bool:
+        there = {item.metadata.name for item in self.core.list_namespace().items}
+        return not there & set(NAMESPACES)
+
+    def _make_cluster(self, context: str | None, images: list[Path]) -> Cluster:
+        folder = self.directory / "cluster"
+        if context:
+            return GivenCluster(context, folder, os.environ)
+        return own.Cluster(directory=folder, images=images, programs=self.programs)

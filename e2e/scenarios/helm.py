@@ -13,7 +13,7 @@ import yaml
 
 from rekindle.errors import RunError
 
-__all__ = ["CHART", "NAMESPACE", "RELEASE", "homes", "install"]
+__all__ = ["CHART", "NAMESPACE", "RELEASE", "homes", "install", "uninstall"]
 
 CHART = Path(__file__).parents[2] / "charts" / "rekindle"
 RELEASE = NAMESPACE = "rekindle"
@@ -33,18 +33,30 @@ def install(program: Path, kubeconfig: Path, values: Mapping[str, Any], home: Pa
     home.mkdir(parents=True, exist_ok=True)
     file = home / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values), sort_keys=False))
-    command = [
-        *(str(program), "install", RELEASE, str(CHART), "--namespace", NAMESPACE),
-        *("--create-namespace", "--values", str(file), "--kubeconfig", str(kubeconfig)),
+    _run(
+        program,
+        kubeconfig,
+        home,
+        *("install", RELEASE, str(CHART), "--create-namespace", "--values", str(file)),
         *("--wait", "--timeout", f"{INSTALL_SECONDS_MAX}s"),
-    ]
+    )
+
+
+def uninstall(program: Path, kubeconfig: Path, home: Path) -> None:
+    """Remove the chart. Raises `RunError` with what helm says when it cannot."""
+    _run(program, kubeconfig, home, "uninstall", RELEASE, "--wait")
+
+
+def _run(program: Path, kubeconfig: Path, home: Path, *arguments: str) -> None:
+    access = ("--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
+    command = [str(program), *arguments, *access]
     kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     environment = {**kept, **homes(home)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise RunError(
-            where=f"helm install {RELEASE}",
+            where=f"helm {arguments[0]} {RELEASE}",
             what=lines[-1] if lines else f"ended with code {done.returncode}",
-            remedy=f"see the values in {file}, and the pods of namespace {NAMESPACE}",
+            remedy=f"see the values in {home}, and the pods of namespace {NAMESPACE}",
         )

@@ -207,7 +207,7 @@ class _Reading:
         return {
             **os.environ,
             **helm.homes(self.directory / "helm"),
-            "KUBECONFIG": str(self.ground.cluster.plane.kubeconfig),
+            "KUBECONFIG": str(self.ground.cluster.kubeconfig),
             "PATH": path,
             "STOP": str(self.stop),
         }

@@ -19,12 +19,12 @@ import yaml
 from kubernetes import client, utils
 
 from scenarios import helm
+from scenarios.clusters import Cluster, GivenCluster
 from scenarios.flights import EXAMPLES, NAME, ROLE, Flights
 from scenarios.ground import Ground
 from submission.tending import SparkOperators
 from testbed import binaries
 from testbed.binaries import HELM
-from testbed.cluster.cluster import Cluster
 from testbed.cluster.configuration import NodeSpec
 
 __all__ = ["DRIVER", "EXECUTOR", "GROUP", "NAMESPACE", "SERVICE", "VERSION", "ZONES", "Site"]
@@ -133,8 +133,11 @@ class Site:
         self.cluster.add(len(ZONES), SERVICE, zones=ZONES)
         binaries.say("installing the chart")
         values = {**_values(ground.images, self.class_spec), **self.chart}
-        kubeconfig = self.cluster.plane.kubeconfig
-        helm.install(ground.programs[HELM], kubeconfig, values, self.directory / "helm")
+        kubeconfig = self.cluster.kubeconfig
+        home = self.directory / "helm"
+        helm.install(ground.programs[HELM], kubeconfig, values, home)
+        if isinstance(self.cluster, GivenCluster):  # the others go with it
+            self._held.callback(helm.uninstall, ground.programs[HELM], kubeconfig, home)
         self.cluster.add(2, DRIVER, zones=ZONES)
         self.cluster.add(self.executors, EXECUTOR, zones=ZONES)
         self._make_namespace()

@@ -101,6 +101,11 @@ class Cluster:
         """Nodes that are there: neither killed nor removed."""
         return tuple(self._nodes)
 
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's."""
+        return self.plane.kubeconfig
+
     def start(self) -> None:
         """Start control plane, switch and name service, without nodes; wait until they serve."""
         for folder in (self.layout.directory, self.shared):
@@ -216,6 +221,10 @@ class Cluster:
                 what=f"{name} has not become Ready",
                 remedy="read this log, and those beside it",
             )
+
+    def is_alive(self, *names: str) -> bool:
+        """Whether something runs on each of these nodes, reached by others or not."""
+        return all(map(self.processes, names))
 
     def processes(self, *names: str) -> tuple[int, ...]:
         """Ids of all processes on these nodes, containers' too; none for nodes that are gone."""

@@ -1,0 +1,259 @@
+"""The cluster under a scenario: one of our own, or one that a kube context names.
+
+Our own is testbed's, of real kubelets on this machine. Of the other, for example kind's, scenarios
+take nodes that bear no label of theirs, and lose them by the commands that it offers; they give
+back what they have changed. `site` takes either.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import yaml
+from kubernetes import client, config
+
+from rekindle.errors import InputError, RunError
+from scenarios.flights import ROLE
+from testbed import access
+from testbed.bodies import ZONE
+from testbed.cluster.configuration import NodeSpec
+
+__all__ = ["CONTEXT", "Cluster", "GivenCluster"]
+
+CONTEXT, MEANS, SHARED = "REKINDLE_E2E_CONTEXT", "REKINDLE_E2E_MEANS", "REKINDLE_E2E_SHARED"
+# As kind has its nodes: containers of docker, in a network of that name.
+KIND: Mapping[str, str] = {
+    "kill": "docker kill {node}",
+    "cut": "docker network disconnect kind {node}",
+    "heal": "docker network connect kind {node}",
+    "is_alive": "docker exec {node} pgrep java",
+    "stop_kubelet": "docker exec {node} systemctl stop kubelet",
+    "start_kubelet": "docker exec {node} systemctl start kubelet",
+}
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+COMMAND_SECONDS_MAX = 60
+READY_SECONDS_MAX = 300.0
+
+
+class Cluster(Protocol):
+    """Nodes that can be added and lost; a context manager, inside of which it is there.
+
+    `shared` is a folder that this machine and all nodes have at the same place; `names` are the
+    nodes that were added and are not lost; `kubeconfig` is an administrator's.
+    """
+
+    @property
+    def shared(self) -> Path: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ...) -> tuple[str, ...]: ...
+
+    def kill(self, *names: str) -> None: ...
+
+    def cut(self, *names: str) -> None: ...
+
+    def heal(self, *names: str) -> None: ...
+
+    def is_alive(self, *names: str) -> bool: ...
+
+    def stop_kubelet(self, *names: str) -> None: ...
+
+    def start_kubelet(self, *names: str) -> None: ...
+
+
+class GivenCluster:
+    """The cluster of a kube context. `shared` is named by `REKINDLE_E2E_SHARED`; a file that
+    `REKINDLE_E2E_MEANS` names says by which commands nodes are lost where it is not kind's."""
+
+    def __init__(self, context: str, directory: Path, environment: Mapping[str, str]) -> None:
+        self._context = context
+        self._directory = directory
+        self._means = _means(environment)
+        self._shared = _shared(environment)
+        self._added: dict[str, dict[str, str]] = {}
+
+    @property
+    def shared(self) -> Path:
+        """A folder for this run alone, below the one that was named."""
+        return self._shared / self._directory.parent.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes that were taken and are not lost."""
+        return tuple(self._added)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The context alone, for programs that are told a file."""
+        return self._directory / "kubeconfig.yaml"
+
+    def __enter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            list_contexts: Any = config.list_kube_config_contexts
+            contexts, _ = list_contexts()
+        except config.ConfigException as error:
+            raise _refusal(f"cannot be looked up: {error}", "set KUBECONFIG") from error
+        if self._context not in {one["name"] for one in contexts}:
+            raise _refusal(
+                "names no context of the kubeconfig", "see `kubectl config get-contexts`"
+            )
+        _write_context(self._context, self.kubeconfig)
+        self.shared.mkdir(exist_ok=True)
+        self._client = access.make_client(self.kubeconfig)
+        self._core: Any = client.CoreV1Api(self._client)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name, labels in self._added.items():
+            self._patch(name, dict.fromkeys(labels), unschedulable=None)
+        close: Any = self._client.close
+        close()
+
+    def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ("",)) -> tuple[str, ...]:
+        """Take nodes that nobody has taken. Raises `InputError` where there are too few."""
+        free = [node.metadata.name for node in self._core.list_node().items if _is_free(node)]
+        if len(free) < count:
+            raise _refusal(
+                f"has {len(free)} free nodes where {count} are wanted",
+                "make a cluster of more nodes, or wait for a scenario that uses them",
+            )
+        taken = free[:count]
+        for turn, name in enumerate(taken):
+            self._added[name] = {**spec.labels, ZONE: zones[turn % len(zones)]}
+            self._patch(name, self._added[name], unschedulable=None)
+        return tuple(taken)
+
+    def kill(self, *names: str) -> None:
+        """Machines die."""
+        self._harm("kill", names)
+        for name in names:
+            del self._added[name]
+
+    def cut(self, *names: str) -> None:
+        """Nobody reaches these nodes any more; they live on."""
+        self._harm("cut", names)
+
+    def heal(self, *names: str) -> None:
+        """They are reached again."""
+        self._harm("heal", names)
+
+    def is_alive(self, *names: str) -> bool:
+        """Whether the command that asks says so of each."""
+        return all(self._run("is_alive", name).returncode == 0 for name in names)
+
+    def stop_kubelet(self, *names: str) -> None:
+        """Kubelets stop, pods go on."""
+        self._harm("stop_kubelet", names)
+
+    def start_kubelet(self, *names: str) -> None:
+        """Kubelets go on."""
+        self._harm("start_kubelet", names)
+
+    def _harm(self, what: str, names: Sequence[str]) -> None:
+        for name in names:
+            done = self._run(what, name)
+            if done.returncode != 0:
+                lines = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
+                raise RunError(
+                    where=self._means[what].format(node=name),
+                    what=lines[-1],
+                    remedy=f"see whether this is how {self._context} loses nodes; {MEANS} names "
+                    "a file with other commands",
+                )
+
+    def _run(self, what: str, node: str) -> subprocess.CompletedProcess[str]:
+        command = shlex.split(self._means[what].format(node=node))
+        try:
+            return subprocess.run(
+                command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
+            )
+        except FileNotFoundError as error:
+            raise InputError(
+                where=command[0],
+                what="is not installed",
+                remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
+            ) from error
+
+    def _patch(
+        self, name: str, labels: Mapping[str, str | None], *, unschedulable: bool | None
+    ) -> None:
+        body = {"metadata": {"labels": dict(labels)}, "spec": {"unschedulable": unschedulable}}
+        self._core.patch_node(name, body)
+
+
+def _is_free(node: Any) -> bool:
+    """Whether a node is Ready, none of the control plane, and has no role in a scenario."""
+    labels = node.metadata.labels or {}
+    ready = {one.type: one.status for one in node.status.conditions or ()}.get("Ready")
+    return ready == "True" and ROLE not in labels and CONTROL_PLANE not in labels
+
+
+def _write_context(context: str, path: Path) -> None:
+    """The kubeconfig of one context, whole, as kubectl prints it."""
+    done = subprocess.run(
+        ["kubectl", "config", "view", "--raw", "--flatten", "--minify", f"--context={context}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise _refusal(done.stderr.strip() or "kubectl fails", "see `kubectl config view`")
+    path.touch(mode=0o600)
+    path.write_text(done.stdout, encoding="utf-8")
+
+
+def _means(environment: Mapping[str, str]) -> Mapping[str, str]:
+    named = environment.get(MEANS)
+    if not named:
+        return KIND
+    try:
+        found = yaml.safe_load(Path(named).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(where=f"{MEANS}={named}", what=str(error), remedy="correct it") from error
+    missing = sorted(KIND.keys() - set(found)) if isinstance(found, dict) else ["everything"]
+    if missing:
+        raise InputError(
+            where=f"{MEANS}={named}",
+            what=f"does not say {', '.join(missing)}",
+            remedy=f"for each of {', '.join(KIND)} give a command, with {{node}} in it",
+        )
+    return {name: str(command) for name, command in found.items()}
+
+
+def _shared(environment: Mapping[str, str]) -> Path:
+    named = environment.get(SHARED, "")
+    if not Path(named).is_absolute() or not Path(named).is_dir():
+        raise InputError(
+            where=f"{SHARED}={named}",
+            what="is no folder",
+            remedy="name one that all nodes have at the same place, as kind's extraMounts give it",
+        )
+    return Path(named)
+
+
+def _refusal(what: str, remedy: str) -> InputError:
+    return InputError(where=f"{CONTEXT}={os.environ.get(CONTEXT, '')}", what=what, remedy=remedy)
