@@ -1,7 +1,7 @@
 r"""A page of instructions as a program: its blocks of shell commands, and what they print.
 
     ```sh        commands, run one block after the other in one shell
-    ```text      lines that the commands before it print, in this order, among others
+    ```text      lines that the commands before it print, in this order; `...` stands for others
 
 A block after a line `<!-- yours -->` says what is the reader's own, and somebody else's commands
 take its place. All else is prose. Pure; `quickstart` runs it.
@@ -23,6 +23,7 @@ YOURS = re.compile(r"^<!-- yours\b.*-->$")
 LENGTH = re.compile(r"\b\d+(\.\d+)? (h|min|s)\b( \d+ (min|s)\b)*")
 # A name or a number of which the next run has another one.
 OTHER = re.compile(r"\S*\d\S*")
+NOT_SHOWN = ("", "...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,8 @@ def log(folder: Path, block: Block) -> Path:
 def unprinted(block: Block, printed: str) -> str | None:
     """The first line of what the page shows that was not printed; numbers and names may differ."""
     rest = iter([_shape(line) for line in printed.splitlines()])
-    for line in block.shown:
-        if _shape(line) and _shape(line) not in rest:
-            return line
-    return None
+    shown = (line for line in block.shown if _shape(line) not in NOT_SHOWN)
+    return next((line for line in shown if _shape(line) not in rest), None)
 
 
 def _fenced(lines: Sequence[str], name: str) -> Iterator[tuple[int, str, tuple[str, ...], str]]:

@@ -95,7 +95,7 @@ def test_numbers_may_differ_from_what_is_shown_and_words_may_not(
 
 
 def test_lines_are_shown_in_the_order_in_which_they_are_printed() -> None:
-    (block,) = instructions.blocks("```sh\nls\n```\n```text\na\nb\n```\n", NAME)
+    (block,) = instructions.blocks("```sh\nls\n```\n```text\na\n...\n\nb\n```\n", NAME)
     assert instructions.unprinted(block, "a\nc\nb") is None
     assert instructions.unprinted(block, "b\na") == "b"
 
