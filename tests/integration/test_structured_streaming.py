@@ -1,10 +1,10 @@
 """The flights as ordinary Structured Streaming: rows and figures that `rekindle verify` holds."""
 
-import json
 import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from application import SOURCES
 
 from rekindle import report, verification
 from rekindle_local import distribution
+from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
 from rekindle_local.structured_streaming import application, evidence, queries
 from rekindle_spark import jar
@@ -27,6 +28,20 @@ ROWS_PER_SECOND = 2_000.0
 LIMIT_SECONDS = 300.0
 # Of each kind of state one: a window's, a top's, a join's, that of Java.
 OF_EACH_KIND = ("airport-days", "late-carriers", "delays-by-weather", "top-carried-delays")
+FACTS = report.RunFacts(
+    commit="0000000",
+    seed=1,
+    machine="any",
+    strategy="restart",
+    engine="structured-streaming",
+    buffering="none",
+    ordering="none",
+    nodes=1,
+    quota_enforced=False,
+    cpu_quota=2.0,
+)
+RIGHT = dict.fromkeys(("expected_rows", "missing", "duplicated", "wrong"), 0)
+SQL = Path(pipeline.__file__).with_name("queries.sql")
 
 Begin = Callable[..., "Run"]
 
@@ -76,13 +91,11 @@ class Run:
         )
 
     def records(self) -> list[dict[str, Any]]:
-        path = self.directory / "driver-events.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return EventFile(self.directory / "driver-events.jsonl").fresh()
 
-    def committed(self) -> dict[str, int]:
-        """The newest batch of each query."""
-        found = [record for record in self.records() if record["kind"] == "commit"]
-        return {record["query"]: record["epoch"] for record in found}
+    def told(self, kind: str) -> Counter[str]:
+        """How many batches of each query were told of with a `cut` or a `commit`."""
+        return Counter(record["query"] for record in self.records() if record["kind"] == kind)
 
     def await_that(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + LIMIT_SECONDS
@@ -100,35 +113,16 @@ class Run:
         (self.store / "finish").touch()
         assert self.process.wait(LIMIT_SECONDS) == 0
 
-    def check(self, failure_at: float) -> dict[str, Any]:
-        """Write the report as a scenario does, and verify it."""
-        told = self.records()
-        begin = {"version": 1, "at": told[0]["at"], "kind": "warm"}
-        kill = {"version": 1, "at": failure_at, "kind": "kill", "node": "127.0.0.2"}
-        facts = report.RunFacts(
-            commit="0000000",
-            seed=1,
-            machine="any",
-            strategy="restart",
-            engine="structured-streaming",
-            buffering="none",
-            ordering="none",
-            nodes=1,
-            quota_enforced=False,
-            cpu_quota=2.0,
-        )
+    def evidence(self, records: Sequence[dict[str, Any]], failure_at: float) -> evidence.Run:
         ranks = pipeline.priorities(1)
-        run = evidence.Run(
-            records=[*told, begin, kill],
+        return evidence.Run(
+            records=records,
             store=self.store,
             failure_at=failure_at,
             files=self.files,
             priorities={name: ranks[name] for name in self.names},
-            facts=facts,
+            facts=FACTS,
         )
-        written = evidence.write(self.directory, run)
-        assert verification.verify(self.directory, time.monotonic) == ()
-        return written
 
 
 @pytest.fixture
@@ -148,13 +142,13 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def test_every_query_gives_what_the_batch_engine_gives(begin: Begin) -> None:
     run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0")
-    run.await_that(lambda: len(run.committed()) == len(queries.QUERIES))
+    run.await_that(lambda: len(run.told("commit")) == len(queries.QUERIES))
     run.finish()
-    last = max(record["at"] for record in run.records() if record["kind"] == "commit")
-    written = run.check(failure_at=last)
-    assert written["exactly_once"] | {"expected_rows": 0} == dict.fromkeys(
-        ("expected_rows", "missing", "duplicated", "wrong"), 0
-    )
+    left = run.evidence(run.records(), failure_at=0.0)
+    evidence.write_outputs(run.directory, left)
+    inputs = report.Inputs.from_record(evidence.input_record(left))
+    compared = verification.exactly_once(run.directory, inputs, SQL.read_text())
+    assert compared | {"expected_rows": 0} == RIGHT
     for query in queries.QUERIES:
         rows = pq.read_metadata(run.directory / "outputs" / query / "0.parquet").num_rows
         assert rows > 0, query
@@ -164,14 +158,18 @@ def test_a_driver_that_was_killed_is_followed_by_one_that_goes_on_from_the_check
     begin: Begin,
 ) -> None:
     run = begin(OF_EACH_KIND)
-    run.await_that(lambda: sorted(run.committed()) == sorted(OF_EACH_KIND))
-    run.await_that(lambda: min(run.committed().values()) >= 2)
+    run.await_that(lambda: all(run.told("cut")[name] >= 2 for name in OF_EACH_KIND))
     killed_at = time.time()
     run.kill()
-    before = run.committed()
+    before = run.told("commit")
     run.start()
-    run.await_that(lambda: all(run.committed()[name] > before[name] for name in OF_EACH_KIND))
+    run.await_that(lambda: all(run.told("commit")[name] > before[name] for name in OF_EACH_KIND))
     run.finish()
-    written = run.check(failure_at=killed_at)
-    assert {record["generation"] for record in run.records()} == {1, 2}
+    told = run.records()
+    assert {record["generation"] for record in told} == {1, 2}
+    kill = {"version": 1, "at": killed_at, "kind": "kill", "node": "127.0.0.2"}
+    warm = {"version": 1, "at": told[0]["at"], "kind": "warm"}
+    written = evidence.write(run.directory, run.evidence([*told, warm, kill], killed_at))
+    assert written["exactly_once"] | {"expected_rows": 0} == RIGHT
     assert all(query["normal_worst_lag_seconds"] > 0 for query in written["queries"].values())
+    assert verification.verify(run.directory, time.monotonic) == ()

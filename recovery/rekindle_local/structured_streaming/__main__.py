@@ -41,7 +41,7 @@ def _run(
         int | None,
         typer.Option(
             help="Rows of all files that one batch takes at most; 0 for no limit.",
-            show_default="what comes in 10 s",
+            show_default="what comes in 60 s",
         ),
     ] = None,
     trigger_seconds: Annotated[

@@ -29,16 +29,17 @@ __all__ = ["FILE_SYSTEM", "SETTINGS", "Options", "run"]
 
 POLL_SECONDS = 0.5
 FAILURES_MAX = 100
-# So much input at once at most, so that what waits after a failure is not one batch.
-SECONDS_PER_TRIGGER_MAX = 10
+# Several times what a batch takes on a busy cluster: what waits after a failure is no batch beyond
+# all memory, and yet is caught up with in few large ones, which cost the least.
+SECONDS_PER_TRIGGER_MAX = 60
 # Spark's files lie in a folder here: without a process for each of them (`PlainFiles`). Whoever
 # submits says it too: a driver's JVM may have looked at files before the session is made.
 FILE_SYSTEM = {
     "spark.hadoop.fs.file.impl": "rekindle.PlainFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekindle.PlainFiles$Plain",
 }
-# Measured on ten nodes of 0.2 core: of the usual ways to tune many small queries the best. The
-# last two keep nothing from the queries; they say which rows are whose, after any time.
+# The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. The last
+# one keeps what tells which file is of which batch.
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (

@@ -19,7 +19,7 @@ from rekindle import report
 from rekindle_local.demo import evidence
 from rekindle_local.structured_streaming import batches, sources
 
-__all__ = ["Run", "write"]
+__all__ = ["Run", "input_record", "write", "write_outputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,18 @@ class Run:
 
 def write(directory: Path, run: Run) -> dict[str, Any]:
     """Write all files; `input/` must lie there already. Returns the report."""
+    write_outputs(directory, run)
+    events = run_events.relative(run.records, run.failure_at)
+    return evidence.conclude(directory, events, run.facts, input_record(run), {}, {})
+
+
+def write_outputs(directory: Path, run: Run) -> None:
+    """Copy every row that counts, with batch and commit time, one file per query."""
     for query in run.priorities:
         _write_output(directory, run, query)
-    events = run_events.relative(run.records, run.failure_at)
-    return evidence.conclude(directory, events, run.facts, _input_record(run), {}, {})
 
 
 def _write_output(directory: Path, run: Run, query: str) -> None:
-    """All rows that count, with batch and commit time, as those of one query partition."""
     committed = {batch.number: batch for batch in batches.committed(run.store, query, 0)}
     tables = []
     for number, path in batches.output_files(run.store, query):
@@ -67,7 +71,8 @@ def _plain(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(kinds))
 
 
-def _input_record(run: Run) -> dict[str, Any]:
+def input_record(run: Run) -> dict[str, Any]:
+    """The content of `input.json`."""
     return evidence.input_record(
         run.files,
         offsets=sources.rows_read(run.store),
