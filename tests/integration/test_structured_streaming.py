@@ -110,6 +110,7 @@ class Run:
 
     def finish(self) -> None:
         assert self.process is not None
+        self.store.mkdir(exist_ok=True)
         (self.store / "finish").touch()
         assert self.process.wait(LIMIT_SECONDS) == 0
 
@@ -142,8 +143,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def test_every_query_gives_what_the_batch_engine_gives(begin: Begin) -> None:
     run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0")
-    run.await_that(lambda: len(run.told("commit")) == len(queries.QUERIES))
-    run.finish()
+    run.finish()  # the input ends when all queries are started
     left = run.evidence(run.records(), failure_at=0.0)
     evidence.write_outputs(run.directory, left)
     inputs = report.Inputs.from_record(evidence.input_record(left))
