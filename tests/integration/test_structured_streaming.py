@@ -18,7 +18,7 @@ from rekindle import report, verification
 from rekindle_local import distribution
 from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
-from rekindle_local.structured_streaming import application, evidence, queries
+from rekindle_local.structured_streaming import evidence, queries
 from rekindle_spark import jar
 
 PROGRAM = Path(__file__).parents[2] / "spark-images" / "structured_streaming.py"
@@ -72,7 +72,6 @@ class Run:
             "spark.driver.extraClassPath": jar.path(),
             "spark.driver.extraJavaOptions": " ".join(distribution.SMALL_NODE_OPTIONS),
             "spark.ui.enabled": "false",
-            **application.FILE_SYSTEM,
         }
         line = [str(found.spark_home / "bin" / "spark-submit"), "--master", "local[2]"]
         line += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]

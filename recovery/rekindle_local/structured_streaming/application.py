@@ -25,21 +25,16 @@ from rekindle_local.structured_streaming.batches import Batch
 from rekindle_local.structured_streaming.sources import Arrivals, Replays
 from rekindle_spark.application import EventLog, open_events
 
-__all__ = ["FILE_SYSTEM", "SETTINGS", "Options", "run"]
+__all__ = ["SETTINGS", "Options", "run"]
 
 POLL_SECONDS = 0.5
 FAILURES_MAX = 100
 # Several times what a batch takes on a busy cluster: what waits after a failure is no batch beyond
 # all memory, and yet is caught up with in few large ones, which cost the least.
 SECONDS_PER_TRIGGER_MAX = 60
-# Spark's files lie in a folder here: without a process for each of them (`PlainFiles`). Whoever
-# submits says it too: a driver's JVM may have looked at files before the session is made.
-FILE_SYSTEM = {
-    "spark.hadoop.fs.file.impl": "rekindle.PlainFiles",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekindle.PlainFiles$Plain",
-}
-# The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. The last
-# one keeps what tells which file is of which batch.
+# The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. Output
+# files stay attributed to batches (`deletion`); and as Spark's own files lie in a folder here, they
+# are written without a process for each (`PlainFiles`).
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -49,6 +44,8 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.fileSink.log.deletion": "false",
+    "spark.hadoop.fs.file.impl": "rekindle.PlainFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekindle.PlainFiles$Plain",
 }
 
 
@@ -206,7 +203,7 @@ class Running:
 
 def _session() -> SparkSession:
     builder = SparkSession.builder
-    for key, value in (FILE_SYSTEM | SETTINGS).items():
+    for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
