@@ -14,7 +14,14 @@ from rekindle.events import Event
 from rekindle.lag import Cuts, Interval, Step, Tooth
 from rekindle.report.inputs import Inputs
 
-__all__ = ["Availability", "Window", "end_of_run", "measure", "surviving_queries"]
+__all__ = [
+    "Availability",
+    "Window",
+    "end_of_run",
+    "final_epoch",
+    "measure",
+    "surviving_queries",
+]
 
 WINDOW_SECONDS = 60.0
 
@@ -80,17 +87,24 @@ def cuts_of(events: Sequence[Event], query: str | None) -> Cuts:
     """Give the cuts of all queries, and those of `query` alone (an engine with own batches).
 
     `cut_at` says when the newest input of the epoch came in, where a limit held back more.
-    The final epoch is the one that the finish event names: its cut ended the input.
     """
-    finish = run_events.last(events, "finish")
     return Cuts.of(
         (
             (event.epoch, float(event.extra.get("cut_at", event.t)))
             for event in run_events.of_kind(events, "cut")
             if event.epoch is not None and event.query in (None, query)
         ),
-        final=finish.epoch if finish else None,
+        final=final_epoch(events, query),
     )
+
+
+def final_epoch(events: Sequence[Event], query: str | None) -> int | None:
+    """Give the epoch that ended the input: the finish event names it, or a cut of the query."""
+    finish = run_events.last(events, "finish")
+    if finish is not None and finish.epoch is not None:
+        return finish.epoch
+    cuts = run_events.of_kind(events, "cut")
+    return next((cut.epoch for cut in cuts if cut.extra.get("final") and cut.query == query), None)
 
 
 def teeth_of(events: Sequence[Event], inputs: Inputs, query: str) -> tuple[Tooth, ...]:

@@ -14,6 +14,7 @@ import polars as pl
 from rekindle import events as run_events
 from rekindle.errors import InputError
 from rekindle.events import Event
+from rekindle.report import availability
 from rekindle.report.inputs import Inputs
 from rekindle.verification.comparison import Difference
 from rekindle.verification.files import REMEDY, output_file
@@ -40,11 +41,9 @@ class _Commit:
 
 def check(directory: Path, events: Sequence[Event], inputs: Inputs) -> list[Difference]:
     """Give a difference for whatever rows and commit events do not tell of each other."""
-    finish = run_events.last(events, "finish")
-    final = finish.epoch if finish else None
     found = []
     for query in sorted(inputs.priorities):
-        cuts = _cuts(events, query)
+        cuts, final = _cuts(events, query), availability.final_epoch(events, query)
         for partition in inputs.partitions(query):
             commits = _commits(events, partition)
             rows = _rows(directory, partition)

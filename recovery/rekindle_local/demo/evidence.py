@@ -23,12 +23,23 @@ from rekindle import events as run_events
 from rekindle import history, report, topology, verification
 from rekindle import records as store_records
 from rekindle.errors import RunError
+from rekindle.events import Event
 from rekindle.topology import Topology
 from rekindle_local import report_html
 from rekindle_local.flights import pipeline as flights
 from rekindle_spark.program import Program
 
-__all__ = ["Run", "commit", "machine", "schemas", "write", "write_outputs"]
+__all__ = [
+    "Run",
+    "commit",
+    "conclude",
+    "input_record",
+    "machine",
+    "schemas",
+    "stamped",
+    "write",
+    "write_outputs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +62,35 @@ class Run:
 def write(directory: Path, run: Run) -> dict[str, Any]:
     """Write all files; returns the report."""
     events = run_events.relative(_without_bulk(run.records), run.failure_at)
-    (directory / "events.jsonl").write_text(run_events.serialize(events))
     problems, answers = _write_plans(directory, run.records)
     write_outputs(directory, run)
-    input_record = _input_record(run)
-    _write_json(directory / "input.json", input_record)
+    computed = conclude(directory, events, run.facts, _input_record(run), problems, answers)
+    _check_history(directory, run)
+    return computed
+
+
+def conclude(
+    directory: Path,
+    events: Sequence[Event],
+    facts: report.RunFacts,
+    record: Mapping[str, Any],
+    problems: Mapping[int, Any],
+    answers: Mapping[int, Any],
+) -> dict[str, Any]:
+    """Write events, queries, `input.json` from its `record`, and the report, which it returns.
+
+    Input and outputs lie in the directory already.
+    """
+    (directory / "events.jsonl").write_text(run_events.serialize(events))
+    _write_json(directory / "input.json", record)
     sql = (Path(flights.__file__).parent / "queries.sql").read_text()
     (directory / "queries.sql").write_text(sql)
-    inputs = report.Inputs.from_record(input_record)
+    inputs = report.Inputs.from_record(record)
     exactly_once = verification.exactly_once(directory, inputs, sql)
     computed = report.compute(
         run_events.parse((directory / "events.jsonl").read_text()),
-        run.facts,
-        input_record,
+        facts,
+        record,
         problems,
         answers,
         exactly_once,
@@ -71,7 +98,6 @@ def write(directory: Path, run: Run) -> dict[str, Any]:
     )
     _write_json(directory / "report.json", computed)
     (directory / "report.html").write_text(report_html.render(computed, events))
-    _check_history(directory, run)
     return computed
 
 
@@ -152,7 +178,7 @@ def _write_plans(
 def write_outputs(directory: Path, run: Run) -> None:
     """Copy every committed row, with its epoch and commit time, one file per query partition."""
     tables = {
-        query_partition: [_stamped(schema.empty_table(), 0, 0.0)]
+        query_partition: [stamped(schema.empty_table(), 0, 0.0)]
         for query_partition, schema in run.schemas.items()
     }
     for record in _commits(run.store):
@@ -160,14 +186,15 @@ def write_outputs(directory: Path, run: Run) -> None:
             query = query_partition.rpartition("/")[0]
             table = pq.read_table(run.store / "outputs" / query / name)
             assert table.num_rows == rows, f"{name} of {query} is not what was committed"
-            tables[query_partition].append(_stamped(table, epoch, record["at"] - run.failure_at))
+            tables[query_partition].append(stamped(table, epoch, record["at"] - run.failure_at))
     for query_partition, parts in tables.items():
         path = directory / "outputs" / f"{query_partition}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.concat_tables(parts), path, compression="zstd")
 
 
-def _stamped(table: pa.Table, epoch: int, committed_at: float) -> pa.Table:
+def stamped(table: pa.Table, epoch: int, committed_at: float) -> pa.Table:
+    """Rows with the columns of an output file that say when they were committed."""
     epochs = pa.array([epoch] * table.num_rows, pa.int64())
     times = pa.array([committed_at] * table.num_rows, pa.float64())
     return table.append_column("epoch", epochs).append_column("committed_at", times)
@@ -186,6 +213,26 @@ def _input_record(run: Run) -> dict[str, Any]:
     closures = {
         name: sorted(partitions) for name, partitions in topology.closures(run.topology).items()
     }
+    offsets = {name: pair[1] for name, pair in final["offsets"].items()}
+    rate = final["rows_per_second"]
+    return input_record(
+        run.files,
+        offsets=offsets,
+        rows_per_second=rate,
+        closures=closures,
+        priorities=run.priorities,
+    )
+
+
+def input_record(
+    files: Mapping[str, Any],
+    *,
+    offsets: Mapping[str, int],
+    rows_per_second: float,
+    closures: Mapping[str, Sequence[str]],
+    priorities: Mapping[str, float],
+) -> dict[str, Any]:
+    """The content of `input.json`; `files` is what `data.prepare` told."""
     return {
         "version": 1,
         "files": [
@@ -194,15 +241,15 @@ def _input_record(run: Run) -> dict[str, Any]:
                 "path": f"input/{Path(file['path']).name}",
                 "sha256": file["sha256"],
                 "rows": file["rows"],
-                "repeat_every_seconds": run.files["repeat_every_seconds"],
+                "repeat_every_seconds": files["repeat_every_seconds"],
                 "event_time": "event_time",
             }
-            for name, file in run.files["files"].items()
+            for name, file in files["files"].items()
         ],
-        "offsets": {name: pair[1] for name, pair in final["offsets"].items()},
-        "rows_per_second": final["rows_per_second"],
-        "queries": {name: {"keys": list(flights.keys(name))} for name in run.priorities},
-        "topology": {"closures": closures, "priorities": dict(run.priorities)},
+        "offsets": dict(offsets),
+        "rows_per_second": rows_per_second,
+        "queries": {name: {"keys": list(flights.keys(name))} for name in priorities},
+        "topology": {"closures": dict(closures), "priorities": dict(priorities)},
     }
 
 

@@ -1,0 +1,16 @@
+"""The flights as an ordinary application of Structured Streaming: what Rekindle is compared with.
+
+    sources        the prepared files as streams of Spark, which all arrive by one clock
+    queries        the 18 queries as streaming DataFrames
+    batches        what a run has committed, read from checkpoints and sinks
+    application    starts the queries, starts again those that fail, ends when all is committed
+    evidence       the report's directory of a run, as `rekindle verify` reads it
+
+`python -m rekindle_local.structured_streaming` is the program that spark-submit starts. It uses
+nothing of the epoch runtime; its store is one of Spark's checkpoints and Parquet files:
+
+    start.json arrivals     when rows came and come in (`sources`), for all drivers of a run
+    checkpoints/QUERY/      Spark's own
+    outputs/QUERY/          Parquet files; those that count are named in `_spark_metadata`
+    finish end              asked to finish; after how many rows the input ends
+"""

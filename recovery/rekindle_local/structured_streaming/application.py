@@ -1,0 +1,231 @@
+"""One driver of the application: starts all queries, watches them, ends them in order.
+
+    start ─► running ─a query failed─► started again from its checkpoint
+                     ─`finish` in the store─► the input ends ─► all is committed ─► end
+
+It writes events as a driver of Rekindle's does, as far as they say something here: `joined` for
+executors, `cut` and `commit` for batches (docs/report.md), `finish`. A driver that is started anew
+goes on from the checkpoints. Called by the program `python -m rekindle_local.structured_streaming`.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rekindle.errors import RunError
+from rekindle_local.structured_streaming import batches, queries, sources
+from rekindle_local.structured_streaming.batches import Batch
+from rekindle_local.structured_streaming.sources import Arrivals, Replays
+from rekindle_spark.application import EventLog, open_events
+
+__all__ = ["SETTINGS", "Options", "run"]
+
+POLL_SECONDS = 0.5
+FAILURES_MAX = 100
+# Several times what a batch takes on a busy cluster: what waits after a failure is no batch beyond
+# all memory, and yet is caught up with in few large ones, which cost the least.
+SECONDS_PER_TRIGGER_MAX = 60
+# The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. Output
+# files stay attributed to batches (`deletion`); and as Spark's own files lie in a folder here, they
+# are written without a process for each (`PlainFiles`).
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.fileSink.log.deletion": "false",
+    "spark.hadoop.fs.file.impl": "rekindle.PlainFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekindle.PlainFiles$Plain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the program is told; `names` are the queries that run.
+
+    `rows_per_second` and `rows_per_trigger_max` count rows of all files together;
+    `trigger_seconds` 0 begins a batch as soon as the one before has ended.
+    """
+
+    directory: Path
+    store: Path
+    events: Path
+    rows_per_second: float
+    rows_per_trigger_max: int | None = None
+    trigger_seconds: float = 0.0
+    names: Sequence[str] = tuple(queries.QUERIES)
+
+
+def run(options: Options) -> None:
+    """Run until asked to finish; raises InputError for bad input, RunError when queries fail on."""
+    arrivals = sources.open_arrivals(
+        options.directory, options.store, options.rows_per_second, time.time()
+    )
+    session = _session()
+    announced, generation = _told(options.events)
+    with open_events(options.events) as file:
+        log = EventLog(file, generation)
+        log.write("started", rows_per_second=arrivals.rows_per_second)
+        running = Running(options, arrivals, log, _frames(options, session, arrivals), announced)
+        try:
+            running.start()
+            while not running.is_done():
+                time.sleep(POLL_SECONDS)
+                running.look()
+            log.write("finish")
+        except RunError as error:
+            log.write("failed", text=str(error))
+            raise
+        finally:
+            session.stop()
+
+
+@dataclass(slots=True)
+class Running:
+    """The queries of one driver. `announced`: the newest batch of each that events tell of."""
+
+    options: Options
+    arrivals: Arrivals
+    log: EventLog
+    frames: Mapping[str, DataFrame]
+    announced: dict[str, int]
+    streams: dict[str, StreamingQuery] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    joined: set[str] = field(default_factory=set)
+    failures: int = 0
+
+    def start(self) -> None:
+        """Start all queries, each from its checkpoint."""
+        for name, number in self.announced.items():
+            for batch in batches.committed(self.options.store, name, number):
+                self.ended |= {name} if batch.last else set()
+        for name in self.options.names:
+            self._start(name)
+
+    def look(self) -> None:
+        """Tell what is new, end the input when asked to, start again what has failed."""
+        self._tell_executors()
+        self._tell_batches()
+        if (self.options.store / "finish").exists():
+            self._end_input()
+        for name, stream in self.streams.items():
+            if not stream.isActive:
+                self._restart(name)
+
+    def is_done(self) -> bool:
+        """Whether all input is committed, with all rows that it leads to."""
+        if len(self.ended) < len(self.options.names):
+            return False
+        with suppress(StreamingQueryException):  # it is started again by the next look
+            for stream in self.streams.values():
+                stream.processAllAvailable()  # windows close with one batch more
+            for stream in self.streams.values():
+                stream.stop()
+            self._tell_batches()
+            return True
+        return False
+
+    def _start(self, name: str) -> None:
+        writer = (
+            self.frames[name]
+            .writeStream.queryName(name)
+            .format("parquet")
+            .outputMode("append")
+            .option("path", str(self.options.store / "outputs" / name))
+            .option("checkpointLocation", str(self.options.store / "checkpoints" / name))
+        )
+        if self.options.trigger_seconds > 0:
+            writer = writer.trigger(processingTime=f"{self.options.trigger_seconds} seconds")
+        self.streams[name] = writer.start()
+
+    def _restart(self, name: str) -> None:
+        error = self.streams[name].exception()
+        self.failures += 1
+        self.log.write("query-failed", query=name, text=str(error)[:2000])
+        if self.failures > FAILURES_MAX:
+            raise RunError(
+                where=f"query {name}",
+                what=f"has failed, as queries have {FAILURES_MAX} times before: {str(error)[:500]}",
+                remedy=f"see {self.options.events} and the driver's log",
+            )
+        self._start(name)
+
+    def _end_input(self) -> None:
+        path = self.options.store / "end"
+        if not path.exists():
+            sources.write(path, str(self.arrivals.rows_at(time.time())).encode())
+
+    def _tell_batches(self) -> None:
+        for name in self.options.names:
+            first = self.announced.get(name, -1) + 1
+            for batch in batches.committed(self.options.store, name, first):
+                self._tell_batch(batch)
+                self.announced[name] = batch.number
+
+    def _tell_batch(self, batch: Batch) -> None:
+        """A batch is an epoch of its own query. `at` is when it was, not when it is told."""
+        if batch.last:
+            self.ended.add(batch.query)
+        epoch = {"query": batch.query, "epoch": batch.number}
+        if batch.fresh:
+            at, cut_at = batch.planned_at, self.arrivals.moment_of(batch.rows)
+            self.log.write("cut", **epoch, at=at, cut_at=cut_at, rows=batch.rows, final=batch.last)
+        self.log.write(
+            "commit",
+            **epoch,
+            at=batch.committed_at,
+            query_partition=f"{batch.query}/0",
+            from_epoch=batch.number,
+        )
+
+    def _tell_executors(self) -> None:
+        context = next(iter(self.frames.values())).sparkSession.sparkContext
+        driver = context.getConf().get("spark.driver.host")
+        tracker = context._jsc.sc().statusTracker()
+        found = [(info.host(), info.port()) for info in tracker.getExecutorInfos()]
+        there = {f"{host}:{port}": host for host, port in found if host != driver}
+        for executor in sorted(there.keys() - self.joined):
+            self.log.write("joined", executor=executor, node=there[executor])
+        for executor in sorted(self.joined - there.keys()):
+            self.log.write("left", executor=executor, node=executor.rpartition(":")[0])
+        self.joined = set(there)
+
+
+def _session() -> SparkSession:
+    builder = SparkSession.builder
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def _frames(options: Options, session: SparkSession, arrivals: Arrivals) -> Mapping[str, DataFrame]:
+    limit = options.rows_per_trigger_max
+    if limit is None:
+        limit = round(SECONDS_PER_TRIGGER_MAX * arrivals.rows_per_second)
+    replays = Replays(session, options.directory, options.store, arrivals, limit)
+    return {name: queries.build(name, replays) for name in options.names}
+
+
+def _told(events: Path) -> tuple[dict[str, int], int]:
+    """The newest batch of each query that earlier drivers told of, and the number of this one."""
+    announced: dict[str, int] = {}
+    generation = 1
+    for line in events.read_text().splitlines() if events.exists() else ():
+        with suppress(ValueError):  # a driver that was killed may have left a torn one
+            record = json.loads(line)
+            if record["kind"] == "commit":
+                announced[record["query"]] = record["epoch"]
+            generation = max(generation, record["generation"] + 1)
+    return announced, generation

@@ -1,0 +1,88 @@
+"""What a run has committed: the batches of each query, read from Spark's own files.
+
+A batch counts from the moment at which its sink names its output files, whatever the driver says or
+does afterwards. Reads a store, also while its application runs; writes nothing. Called by
+`application`, to tell of batches, and by `evidence`.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Batch", "committed", "output_files"]
+
+COMPACT = ".compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of a query, which reflects the first `rows` rows of the run.
+
+    `planned_at` is when its offsets were fixed, `committed_at` when its output counted, in seconds
+    since 1970. `fresh` says that it took input, and is not there for completed windows alone;
+    `last`, that it reflects all input of the run.
+    """
+
+    query: str
+    number: int
+    rows: int
+    fresh: bool
+    last: bool
+    planned_at: float
+    committed_at: float
+
+
+def committed(store: Path, query: str, first: int) -> Iterator[Batch]:
+    """The batches of a query from number `first` on, as far as they are there."""
+    folder = store / "checkpoints" / query
+    while (folder / "commits" / str(first)).exists():
+        yield _batch(store, query, first)
+        first += 1
+
+
+def output_files(store: Path, query: str) -> Iterator[tuple[int, Path]]:
+    """Each output file that counts, with the number of its batch, in order."""
+    folder = store / "outputs" / query
+    logs = {_number(path): path for path in (folder / "_spark_metadata").iterdir() if _is_log(path)}
+    seen: set[str] = set()
+    for number in sorted(logs):
+        # A compact log names the files of all batches before it as well.
+        for line in logs[number].read_text().splitlines()[1:]:
+            name = Path(json.loads(line)["path"]).name
+            if name not in seen:
+                seen.add(name)
+                yield number, folder / name
+
+
+def _batch(store: Path, query: str, number: int) -> Batch:
+    offsets = store / "checkpoints" / query / "offsets"
+    positions = _positions(offsets / str(number))
+    sink = store / "outputs" / query / "_spark_metadata"
+    log = sink / str(number)
+    if not log.exists():
+        log = sink / f"{number}{COMPACT}"
+    # Such a file is written elsewhere and moved into place, which does not touch st_mtime.
+    return Batch(
+        query=query,
+        number=number,
+        rows=min(position["rows"] for position in positions),
+        fresh=number == 0 or positions != _positions(offsets / str(number - 1)),
+        last=all(position["last"] for position in positions),
+        planned_at=(offsets / str(number)).stat().st_ctime,
+        committed_at=log.stat().st_ctime,
+    )
+
+
+def _positions(offsets: Path) -> list[dict[str, Any]]:
+    """After a version and a line on the batch comes a line for each source."""
+    return [json.loads(line) for line in offsets.read_text().splitlines()[2:]]
+
+
+def _is_log(path: Path) -> bool:
+    return path.name.removesuffix(COMPACT).isdigit()
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removesuffix(COMPACT))

@@ -1,0 +1,174 @@
+"""The flights as ordinary Structured Streaming: rows and figures that `rekindle verify` holds."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from application import SOURCES
+
+from rekindle import report, verification
+from rekindle_local import distribution
+from rekindle_local.event_files import EventFile
+from rekindle_local.flights import data, pipeline
+from rekindle_local.structured_streaming import evidence, queries
+from rekindle_spark import jar
+
+PROGRAM = Path(__file__).parents[2] / "spark-images" / "structured_streaming.py"
+# Three weeks of files, of which some laps are read: windows of weeks, and times that are shifted.
+FILE_DAYS = 21
+ROWS_PER_SECOND = 2_000.0
+LIMIT_SECONDS = 300.0
+# Of each kind of state one: a window's, a top's, a join's, that of Java.
+OF_EACH_KIND = ("airport-days", "late-carriers", "delays-by-weather", "top-carried-delays")
+FACTS = report.RunFacts(
+    commit="0000000",
+    seed=1,
+    machine="any",
+    strategy="restart",
+    engine="structured-streaming",
+    buffering="none",
+    ordering="none",
+    nodes=1,
+    quota_enforced=False,
+    cpu_quota=2.0,
+)
+RIGHT = dict.fromkeys(("expected_rows", "missing", "duplicated", "wrong"), 0)
+SQL = Path(pipeline.__file__).with_name("queries.sql")
+
+Begin = Callable[..., "Run"]
+
+
+@dataclass
+class Run:
+    """One application in a folder of its own, on local[2]."""
+
+    directory: Path
+    names: Sequence[str]
+    arguments: Sequence[str] = ()
+    files: dict[str, Any] = field(init=False)
+    process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.files = data.prepare(self.directory / "input", FILE_DAYS / data.DAYS_OF_YEAR)
+
+    @property
+    def store(self) -> Path:
+        return self.directory / "store"
+
+    def start(self) -> None:
+        found = distribution.find_distribution()
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraClassPath": jar.path(),
+            "spark.driver.extraJavaOptions": " ".join(distribution.SMALL_NODE_OPTIONS),
+            "spark.ui.enabled": "false",
+        }
+        line = [str(found.spark_home / "bin" / "spark-submit"), "--master", "local[2]"]
+        line += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+        line += [str(PROGRAM), str(self.directory / "input"), "--store", str(self.store)]
+        line += ["--events", str(self.directory / "driver-events.jsonl")]
+        line += ["--rows-per-second", str(ROWS_PER_SECOND), "--queries", ",".join(self.names)]
+        line += self.arguments
+        additions = {"PYTHONPATH": SOURCES, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        self.process = subprocess.Popen(
+            line,
+            env={**os.environ, **found.environment(self.directory, additions)},
+            stdin=subprocess.DEVNULL,
+            stdout=(self.directory / "driver.log").open("ab"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        return EventFile(self.directory / "driver-events.jsonl").fresh()
+
+    def told(self, kind: str) -> Counter[str]:
+        """How many batches of each query were told of with a `cut` or a `commit`."""
+        return Counter(record["query"] for record in self.records() if record["kind"] == kind)
+
+    def await_that(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + LIMIT_SECONDS
+        while not condition():
+            assert time.monotonic() < end, (self.directory / "driver.log").read_text()[-2000:]
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, 9)
+            self.process.wait()
+
+    def finish(self) -> None:
+        assert self.process is not None
+        self.store.mkdir(exist_ok=True)
+        (self.store / "finish").touch()
+        assert self.process.wait(LIMIT_SECONDS) == 0
+
+    def evidence(self, records: Sequence[dict[str, Any]], failure_at: float) -> evidence.Run:
+        ranks = pipeline.priorities(1)
+        return evidence.Run(
+            records=records,
+            store=self.store,
+            failure_at=failure_at,
+            files=self.files,
+            priorities={name: ranks[name] for name in self.names},
+            facts=FACTS,
+        )
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts an application of some queries; it is gone afterwards."""
+    runs: list[Run] = []
+
+    def start(names: Sequence[str], *arguments: str) -> Run:
+        runs.append(Run(tmp_path, names, arguments))
+        runs[-1].start()
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.kill()
+
+
+def test_every_query_gives_what_the_batch_engine_gives(begin: Begin) -> None:
+    run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0")
+    run.finish()  # the input ends when all queries are started
+    left = run.evidence(run.records(), failure_at=0.0)
+    evidence.write_outputs(run.directory, left)
+    inputs = report.Inputs.from_record(evidence.input_record(left))
+    compared = verification.exactly_once(run.directory, inputs, SQL.read_text())
+    assert compared | {"expected_rows": 0} == RIGHT
+    for query in queries.QUERIES:
+        rows = pq.read_metadata(run.directory / "outputs" / query / "0.parquet").num_rows
+        assert rows > 0, query
+
+
+def test_a_driver_that_was_killed_is_followed_by_one_that_goes_on_from_the_checkpoints(
+    begin: Begin,
+) -> None:
+    run = begin(OF_EACH_KIND)
+    run.await_that(lambda: all(run.told("cut")[name] >= 2 for name in OF_EACH_KIND))
+    killed_at = time.time()
+    run.kill()
+    before = run.told("commit")
+    run.start()
+    run.await_that(lambda: all(run.told("commit")[name] > before[name] for name in OF_EACH_KIND))
+    run.finish()
+    told = run.records()
+    assert {record["generation"] for record in told} == {1, 2}
+    kill = {"version": 1, "at": killed_at, "kind": "kill", "node": "127.0.0.2"}
+    warm = {"version": 1, "at": told[0]["at"], "kind": "warm"}
+    written = evidence.write(run.directory, run.evidence([*told, warm, kill], killed_at))
+    assert written["exactly_once"] | {"expected_rows": 0} == RIGHT
+    assert all(query["normal_worst_lag_seconds"] > 0 for query in written["queries"].values())
+    assert verification.verify(run.directory, time.monotonic) == ()
