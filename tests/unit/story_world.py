@@ -300,7 +300,7 @@ class World:
             assert not repeated.news, "what was told once is told again"
             news = news or told.news
             if told.status.phase in ENDED and self.cluster.sightings is not None:
-                left = story.settled(self.cluster.sightings)
+                left = story.settled(self.cluster.sightings, self.cluster.sightings)
                 self.cluster = replace(self.cluster, sightings=left)
         return news
 

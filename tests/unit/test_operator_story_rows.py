@@ -354,3 +354,10 @@ def test_verdicts_become_moments_of_the_applications_nodes(
 ) -> None:
     ours = {"n1": Sighting(domain="a")}
     assert story.sighted({}, verdicts, OURS, ours, 100.0) == expected
+
+
+def test_a_silent_node_on_which_nothing_is_left_is_no_matter_of_the_next_recovery() -> None:
+    """As the one where the last driver was: the next one is elsewhere, and it stays silent."""
+    silent, lost = Sighting(suspected_at=1.0), Sighting(suspected_at=1.0, confirmed_at=2.0)
+    sightings = {"last": replace(silent, driver=True), "ours": silent, "gone": lost}
+    assert story.settled(sightings, {"ours", "gone"}) == {"ours": silent}

@@ -238,7 +238,9 @@ class Judge:
 
     def settle(self, place: Place) -> None:
         """A recovery has ended: what it has lost is no loss of the next one."""
-        self.sightings[place] = story.settled(self.sightings.get(place, {}))
+        application = self.known.application(place)
+        nodes = frozenset() if application is None else application.all_nodes
+        self.sightings[place] = story.settled(self.sightings.get(place, {}), nodes)
 
     def _note_left(self, place: Place, stood: Mapping[str, str]) -> None:
         """Keep where executors stood of which the driver does not speak any more."""

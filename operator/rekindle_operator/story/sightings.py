@@ -6,7 +6,7 @@ the next ones after each round of detection, and, when a recovery has ended, for
 Not every node that was sighted concerns an application any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from rekindle.coordination.state import State, Status
@@ -49,9 +49,11 @@ def sighted(
     return found
 
 
-def settled(sightings: Mapping[str, Sighting]) -> dict[str, Sighting]:
-    """The sightings after a recovery has ended: what it has lost is no loss of the next one."""
-    return {name: item for name, item in sightings.items() if not item.is_lost}
+def settled(sightings: Mapping[str, Sighting], nodes: Collection[str]) -> dict[str, Sighting]:
+    """The sightings after a recovery has ended: what it has lost is no loss of the next one, nor
+    is a node silent to it on which it has nothing any more, as where its last driver was; `nodes`
+    are those with its executors or its driver."""
+    return {name: item for name, item in sightings.items() if name in nodes and not item.is_lost}
 
 
 def concerns(name: str, sighting: Sighting, state: State, cluster: Cluster) -> bool:
