@@ -87,7 +87,7 @@ def driver_lost(stage: Stage) -> None:
     lost = stage.driver_node()
     stage.fail(stage.site.cluster.kill, lost, *stage.choose_victims(5))
     stage.recover()
-    (story,) = stage.recoveries()
+    story = stories.only(stage)
     # Without their driver all executors are lost, wherever they are.
     stories.check_told(story, lost=stage.flights.executors + 1, kind="Complete")
     check("the driver's node was fenced", story["status"]["driver"].get("fencedAt"))
@@ -100,7 +100,7 @@ def everything_lost(stage: Stage) -> None:
     lost = [stage.driver_node(), *stage.executors().values()]
     stage.fail(stage.site.cluster.kill, *lost)
     stage.recover()
-    (story,) = stage.recoveries()
+    story = stories.only(stage)
     stories.check_told(story, lost=len(lost), kind="Complete")
     stage.note_driver_start()
 
@@ -133,21 +133,20 @@ def one_of_ten(stage: Stage) -> None:
     """One executor's node."""
     stage.fail(stage.site.cluster.kill, *stage.choose_victims(1))
     stage.recover()
-    (story,) = stage.recoveries()
+    story = stories.only(stage)
     stories.check_told(story, lost=1, kind="Independent")
 
 
 def wave(stage: Stage) -> None:
     """Five executors' nodes; during the recovery a survivor's and a fresh one's."""
-    stage.fail(stage.site.cluster.kill, *stage.choose_victims(5))
-    survivors = sorted(stage.executors().values())
+    first, there = stage.choose_victims(5), stage.executors().values()
+    stage.fail(stage.site.cluster.kill, *first)
     stage.replace_pods()
     stage.await_that("an executor is back", lambda: stage.since_failure("returned"))
-    fresh = sorted(set(stage.executors().values()) - set(survivors))
-    stage.fail(stage.site.cluster.kill, survivors[0], fresh[0])
+    survivors, fresh = set(there) - set(first), set(stage.executors().values()) - set(there)
+    stage.fail(stage.site.cluster.kill, min(survivors), min(fresh))
     stage.recover()
-    (*_, story) = stage.recoveries()
-    stories.check_told(story, lost=7, kind="Correlated")
+    stories.check_correlated(stage, lost=7)
 
 
 def long_outage(stage: Stage) -> None:

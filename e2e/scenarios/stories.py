@@ -10,7 +10,14 @@ from rekindle.errors import RunError
 from scenarios.site import NAMESPACE
 from scenarios.stage import Stage
 
-__all__ = ["check", "check_correlated", "check_no_eviction", "check_nothing", "check_told"]
+__all__ = [
+    "check",
+    "check_correlated",
+    "check_no_eviction",
+    "check_nothing",
+    "check_told",
+    "only",
+]
 
 Object = Mapping[str, Any]
 LOOK = "see recoveries.json, records.jsonl and the logs of pods in the scenario's folder"
@@ -24,8 +31,12 @@ def check(claim: str, holds: object) -> None:
 
 def check_correlated(stage: Stage, *, lost: int) -> None:
     """One Recovery of a correlated failure, which tells all of it."""
-    (story,) = _stories(stage, 1)
-    check_told(story, lost=lost, kind="Correlated")
+    check_told(only(stage), lost=lost, kind="Correlated")
+
+
+def only(stage: Stage) -> Object:
+    """The one Recovery that there is. Raises `RunError` where there is none, or another one."""
+    return _stories(stage, 1)[0]
 
 
 def check_told(story: Object, *, lost: int, kind: str) -> None:
