@@ -16,20 +16,21 @@ from rekindle_local.structured_streaming.sources import END, Replays, in_time
 __all__ = ["QUERIES", "build"]
 
 DAY, WEEK = "1 day", "7 days"
+NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
 # Pairs of the join are as late as the later side, so up to half an hour ahead of the rows behind
 # them; and an hour is asked for until half an hour after it.
 JOIN_DELAY = "61 minutes"
 
 
 def _extreme_delays(replays: Replays) -> DataFrame:
-    rows = replays.flights(["EWR"], _NOTABLE)
+    rows = replays.flights(["EWR"], NOTABLE)
     return _before_the_end(rows.where(sql.col("dep_delay") >= columns.EXTREME_MINUTES))
 
 
 def _diversions(replays: Replays) -> DataFrame:
-    rows = replays.flights(["JFK"], [*_NOTABLE, "arr_delay"])
+    rows = replays.flights(["JFK"], [*NOTABLE, "arr_delay"])
     diverted = rows.where(sql.col("dep_delay").isNotNull() & sql.col("arr_delay").isNull())
-    return _before_the_end(diverted).select("event_time", *_NOTABLE)
+    return _before_the_end(diverted).select("event_time", *NOTABLE)
 
 
 def _windy_hours(replays: Replays) -> DataFrame:
@@ -209,8 +210,6 @@ def _before_the_end(rows: DataFrame) -> DataFrame:
     """Without the row behind all others, where there is no watermark that waits for it."""
     return rows.where(sql.col("event_time") < sql.lit(END).cast("timestamp"))
 
-
-_NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
 
 # What makes each query's rows; a `window` stands for its two ends.
 QUERIES: Mapping[str, Callable[[Replays], DataFrame]] = {

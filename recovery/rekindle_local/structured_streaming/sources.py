@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 VERSION = 1
-# The row behind all others, see `ReplayRows`: watermarks pass everything, and no query shows it.
+# The time of the row behind all others, as in `ReplayRows`: watermarks pass everything, no query
+# shows it. It is no full hour, or what Spark infers of the hours of a join would drop it too early.
 END = "2200-01-01 00:20:00"
 TYPES = {pa.timestamp("us"): "TIMESTAMP", pa.string(): "STRING", pa.int64(): "BIGINT"}
 
