@@ -1,10 +1,11 @@
 """What a driver has said of the executors on each node, and how long it has heard nothing there.
 
 A driver reports the executors that it knows, each with how long it has been silent. One that it has
-dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever:
-it is silent since it was last heard, or since the first report that lacked it. A node is as silent
-as the least silent of our executors there. Pure; the shell calls it with each report and keeps the
-outcome.
+dropped, or has never heard of, is in no report, though its pod may stand there as Running for ever.
+A node is as silent as the least silent executor that was ever reported there; where none was, since
+the first report that lacked the one that is there. So one that is put on a lost node, in place of
+another that was deleted, is no sign of life. Pure; the shell calls it with each report and keeps
+the outcome.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,13 +17,16 @@ from rekindle_operator.pods import PodSeen
 
 __all__ = ["Heard", "hear"]
 
+# What was heard on a node where no executor is any more is of no use after that.
+KEPT_SECONDS = 600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What the newest report of a driver says. `said_at` (seconds, our clock) is when it was news;
-    `heard_at` (pod's UID -> moment) since when an executor has been silent; `silent_seconds` (node
-    -> seconds) as of `said_at`, `reported_seconds` the same of the executors in the report alone.
-    """
+    `heard_at` (node -> moment) since when a node has been silent; `silent_seconds` (node ->
+    seconds) is that of nodes with executors, as of `said_at`, `reported_seconds` the same of the
+    executors in the report alone."""
 
     generation: int
     said_at: float
@@ -47,15 +51,14 @@ def hear(
     reported = {pod.uid: progress.nodes[name] for name, pod in located.pods.items()}
     same = before is not None and before.generation == progress.generation
     known = before.heard_at if before is not None and same else {}
-    heard_at: dict[str, float] = {}
-    silent: dict[str, float] = {}
+    heard_at = {node: at for node, at in known.items() if now - at < KEPT_SECONDS}
     reporting: dict[str, float] = {}
     for pod in there:
         seen = reported.get(pod.uid)
-        last = known.get(pod.uid, now) if seen is None else now - (seen.silent_seconds or 0.0)
-        heard_at[pod.uid] = last
-        seconds = now - last if seen is None else seen.silent_seconds or 0.0
-        silent[pod.node] = min(silent.get(pod.node, seconds), seconds)
+        last = known.get(pod.node, now) if seen is None else now - (seen.silent_seconds or 0.0)
+        heard_at[pod.node] = max(heard_at.get(pod.node, last), last)
         if seen is not None and seen.silent_seconds is not None:
+            seconds = seen.silent_seconds
             reporting[pod.node] = min(reporting.get(pod.node, seconds), seconds)
+    silent = {pod.node: now - heard_at[pod.node] for pod in there}
     return Heard(progress.generation, now, heard_at, silent, reporting)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rekindle.protocol import NodeSeen, ProgressReport
-from rekindle_operator.hearing import Heard, hear
+from rekindle_operator.hearing import KEPT_SECONDS, Heard, hear
 from rekindle_operator.pods import PodSeen
 
 
@@ -37,7 +37,7 @@ def report(generation: int = 1, **silent: float | None) -> ProgressReport:
 def test_silence_is_what_the_driver_says() -> None:
     heard = hear(None, report(e1=3.0, e2=0.5), [executor(1, "a"), executor(2, "b")], 100.0)
     silence = {"a": 3.0, "b": 0.5}
-    assert heard == Heard(1, 100.0, {"uid-1": 97.0, "uid-2": 99.5}, silence, silence)
+    assert heard == Heard(1, 100.0, {"a": 97.0, "b": 99.5}, silence, silence)
 
 
 def test_a_node_is_as_silent_as_the_least_silent_executor_there() -> None:
@@ -61,6 +61,20 @@ def test_an_executor_that_is_dropped_for_its_silence_has_been_silent_all_the_tim
     dropped = hear(silent, report(e1=0.0), pods, 101.0)
     assert dropped.silent_seconds["b"] == 16.0
     assert dropped.reported_seconds == {"a": 0.0}
+
+
+def test_one_that_is_put_where_another_was_lost_is_no_sign_of_life() -> None:
+    silent = hear(None, report(e1=0.0, e2=12.0), [executor(1, "a"), executor(2, "b")], 100.0)
+    deleted = hear(silent, report(e1=0.0), [executor(1, "a")], 104.0)
+    assert deleted.silent_seconds == {"a": 0.0}
+    again = hear(deleted, report(e1=0.0), [executor(1, "a"), executor(3, "b")], 108.0)
+    assert again.silent_seconds == {"a": 0.0, "b": 20.0}
+    assert hear(again, report(e1=0.0, e3=0.5), [executor(3, "b")], 109.0).silent_seconds["b"] == 0.5
+
+
+def test_what_was_heard_on_a_node_long_ago_is_forgotten() -> None:
+    first = hear(None, report(e1=0.0), [executor(1, "a")], 100.0)
+    assert hear(first, report(), [], 100.0 + KEPT_SECONDS).heard_at == {}
 
 
 def test_a_driver_that_was_started_anew_is_given_time() -> None:
