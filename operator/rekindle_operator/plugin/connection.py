@@ -36,6 +36,10 @@ class Cluster:
         self.default_namespace = namespace
         self.namespace: str | None = None if everywhere else namespace
 
+    def within(self, namespace: str) -> "Cluster":
+        """The same API server, and another namespace."""
+        return Cluster(self._api, namespace)
+
     @property
     def server(self) -> str:
         """Its address."""

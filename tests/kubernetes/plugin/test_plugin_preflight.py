@@ -182,6 +182,18 @@ def test_a_manifest_is_looked_at_before_it_is_applied(
     assert plugin("preflight", "-f", str(file), "--fail-on", "warning").code == 1
 
 
+def test_what_is_around_a_manifest_is_read_in_the_namespace_that_it_names(
+    api: Api, plugin: Plugin, tmp_path: Path, cluster_class: str
+) -> None:
+    make_policy(api, plugin.namespace, className=cluster_class)
+    body = world.kubeflow_body()
+    body["metadata"]["namespace"] = plugin.namespace
+    file = tmp_path / "departures.yaml"
+    file.write_text(yaml.safe_dump(body))
+    run = plugin("preflight", "-n", "default", "-f", str(file), "-o", "json").done()
+    assert words(run, f"SparkApplication {plugin.namespace}/departures") == {}
+
+
 def test_an_application_that_is_not_there_is_refused(plugin: Plugin, send: Send) -> None:
     assert send
     plugin("preflight", "absent").refused("absent", "is not in the cluster")

@@ -106,8 +106,10 @@ def _objects(
         if file is None:
             known = gathering.read(cluster)
             return known, list(objects.subjects(known, application))
-        given = manifests.read(file, cluster.default_namespace)
-        known = objects.merged(given, gathering.read_around(cluster))
+        known = manifests.read(file, cluster.default_namespace)
+        named = {item.namespace for item in objects.subjects(known)}
+        for namespace in sorted(named or {cluster.default_namespace}):
+            known = objects.merged(known, gathering.read_around(cluster.within(namespace)))
         return known, list(objects.subjects(known))
 
 
