@@ -104,12 +104,12 @@ class Answer:
     version: int = field(default=VERSION, kw_only=True)
 
 
-def describe(answer: Answer) -> str:
-    """The plan as one sentence."""
+def describe(answer: Answer, *, one: str = "query", several: str = "queries") -> str:
+    """The plan as one sentence; the runtime's problems have query partitions for queries."""
     lost = len(answer.queries) + sum(1 for why in answer.skipped.values() if why != RUNNING)
     if not lost:
-        return "Nothing to bring back: no query has lost a partition."
-    what = f"Bring back {len(answer.queries)} of {_count(lost, 'lost quer', 'y', 'ies')}"
+        return f"Nothing to bring back: no {one} has lost a partition."
+    what = f"Bring back {len(answer.queries)} of {lost} lost {one if lost == 1 else several}"
     cost = f"{_count(len(answer.partitions), 'partition')}, {answer.used_cpu_percent:.6g} % CPU"
     where = f" on {_count(len(answer.placement), 'node')}" if answer.placement else ""
     proof = f"at most {math.ceil(1000 * answer.gap) / 10:g} % below the best possible"
@@ -252,8 +252,8 @@ def answer_from_record(record: object, where: str) -> Answer:
     )
 
 
-def _count(number: int, noun: str, one: str = "", more: str = "s") -> str:
-    return f"{number} {noun}{one if number == 1 else more}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _partition_record(cost: PartitionCost) -> dict[str, Any]:

@@ -40,4 +40,5 @@ def describe(plan: Plan) -> str:
     if plan.incident is not None:
         name += f" of incident {plan.incident}"
     rollback = " Survivors roll back first." if plan.rollback else ""
-    return f"{name} ({plan.reason}): {recovery_problem.describe(plan.answer)}{rollback}"
+    what = recovery_problem.describe(plan.answer, one="query partition", several="query partitions")
+    return f"{name} ({plan.reason}): {what}{rollback}"
