@@ -77,7 +77,8 @@ cluster: setup packages ## tests on real kubelets and containerds on this machin
 	@$(BIN)/python -m pytest tests/cluster -v --durations=5
 
 e2e: setup packages ## the scenarios of docs/e2e.md on such a cluster, or one: make e2e SCENARIO=zone-loss (root)
-	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m scenarios $(SCENARIO)
+	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m scenarios $(SCENARIO) \
+	  $(if $(STRATEGIES),--strategies $(STRATEGIES))
 
 e2e-clean: setup ## remove what a cluster of real nodes has left on this machine, and nothing else
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed cluster clean

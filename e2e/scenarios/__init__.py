@@ -5,6 +5,7 @@
     ground        a cluster that has what Rekindle comes upon
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication
+    ordinary      the same queries on ordinary Spark
     pod_logs      the logs of pods, kept beyond them
     witness       what driver and operator say, as one record of the run
     cloud         nodes for pods that find none, marks for machines that are off
@@ -15,6 +16,7 @@
     instructions  a page's blocks of shell commands as a program
     machines      the rows of the examples' pipeline against a batch computation
     quickstart    docs/quickstart.md, followed to the letter
+    reports       the report of a scenario, whoever ran the queries
     performing    one scenario from an empty machine to its report
     book          what they have measured, as tables and pictures in docs/e2e.md
 

@@ -16,8 +16,9 @@ import yaml
 from rekindle_local.demo import inputs
 from rekindle_local.distribution import SMALL_NODE_OPTIONS
 from rekindle_local.flights import data
+from scenarios.witness import Witness
 
-__all__ = ["CPU_PERCENT", "EXAMPLES", "NAME", "ROLE", "Flights"]
+__all__ = ["CPU_PERCENT", "EXAMPLES", "NAME", "ROLE", "SHARED", "Flights", "Object"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 NAME = "flights"
@@ -51,6 +52,11 @@ class Flights:
     is_calibrated: bool = True
 
     @property
+    def warm_seconds(self) -> float:
+        """How long it runs, warm, before anything is lost."""
+        return 20.0
+
+    @property
     def store(self) -> Path:
         """The checkpoint store."""
         return self.directory / "store"
@@ -64,6 +70,18 @@ class Flights:
     def input(self) -> Path:
         """The replayed files."""
         return self.directory / "input"
+
+    def is_live(self, witness: Witness) -> bool:
+        """All queries have been brought up."""
+        return bool(witness.of_kind("recovered"))
+
+    def is_calibrated_by(self, witness: Witness) -> bool:
+        """The driver has found its rate."""
+        return bool(witness.of_kind("calibrated"))
+
+    def is_back(self, witness: Witness, failure_at: float) -> bool:
+        """All queries have been brought back."""
+        return bool(witness.of_kind("recovered", failure_at))
 
     def prepare(self) -> Mapping[str, Any]:
         """Write the input; what `data.prepare` tells of it."""

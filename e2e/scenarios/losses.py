@@ -37,7 +37,8 @@ class Scenario:
 
     `arrange` is called before the application is submitted; `chart` has values of the chart,
     `class_spec` the class's fields, both beside the defaults. One that is
-    not calibrated is for its rows alone, not for its figures.
+    not calibrated is for its rows alone, not for its figures; one that is compared runs on
+    ordinary Spark as well.
     """
 
     act: Callable[[Stage], None]
@@ -48,6 +49,7 @@ class Scenario:
     class_spec: Object = field(default_factory=dict)
     storage_mib: int | None = None
     is_calibrated: bool = True
+    is_compared: bool = False
 
     @property
     def lost(self) -> str:
@@ -184,8 +186,8 @@ def _keep_driver_from_leader(site: Site) -> None:
 
 
 SCENARIOS: Mapping[str, Scenario] = {
-    "eight-of-ten": Scenario(eight_of_ten),
-    "two-of-four": Scenario(two_of_four, executors=4, is_calibrated=False),
+    "eight-of-ten": Scenario(eight_of_ten, is_compared=True),
+    "two-of-four": Scenario(two_of_four, executors=4, is_calibrated=False, is_compared=True),
     "zone-loss": Scenario(zone_loss, arrange=_keep_driver_from_leader, executors=9),
     "driver-lost": Scenario(driver_lost, chart=FENCING_RIGHTS, class_spec=FENCING),
     "everything-lost": Scenario(
@@ -194,7 +196,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "partition-heals": Scenario(partition_heals),
     "node-drained": Scenario(node_drained, executors=6),
     "one-of-ten": Scenario(one_of_ten, example="apache"),
-    "wave": Scenario(wave),
+    "wave": Scenario(wave, is_compared=True),
     "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB),
     "kubelets-stopped": Scenario(kubelets_stopped, executors=6),
 }

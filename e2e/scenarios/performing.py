@@ -5,28 +5,27 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rekindle import report, topology
+from rekindle import topology
 from rekindle.errors import RunError
-from rekindle_local.demo import evidence
 from rekindle_local.flights import pipeline as flights_pipeline
 from rekindle_spark import program
-from rekindle_spark.program import Program
+from scenarios import reports
 from scenarios.cloud import Autoscaler
 from scenarios.figures import figures
-from scenarios.flights import CPU_PERCENT, Flights
+from scenarios.flights import Flights
 from scenarios.losses import Scenario
+from scenarios.ordinary import OrdinaryFlights
 from scenarios.pod_logs import PodLogs
 from scenarios.site import NAMESPACE, Site
 from scenarios.stage import Stage
 from scenarios.witness import Witness
 
-__all__ = ["perform"]
+__all__ = ["ORDINARY", "perform"]
 
-STABILISATION_SECONDS = 10.0  # a RecoveryPolicy's default
+ORDINARY = "structured-streaming"
 
 Object = dict[str, Any]
 
@@ -34,6 +33,7 @@ Object = dict[str, Any]
 def perform(scenario: Scenario, directory: Path, *, strategy: str = "incremental") -> Object:
     """Run a scenario in an empty folder; the report, which is written there too.
 
+    With the strategy `structured-streaming` it is ordinary Spark that runs, without Rekindle.
     Raises `RunError` when something that it asserts is not true.
     """
     logs = directory / "logs"
@@ -45,9 +45,10 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = "incremental
         class_spec=scenario.class_spec,
         storage_mib=scenario.storage_mib,
         policy_spec={"strategy": strategy},
+        is_protected=strategy != ORDINARY,
     )
     with site:
-        flights = Flights(
+        flights = (OrdinaryFlights if strategy == ORDINARY else Flights)(
             site.claim,
             site.spark_image,
             example=scenario.example,
@@ -67,7 +68,7 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = "incremental
             stage.finish()
         finally:
             _keep(directory, stage)
-        computed = evidence.write(directory, _run(stage, files, built, strategy))
+        computed = reports.write(directory, stage, files, built, strategy)
     measured = figures(stage.witness.records, computed, stage.failure_at)
     (directory / "figures.json").write_text(json.dumps(measured, indent=1) + "\n")
     _check_rows(computed)
@@ -81,33 +82,6 @@ def _keep(directory: Path, stage: Stage) -> None:
     (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
     found = json.dumps(stage.recoveries(), indent=1)
     (directory / "recoveries.json").write_text(found, encoding="utf-8")
-
-
-def _run(stage: Stage, files: Mapping[str, Any], built: Program, strategy: str) -> evidence.Run:
-    flights = stage.flights
-    facts = report.RunFacts(
-        commit=evidence.commit(),
-        seed=flights.seed,
-        machine=evidence.machine(),
-        strategy=strategy,
-        engine="pipeline",
-        buffering="always",
-        ordering="always",
-        nodes=flights.executors,
-        quota_enforced=True,
-        cpu_quota=CPU_PERCENT / 100,
-        stabilisation_seconds=STABILISATION_SECONDS,
-    )
-    return evidence.Run(
-        records=stage.witness.records,
-        store=flights.store,
-        failure_at=stage.failure_at,
-        files=files,
-        topology=built.topology,
-        priorities={query.name: query.priority for query in built.topology.queries},
-        schemas=evidence.schemas(built),
-        facts=facts,
-    )
 
 
 def _check_rows(computed: Object) -> None:

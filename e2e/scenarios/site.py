@@ -47,7 +47,8 @@ class Site:
 
     `directory` takes logs and the shared folder; `chart` are values of the chart, `class_spec` and
     `policy_spec` the class's and the policy's, all beside the defaults. `storage_mib` limits what
-    each container of the application's namespace may write to its node.
+    each container of the application's namespace may write to its node. Without protection there
+    is no Rekindle.
     """
 
     directory: Path
@@ -56,6 +57,7 @@ class Site:
     class_spec: Object = field(default_factory=dict)
     policy_spec: Object = field(default_factory=dict)
     storage_mib: int | None = None
+    is_protected: bool = True
     cluster: Cluster = field(init=False)
     operators: SparkOperators = field(init=False)
     spark_image: str = field(init=False)
@@ -130,6 +132,13 @@ class Site:
         self.core, self.custom, self.api_client = ground.core, ground.custom, ground.api_client
         self.spark_image = ground.images["spark"]
         self.claim = ground.claim
+        if self.is_protected:
+            self._install(ground)
+        self.cluster.add(2, DRIVER, zones=ZONES)
+        self.cluster.add(self.executors, EXECUTOR, zones=ZONES)
+        self._make_namespace()
+
+    def _install(self, ground: Ground) -> None:
         self.cluster.add(len(ZONES), SERVICE, zones=ZONES)
         binaries.say("installing the chart")
         values = {**_values(ground.images, self.class_spec), **self.chart}
@@ -138,22 +147,19 @@ class Site:
         helm.install(ground.programs[HELM], kubeconfig, values, home)
         if isinstance(self.cluster, GivenCluster):  # the others go with it
             self._held.callback(helm.uninstall, ground.programs[HELM], kubeconfig, home)
-        self.cluster.add(2, DRIVER, zones=ZONES)
-        self.cluster.add(self.executors, EXECUTOR, zones=ZONES)
-        self._make_namespace()
 
     def _make_namespace(self) -> None:
         """What an application finds: the example's account, rights, claim and policy."""
         text = (EXAMPLES / "namespace.yaml").read_text(encoding="utf-8")
         create: Any = utils.create_from_dict
         for body in yaml.safe_load_all(text):
-            if body["kind"] == "RecoveryPolicy":
+            if body["kind"] != "RecoveryPolicy":
+                create(self.api_client, body)
+            elif self.is_protected:
                 body["spec"] |= self.policy_spec
                 self.custom.create_namespaced_custom_object(
                     GROUP, VERSION, NAMESPACE, "recoverypolicies", body
                 )
-            else:
-                create(self.api_client, body)
         if self.storage_mib is not None:
             limit = {"type": "Container", "default": {"ephemeral-storage": f"{self.storage_mib}Mi"}}
             self.core.create_namespaced_limit_range(

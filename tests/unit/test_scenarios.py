@@ -7,12 +7,24 @@ from typing import Any
 import pytest
 
 from rekindle.errors import InputError
+from rekindle_local.flights.pipeline import QUERY_KEYS
 from scenarios import __main__ as command
 from scenarios import losses
 from scenarios.figures import DRIVER_TO_QUERY, SILENT_TO_PLAN, figures
 from scenarios.flights import Flights
+from scenarios.ordinary import OrdinaryFlights
 from scenarios.witness import Witness
 from submission import apache, kubeflow
+
+
+class NoPods:
+    """Logs of pods that nobody follows: files that are there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def look(self, *_: str) -> None:
+        """Nothing is new."""
 
 
 @pytest.mark.parametrize(("example", "kind"), [("kubeflow", kubeflow), ("apache", apache)])
@@ -31,22 +43,45 @@ def test_the_examples_run_the_flights_under_either_operator(
     assert "machines" not in json.dumps(body)
 
 
+def test_ordinary_spark_has_no_sidecar_and_reads_what_the_pipeline_reads(tmp_path: Path) -> None:
+    body = OrdinaryFlights(tmp_path, "image").application()
+    body["metadata"]["uid"] = "u"
+    submission = kubeflow.submission(body, "1")
+    assert submission.file == "local:///opt/rekindle/structured_streaming.py"
+    assert submission.arguments[0] == "/shared/input"
+    assert "inject" not in json.dumps(body)
+
+
+def batch(query: str, epoch: int, cut_at: float, at: float) -> list[dict[str, Any]]:
+    told = {"query": query, "epoch": epoch}
+    cut = {"kind": "cut", "at": cut_at, "cut_at": cut_at, **told}
+    return [cut, {"kind": "commit", "at": at, **told}]
+
+
+def test_ordinary_spark_is_back_when_batches_lag_no_more_than_before(tmp_path: Path) -> None:
+    logs: Any = NoPods(tmp_path)
+    witness, flights = Witness(logs, tmp_path / "e", "factory"), OrdinaryFlights(tmp_path, "image")
+    witness.note("warm", 100.0)
+    for query in QUERY_KEYS:
+        for number in range(3):
+            begin = 110.0 + 20 * number
+            witness.records += batch(query, number, begin, begin + 10.0)
+    assert flights.is_live(witness)
+    witness.note("joined", 210.0)
+    for query in QUERY_KEYS:
+        witness.records += batch(query, 3, 150.0, 220.0) + batch(query, 4, 219.0, 230.0)
+    assert not flights.is_back(witness, 200.0)
+    for query in QUERY_KEYS:
+        witness.records += batch(query, 5, 229.0, 239.0)
+    assert flights.is_back(witness, 200.0)
+
+
 def test_a_rate_is_calibrated_only_where_figures_count(tmp_path: Path) -> None:
     settings = [
         Flights(tmp_path, "image", is_calibrated=yes).config_map()["data"]["settings.yaml"]
         for yes in (True, False)
     ]
     assert ["load_target_percent" in text for text in settings] == [True, False]
-
-
-class NoPods:
-    """Logs of pods that nobody follows: files that are there."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def look(self, *_: str) -> None:
-        """Nothing is new."""
 
 
 def test_a_log_that_is_followed_again_is_not_heard_again(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""The flights on ordinary Spark: the same queries in Structured Streaming, without Rekindle.
+
+Same image, same executors, same quotas, under kubeflow's Spark operator (docs/structured-
+streaming.md). Nobody plans, and nobody deletes what stands on lost nodes but Kubernetes and Spark
+themselves. `performing` takes it in the place of `Flights`.
+"""
+
+from dataclasses import dataclass
+
+from rekindle_local.flights import pipeline
+from scenarios.flights import SHARED, Flights, Object
+from scenarios.witness import Record, Witness
+
+__all__ = ["ROWS_PER_SECOND", "OrdinaryFlights"]
+
+# What ten of these nodes sustain, with room to catch up. A higher one would favour Rekindle.
+ROWS_PER_SECOND = 3_000.0
+# Batches that tell what a query's lag is when all is well, and that it is so again.
+BATCHES_WARM, BATCHES_BACK = 3, 2
+LAG_FACTOR = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class OrdinaryFlights(Flights):
+    """Lags are those of batches: from when the newest row of one came in until its commit."""
+
+    @property
+    def warm_seconds(self) -> float:
+        """Normal lag is measured over a minute, of batches that take a quarter of one."""
+        return 90.0
+
+    def application(self) -> Object:
+        """The SparkApplication: another program, and no sidecar."""
+        body = Flights.application(self)
+        spec = body["spec"]
+        spec["mainApplicationFile"] = "local:///opt/rekindle/structured_streaming.py"
+        spec["arguments"] = [
+            *(str(SHARED / self.input.name), "--store", str(SHARED / self.store.name)),
+            *("--rows-per-second", str(ROWS_PER_SECOND)),
+            *("--events", str(SHARED / self.events.name)),
+        ]
+        body["metadata"].pop("labels", None)
+        del spec["driver"]["labels"]
+        spec["driver"]["memoryOverhead"] = "768m"
+        return body
+
+    def is_live(self, witness: Witness) -> bool:
+        """Each query has committed some batches."""
+        lags = _lags(witness, 0.0)
+        return all(len(lags.get(query, ())) >= BATCHES_WARM for query in pipeline.QUERY_KEYS)
+
+    def is_calibrated_by(self, witness: Witness) -> bool:
+        """Its rate is fixed from its start on."""
+        return bool(witness.of_kind("started"))
+
+    def is_back(self, witness: Witness, failure_at: float) -> bool:
+        """Since the last executor has come, each query has had batches with no more lag than
+        before the failure."""
+        warm_at = witness.of_kind("warm")[-1]["at"]
+        normal = _lags(witness, warm_at, failure_at)
+        came_at = max(
+            (one["at"] for one in witness.of_kind("joined", failure_at)), default=failure_at
+        )
+        newest = _lags(witness, came_at)
+        return all(
+            len(newest.get(query, ())) >= BATCHES_BACK
+            and max(newest[query][-BATCHES_BACK:]) <= LAG_FACTOR * max(normal[query])
+            for query in pipeline.QUERY_KEYS
+        )
+
+
+def _lags(witness: Witness, since: float, until: float = float("inf")) -> dict[str, list[float]]:
+    """By query, the lags of the batches that were committed in a stretch of time."""
+    cuts: dict[tuple[str, int], Record] = {
+        (one["query"], one["epoch"]): one for one in witness.of_kind("cut")
+    }
+    lags: dict[str, list[float]] = {}
+    for one in witness.of_kind("commit", since):
+        cut = cuts.get((one["query"], one["epoch"]))
+        if cut is not None and one["at"] < until:
+            lags.setdefault(one["query"], []).append(one["at"] - cut["cut_at"])
+    return lags
