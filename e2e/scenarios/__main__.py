@@ -95,6 +95,13 @@ def _run(names: Sequence[str], strategies: Sequence[str], folder: Path) -> int:
         for strategy in (strategies if name in losses.SCENARIOS else STRATEGIES[:1])
         if strategy != STRATEGIES[-1] or losses.SCENARIOS[name].is_compared
     ]
+    if not runs:
+        compared = [name for name, one in losses.SCENARIOS.items() if one.is_compared]
+        raise InputError(
+            where="--strategies",
+            what=f"{STRATEGIES[-1]} runs in none of these scenarios",
+            remedy=f"name some of: {', '.join(compared)}",
+        )
     failed = 0
     for name, strategy in runs:
         began = time.monotonic()

@@ -63,15 +63,16 @@ class Autoscaler:
 
 
 def mark_machines_off(core: Any, killed: Collection[str]) -> list[str]:
-    """Mark those of these nodes that are not Ready any more; which are marked now."""
+    """Mark those of these nodes that are not Ready any more; which are marked by now."""
     marked = []
     for name in killed:
         node = core.read_node(name)
         taints = node.spec.taints or []
         ready = next(one for one in node.status.conditions if one.type == "Ready")
-        if ready.status != "True":
+        if ready.status != "True" and all(taint.key != SHUTDOWN for taint in taints):
             mark = {"key": SHUTDOWN, "effect": "NoSchedule"}
             core.patch_node(name, {"spec": {"taints": [*map(_plain, taints), mark]}})
+        if ready.status != "True":
             marked.append(name)
     return marked
 

@@ -36,6 +36,10 @@ def _silent(records: Sequence[Record], failure_at: float) -> Iterator[tuple[str,
 
 def _driver(records: Sequence[Record], report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     starts = [one["seconds"] for one in records if one["kind"] == "driver-pod-started"]
-    back = [one["back_at"] for one in report["queries"].values() if one["back_at"] is not None]
+    back = [
+        one["back_at"]
+        for one in report["queries"].values()
+        if one["unavailable"] and one["back_at"] is not None
+    ]
     if starts and back:
         yield DRIVER_TO_QUERY, min(back) - starts[-1]

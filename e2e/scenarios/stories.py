@@ -50,7 +50,7 @@ def check_told(story: Object, *, lost: int, kind: str) -> None:
         "lost nodes": status.get("lostNodesTotal", len(status.get("lostNodes", ()))),
         "phase": status.get("phase"),
         "plans": bool(plans) and all(plan.get("acknowledgedAt") for plan in plans),
-        "queries": all(query.get("backAt") for query in queries if query.get("lostAt")),
+        "queries": bool(queries) and all(one.get("backAt") for one in queries if one.get("lostAt")),
         "ended": bool(status.get("endedAt")),
     }
     wanted = {

@@ -55,10 +55,14 @@ def hear(
     reporting: dict[str, float] = {}
     for pod in there:
         seen = reported.get(pod.uid)
-        last = known.get(pod.node, now) if seen is None else now - (seen.silent_seconds or 0.0)
+        if seen is None:
+            continue
+        last = now - (seen.silent_seconds or 0.0)
         heard_at[pod.node] = max(heard_at.get(pod.node, last), last)
-        if seen is not None and seen.silent_seconds is not None:
+        if seen.silent_seconds is not None:
             seconds = seen.silent_seconds
             reporting[pod.node] = min(reporting.get(pod.node, seconds), seconds)
+    for pod in there:
+        heard_at.setdefault(pod.node, now)  # where none was ever reported
     silent = {pod.node: now - heard_at[pod.node] for pod in there}
     return Heard(progress.generation, now, heard_at, silent, reporting)

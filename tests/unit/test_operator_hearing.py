@@ -72,6 +72,11 @@ def test_one_that_is_put_where_another_was_lost_is_no_sign_of_life() -> None:
     assert hear(again, report(e1=0.0, e3=0.5), [executor(3, "b")], 109.0).silent_seconds["b"] == 0.5
 
 
+def test_one_that_has_not_joined_is_no_sign_of_life_beside_one_that_is_silent() -> None:
+    pods = [executor(2, "b"), executor(3, "b")]
+    assert hear(None, report(e2=40.0), pods, 100.0).silent_seconds == {"b": 40.0}
+
+
 def test_what_was_heard_on_a_node_long_ago_is_forgotten() -> None:
     first = hear(None, report(e1=0.0), [executor(1, "a")], 100.0)
     assert hear(first, report(), [], 100.0 + KEPT_SECONDS).heard_at == {}

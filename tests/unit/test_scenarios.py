@@ -110,7 +110,13 @@ def test_a_silent_node_counts_from_the_lease_that_was_longest_unchanged() -> Non
 
 
 def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
-    report = {"queries": {"a": {"back_at": 71.0}, "b": {"back_at": 90.0}, "c": {"back_at": None}}}
+    times = {"a": 71.0, "b": 90.0, "never": None, "never away": 0.0}
+    report = {
+        "queries": {
+            name: {"back_at": at, "unavailable": [] if name == "never away" else [[3.0, at]]}
+            for name, at in times.items()
+        }
+    }
     found = figures([{"kind": "driver-pod-started", "at": 1.0, "seconds": 4.0}], report, 0.0)
     assert found == {DRIVER_TO_QUERY: {"value": 67.0, "unit": "s", "bar": 60.0}}
 
@@ -128,3 +134,4 @@ def test_each_scenario_says_what_is_lost() -> None:
     assert all(len(one.lost) > 10 for one in losses.SCENARIOS.values())
     assert command.main(["no-such"]) == 2
     assert command.main(["one-of-ten", "--strategies", "best"]) == 2
+    assert command.main(["one-of-ten", "--strategies", "structured-streaming"]) == 2
