@@ -7,14 +7,17 @@ back what they have changed. `site` takes either.
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import yaml
 from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
 
 from rekindle.errors import InputError, RunError
 from scenarios.flights import ROLE
@@ -34,6 +37,7 @@ KIND: Mapping[str, str] = {
     "stop_kubelet": "docker exec {node} systemctl stop kubelet",
     "start_kubelet": "docker exec {node} systemctl start kubelet",
 }
+MARKS = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 COMMAND_SECONDS_MAX = 60
 READY_SECONDS_MAX = 300.0
@@ -88,17 +92,18 @@ class GivenCluster:
         self._directory = directory
         self._means = _means(environment)
         self._shared = _shared(environment)
-        self._added: dict[str, dict[str, str]] = {}
+        self._names: list[str] = []
+        self._before: dict[str, dict[str, str | None]] = {}
 
     @property
     def shared(self) -> Path:
         """A folder for this run alone, below the one that was named."""
-        return self._shared / self._directory.parent.name
+        return self._shared / f"rekindle-e2e-{os.getpid()}"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The nodes that were taken and are not lost."""
-        return tuple(self._added)
+        return tuple(self._names)
 
     @property
     def kubeconfig(self) -> Path:
@@ -128,30 +133,34 @@ class GivenCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for name, labels in self._added.items():
-            self._patch(name, dict.fromkeys(labels), unschedulable=None)
+        for name, labels in self._before.items():
+            with suppress(ApiException):  # a node that is not there needs nothing
+                self._give_back(name, labels)
+        shutil.rmtree(self.shared, ignore_errors=True)
         close: Any = self._client.close
         close()
 
     def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ("",)) -> tuple[str, ...]:
         """Take nodes that nobody has taken. Raises `InputError` where there are too few."""
-        free = [node.metadata.name for node in self._core.list_node().items if _is_free(node)]
+        free = [node for node in self._core.list_node().items if _is_free(node)]
         if len(free) < count:
             raise _refusal(
                 f"has {len(free)} free nodes where {count} are wanted",
                 "make a cluster of more nodes, or wait for a scenario that uses them",
             )
-        taken = free[:count]
-        for turn, name in enumerate(taken):
-            self._added[name] = {**spec.labels, ZONE: zones[turn % len(zones)]}
-            self._patch(name, self._added[name], unschedulable=None)
-        return tuple(taken)
+        taken = tuple(node.metadata.name for node in free[:count])
+        for turn, node in enumerate(free[:count]):
+            labels = {**spec.labels, ZONE: zones[turn % len(zones)]}
+            there = node.metadata.labels or {}
+            self._before[node.metadata.name] = {name: there.get(name) for name in labels}
+            self._core.patch_node(node.metadata.name, {"metadata": {"labels": labels}})
+        self._names += taken
+        return taken
 
     def kill(self, *names: str) -> None:
         """Machines die."""
         self._harm("kill", names)
-        for name in names:
-            del self._added[name]
+        self._names = [name for name in self._names if name not in names]
 
     def cut(self, *names: str) -> None:
         """Nobody reaches these nodes any more; they live on."""
@@ -198,11 +207,16 @@ class GivenCluster:
                 remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
             ) from error
 
-    def _patch(
-        self, name: str, labels: Mapping[str, str | None], *, unschedulable: bool | None
-    ) -> None:
-        body = {"metadata": {"labels": dict(labels)}, "spec": {"unschedulable": unschedulable}}
-        self._core.patch_node(name, body)
+    def _give_back(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """A node as it was: its labels, without the marks of one that is off, and in use."""
+        taints = [
+            taint
+            for taint in self._core.read_node(name).to_dict()["spec"]["taints"] or ()
+            if taint["key"] not in MARKS
+        ]
+        kept = [{key: taint[key] for key in ("key", "value", "effect")} for taint in taints]
+        spec = {"unschedulable": None, "taints": kept}
+        self._core.patch_node(name, {"metadata": {"labels": dict(labels)}, "spec": spec})
 
 
 def _is_free(node: Any) -> bool:

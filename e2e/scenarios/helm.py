@@ -43,8 +43,8 @@ def install(program: Path, kubeconfig: Path, values: Mapping[str, Any], home: Pa
 
 
 def uninstall(program: Path, kubeconfig: Path, home: Path) -> None:
-    """Remove the chart. Raises `RunError` with what helm says when it cannot."""
-    _run(program, kubeconfig, home, "uninstall", RELEASE, "--wait")
+    """Remove the chart, where it is there. Raises `RunError` with what helm says when it cannot."""
+    _run(program, kubeconfig, home, "uninstall", RELEASE, "--wait", "--ignore-not-found")
 
 
 def _run(program: Path, kubeconfig: Path, home: Path, *arguments: str) -> None:

@@ -5,8 +5,12 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
 from rekindle import topology
 from rekindle.errors import RunError
@@ -80,8 +84,9 @@ def _keep(directory: Path, stage: Stage) -> None:
     stage.witness.look()
     lines = [json.dumps(record) + "\n" for record in stage.witness.records]
     (directory / "records.jsonl").write_text("".join(lines), encoding="utf-8")
-    found = json.dumps(stage.recoveries(), indent=1)
-    (directory / "recoveries.json").write_text(found, encoding="utf-8")
+    with suppress(ApiException, HTTPError):  # what has failed is said, not that this fails too
+        found = json.dumps(stage.recoveries(), indent=1)
+        (directory / "recoveries.json").write_text(found, encoding="utf-8")
 
 
 def _check_rows(computed: Object) -> None:

@@ -144,9 +144,9 @@ class Site:
         values = {**_values(ground.images, self.class_spec), **self.chart}
         kubeconfig = self.cluster.kubeconfig
         home = self.directory / "helm"
-        helm.install(ground.programs[HELM], kubeconfig, values, home)
-        if isinstance(self.cluster, GivenCluster):  # the others go with it
+        if isinstance(self.cluster, GivenCluster):  # with the others it goes by itself
             self._held.callback(helm.uninstall, ground.programs[HELM], kubeconfig, home)
+        helm.install(ground.programs[HELM], kubeconfig, values, home)
 
     def _make_namespace(self) -> None:
         """What an application finds: the example's account, rights, claim and policy."""

@@ -22,6 +22,7 @@ from scenarios.cloud import Autoscaler, mark_machines_off
 from scenarios.flights import Flights
 from scenarios.site import GROUP, NAMESPACE, VERSION, Site
 from scenarios.witness import Record, Witness
+from testbed import binaries
 
 __all__ = ["Stage"]
 
@@ -43,6 +44,7 @@ class Stage:
     scaler: Autoscaler
     failure_at: float = 0.0
     _driver_is_lost: bool = False
+    _trouble: str = ""
     _off: set[str] = field(default_factory=set)
     _joined: set[str] = field(default_factory=set)
 
@@ -164,12 +166,13 @@ class Stage:
     def await_that(self, what: str, condition: Callable[[], Any]) -> None:
         """Look until it holds. Raises `RunError` when it does not for a long time, or a driver has
         ended that should run."""
+        binaries.say(f"waiting until {what}")
         end = time.monotonic() + WAIT_SECONDS_MAX
         while not self._holds(condition):
             if time.monotonic() > end:
                 raise RunError(
                     where="the scenario",
-                    what=f"waited {WAIT_SECONDS_MAX:.0f} s until {what}",
+                    what=f"waited {WAIT_SECONDS_MAX:.0f} s until {what}{self._trouble}",
                     remedy=f"see the logs of pods in {self.witness.logs.folder}",
                 )
             time.sleep(POLL_SECONDS)
@@ -181,9 +184,12 @@ class Stage:
             self._check_driver()
             self.scaler.look()
             self._off.difference_update(mark_machines_off(self.site.core, self._off))
+            self._trouble = ""
             return bool(condition())
-        except (ApiException, HTTPError):
-            return False  # the API server was away for a moment
+        except (ApiException, HTTPError) as error:
+            # The API server may be away for a moment; what it refuses is told at the end.
+            self._trouble = f"; in the end: {error!r:.300}"
+            return False
 
     def _driver(self) -> Any:
         """Its newest pod: one on a lost node may still be there."""
