@@ -25,6 +25,7 @@ from scenarios.ground import Ground
 from submission.tending import SparkOperators
 from testbed import binaries
 from testbed.binaries import HELM
+from testbed.bodies import ZONE
 from testbed.cluster.configuration import NodeSpec
 
 __all__ = ["DRIVER", "EXECUTOR", "GROUP", "NAMESPACE", "SERVICE", "VERSION", "ZONES", "Site"]
@@ -36,7 +37,6 @@ EXECUTOR = NodeSpec(cores=0.3, memory_mib=1_536, labels={ROLE: "executor"})
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 NAMESPACE = "factory"  # the examples'
 LEASE = "rekindle-operator"
-ZONE = "topology.kubernetes.io/zone"
 
 Object = Mapping[str, Any]
 
