@@ -34,12 +34,20 @@ case ${1:-} in
     needs SPARK_DRIVER_URL SPARK_EXECUTOR_ID SPARK_EXECUTOR_CORES SPARK_EXECUTOR_MEMORY \
       SPARK_APPLICATION_ID SPARK_EXECUTOR_POD_IP SPARK_RESOURCE_PROFILE_ID SPARK_EXECUTOR_POD_NAME
     options=()
+    class_path=${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}${SPARK_CONF_DIR:-$SPARK_HOME/conf}
+    # An archive holds where the class path begins with just the jars of which it was made.
+    if [[ -z ${SPARK_CLASSPATH:-} && -r $SPARK_HOME/executor.jsa ]]; then
+      options+=("-XX:SharedArchiveFile=$SPARK_HOME/executor.jsa")
+      class_path=$(< "$SPARK_HOME/executor.classpath"):$class_path
+    fi
+    for jar in "$SPARK_HOME"/jars/*.jar; do
+      [[ :$class_path: == *:$jar:* ]] || class_path+=:$jar
+    done
+    class_path+=${SPARK_EXTRA_CLASSPATH:+:$SPARK_EXTRA_CLASSPATH}:$PWD
     # In the order of their numbers: of two that say the same, Java takes the last one.
     while IFS= read -r name; do
       options+=("${!name}")
     done < <(compgen -A variable SPARK_JAVA_OPT_ | sort -t_ -k4n)
-    class_path=${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}${SPARK_CONF_DIR:-$SPARK_HOME/conf}
-    class_path+=:$SPARK_HOME/jars/*${SPARK_EXTRA_CLASSPATH:+:$SPARK_EXTRA_CLASSPATH}:$PWD
     exec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" \
       "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$class_path" \
       org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \

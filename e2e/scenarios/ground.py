@@ -51,13 +51,13 @@ class Ground:
     core: Any = field(init=False)
     custom: Any = field(init=False)
     api_client: client.ApiClient = field(init=False)
-    _held: ExitStack = field(default_factory=ExitStack)
+    held: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         try:
-            self._start()
+            self.start()
         except BaseException:
-            self._held.close()
+            self.held.close()
             raise
         return self
 
@@ -67,14 +67,15 @@ class Ground:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._held.close()
+        self.held.close()
 
     @property
     def claim(self) -> Path:
         """The folder of the volume that all nodes share."""
         return self.cluster.shared / CLAIM
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """What is held from the entry on."""
         built = {name: building.build(name) for name in building.IMAGES}
         self.images = {name: image.reference for name, image in built.items()}
         context = os.environ.get(CONTEXT)
@@ -82,12 +83,12 @@ class Ground:
         self.programs = binaries.find((*nodes, HELM, KUBECTL))
         kinds = definitions.spark_applications()
         archives = [image.archive for image in built.values()]
-        self.cluster = self._held.enter_context(self._make_cluster(context, archives))
-        self.api_client = self._held.enter_context(access.make_client(self.cluster.kubeconfig))
+        self.cluster = self.held.enter_context(self._make_cluster(context, archives))
+        self.api_client = self.held.enter_context(access.make_client(self.cluster.kubeconfig))
         self.core = client.CoreV1Api(self.api_client)
         self.custom = client.CustomObjectsApi(self.api_client)
         if context:
-            self._held.callback(self._give_back)
+            self.held.callback(self._give_back)
         for name in VOLUMES:
             self._make_volume(name, "4Gi", "ReadWriteOnce")
         self._make_volume(CLAIM, "20Gi", "ReadWriteMany")
@@ -117,7 +118,7 @@ class Ground:
             }
         )
         operators = SparkOperators(self._token_kubeconfig(), self.directory / "submissions")
-        self.operators = self._held.enter_context(operators)
+        self.operators = self.held.enter_context(operators)
 
     def _token_kubeconfig(self) -> Path:
         answer = self.core.create_namespaced_service_account_token(

@@ -56,15 +56,15 @@ class OrdinaryFlights(Flights):
     def is_back(self, witness: Witness, failure_at: float) -> bool:
         """Since the last executor has come, each query has had batches with no more lag than
         before the failure."""
-        warm_at = witness.of_kind("warm")[-1]["at"]
-        normal = _lags(witness, warm_at, failure_at)
+        before = _lags(witness, 0.0, failure_at)
+        normal = {query: max(lags[-BATCHES_WARM:]) for query, lags in before.items()}
         came_at = max(
             (one["at"] for one in witness.of_kind("joined", failure_at)), default=failure_at
         )
         newest = _lags(witness, came_at)
         return all(
             len(newest.get(query, ())) >= BATCHES_BACK
-            and max(newest[query][-BATCHES_BACK:]) <= LAG_FACTOR * max(normal[query])
+            and max(newest[query][-BATCHES_BACK:]) <= LAG_FACTOR * normal[query]
             for query in pipeline.QUERY_KEYS
         )
 

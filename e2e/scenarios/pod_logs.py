@@ -15,12 +15,15 @@ from urllib3.exceptions import HTTPError
 
 __all__ = ["PodLogs"]
 
-Key = tuple[str, str, str, int]
+Key = tuple[str, str, str, str, int]
 
 
 @dataclass(slots=True)
 class PodLogs:
-    """Files NAMESPACE_POD_CONTAINER_RESTARTS.log in a folder that exists; `core` is a client."""
+    """Files NAMESPACE_POD_UID_CONTAINER_RESTARTS.log in a folder that exists; `core` is a client.
+
+    A pod that is made anew may have its predecessor's name, and has another uid.
+    """
 
     core: Any
     folder: Path
@@ -36,7 +39,8 @@ class PodLogs:
     def _follow_containers(self, pod: Any) -> None:
         statuses = (pod.status.init_container_statuses, pod.status.container_statuses)
         for status in (*(statuses[0] or ()), *(statuses[1] or ())):
-            key = (pod.metadata.namespace, pod.metadata.name, status.name, status.restart_count)
+            found = pod.metadata
+            key = (found.namespace, found.name, found.uid, status.name, status.restart_count)
             if status.state.waiting is None and key not in self._followed:
                 thread = threading.Thread(target=self._follow, args=(key,), daemon=True)
                 self._followed[key] = thread
@@ -44,7 +48,7 @@ class PodLogs:
 
     def _follow(self, key: Key) -> None:
         """One container's log, until it ends."""
-        namespace, pod, container, _ = key
+        namespace, pod, _, container, _ = key
         with (
             suppress(ApiException, HTTPError),
             (self.folder / f"{'_'.join(map(str, key))}.log").open("wb") as file,

@@ -9,20 +9,16 @@ one.
 """
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import yaml
 from kubernetes import client, utils
 
 from scenarios import helm
-from scenarios.clusters import Cluster, GivenCluster
+from scenarios.clusters import GivenCluster
 from scenarios.flights import EXAMPLES, NAME, ROLE, Flights
 from scenarios.ground import Ground
-from submission.tending import SparkOperators
 from testbed import binaries
 from testbed.binaries import HELM
 from testbed.bodies import ZONE
@@ -42,46 +38,25 @@ Object = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Site:
-    """A context manager; inside, operator and ZooKeeper are ready and nothing is submitted yet.
+class Site(Ground):
+    """A ground on which operator and ZooKeeper are ready, once it is entered; nothing is submitted.
 
-    `directory` takes logs and the shared folder; `chart` are values of the chart, `class_spec` and
-    `policy_spec` the class's and the policy's, all beside the defaults. `storage_mib` limits what
-    each container of the application's namespace may write to its node. Without protection there
-    is no Rekindle.
+    `chart` are values of the chart, `class_spec` and `policy_spec` the class's and the policy's,
+    all beside the defaults. `storage_mib` limits what each container of the application's namespace
+    may write to its node. Without protection there is no Rekindle.
     """
 
-    directory: Path
     executors: int = 10
     chart: Object = field(default_factory=dict)
     class_spec: Object = field(default_factory=dict)
     policy_spec: Object = field(default_factory=dict)
     storage_mib: int | None = None
     is_protected: bool = True
-    cluster: Cluster = field(init=False)
-    operators: SparkOperators = field(init=False)
-    spark_image: str = field(init=False)
-    claim: Path = field(init=False)
-    core: Any = field(init=False)
-    custom: Any = field(init=False)
-    api_client: client.ApiClient = field(init=False)
-    _held: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._held.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._held.close()
+    @property
+    def spark_image(self) -> str:
+        """The name of the image of drivers and executors."""
+        return self.images["spark"]
 
     def submit(self, flights: Flights) -> None:
         """Create the application, and what it needs."""
@@ -126,27 +101,24 @@ class Site:
                 return self.zone(pod.spec.node_name)
         return ""
 
-    def _start(self) -> None:
-        ground = self._held.enter_context(Ground(self.directory))
-        self.cluster, self.operators = ground.cluster, ground.operators
-        self.core, self.custom, self.api_client = ground.core, ground.custom, ground.api_client
-        self.spark_image = ground.images["spark"]
-        self.claim = ground.claim
+    def start(self) -> None:
+        """The ground, Rekindle on it, and nodes for an application."""
+        Ground.start(self)
         if self.is_protected:
-            self._install(ground)
+            self._install()
         self.cluster.add(2, DRIVER, zones=ZONES)
         self.cluster.add(self.executors, EXECUTOR, zones=ZONES)
         self._make_namespace()
 
-    def _install(self, ground: Ground) -> None:
+    def _install(self) -> None:
         self.cluster.add(len(ZONES), SERVICE, zones=ZONES)
         binaries.say("installing the chart")
-        values = {**_values(ground.images, self.class_spec), **self.chart}
+        values = {**_values(self.images, self.class_spec), **self.chart}
         kubeconfig = self.cluster.kubeconfig
         home = self.directory / "helm"
         if isinstance(self.cluster, GivenCluster):  # with the others it goes by itself
-            self._held.callback(helm.uninstall, ground.programs[HELM], kubeconfig, home)
-        helm.install(ground.programs[HELM], kubeconfig, values, home)
+            self.held.callback(helm.uninstall, self.programs[HELM], kubeconfig, home)
+        helm.install(self.programs[HELM], kubeconfig, values, home)
 
     def _make_namespace(self) -> None:
         """What an application finds: the example's account, rights, claim and policy."""

@@ -7,19 +7,8 @@ import pytest
 
 from rekindle.errors import InputError
 from testbed import definitions
-from testbed.definitions import FOREIGN, PROVIDERS, Foreign, definition, find, install, schemaless
 
-__all__ = [
-    "FOREIGN",
-    "PROVIDERS",
-    "Foreign",
-    "definition",
-    "find",
-    "install",
-    "schemaless",
-    "spark_applications",
-    "stored",
-]
+__all__ = ["spark_applications", "stored"]
 
 Definitions = list[dict[str, Any]]
 

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import foreign_crds
 
 from testbed.control_plane import ControlPlane
+from testbed.definitions import install
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "kubernetes"
@@ -52,7 +53,7 @@ def kinds(control_plane: ControlPlane, api_client: client.ApiClient) -> None:
     """Ours, and both kinds of SparkApplication."""
     control_plane.restore()
     definitions = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
-    foreign_crds.install(api_client, [*definitions, *foreign_crds.spark_applications()])
+    install(api_client, [*definitions, *foreign_crds.spark_applications()])
 
 
 class Taken:

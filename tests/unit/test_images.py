@@ -45,15 +45,37 @@ def enter(folder: Path, *arguments: str, **variables: str) -> subprocess.Complet
     )
 
 
+def make_jars(folder: Path, *names: str) -> list[str]:
+    (folder / "jars").mkdir()
+    for name in names:
+        (folder / "jars" / name).touch()
+    return [f"{folder}/jars/{name}" for name in names]
+
+
 def test_an_executor_is_started_as_spark_says_in_its_variables(tmp_path: Path) -> None:
+    jars = make_jars(tmp_path, "a.jar", "b.jar")
+    (tmp_path / "executor.jsa").touch()  # is not for a class path that begins otherwise
     options = {"SPARK_JAVA_OPT_10": "-Dlast=of two", "SPARK_JAVA_OPT_2": "-Dfirst=1"}
     done = enter(tmp_path, "executor", SPARK_CLASSPATH="/more/*", **EXECUTOR, **options)
     said = done.stdout.splitlines()
     assert said[:5] == ["java", "-Dfirst=1", "-Dlast=of two", "-Xms512m", "-Xmx512m"]
     paths = said[said.index("-cp") + 1].split(":")
-    assert paths == ["/more/*", f"{tmp_path}/conf", f"{tmp_path}/jars/*", str(tmp_path)]
+    assert paths == ["/more/*", f"{tmp_path}/conf", *jars, str(tmp_path)]
     assert said[said.index("--hostname") + 1] == "10.1.0.7"
     assert said[-2:] == ["--podName", "machines-0-exec-3"]
+
+
+def test_an_executor_has_archived_classes_where_jars_are_those_of_the_archive(
+    tmp_path: Path,
+) -> None:
+    archived = make_jars(tmp_path, "a.jar", "b.jar", "later.jar")[:2]
+    (tmp_path / "executor.jsa").touch()
+    (tmp_path / "executor.classpath").write_text(":".join(archived))
+    said = enter(tmp_path, "executor", SPARK_JAVA_OPT_0="-Xlog:cds", **EXECUTOR).stdout.splitlines()
+    assert said[1:3] == [f"-XX:SharedArchiveFile={tmp_path}/executor.jsa", "-Xlog:cds"]
+    paths = said[said.index("-cp") + 1].split(":")
+    own = f"{tmp_path}/jars/later.jar"
+    assert paths == [*archived, f"{tmp_path}/conf", own, str(tmp_path)]
 
 
 def test_a_driver_is_submitted_in_its_own_pod_with_what_it_was_given(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rekindle_local import cli, options
 __all__ = ["application", "main"]
 
 ROWS_PER_SECOND_MAX = 10_000_000
+SECONDS_PER_DAY = 86_400
 
 
 def main() -> int:
@@ -57,6 +58,8 @@ def _run(
     Example: spark-submit structured_streaming.py input --store /shared/s --rows-per-second 1000
     """
     options.check_range("--rows-per-second", rows_per_second, 1, ROWS_PER_SECOND_MAX)
+    options.check_range("--rows-per-trigger-max", rows_per_trigger_max or 0, 0, ROWS_PER_SECOND_MAX)
+    options.check_range("--trigger-seconds", trigger_seconds, 0, SECONDS_PER_DAY)
     from rekindle_local.structured_streaming import application
     from rekindle_local.structured_streaming.queries import QUERIES
 

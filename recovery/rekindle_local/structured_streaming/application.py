@@ -33,7 +33,8 @@ FAILURES_MAX = 100
 # all memory, and yet is caught up with in few large ones, which cost the least.
 SECONDS_PER_TRIGGER_MAX = 60
 # The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. Output
-# files stay attributed to batches (`deletion`); and as Spark's own files lie in a folder here, they
+# files stay attributed to batches (`deletion`), and no batch is forgotten (otherwise all but a
+# hundred are), so that a whole run can be judged. As Spark's own files lie in a folder here, they
 # are written without a process for each (`PlainFiles`).
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -44,6 +45,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.fileSink.log.deletion": "false",
+    "spark.sql.streaming.minBatchesToRetain": "1000000",
     "spark.hadoop.fs.file.impl": "rekindle.PlainFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekindle.PlainFiles$Plain",
 }

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from rekindle import events as run_events
 from rekindle import report
+from rekindle.errors import RunError
 from rekindle_local.demo import evidence
 from rekindle_local.structured_streaming import batches, sources
 
@@ -38,7 +39,10 @@ class Run:
 
 
 def write(directory: Path, run: Run) -> dict[str, Any]:
-    """Write all files; `input/` must lie there already. Returns the report."""
+    """Write all files; `input/` must lie there already. Returns the report.
+
+    Raises `RunError` where a query has put out nothing.
+    """
     write_outputs(directory, run)
     events = run_events.relative(run.records, run.failure_at)
     return evidence.conclude(directory, events, run.facts, input_record(run), {}, {})
@@ -57,6 +61,12 @@ def _write_output(directory: Path, run: Run, query: str) -> None:
         table = _plain(pq.read_table(path))
         at = committed[number].committed_at - run.failure_at
         tables.append(evidence.stamped(table, number, at))
+    if not tables:
+        raise RunError(
+            where=f"query {query}",
+            what="has put out no row",
+            remedy="let the application run for longer",
+        )
     path = directory / "outputs" / query / "0.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.concat_tables(tables), path, compression="zstd")

@@ -1,14 +1,15 @@
 """Definitions of the kinds of others that the chart makes objects of: Prometheus, cert-manager.
 
-They come and are kept like those of providers (foreign_crds.py).
+They come and are kept like those of providers (testbed's definitions.py).
 """
 
 from collections.abc import Iterator
 from unittest import mock
 
-import foreign_crds
 from chart_commands import Object
-from foreign_crds import Foreign
+
+from testbed import definitions
+from testbed.definitions import Foreign
 
 __all__ = ["foreign_definitions"]
 
@@ -32,7 +33,7 @@ FOREIGN = {
 
 def foreign_definitions() -> Iterator[Object]:
     """Every one of them, downloaded first where the cache does not have it."""
-    with mock.patch.dict(foreign_crds.FOREIGN, FOREIGN):
+    with mock.patch.dict(definitions.FOREIGN, FOREIGN):
         for name in FOREIGN:
-            for file in foreign_crds.find(name):
-                yield foreign_crds.definition(file)
+            for file in definitions.find(name):
+                yield definitions.definition(file)

@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 
-import foreign_crds
 import pytest
 import yaml
 from chart_commands import EVERYTHING, ROOT, Helm
@@ -12,6 +11,7 @@ from kubernetes import client
 
 from rekindle.errors import InputError
 from testbed.control_plane import ControlPlane
+from testbed.definitions import install
 
 COMMAND_SECONDS_MAX = 120
 
@@ -25,7 +25,7 @@ def definitions(control_plane: ControlPlane) -> None:
     except InputError as error:
         pytest.skip(str(error))
     with control_plane.api_client() as api_client:
-        foreign_crds.install(api_client, [*ours, *others])
+        install(api_client, [*ours, *others])
         named = client.V1ObjectMeta(name="capi")
         client.CoreV1Api(api_client).create_namespace(client.V1Namespace(metadata=named))
 

@@ -16,6 +16,8 @@ from chart_commands import CHART, NAMESPACE, RELEASE, Helm
 from chart_rights import rights
 from kubernetes import client
 
+from testbed.definitions import PROVIDERS, install
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
 from acting_driver import ActingDriver
@@ -192,5 +194,5 @@ def lose_the_driver(world: World) -> None:
 
 def install_foreign(api_client: client.ApiClient) -> None:
     """The kinds of all that the operator may ask for or look at."""
-    others = foreign_crds.stored(*foreign_crds.PROVIDERS)
-    foreign_crds.install(api_client, [*others, *foreign_crds.spark_applications()])
+    others = foreign_crds.stored(*PROVIDERS)
+    install(api_client, [*others, *foreign_crds.spark_applications()])

@@ -26,6 +26,8 @@ from node_requests import NodeRequests
 from operating_world import World
 from operator_process import OperatorProcess
 
+from testbed.definitions import PROVIDERS, install
+
 DEFINITIONS = Path(__file__).parents[3] / "crds"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 WATCH_SILENCE_SECONDS = 4
@@ -150,7 +152,7 @@ def world(
 @pytest.fixture
 def requests(api_client: client.ApiClient, namespace: str) -> Iterator[NodeRequests]:
     """What was asked for in the test's namespace; the definitions of all providers are served."""
-    foreign_crds.install(api_client, foreign_crds.stored(*foreign_crds.PROVIDERS))
+    install(api_client, foreign_crds.stored(*PROVIDERS))
     found = NodeRequests(api_client, namespace)
     yield found
     found.clear()

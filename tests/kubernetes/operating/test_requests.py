@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foreign_crds
 
+from testbed.definitions import install
+
 KARPENTER = {
     "name": "karpenter",
     "provider": "Karpenter",
@@ -30,7 +32,7 @@ Claims = Callable[[], list[dict[str, Any]]]
 @pytest.fixture
 def claims(api_client: client.ApiClient, world: World) -> Iterator[Claims]:
     """NodeClaims that were made for the test's namespace; they go after it."""
-    foreign_crds.install(api_client, foreign_crds.stored("karpenter"))
+    install(api_client, foreign_crds.stored("karpenter"))
     custom = client.CustomObjectsApi(api_client)
 
     def mine() -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from rekindle.protocol import PlanOrder
 from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.shell import kinds
 from rekindle_operator.shell.api import Api, path_of
+from testbed.definitions import install
 
 KUBEFLOW, APACHE = "sparkoperator.k8s.io", "spark.apache.org"
 SPECS: dict[str, dict[str, Any]] = {
@@ -36,7 +37,7 @@ Object = dict[str, Any]
 @pytest.fixture
 def applications(api_client: client.ApiClient, namespace: str) -> dict[str, Object]:
     """A SparkApplication of each group, as its operator leaves it when all is well."""
-    foreign_crds.install(api_client, foreign_crds.spark_applications())
+    install(api_client, foreign_crds.spark_applications())
     api = Api(api_client)
     return {group: make(api, kind, namespace) for group, kind in kinds.SPARK_APPLICATIONS.items()}
 

@@ -14,6 +14,7 @@ from resource_requests import Api, Object, class_of
 
 from rekindle_local import processes
 from rekindle_operator.testing import policy_object
+from testbed.definitions import install
 from testbed.nodes import Nodes
 
 WAIT_SECONDS_MAX = 180.0
@@ -42,7 +43,7 @@ def cluster_class(api: Api) -> Any:
 @pytest.fixture
 def send(api: Api, plugin: Plugin, api_client: client.ApiClient) -> Send:
     """Create an object in the test's namespace."""
-    foreign_crds.install(api_client, foreign_crds.spark_applications())
+    install(api_client, foreign_crds.spark_applications())
 
     def create(plural: str, record: Object) -> Object:
         version = record["apiVersion"]

@@ -16,6 +16,7 @@ from provider_shell import Shell
 
 from rekindle_operator.provisioning.bodies import text
 from rekindle_operator.provisioning.node_claims import NODE_CLAIM
+from testbed.definitions import PROVIDERS, definition, install
 
 RECOVERIES = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
 
@@ -23,7 +24,7 @@ RECOVERIES = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
 @pytest.fixture(scope="module")
 def definitions() -> list[dict[str, Any]]:
     """The real definitions of the kinds that providers make or change."""
-    return foreign_crds.stored(*foreign_crds.PROVIDERS)
+    return foreign_crds.stored(*PROVIDERS)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def shell(
     api_client: client.ApiClient, namespace: str, definitions: list[dict[str, Any]]
 ) -> Iterator[Shell]:
     """An operator's hands, in a namespace that is its own and the application's."""
-    foreign_crds.install(api_client, [*definitions, foreign_crds.definition(RECOVERIES)])
+    install(api_client, [*definitions, definition(RECOVERIES)])
     shell = Shell(api_client, namespace)
     yield shell
     for claim in shell.all(NODE_CLAIM):

@@ -2,21 +2,21 @@
 
 from typing import Any
 
-import foreign_crds
 import pytest
 from kubernetes import client
 
 from rekindle.errors import InputError
+from testbed.definitions import definition, find, install, schemaless
 
 
 def test_the_definition_of_kubeflows_spark_application_is_served(
     api_client: client.ApiClient, namespace: str
 ) -> None:
     try:
-        (file,) = foreign_crds.find("spark-operator")
+        (file,) = find("spark-operator")
     except InputError as error:
         pytest.skip(str(error))
-    foreign_crds.install(api_client, [foreign_crds.definition(file)])
+    install(api_client, [definition(file)])
     custom = client.CustomObjectsApi(api_client)
     place = ("sparkoperator.k8s.io", "v1beta2", namespace, "sparkapplications")
     body: dict[str, Any] = {
@@ -34,10 +34,8 @@ def test_the_definition_of_kubeflows_spark_application_is_served(
 def test_a_definition_without_a_schema_stands_in_for_apaches_spark_application(
     api_client: client.ApiClient, namespace: str
 ) -> None:
-    stand_in = foreign_crds.schemaless(
-        "spark.apache.org", "v1", "SparkApplication", "sparkapplications"
-    )
-    foreign_crds.install(api_client, [stand_in])
+    stand_in = schemaless("spark.apache.org", "v1", "SparkApplication", "sparkapplications")
+    install(api_client, [stand_in])
     custom = client.CustomObjectsApi(api_client)
     place = ("spark.apache.org", "v1", namespace, "sparkapplications")
     body: dict[str, Any] = {
@@ -56,4 +54,4 @@ def test_a_definition_is_kept_and_needs_no_go_the_second_time(
     assert len(definitions) == 5
     monkeypatch.setenv("PATH", "")
     for name in ("autoscaler", "karpenter", "cluster-api"):
-        assert all(file.is_file() for file in foreign_crds.find(name))
+        assert all(file.is_file() for file in find(name))

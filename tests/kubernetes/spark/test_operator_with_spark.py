@@ -16,12 +16,12 @@ from spark_on_kubernetes import SHAPE, Cluster
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
-import foreign_crds
 from operator_process import OperatorProcess
 
 from rekindle_local import processes
 from rekindle_operator.injection import configuration
 from testbed.control_plane import ControlPlane
+from testbed.definitions import install
 from testbed.nodes import Fate
 
 Start = Callable[..., tuple[Cluster, Application]]
@@ -38,7 +38,7 @@ DETECTION = {"leaseSeconds": 1, "leaseIntervals": 2, "driverSilenceSeconds": 5}
 def make_terms(api_client: client.ApiClient, namespace: str) -> client.CustomObjectsApi:
     """Definitions, a class that is fast, and a policy for the driver of a namespace."""
     bodies = [yaml.safe_load(path.read_text()) for path in sorted(DEFINITIONS.glob("*.yaml"))]
-    foreign_crds.install(api_client, bodies)
+    install(api_client, bodies)
     custom = client.CustomObjectsApi(api_client)
     api_version = f"{GROUP}/{VERSION}"
     custom.create_cluster_custom_object(

@@ -19,6 +19,7 @@ from rekindle_local import processes
 from submission.tending import SparkOperators
 from testbed.bodies import NodeShape
 from testbed.control_plane import ControlPlane
+from testbed.definitions import install
 from testbed.nodes import Nodes
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "kubernetes"
@@ -103,7 +104,7 @@ def place(
     nodes: Nodes,
     tmp_path: Path,
 ) -> Iterator[Namespace]:
-    foreign_crds.install(api_client, foreign_crds.spark_applications())
+    install(api_client, foreign_crds.spark_applications())
     nodes.add(1, NodeShape(cpu="8"))
     core: Any = client.CoreV1Api(api_client)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": "spark"}})
