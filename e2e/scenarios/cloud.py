@@ -46,7 +46,7 @@ class Autoscaler:
         if self._due is None:
             self._due = now + self.first_seconds
         if now >= self._due:
-            self._due = max(self._due + self.every_seconds, now)
+            self._due = now + self.every_seconds
             zone = self.zones[len(self.added) % len(self.zones)]
             self.added += self.cluster.add(1, EXECUTOR, zones=(zone,))
 

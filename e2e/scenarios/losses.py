@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle_local import processes
 from scenarios import stories
 from scenarios.site import ZONES, Site
 from scenarios.stage import Stage
@@ -19,6 +20,7 @@ __all__ = ["SCENARIOS", "Scenario"]
 # So small that a driver or executor that kept what it buffers for ten minutes would be evicted.
 STORAGE_MIB = 512
 OUTAGE_SECONDS = 600.0
+LEADER_SECONDS_MAX = 120.0
 
 Object = Mapping[str, Any]
 
@@ -59,16 +61,18 @@ class Scenario:
 
 def eight_of_ten(stage: Stage) -> None:
     """Eight of ten executors' nodes at once; they are replaced one by one."""
-    stage.fail(stage.site.cluster.kill, *stage.choose_victims(8))
+    lost = stage.choose_victims(8)
+    stage.fail(stage.site.cluster.kill, *lost)
     stage.recover()
-    stories.check_correlated(stage, lost=8)
+    stories.check_correlated(stage, lost=lost)
 
 
 def two_of_four(stage: Stage) -> None:
     """Two of four executors' nodes at once, at a low rate: in short, that all of it works."""
-    stage.fail(stage.site.cluster.kill, *sorted(stage.executors().values())[:2])
+    lost = sorted(stage.executors().values())[:2]
+    stage.fail(stage.site.cluster.kill, *lost)
     stage.recover()
-    stories.check_correlated(stage, lost=2)
+    stories.check_correlated(stage, lost=lost)
 
 
 def zone_loss(stage: Stage) -> None:
@@ -80,20 +84,20 @@ def zone_loss(stage: Stage) -> None:
     stage.scaler.zones = tuple(one for one in ZONES if one != zone)
     stage.fail(stage.site.cluster.kill, *lost)
     stage.recover()
-    stories.check_correlated(stage, lost=sum(name in lost for name in ours))
+    stories.check_correlated(stage, lost=set(ours) & set(lost))
     check("another operator leads", stage.site.leader_zone() in set(ZONES) - {zone})
 
 
 def driver_lost(stage: Stage) -> None:
     """The driver's node together with five executors'."""
-    lost = stage.driver_node()
-    stage.fail(stage.site.cluster.kill, lost, *stage.choose_victims(5))
+    node, ours = stage.driver_node(), stage.executors().values()
+    stage.fail(stage.site.cluster.kill, node, *stage.choose_victims(5))
     stage.recover()
     story = stories.only(stage)
     # Without their driver all executors are lost, wherever they are.
-    stories.check_told(story, lost=stage.flights.executors + 1, kind="Complete")
-    check("the driver's node was fenced", story["status"]["driver"].get("fencedAt"))
-    check("the driver is on another node", stage.driver_node() != lost)
+    stories.check_told(story, lost=[node, *ours], kind="Complete")
+    stories.check_fenced(story, stage, node)
+    check("the driver is on another node", stage.driver_node() != node)
     stage.note_driver_start()
 
 
@@ -103,7 +107,8 @@ def everything_lost(stage: Stage) -> None:
     stage.fail(stage.site.cluster.kill, *lost)
     stage.recover()
     story = stories.only(stage)
-    stories.check_told(story, lost=len(lost), kind="Complete")
+    stories.check_told(story, lost=lost, kind="Complete")
+    stories.check_fenced(story, stage, lost[0])
     stage.note_driver_start()
 
 
@@ -111,11 +116,12 @@ def partition_heals(stage: Stage) -> None:
     """Four executors' nodes, which nobody reaches and which live; then the partition is over."""
     lost = stage.choose_victims(4)
     stage.fail(stage.site.cluster.cut, *lost)
+    stage.replace_pods()
     stage.await_that("a plan without them is running", lambda: stage.since_failure("ack"))
     check("what runs on them is alive", stage.site.cluster.is_alive(*lost))
     stage.site.cluster.heal(*lost)
     stage.recover()
-    stories.check_correlated(stage, lost=4)
+    stories.check_correlated(stage, lost=lost)
 
 
 def node_drained(stage: Stage) -> None:
@@ -133,10 +139,10 @@ def node_drained(stage: Stage) -> None:
 
 def one_of_ten(stage: Stage) -> None:
     """One executor's node."""
-    stage.fail(stage.site.cluster.kill, *stage.choose_victims(1))
+    lost = stage.choose_victims(1)
+    stage.fail(stage.site.cluster.kill, *lost)
     stage.recover()
-    story = stories.only(stage)
-    stories.check_told(story, lost=1, kind="Independent")
+    stories.check_told(stories.only(stage), lost=lost, kind="Independent")
 
 
 def wave(stage: Stage) -> None:
@@ -146,20 +152,22 @@ def wave(stage: Stage) -> None:
     stage.replace_pods()
     stage.await_that("an executor is back", lambda: stage.since_failure("returned"))
     survivors, fresh = set(there) - set(first), set(stage.executors().values()) - set(there)
-    stage.fail(stage.site.cluster.kill, min(survivors), min(fresh))
+    then = [min(survivors), min(fresh)]
+    stage.fail(stage.site.cluster.kill, *then)
     stage.recover()
-    stories.check_correlated(stage, lost=7)
+    stories.check_correlated(stage, lost=[*first, *then])
 
 
 def long_outage(stage: Stage) -> None:
     """Eight of ten executors' nodes; two come back at once, the others after ten minutes."""
-    stage.fail(stage.site.cluster.kill, *stage.choose_victims(8))
+    lost = stage.choose_victims(8)
+    stage.fail(stage.site.cluster.kill, *lost)
     stage.replace_pods(nodes_max=2)
     stage.await_that("two are back", lambda: len(stage.since_failure("returned")) >= 2)
     stage.stay(OUTAGE_SECONDS)
     stage.replace_pods()
     stage.recover()
-    stories.check_correlated(stage, lost=8)
+    stories.check_correlated(stage, lost=lost)
     stories.check_no_eviction(stage)
 
 
@@ -179,6 +187,10 @@ def kubelets_stopped(stage: Stage) -> None:
 
 def _keep_driver_from_leader(site: Site) -> None:
     """No driver may come to the zone of the operator that leads."""
+    leads = processes.await_condition(
+        lambda: bool(site.leader_zone()), limit_seconds=LEADER_SECONDS_MAX, interval_seconds=1.0
+    )
+    check("an operator leads", leads)
     zone = site.leader_zone()
     for node in site.nodes("driver"):
         if site.zone(node) == zone:

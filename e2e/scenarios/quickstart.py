@@ -76,12 +76,14 @@ class _Reading:
     """The page being followed: a shell that runs it, and what the cluster tells meanwhile.
 
     At the page's end all of that is gone, so `recoveries` has each by its name as it was last seen.
+    `stopped` are the nodes whose machines it has switched off.
     """
 
     ground: Ground
     directory: Path
     blocks: Sequence[Block]
     recoveries: dict[str, Any] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
     was_protected: bool = False
     logs: PodLogs = field(init=False)
     _shown: int = 0
@@ -146,7 +148,7 @@ class _Reading:
         stories.check("the application was protected", self.was_protected)
         stories.check("there was one Recovery", len(self.recoveries) == 1)
         (story,) = self.recoveries.values()
-        stories.check_told(story, lost=1, kind="Independent")
+        stories.check_told(story, lost=self.stopped, kind="Independent")
 
     def _look(self) -> None:
         self._stop_machine()
@@ -163,7 +165,9 @@ class _Reading:
     def _stop_machine(self) -> None:
         if self.stop.exists():
             try:
-                self.ground.cluster.kill(self.stop.read_text(encoding="utf-8").strip())
+                name = self.stop.read_text(encoding="utf-8").strip()
+                self.ground.cluster.kill(name)
+                self.stopped.append(name)
             except InputError as error:
                 raise self._failure(f"asks for a machine to be stopped: {error}") from error
             self.stop.unlink()

@@ -95,9 +95,12 @@ class Site(Ground):
     def leader_zone(self) -> str:
         """Where the operator is that decides; "" while none does."""
         coordination: Any = client.CoordinationV1Api(self.api_client)
-        lease = coordination.read_namespaced_lease(LEASE, helm.NAMESPACE)
+        leases = coordination.list_namespaced_lease(
+            helm.NAMESPACE, field_selector=f"metadata.name={LEASE}"
+        )
+        holders = [lease.spec.holder_identity or "" for lease in leases.items]
         for pod in self.core.list_namespaced_pod(helm.NAMESPACE).items:
-            if pod.metadata.name in (lease.spec.holder_identity or ""):
+            if any(pod.metadata.name in holder for holder in holders):
                 return self.zone(pod.spec.node_name)
         return ""
 

@@ -53,7 +53,7 @@ class Stage:
         count = self.flights.executors
         flights, witness = self.flights, self.witness
         self.site.submit(self.flights)
-        self.await_that("all executors have joined", lambda: len(self.executors()) == count)
+        self.await_that("all executors run", lambda: len(self.executors()) == count)
         self.await_that("all queries are live", lambda: flights.is_live(witness))
         self.await_that("the load is calibrated", lambda: flights.is_calibrated_by(witness))
         self.witness.note("warm")
@@ -183,13 +183,19 @@ class Stage:
         try:
             self._check_driver()
             self.scaler.look()
-            self._off.difference_update(mark_machines_off(self.site.core, self._off))
+            self._mark_machines_off()
             self._trouble = ""
             return bool(condition())
         except (ApiException, HTTPError) as error:
             # The API server may be away for a moment; what it refuses is told at the end.
             self._trouble = f"; in the end: {error!r:.300}"
             return False
+
+    def _mark_machines_off(self) -> None:
+        at = time.time()
+        for name in mark_machines_off(self.site.core, self._off):
+            self.witness.note("machine-off", at, name=name)
+            self._off.discard(name)
 
     def _driver(self) -> Any:
         """Its newest pod: one on a lost node may still be there."""

@@ -3,7 +3,9 @@
 `losses` asks. What is not true is said in words by a `RunError`.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any
 
 from rekindle.errors import RunError
@@ -13,6 +15,7 @@ from scenarios.stage import Stage
 __all__ = [
     "check",
     "check_correlated",
+    "check_fenced",
     "check_no_eviction",
     "check_nothing",
     "check_told",
@@ -29,7 +32,7 @@ def check(claim: str, holds: object) -> None:
         raise RunError(where="the scenario", what=f"it is not true that {claim}", remedy=LOOK)
 
 
-def check_correlated(stage: Stage, *, lost: int) -> None:
+def check_correlated(stage: Stage, *, lost: Collection[str]) -> None:
     """One Recovery of a correlated failure, which tells all of it; ordinary Spark has none."""
     if not stage.site.is_protected:
         return
@@ -41,13 +44,13 @@ def only(stage: Stage) -> Object:
     return _stories(stage, 1)[0]
 
 
-def check_told(story: Object, *, lost: int, kind: str) -> None:
-    """The nodes, the plans and their acknowledgements, every query, and the end."""
+def check_told(story: Object, *, lost: Collection[str], kind: str) -> None:
+    """Just these nodes, the plans and their acknowledgements, every query, and the end."""
     status = story.get("status", {})
     queries, plans = status.get("queries", []), status.get("plans", [])
     told = {
         "kind": status.get("kind"),
-        "lost nodes": status.get("lostNodesTotal", len(status.get("lostNodes", ()))),
+        "lost nodes": sorted(one["name"] for one in status.get("lostNodes", ())),
         "phase": status.get("phase"),
         "plans": bool(plans) and all(plan.get("acknowledgedAt") for plan in plans),
         "queries": bool(queries) and all(one.get("backAt") for one in queries if one.get("lostAt")),
@@ -55,7 +58,7 @@ def check_told(story: Object, *, lost: int, kind: str) -> None:
     }
     wanted = {
         "kind": kind,
-        "lost nodes": lost,
+        "lost nodes": sorted(lost),
         "phase": "Recovered",
         "plans": True,
         "queries": True,
@@ -68,6 +71,17 @@ def check_told(story: Object, *, lost: int, kind: str) -> None:
             what=f"tells {false}, where it should tell { {name: wanted[name] for name in false} }",
             remedy=LOOK,
         )
+
+
+def check_fenced(story: Object, stage: Stage, node: str) -> None:
+    """The driver's node was fenced, and not before the cloud had marked its machine as off."""
+    fenced = story["status"]["driver"].get("fencedAt")
+    check("the driver's node was fenced", fenced)
+    marked = [one["at"] for one in stage.since_failure("machine-off") if one["name"] == node]
+    check(
+        "its machine was marked as off before that",
+        marked and datetime.fromisoformat(fenced).timestamp() >= math.floor(marked[0]),
+    )
 
 
 def check_nothing(stage: Stage) -> None:
