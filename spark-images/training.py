@@ -14,6 +14,7 @@ def main(classes: str) -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.extraJavaOptions": f"-XX:DumpLoadedClassList={classes}",
+        "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }
     configuration = SparkConf().setMaster("local-cluster[1,1,512]").setAppName("training")
