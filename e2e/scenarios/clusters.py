@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -20,8 +20,9 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from rekindle.errors import InputError, RunError
+from rekindle_local import processes
 from scenarios.flights import ROLE
-from testbed import access
+from testbed import access, binaries
 from testbed.bodies import ZONE
 from testbed.cluster.configuration import NodeSpec
 
@@ -31,6 +32,7 @@ CONTEXT, MEANS, SHARED = "REKINDLE_E2E_CONTEXT", "REKINDLE_E2E_MEANS", "REKINDLE
 # As kind has its nodes: containers of docker, in a network of that name.
 KIND: Mapping[str, str] = {
     "kill": "docker kill {node}",
+    "revive": "docker start {node}",
     "cut": "docker network disconnect kind {node}",
     "heal": "docker network connect kind {node}",
     "is_alive": "docker exec {node} pgrep java",
@@ -41,6 +43,7 @@ MARKS = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 COMMAND_SECONDS_MAX = 60
 READY_SECONDS_MAX = 300.0
+LOOK_SECONDS = 1.0
 
 
 class Cluster(Protocol):
@@ -93,6 +96,7 @@ class GivenCluster:
         self._means = _means(environment)
         self._shared = _shared(environment)
         self._names: list[str] = []
+        self._killed: list[str] = []
         self._before: dict[str, dict[str, str | None]] = {}
 
     @property
@@ -134,15 +138,23 @@ class GivenCluster:
         trace: TracebackType | None,
     ) -> None:
         for name, labels in self._before.items():
-            with suppress(ApiException):  # a node that is not there needs nothing
+            try:
                 self._give_back(name, labels)
+            except (ApiException, RunError) as error:  # the others are given back all the same
+                binaries.say(f"{name} was not given back: {error}")
         shutil.rmtree(self.shared, ignore_errors=True)
         close: Any = self._client.close
         close()
 
     def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ("",)) -> tuple[str, ...]:
-        """Take nodes that nobody has taken. Raises `InputError` where there are too few."""
-        free = [node for node in self._core.list_node().items if _is_free(node)]
+        """Take nodes that nobody has taken. Raises `InputError` where there are too few, also after
+        a while: those that were lost before may be starting."""
+        processes.await_condition(
+            lambda: len(self._free()) >= count,
+            limit_seconds=READY_SECONDS_MAX,
+            interval_seconds=LOOK_SECONDS,
+        )
+        free = self._free()
         if len(free) < count:
             raise _refusal(
                 f"has {len(free)} free nodes where {count} are wanted",
@@ -158,8 +170,9 @@ class GivenCluster:
         return taken
 
     def kill(self, *names: str) -> None:
-        """Machines die."""
+        """Machines die, until they are given back."""
         self._harm("kill", names)
+        self._killed += names
         self._names = [name for name in self._names if name not in names]
 
     def cut(self, *names: str) -> None:
@@ -182,13 +195,18 @@ class GivenCluster:
         """Kubelets go on."""
         self._harm("start_kubelet", names)
 
+    def _free(self) -> list[Any]:
+        return [node for node in self._core.list_node().items if _is_free(node)]
+
     def _harm(self, what: str, names: Sequence[str]) -> None:
-        for name in names:
-            done = self._run(what, name)
-            if done.returncode != 0:
-                lines = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
+        """To all of them at once."""
+        with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
+            done = list(pool.map(lambda name: self._run(what, name), names))
+        for one in done:
+            if one.returncode != 0:
+                lines = (one.stderr.strip() or f"exit code {one.returncode}").splitlines()
                 raise RunError(
-                    where=self._means[what].format(node=name),
+                    where=shlex.join(one.args),
                     what=lines[-1],
                     remedy=f"see whether this is how {self._context} loses nodes; {MEANS} names "
                     "a file with other commands",
@@ -206,9 +224,17 @@ class GivenCluster:
                 what="is not installed",
                 remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
             ) from error
+        except subprocess.TimeoutExpired as error:
+            raise RunError(
+                where=shlex.join(command),
+                what=f"has not ended after {COMMAND_SECONDS_MAX} s",
+                remedy="see what it waits for",
+            ) from error
 
     def _give_back(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """A node as it was: its labels, without the marks of one that is off, and in use."""
+        """A node as it was: on, its labels, without the marks of one that is off, and in use."""
+        if name in self._killed:
+            self._harm("revive", [name])
         taints = [
             taint
             for taint in self._core.read_node(name).to_dict()["spec"]["taints"] or ()
@@ -255,6 +281,13 @@ def _means(environment: Mapping[str, str]) -> Mapping[str, str]:
             what=f"does not say {', '.join(missing)}",
             remedy=f"for each of {', '.join(KIND)} give a command, with {{node}} in it",
         )
+    for name, command in found.items():
+        if "{node}" not in str(command):
+            raise InputError(
+                where=f"{MEANS}={named}: {name}",
+                what=f"is {command!r:.80}, and names no node",
+                remedy="write {node} where its name goes",
+            )
     return {name: str(command) for name, command in found.items()}
 
 
