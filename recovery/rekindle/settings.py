@@ -134,6 +134,7 @@ class RuntimeSettings:
     nodes_expected: int = _count(1)
     node_cpu_percent: float = _setting(100.0, _Number(1.0, 100_000.0))
     epoch_seconds: float = _seconds(1.0, low=0.1, high=600.0)
+    epoch_stretch_max: float = _setting(3.0, _Number(1.0, 1_000.0))
     epoch_attempts_max: int = _count(3, high=100)
     checkpoint_seconds: float = _seconds(10.0, low=1.0)
     rows_per_second: float = _setting(1_000.0, _Number(0.001, 1e9))

@@ -5,6 +5,7 @@ event times, `rows_per_second` of them together. A cut fixes, for every source, 
 one epoch and the watermark behind it. Pure: the driver gives the time and logs the cut.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,26 +66,34 @@ class Cut:
 
 @dataclass(slots=True)
 class Arrivals:
-    """Rows that have arrived but belong to no epoch yet; `last` is the newest cut."""
+    """Rows that have arrived but belong to no epoch yet; `last` is the newest cut.
+
+    An epoch takes at most `rows_per_epoch_max` rows, and what comes in `seconds_per_epoch_max`;
+    `is_behind` says that the newest one has left out some for that reason, and the next need not
+    wait.
+    """
 
     sources: Mapping[str, Source]
     last: Cut
     rows_per_epoch_max: int
+    seconds_per_epoch_max: float = math.inf
+    is_behind: bool = False
 
     def cut(self, now: float, rows_per_second: float, *, final: bool = False) -> Cut:
-        """Close an epoch at `now`: what has arrived since the last cut, up to the limit.
+        """Close an epoch at `now`: what has arrived since the last cut, up to the limits.
 
-        Rows of one event time go into one epoch. Where that or the limit leaves some out,
+        Rows of one event time go into one epoch. Where that or a limit leaves some out,
         `cut_at` is when the epoch's newest row arrived, so that lag counts what is waiting.
         """
-        last = self.last
+        last, limit = self.last, self._limit()
         rows = last.row_fraction + max(0.0, now - last.cut_at) * last.rows_per_second
-        offsets, clock = self._offsets(int(rows))
+        offsets, clock = self._offsets(int(rows), limit)
         taken = sum(end - begin for begin, end in offsets.values())
         cut_at, fraction = now, rows % 1
         if taken < int(rows) and self._waiting():
             cut_at = last.cut_at + max(0.0, taken - last.row_fraction) / last.rows_per_second
             fraction = max(0.0, last.row_fraction - taken)
+        self.is_behind = 0 < taken and limit < int(rows) and cut_at < now
         watermark = FINAL_WATERMARK if final else max(clock, last.watermark)
         self.last = Cut(
             last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final, fraction
@@ -96,6 +105,11 @@ class Arrivals:
         self.last = Cut.from_record(record)
         return self.last
 
+    def _limit(self) -> int:
+        """Rows of the next epoch at most: one at least."""
+        rows = self.seconds_per_epoch_max * self.last.rows_per_second
+        return max(1, int(min(self.rows_per_epoch_max, rows)))
+
     def _waiting(self) -> bool:
         """Whether there are rows behind the newest cut."""
         begins = {name: self.last.offsets[name][1] for name in self.sources}
@@ -104,14 +118,14 @@ class Arrivals:
             for name, source in self.sources.items()
         )
 
-    def _offsets(self, arrived: int) -> tuple[dict[str, tuple[int, int]], int]:
+    def _offsets(self, arrived: int, limit: int) -> tuple[dict[str, tuple[int, int]], int]:
         """Offsets of the next epoch, and the event time reached.
 
         As many rows as have arrived, up to the limit; but where all rows of the next event time
         have arrived, those at least, however many they are.
         """
         begins = {name: self.last.offsets[name][1] for name in self.sources}
-        ends, clock = self._ends(min(arrived, self.rows_per_epoch_max))
+        ends, clock = self._ends(min(arrived, limit))
         before = sum(begins.values())
         if self._total(clock) == before < self._total(clock + 1) <= before + arrived:
             clock += 1

@@ -154,8 +154,9 @@ def _application(
     sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
     restore_point = history.checkpoint["epoch"] if history.checkpoint else 0
+    runtime = settings.runtime
     if not cuts:
-        cuts[0] = arrivals.beginning(sources, time.time(), settings.runtime.rows_per_second)
+        cuts[0] = arrivals.beginning(sources, time.time(), runtime.rows_per_second)
     last = cuts[max(cuts)]
     digests, committed = _committed(built, history, restore_point)
     return Application(
@@ -166,7 +167,12 @@ def _application(
         settings=settings,
         events=events,
         progress=Progress(built, restore_point),
-        arrivals=Arrivals(sources, last, settings.runtime.rows_per_epoch_max),
+        arrivals=Arrivals(
+            sources,
+            last,
+            runtime.rows_per_epoch_max,
+            runtime.epoch_seconds * runtime.epoch_stretch_max,
+        ),
         cuts=cuts,
         digests=digests,
         committed=committed,

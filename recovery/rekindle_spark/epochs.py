@@ -73,6 +73,8 @@ class EpochLoop:
             return
         final = application.progress.complete and self.finish_requested()
         cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
+        if application.arrivals.is_behind:
+            self.next_cut_at = now
         cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
         with application.lock:
             application.cuts[cut.epoch] = cut

@@ -121,6 +121,7 @@ def test_a_cut_is_never_before_the_one_before_it_nor_in_the_future(
 def test_more_rows_of_one_event_time_than_the_limit_wait_until_all_of_them_have_arrived() -> None:
     arriving = start([1] * 30, rate=10.0, limit=5)
     assert arriving.cut(102.0, 10.0).rows == 0
+    assert not arriving.is_behind
     assert arriving.cut(103.0, 10.0).rows == 30
 
 
@@ -176,3 +177,19 @@ def test_another_drivers_cut_is_gone_on_from() -> None:
     stands = faster.cut(100.6, 5.0)
     assert arriving.adopt(stands.record()) == stands
     assert arriving.cut(101.0, 5.0).offsets["source-0"][0] == stands.offsets["source-0"][1]
+
+
+def test_what_has_come_during_a_stall_goes_into_several_epochs() -> None:
+    arriving = start(list(range(1000)), rate=100.0)
+    arriving.seconds_per_epoch_max = 0.6
+    cuts = [arriving.cut(102.0, 100.0)]
+    while arriving.is_behind:
+        cuts.append(arriving.cut(102.0, 100.0))
+    assert [cut.rows for cut in cuts] == [60, 60, 60, 20]
+    assert [cut.cut_at for cut in cuts] == pytest.approx([100.6, 101.2, 101.8, 102.0])
+
+
+def test_an_epoch_has_a_row_at_least_however_slowly_they_come() -> None:
+    arriving = start(list(range(10)), rate=0.5)
+    arriving.seconds_per_epoch_max = 0.1
+    assert [arriving.cut(104.0, 0.5).rows for _ in range(3)] == [1, 1, 0]
