@@ -1,9 +1,11 @@
-"""What a cloud does about its machines: brings some for pods that wait, says which are off.
+"""What a cloud does about its machines: brings some, and tells of those that are off.
 
     Autoscaler          looks at pods alone: whoever waits in vain for a node gets one, the first
                         after a while, then one in every so many seconds
     mark_machines_off   the mark of a cloud's controller manager, which asks about machines that
                         are not Ready and learns that they are off
+    remove_machines     what it does about machines that are no more, as those of a spot pool: it
+                        deletes their nodes
 
 `stage` calls both.
 """
@@ -16,7 +18,7 @@ from typing import Any
 from scenarios.clusters import Cluster
 from scenarios.site import EXECUTOR, ZONES
 
-__all__ = ["Autoscaler", "mark_machines_off"]
+__all__ = ["Autoscaler", "mark_machines_off", "remove_machines"]
 
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
@@ -63,18 +65,30 @@ class Autoscaler:
 
 
 def mark_machines_off(core: Any, killed: Collection[str]) -> list[str]:
-    """Mark those of these nodes that are not Ready any more; which are marked by now."""
-    marked = []
-    for name in killed:
-        node = core.read_node(name)
+    """Mark those of these nodes that are not Ready any more; which they are."""
+    lost = _not_ready(core, killed)
+    for node in lost:
         taints = node.spec.taints or []
-        ready = next(one for one in node.status.conditions if one.type == "Ready")
-        if ready.status != "True" and all(taint.key != SHUTDOWN for taint in taints):
+        if all(taint.key != SHUTDOWN for taint in taints):
             mark = {"key": SHUTDOWN, "effect": "NoSchedule"}
-            core.patch_node(name, {"spec": {"taints": [*map(_plain, taints), mark]}})
-        if ready.status != "True":
-            marked.append(name)
-    return marked
+            core.patch_node(node.metadata.name, {"spec": {"taints": [*map(_plain, taints), mark]}})
+    return [node.metadata.name for node in lost]
+
+
+def remove_machines(core: Any, killed: Collection[str]) -> list[str]:
+    """Delete those of these nodes that are not Ready any more; which they are."""
+    names = [node.metadata.name for node in _not_ready(core, killed)]
+    for name in names:
+        core.delete_node(name)
+    return names
+
+
+def _not_ready(core: Any, names: Collection[str]) -> list[Any]:
+    return [
+        node
+        for node in map(core.read_node, names)
+        if any(one.type == "Ready" and one.status != "True" for one in node.status.conditions)
+    ]
 
 
 def _plain(taint: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from rekindle.errors import RunError
 from rekindle_local.flights import pipeline as flights_pipeline
-from scenarios.cloud import Autoscaler, mark_machines_off
+from scenarios.cloud import Autoscaler, mark_machines_off, remove_machines
 from scenarios.flights import Flights
 from scenarios.site import GROUP, NAMESPACE, VERSION, Site
 from scenarios.witness import Record, Witness
@@ -192,8 +192,11 @@ class Stage:
             return False
 
     def _mark_machines_off(self) -> None:
+        """Without Rekindle the cloud has to do more: pods on nodes that are there and dead stay for
+        ever, and as long Spark asks for no others."""
+        tell = mark_machines_off if self.site.is_protected else remove_machines
         at = time.time()
-        for name in mark_machines_off(self.site.core, self._off):
+        for name in tell(self.site.core, self._off):
             self.witness.note("machine-off", at, name=name)
             self._off.discard(name)
 
