@@ -93,7 +93,7 @@ class Arrivals:
         if taken < int(rows) and self._waiting():
             cut_at = last.cut_at + max(0.0, taken - last.row_fraction) / last.rows_per_second
             fraction = max(0.0, last.row_fraction - taken)
-        self.is_behind = 0 < taken and limit < int(rows) and cut_at < now
+        self.is_behind = taken > 0 and limit < int(rows) and cut_at < now
         watermark = FINAL_WATERMARK if final else max(clock, last.watermark)
         self.last = Cut(
             last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final, fraction
