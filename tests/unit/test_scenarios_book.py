@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,8 @@ def test_what_has_no_report_is_named(docs: Path, reports: Path) -> None:
 def test_only_the_part_between_the_marks_is_made_anew(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
     written = [book.write(reports, docs, LOSSES) for _ in range(2)]
-    assert written[0] == written[1] == [docs / "e2e.md", docs / "e2e-eight-of-ten.svg"]
+    kept = docs / "e2e" / "eight-of-ten.json"
+    assert written[0] == written[1] == [docs / "e2e.md", docs / "e2e-eight-of-ten.svg", kept]
     text = (docs / "e2e.md").read_text()
     assert text.startswith("# Title\n\nBefore.\n\n")
     assert text.endswith("\n\nAfter.\n")
@@ -236,3 +238,18 @@ def test_the_page_of_this_project_has_a_place_and_tells_of_every_scenario() -> N
     assert text.count(page.BEGIN) == text.count(page.END) == 1
     told = text.partition(page.BEGIN)[0] + text.partition(page.END)[2]
     assert [name for name in losses.SCENARIOS if f"`{name}`" not in told] == []
+
+
+def test_runs_of_another_day_stay_beside_those_that_have_a_folder(
+    docs: Path, reports: Path
+) -> None:
+    perform(reports / "zone-loss", weighted_unavailable_seconds=3.0)
+    perform(reports / "eight-of-ten", weighted_unavailable_seconds=4.0)
+    book.write(reports, docs, LOSSES)
+    shutil.rmtree(reports / "zone-loss")
+    shutil.rmtree(reports / "eight-of-ten")
+    perform(reports / "eight-of-ten", weighted_unavailable_seconds=5.0)
+    book.write(reports, docs, LOSSES)
+    shown = [(row[0], row[7]) for row in cells(docs, first=OUTCOMES)]
+    assert shown == [("zone-loss", "3.0"), ("eight-of-ten", "5.0")]
+    assert (docs / "e2e.md").read_text().count("![") == 2

@@ -4,8 +4,8 @@
     tables   their figures as tables
     page     the part of docs/e2e.md, and the files that go with it
 
-`write` changes nothing but this part and its pictures, and from the same folders it makes the same
-text. `python -m scenarios book` calls it.
+`write` changes nothing but this part, its pictures, and what is kept of runs in docs/e2e/; from the
+same folders it makes the same text. `python -m scenarios book` calls it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,14 @@ def write(
     `losses` says of each scenario, in the order of the tables, what is lost. `pictured` names runs
     by their folders; those of `PICTURED` that are there when left out. Raises `InputError`.
     """
-    found = runs.read(report, tuple(losses))
-    named = pictured or [name for name in PICTURED if name in {run.name for run in found.runs}]
+    kept = docs / page.KEPT
+    found = runs.read(report, kept, tuple(losses))
+    fresh = {run.name for run in found.runs if run.directory}
+    named = pictured or [name for name in PICTURED if name in fresh]
     files = page.files(found, docs, losses, named)
     for path, text in files.items():
         try:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise InputError(

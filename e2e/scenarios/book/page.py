@@ -12,12 +12,13 @@ import msgspec
 from rekindle import events as run_events
 from rekindle.errors import InputError
 from rekindle_local.report_html import picture, words
+from scenarios.book import runs as book_runs
 from scenarios.book import tables
 from scenarios.book.runs import Found, Run
 
-__all__ = ["BEGIN", "END", "PAGE", "files"]
+__all__ = ["BEGIN", "END", "KEPT", "PAGE", "files"]
 
-PAGE = "e2e.md"
+PAGE, KEPT = "e2e.md", "e2e"
 BEGIN = "<!-- made by `python -m scenarios book`: begin -->"
 END = "<!-- made by `python -m scenarios book`: end -->"
 
@@ -26,19 +27,26 @@ def files(
     found: Found, docs: Path, losses: Mapping[str, str], pictured: Sequence[str]
 ) -> dict[Path, str]:
     """What each file of the folder `docs` shall hold. Raises `InputError`."""
-    runs = {run.name: run for run in found.runs}
+    fresh = {run.name: run for run in found.runs if run.directory}
     for name in pictured:
-        if name not in runs:
+        if name not in fresh:
             raise InputError(
                 where="--pictures",
                 what=f"{name!r:.60} is no folder with a report.json",
-                remedy=f"choose from {', '.join(runs)}",
+                remedy=f"choose from {', '.join(fresh)}",
             )
-    shown = [runs[name] for name in dict.fromkeys(pictured)]
+    drawn = {docs / _picture_name(fresh[name]): _picture(fresh[name]) for name in pictured}
+    shown = [
+        run
+        for run in found.runs
+        for path in (docs / _picture_name(run),)
+        if path in drawn or (run.directory is None and path.exists())
+    ]
     made = _part(found, losses, shown)
     return {
         docs / PAGE: _with_part(docs / PAGE, made),
-        **{docs / _picture_name(run): _picture(run) for run in shown},
+        **drawn,
+        **{docs / KEPT / f"{run.name}.json": book_runs.kept_text(run) for run in found.runs},
     }
 
 
@@ -101,6 +109,7 @@ def _picture_name(run: Run) -> str:
 
 
 def _picture(run: Run) -> str:
+    assert run.directory is not None, "what was kept has no events"
     path = run.directory / "events.jsonl"
     events = run_events.parse(_text(path, "run the scenario again"), str(path))
     return picture.draw(_content(run), events, f"{run.scenario}, {run.manner}")

@@ -2,7 +2,9 @@
 
     figures.json    {"silent node to first plan": {"value": 21.4, "unit": "s", "bar": 30.0}}
 
-A figure meets its bar when it is not above it. `tables` and `page` get what was read.
+A figure meets its bar when it is not above it. What is shown of a run is kept as NAME.json, so that
+not all runs need to be of one day: a run with a folder replaces one that was kept. `tables` and
+`page` get what was read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,7 @@ import msgspec
 
 from rekindle.errors import InputError
 
-__all__ = ["Figure", "Found", "Query", "Report", "Run", "read"]
+__all__ = ["Figure", "Found", "Query", "Report", "Run", "kept_text", "read"]
 
 Kind = TypeVar("Kind")
 
@@ -88,18 +90,22 @@ class Figure(msgspec.Struct, frozen=True):
     bar: float | None = None
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """What NAME.json has of a run."""
+
+    report: Report
+    figures: dict[str, Figure]
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A scenario that has ended, and its folder."""
+    """A scenario that has ended; its folder, unless it is one that was kept."""
 
     scenario: str
-    directory: Path
+    name: str
     report: Report
     figures: Mapping[str, Figure] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.directory.name
+    directory: Path | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -134,12 +140,37 @@ class Found:
         )
 
 
-def read(report: Path, scenarios: Sequence[str]) -> Found:
-    """Read all folders; InputError names the first file or folder that is not as it should be."""
+def read(report: Path, kept: Path, scenarios: Sequence[str]) -> Found:
+    """Read all folders in `report`, and what is kept of other runs in the folder `kept`.
+
+    InputError names the first file or folder that is not as it should be.
+    """
     if not report.is_dir():
         raise InputError(
             where=f"--report {report}", what="is no folder", remedy="name that of a run"
         )
+    runs, without_report = _runs(report, scenarios)
+    if not runs:
+        raise InputError(
+            where=f"--report {report}",
+            what="has no folder of a scenario with a report.json",
+            remedy="run `python -m scenarios` first",
+        )
+    known = {run.name for run in runs}
+    runs += [run for run in _kept_runs(kept, scenarios) if run.name not in known]
+    runs.sort(key=lambda run: (scenarios.index(run.scenario), not run.is_ours, run.name))
+    _check_different(runs)
+    return Found(tuple(runs), tuple(without_report))
+
+
+def kept_text(run: Run) -> str:
+    """The content of the file that keeps a run."""
+    content = msgspec.json.encode(Kept(run.report, dict(run.figures)))
+    return msgspec.json.format(content, indent=1).decode() + "\n"
+
+
+def _runs(report: Path, scenarios: Sequence[str]) -> tuple[list[Run], list[str]]:
+    """The runs in a folder, and names of those that have no report."""
     runs, without_report = [], []
     for folder in sorted(path for path in report.iterdir() if path.is_dir()):
         scenario = _scenario(folder.name, scenarios)
@@ -154,15 +185,18 @@ def read(report: Path, scenarios: Sequence[str]) -> Found:
                 what="is named after no scenario",
                 remedy=f"name it {' or '.join(scenarios)}, or one of these with -ANYTHING",
             )
-    if not runs:
-        raise InputError(
-            where=f"--report {report}",
-            what="has no folder of a scenario with a report.json",
-            remedy="run `python -m scenarios` first",
-        )
-    runs.sort(key=lambda run: (scenarios.index(run.scenario), not run.is_ours, run.name))
-    _check_different(runs)
-    return Found(tuple(runs), tuple(without_report))
+    return runs, without_report
+
+
+def _kept_runs(kept: Path, scenarios: Sequence[str]) -> list[Run]:
+    """A scenario that is there no more is shown no more."""
+    found = [(path, _scenario(path.stem, scenarios)) for path in sorted(kept.glob("*.json"))]
+    return [
+        Run(scenario, path.stem, one.report, one.figures)
+        for path, scenario in found
+        if scenario
+        for one in (_decoded(path, Kept),)
+    ]
 
 
 def _scenario(folder: str, scenarios: Sequence[str]) -> str | None:
@@ -177,7 +211,7 @@ def _run(folder: Path, scenario: str) -> Run:
         raise _bad(folder / "report.json", f"has version {report.version}, known is {VERSION}")
     path = folder / "figures.json"
     figures = _decoded(path, dict[str, Figure]) if path.exists() else {}
-    return Run(scenario, folder, report, figures)
+    return Run(scenario, folder.name, report, figures, folder)
 
 
 def _decoded(path: Path, kind: type[Kind]) -> Kind:
@@ -193,7 +227,7 @@ def _check_different(runs: Sequence[Run]) -> None:
         key = (run.scenario, run.manner, run.report.seed)
         if key in seen:
             raise InputError(
-                where=str(run.directory),
+                where=run.name,
                 what=f"is {run.manner} of {run.scenario} with seed {run.report.seed}, "
                 f"and so is {seen[key]}",
                 remedy="remove one of them",
