@@ -170,6 +170,28 @@ def test_a_node_on_which_an_application_still_runs_is_a_story_when_it_falls_sile
     assert (world.status(2).phase, world.status(2).message) == ("Suspected", "Silent: worker-n3.")
 
 
+def test_a_node_that_the_last_driver_was_on_is_no_second_story_however_long_it_is_silent() -> None:
+    world = running()
+    hosts = {name: f"worker-{name}" for name in NODES}
+    world.cluster = replace(world.cluster, hosts=hosts, driver="machine")
+    world.sight(machine=Sighting(suspected_at=world.now, driver=True))
+    bury_driver(world)
+    world.step()
+    assert [row.name for row in world.status().lost_nodes if row.confirmed_at is None] == [
+        "machine"
+    ]
+    world.cluster = replace(world.cluster, driver="another")
+    world.start_driver()
+    world.settle(8)
+    world.complete_checkpoint()
+    world.settle()
+    assert world.status().phase == "Recovered"
+    assert set(world.objects) == {1}
+    world.sight(another=Sighting(suspected_at=world.now, driver=True))
+    world.step()
+    assert world.status(2).message == "Silent: another."
+
+
 def test_a_dry_run_tells_the_plan_that_would_be_made() -> None:
     world = running()
     world.terms = Terms(dry_run=True)

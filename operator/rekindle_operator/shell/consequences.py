@@ -279,6 +279,7 @@ class Consequences:
             sightings=dict(self.judge.sightings.get(place, {})),
             hosts=self.judge.hosts_ever(place),
             held=self.judge.state.held_at is not None,
+            driver=self.judge.drivers_node(place),
             domains_impaired=tuple(domain.value for domain in domains),
             domains_avoided=tuple(domain.value for domain in domains if avoids),
             fencing=self.remedying.fencing_since(place, began_at),

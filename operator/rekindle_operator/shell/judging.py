@@ -199,6 +199,12 @@ class Judge:
             return True
         return heartbeat is not None and _is_earlier(heartbeat, driver)
 
+    def drivers_node(self, place: Place) -> str:
+        """Where the newest driver's pod is; "" where there is none."""
+        application = self.known.application(place)
+        driver = application.driver if application is not None else None
+        return driver.node if driver is not None else ""
+
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
         return self._impaired_by(tuple(held.failure_domain_keys)) if self.lost_nodes(place) else ()
@@ -301,7 +307,7 @@ class Judge:
         views = dict(self._observed)
         for name, view in self._observed.items():
             place = Place(*name.split("/", 1))
-            driver = self._drivers_node(place)
+            driver = self.drivers_node(place)
             if suspects.isdisjoint(view.executors) and driver not in suspects:
                 continue
             heard, driver_now = self._heard.get(place), self._driver(place)
@@ -311,11 +317,6 @@ class Judge:
                 else Observed(view.executors, driver_now, heard.silent_seconds, now - heard.said_at)
             )
         return views
-
-    def _drivers_node(self, place: Place) -> str:
-        application = self.known.application(place)
-        driver = application.driver if application is not None else None
-        return driver.node if driver is not None else ""
 
     def _keep_labels(self) -> None:
         """Labels of lost nodes outlive their Node objects."""

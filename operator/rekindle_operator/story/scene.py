@@ -85,13 +85,15 @@ class Cluster:
     period: what was suspected before is then still. `hosts` (the driver's word for a node -> Node's
     name) is as `locating` finds it, with nodes that have left the driver's report; what is not in
     it is on no node that anybody knows, and with None both are the same. `held`: detection confirms
-    nothing. `domains_impaired` is None where nobody has judged them; then those of the core's
-    incident count. New executors keep out of `domains_avoided`.
+    nothing. `driver` is the Node of the newest driver's pod, "" where nobody knows of one.
+    `domains_impaired` is None where nobody has judged them; then those of the core's incident
+    count. New executors keep out of `domains_avoided`.
     """
 
     sightings: Mapping[str, Sighting] | None = field(default_factory=dict)
     hosts: Mapping[str, str] | None = None
     held: bool = False
+    driver: str = ""
     domains_impaired: tuple[str, ...] | None = None
     domains_avoided: tuple[str, ...] = ()
     fencing: Fencing | None = None

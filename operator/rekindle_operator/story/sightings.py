@@ -59,11 +59,14 @@ def settled(sightings: Mapping[str, Sighting], nodes: Collection[str]) -> dict[s
 def concerns(name: str, sighting: Sighting, state: State, cluster: Cluster) -> bool:
     """Whether what detection says of a node matters to an application.
 
-    It does where its driver was, where it has an executor, and where it has lost one in the
+    It does where its driver is, where it has an executor, and where it has lost either in the
     incident that is open. A loss that it has recovered from is over, though a lease may tell of it
-    later than the driver did. Where nobody knows which nodes the driver means, every node matters.
+    later than the driver did, or a node that its driver has left be silent for ever. Where nobody
+    knows which nodes the driver means, every node matters.
     """
-    if sighting.driver or cluster.hosts is None:
+    if cluster.hosts is None:
+        return True
+    if sighting.driver and (state.incident is not None or cluster.driver in ("", name)):
         return True
     lost = () if state.incident is None else state.incident.lost
     there = [node for node in state.nodes if cluster.hosts.get(node) == name]
