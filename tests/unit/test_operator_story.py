@@ -192,6 +192,20 @@ def test_a_node_that_the_last_driver_was_on_is_no_second_story_however_long_it_i
     assert world.status(2).message == "Silent: another."
 
 
+def test_executors_that_a_drain_has_taken_are_no_story_unless_others_are_lost_too() -> None:
+    world = running()
+    hosts = {name: f"worker-{name}" for name in NODES}
+    world.cluster = replace(world.cluster, hosts=hosts, left=frozenset({"worker-n2"}))
+    before = len(world.plans)
+    world.lose("n2")
+    world.step()
+    assert len(world.plans) > before
+    assert not world.objects
+    world.lose("n3")
+    world.step()
+    assert {row.name for row in world.status().lost_nodes} == {"worker-n2", "worker-n3"}
+
+
 def test_a_dry_run_tells_the_plan_that_would_be_made() -> None:
     world = running()
     world.terms = Terms(dry_run=True)

@@ -74,6 +74,8 @@ class Consequences:
     _demands: dict[Place, Demand] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _per_node: dict[Place, int] = field(default_factory=dict)
+    # by the Node of each loss of the open incident, whether it had been announced
+    _left: dict[Place, dict[str, bool]] = field(default_factory=dict)
     _risk: tuple[object, ...] = ()
     _acting: bool = False
     _dirty: bool = True
@@ -138,6 +140,12 @@ class Consequences:
         policy = self.known.policies[application_.policy]
         dry_run = held.dry_run and case.resumption is Resumption.OVER
         ahead = self.limiter.ahead(place, held)
+        cluster = self._cluster(
+            place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
+        )
+        if not (held.approval_needed or held.paused or held.dry_run):
+            # otherwise somebody waits for a Recovery, a drain's too
+            cluster = replace(cluster, left=self._leavers(place))
         moment = Moment(
             place=place,
             application=reference(application_),
@@ -145,9 +153,7 @@ class Consequences:
             class_name=policy.spec.class_name,
             look=_imagined(look, recover=not ahead) if dry_run else look,
             terms=Terms(held.paused, dry_run, held.approval_needed, ahead=ahead),
-            cluster=self._cluster(
-                place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
-            ),
+            cluster=cluster,
             recoveries=dict(self.known.recoveries.get(place, {})),
             requests=self._rows.get(place, {}),
             makes=any(item.provider != "PendingPods" for item in held.providers),
@@ -252,6 +258,7 @@ class Consequences:
         if application_ is None:
             self.contacts.answered(place)
             self.limiter.forget(place)
+            self._left.pop(place, None)
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:
@@ -284,6 +291,19 @@ class Consequences:
             domains_avoided=tuple(domain.value for domain in domains if avoids),
             fencing=self.remedying.fencing_since(place, began_at),
         )
+
+    def _leavers(self, place: Place) -> frozenset[str]:
+        """Nodes that the open incident has taken executors from as it had been announced. What is
+        announced of a node later says only that somebody else has noticed."""
+        incident = self._cases[place].incident
+        if incident is None:
+            self._left.pop(place, None)
+            return frozenset()
+        left, hosts = self._left.setdefault(place, {}), self.judge.hosts_ever(place)
+        for name in incident.lost:
+            if name in hosts:
+                left.setdefault(hosts[name], self.judge.is_leaving(hosts[name]))
+        return frozenset(name for name, announced in left.items() if announced)
 
     def _demand(self, place: Place, application_: Application, held: Effective) -> None:
         """What is wanted for the incident that is open, once its Recovery is there."""

@@ -49,10 +49,15 @@ def subject(state: State, cluster: Cluster) -> int | None:
     """The number of the incident that there is something to tell about, None where there is none.
 
     Suspicions belong to the incident that they may become; a loss is for the core to say, and one
-    that the application has recovered from is told already.
+    that the application has recovered from is told already. Executors that a drain has taken are
+    no failure: what they ran is brought back, and nobody needs to hear of it.
     """
-    if state.incident is not None:
-        return state.incident.number
+    incident = state.incident
+    if incident is not None:
+        drained = incident.kind is Kind.INDEPENDENT and all(
+            cluster.host(node) in cluster.left for node in incident.lost
+        )
+        return None if drained else incident.number
     silent = with_status(state, Status.SUSPECTED)
     sightings = (cluster.sightings or {}).items()
     if silent or any(

@@ -151,3 +151,20 @@ def test_what_other_pods_have_requested_is_not_planned_on(world: World) -> None:
     await_that(lambda: planned_on() == 90.0)
     world.core.delete_namespaced_pod("greedy", world.namespace, grace_period_seconds=0)
     await_that(lambda: planned_on() == 100.0)
+
+
+def test_what_a_drain_takes_is_brought_back_and_no_recovery_tells_of_it(world: World) -> None:
+    world.start()
+    await_that(lambda: world.driver.is_placed)
+    drained, planned = world.executors_nodes()[0], len(world.driver.plans())
+    world.core.patch_node(drained, {"spec": {"unschedulable": True}})
+    (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == drained]
+    world.core.delete_namespaced_pod(pod.metadata.name, world.namespace, grace_period_seconds=0)
+    with world.driver._lock:  # which sees the end of the connection
+        number = pod.metadata.labels["spark-exec-id"]
+        world.driver.drop({pod.status.pod_ip: f"{number}.0"})
+    await_that(lambda: len(world.driver.plans()) > planned, "what it ran was not planned again")
+    await_that(lambda: world.driver.is_placed and len(world.driver.member.nodes) == 4)
+    world.driver.complete_checkpoint()
+    wait(world)
+    assert world.recoveries() == []
