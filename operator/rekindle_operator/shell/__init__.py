@@ -23,6 +23,7 @@ Deciding, in one thread, within the coordinator's loop:
     overseer        provider of nodes and oversight, as the coordinator's loop sees them
     remedying       what has to be done to nodes themselves
     contacts        how drivers are in touch
+    departures      losses that had been announced
     consequences    what follows from decisions, left as errands
 
 Writing:

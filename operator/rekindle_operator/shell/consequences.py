@@ -24,6 +24,7 @@ from rekindle_operator.provisioning import Demand, Executor, Incident, Limits, N
 from rekindle_operator.recoveries import ApplicationReference
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.contacts import Contacts
+from rekindle_operator.shell.departures import Departures
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.evicting import Evictor
 from rekindle_operator.shell.inbox import Inbox
@@ -68,14 +69,13 @@ class Consequences:
     requester: Requester = field(init=False)
     statuses: Statuses = field(init=False)
     remedying: Remedying = field(init=False)
+    departures: Departures = field(init=False)
     _executors: dict[Place, Executor] = field(default_factory=dict)
     _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
     _cases: dict[Place, Case] = field(default_factory=dict)
     _demands: dict[Place, Demand] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _per_node: dict[Place, int] = field(default_factory=dict)
-    # by the Node of each loss of the open incident, whether it had been announced
-    _left: dict[Place, dict[str, bool]] = field(default_factory=dict)
     _risk: tuple[object, ...] = ()
     _acting: bool = False
     _dirty: bool = True
@@ -117,6 +117,7 @@ class Consequences:
             deleted=lambda place, uid: put(lambda _: self.remedying.note_deleted(place, uid)),
         )
         self.remedying = Remedying(self.known, self.judge, tender)
+        self.departures = Departures(self.judge)
         self.statuses = Statuses(
             self.api, self.errands, self.known, self.identity, self.queries, self.contacts.dangers
         )
@@ -145,7 +146,7 @@ class Consequences:
         )
         if not (held.approval_needed or held.paused or held.dry_run):
             # otherwise somebody waits for a Recovery, a drain's too
-            cluster = replace(cluster, left=self._leavers(place))
+            cluster = replace(cluster, left=self.departures.of(place, case.incident))
         moment = Moment(
             place=place,
             application=reference(application_),
@@ -258,7 +259,7 @@ class Consequences:
         if application_ is None:
             self.contacts.answered(place)
             self.limiter.forget(place)
-            self._left.pop(place, None)
+            self.departures.forget(place)
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:
@@ -291,19 +292,6 @@ class Consequences:
             domains_avoided=tuple(domain.value for domain in domains if avoids),
             fencing=self.remedying.fencing_since(place, began_at),
         )
-
-    def _leavers(self, place: Place) -> frozenset[str]:
-        """Nodes that the open incident has taken executors from as it had been announced. What is
-        announced of a node later says only that somebody else has noticed."""
-        incident = self._cases[place].incident
-        if incident is None:
-            self._left.pop(place, None)
-            return frozenset()
-        left, hosts = self._left.setdefault(place, {}), self.judge.hosts_ever(place)
-        for name in incident.lost:
-            if name in hosts:
-                left.setdefault(hosts[name], self.judge.is_leaving(hosts[name]))
-        return frozenset(name for name, announced in left.items() if announced)
 
     def _demand(self, place: Place, application_: Application, held: Effective) -> None:
         """What is wanted for the incident that is open, once its Recovery is there."""

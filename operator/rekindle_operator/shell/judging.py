@@ -23,7 +23,7 @@ from rekindle_operator.hearing import Heard
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
 from rekindle_operator.observation import Application as Observed
-from rekindle_operator.observation import Leases, Observation, Rules, announcement
+from rekindle_operator.observation import Leases, Observation, Rules
 from rekindle_operator.pods import PodSeen
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.story import Sighting
@@ -204,19 +204,6 @@ class Judge:
         application = self.known.application(place)
         driver = application.driver if application is not None else None
         return driver.node if driver is not None else ""
-
-    def is_leaving(self, node: str) -> bool:
-        """Whether a node goes, or has gone, as it was announced: a drain, mostly."""
-        state = self.state
-        if node in state.suspects:
-            return False
-        gone, known = state.gone.get(node), self.known.registry.nodes.get(node)
-        if node in state.leaving or (gone is not None and gone.departure is not None):
-            return True
-        if known is None:
-            return False
-        judged = known.judged
-        return judged.unschedulable or announcement(judged, self.rules) is not None
 
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
