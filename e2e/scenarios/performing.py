@@ -14,6 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from rekindle import topology
 from rekindle.errors import RunError
+from rekindle.settings import INCREMENTAL
 from rekindle_local.flights import pipeline as flights_pipeline
 from rekindle_spark import program
 from scenarios import reports
@@ -27,14 +28,14 @@ from scenarios.site import NAMESPACE, Site
 from scenarios.stage import Stage
 from scenarios.witness import Witness
 
-__all__ = ["ORDINARY", "OURS", "perform"]
+__all__ = ["ORDINARY", "perform"]
 
-OURS, ORDINARY = "incremental", "structured-streaming"
+ORDINARY = "structured-streaming"
 
 Object = dict[str, Any]
 
 
-def perform(scenario: Scenario, directory: Path, *, strategy: str = OURS) -> Object:
+def perform(scenario: Scenario, directory: Path, *, strategy: str = INCREMENTAL) -> Object:
     """Run a scenario in an empty folder; the report, which is written there too.
 
     With the strategy `structured-streaming` it is ordinary Spark that runs, without Rekindle.
@@ -73,7 +74,7 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = OURS) -> Obj
         finally:
             _keep(directory, stage)
         computed = reports.write(directory, stage, files, built, strategy)
-    if strategy == OURS:  # the bars are its own: the others wait on purpose
+    if strategy == INCREMENTAL:  # the bars are its own: the others wait on purpose
         measured = figures(stage.witness.records, computed, stage.failure_at)
         (directory / "figures.json").write_text(json.dumps(measured, indent=1) + "\n")
     _check_rows(computed)

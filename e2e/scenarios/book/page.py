@@ -36,18 +36,18 @@ def files(
                 remedy=f"choose from {', '.join(fresh)}",
             )
     drawn = {docs / _picture_name(fresh[name]): _picture(fresh[name]) for name in pictured}
-    shown = [
-        run
-        for run in found.runs
-        for path in (docs / _picture_name(run),)
-        if path in drawn or (run.directory is None and path.exists())
-    ]
+    shown = [run for run in found.runs if _is_shown(run, docs / _picture_name(run), drawn)]
     made = _part(found, losses, shown)
     return {
         docs / PAGE: _with_part(docs / PAGE, made),
         **drawn,
         **{docs / KEPT / f"{run.name}.json": book_runs.kept_text(run) for run in found.runs},
     }
+
+
+def _is_shown(run: Run, picture_path: Path, drawn: Mapping[Path, str]) -> bool:
+    """Whether it has a picture: a new one, or that of a run that was kept."""
+    return picture_path in drawn or (run.directory is None and picture_path.exists())
 
 
 def _with_part(path: Path, made: str) -> str:

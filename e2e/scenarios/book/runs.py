@@ -190,13 +190,13 @@ def _runs(report: Path, scenarios: Sequence[str]) -> tuple[list[Run], list[str]]
 
 def _kept_runs(kept: Path, scenarios: Sequence[str]) -> list[Run]:
     """A scenario that is there no more is shown no more."""
-    found = [(path, _scenario(path.stem, scenarios)) for path in sorted(kept.glob("*.json"))]
-    return [
-        Run(scenario, path.stem, one.report, one.figures)
-        for path, scenario in found
-        if scenario
-        for one in (_decoded(path, Kept),)
-    ]
+    runs = []
+    for path in sorted(kept.glob("*.json")):
+        scenario = _scenario(path.stem, scenarios)
+        if scenario:
+            found = _decoded(path, Kept)
+            runs.append(Run(scenario, path.stem, found.report, found.figures))
+    return runs
 
 
 def _scenario(folder: str, scenarios: Sequence[str]) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rekindle.incidents import Incident
 from rekindle.protocol.tree import Place
-from rekindle_operator.observation import announcement
+from rekindle_operator import population
 from rekindle_operator.shell.judging import Judge
 
 __all__ = ["Departures"]
@@ -38,13 +38,12 @@ class Departures:
 
     def _is_leaving(self, node: str) -> bool:
         """Whether a node goes, or has gone, as it was announced."""
-        state = self.judge.state
-        if node in state.suspects:
-            return False
-        gone, known = state.gone.get(node), self.judge.known.registry.nodes.get(node)
-        if node in state.leaving or (gone is not None and gone.departure is not None):
-            return True
-        if known is None:
-            return False
-        judged = known.judged
-        return judged.unschedulable or announcement(judged, self.judge.rules) is not None
+        state, known = self.judge.state, self.judge.known.registry.nodes.get(node)
+        if known is not None:
+            # what stood there is lost: a cordoned node is drained as far as that concerns us
+            by = population.departure(state, node, known.judged, {}, self.judge.rules)
+            if by is not None:
+                return True
+        gone = state.gone.get(node)
+        announced = node in state.leaving or (gone is not None and gone.departure is not None)
+        return announced and node not in state.suspects

@@ -86,10 +86,9 @@ class Cluster:
     name) is as `locating` finds it, with nodes that have left the driver's report; what is not in
     it is on no node that anybody knows, and with None both are the same. `held`: detection confirms
     nothing. `driver` is the Node of the newest driver's pod, "" where nobody knows of one.
-    `left` are Nodes of which it was announced that they go, as by a drain, before the open
-    incident lost what ran there.
-    `domains_impaired` is None where nobody has judged them; then those of the core's incident
-    count. New executors keep out of `domains_avoided`.
+    `left` are Nodes of which it was announced that they go, as by a drain, before the open incident
+    lost what ran there. `domains_impaired` is None where nobody has judged them; then those of the
+    core's incident count. New executors keep out of `domains_avoided`.
     """
 
     sightings: Mapping[str, Sighting] | None = field(default_factory=dict)
