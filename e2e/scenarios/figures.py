@@ -18,8 +18,9 @@ Record = Mapping[str, Any]
 def figures(
     records: Sequence[Record], report: Mapping[str, Any], failure_at: float
 ) -> dict[str, dict[str, Any]]:
-    """Each figure by its name: value, unit, bar."""
-    found = {**dict(_silent(records, failure_at)), **dict(_driver(records, report))}
+    """Each figure by its name: value, unit, bar; where the driver was lost that of its queries."""
+    starts = [one["seconds"] for one in records if one["kind"] == "driver-pod-started"]
+    found = dict(_driver(starts, report) if starts else _silent(records, failure_at))
     return {
         name: {"value": round(value, 1), "unit": "s", "bar": BARS[name]}
         for name, value in found.items()
@@ -34,12 +35,9 @@ def _silent(records: Sequence[Record], failure_at: float) -> Iterator[tuple[str,
         yield SILENT_TO_PLAN, min(running) - min(renewals)
 
 
-def _driver(records: Sequence[Record], report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    starts = [one["seconds"] for one in records if one["kind"] == "driver-pod-started"]
-    back = [
-        one["back_at"]
-        for one in report["queries"].values()
-        if one["unavailable"] and one["back_at"] is not None
-    ]
-    if starts and back:
+def _driver(starts: Sequence[float], report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """To the first moment at which a query is available again, if only for a while."""
+    outages = [one["unavailable"][0] for one in report["queries"].values() if one["unavailable"]]
+    back = [until for _, until in outages if until < report["end"]]
+    if back:
         yield DRIVER_TO_QUERY, min(back) - starts[-1]

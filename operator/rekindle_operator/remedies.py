@@ -1,6 +1,7 @@
 """What is done to nodes themselves, each only where a class allows it: fencing, deletion, taints.
 
-    fencing    the lost node of a driver, once it is certain that nothing runs there any more
+    fencing    the lost node of a driver, once it is certain that nothing runs there any more;
+               its pod goes with it, for nobody submits another one before
     deletion   Node objects of lost nodes, a while after: autoscalers halt because of them
     taints     on silent nodes, and on the rest of impaired domains, to keep pods from there
 
@@ -9,11 +10,13 @@ shell looks at the Node once more before it does anything (`still_lost`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle.protocol.tree import Place
 from rekindle_operator.classes import Certainty, Fencing, NodeDeletion
 from rekindle_operator.observation import READY
+from rekindle_operator.pods import PodSeen
 from rekindle_operator.resources import GROUP
 
 __all__ = [
@@ -46,13 +49,13 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LostNode:
-    """A node that is lost to some application. `confirmed_at` (seconds since 1970); `driver`: a
-    driver stands there that has not ended."""
+    """A node that is lost to some application. `confirmed_at` (seconds since 1970); `drivers`
+    stand there that have not ended, by their applications."""
 
     name: str
     uid: str
     confirmed_at: float
-    driver: bool = False
+    drivers: Mapping[Place, PodSeen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def due(
     """
     left = deletion.nodes_per_incident_max - deleted
     for node in sorted(lost, key=lambda item: (item.confirmed_at, item.name)):
-        if node.driver:
+        if node.drivers:
             if fencing.mode != "None":
                 yield Remedy(node, fence=True)
         elif deletion.enabled and left > 0 and now - node.confirmed_at >= deletion.after_seconds:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from rekindle.protocol.tree import Place
 from rekindle_operator import remedies
 from rekindle_operator.classes import Fencing, NodeDeletion
+from rekindle_operator.pods import PodSeen
 from rekindle_operator.remedies import Evidence, LostNode, Remedy
 
 NOTHING = Evidence()
@@ -24,7 +26,8 @@ def node(
 
 
 def lost(name: str, *, at: float = 0.0, driver: bool = False) -> LostNode:
-    return LostNode(name, f"uid-{name}", at, driver)
+    pod = PodSeen(namespace="shop", name="flights-driver", uid="d", role="driver", node=name)
+    return LostNode(name, f"uid-{name}", at, {Place("shop", "flights"): pod} if driver else {})
 
 
 def test_without_leave_nothing_is_due() -> None:

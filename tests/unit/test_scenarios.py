@@ -110,13 +110,14 @@ def test_a_silent_node_counts_from_the_lease_that_was_longest_unchanged() -> Non
 
 
 def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
-    times = {"a": 71.0, "b": 90.0, "never": None, "never away": 0.0}
-    report = {
-        "queries": {
-            name: {"back_at": at, "unavailable": [] if name == "never away" else [[3.0, at]]}
-            for name, at in times.items()
-        }
+    outages = {
+        "back for a while": [[3.0, 71.0], [80.0, 200.0]],
+        "back": [[3.0, 90.0]],
+        "never": [[3.0, 300.0]],
+        "never away": [],
     }
+    queries = {name: {"unavailable": intervals} for name, intervals in outages.items()}
+    report = {"end": 300.0, "queries": queries}
     found = figures([{"kind": "driver-pod-started", "at": 1.0, "seconds": 4.0}], report, 0.0)
     assert found == {DRIVER_TO_QUERY: {"value": 67.0, "unit": "s", "bar": 60.0}}
 

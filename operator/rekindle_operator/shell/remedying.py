@@ -4,14 +4,17 @@ Which nodes are lost or suspected is the judge's to say, what may be done the cl
 has the rules, `tending` carries them out. Used by the deciding thread alone.
 """
 
+import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.protocol.tree import Place
 from rekindle_operator import remedies
 from rekindle_operator.classes import RecoveryClass
+from rekindle_operator.nodes import ClusterNode
 from rekindle_operator.observation import READY
+from rekindle_operator.pods import PodSeen
 from rekindle_operator.remedies import LostNode
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
@@ -34,7 +37,7 @@ class Remedying:
     _fenced: dict[Place, Fencing] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _deleted: dict[Place, set[str]] = field(default_factory=dict)
-    _tried: dict[tuple[Place, str], float] = field(default_factory=dict)
+    _tried: dict[tuple[Place, str], tuple[float, ClusterNode | None]] = field(default_factory=dict)
     _at: float = 0.0
 
     def tend(self, recovering: Collection[Place]) -> None:
@@ -44,11 +47,11 @@ class Remedying:
             return
         self._at = now
         if self.judge.state.suspects or self.judge.state.told:
-            standing = frozenset(
-                item.driver.node
-                for item in self.known.applications()
-                if item.driver is not None and item.driver.node and not item.driver.ended
-            )
+            standing: dict[str, dict[Place, PodSeen]] = {}
+            for item in self.known.applications():
+                driver = item.driver
+                if driver is not None and driver.node and not driver.ended:
+                    standing.setdefault(driver.node, {})[item.place] = driver
             silent = self.judge.looks_lost()
             for place in list(self.judge.sightings):
                 self._remedy(place, standing, silent)
@@ -70,15 +73,20 @@ class Remedying:
         self._deleted.setdefault(place, set()).add(uid)
         self._done.add(f"{place} {uid}")
 
-    def _remedy(self, place: Place, standing: frozenset[str], silent: frozenset[str]) -> None:
-        """Nodes that an application has lost; on those `standing` there is a driver, `silent` ones
+    def _remedy(
+        self, place: Place, standing: Mapping[str, Mapping[Place, PodSeen]], silent: frozenset[str]
+    ) -> None:
+        """Nodes that an application has lost; `standing` has the drivers of a node, `silent` nodes
         look lost."""
         held, sightings = self.known.held(place), self.judge.sightings.get(place, {})
         if held is None or held.paused or held.dry_run:
             return
         lost = [
             LostNode(
-                name, item.uid, item.confirmed_at or item.suspected_at or 0.0, name in standing
+                name,
+                item.uid,
+                item.confirmed_at or item.suspected_at or 0.0,
+                standing.get(name, {}),
             )
             for name, item in sightings.items()
             if item.uid is not None and (item.is_lost or (item.driver and name in silent))
@@ -90,19 +98,21 @@ class Remedying:
         wanted = remedies.due(left, held.fencing, held.node_deletion, deleted, time.time())
         for remedy in wanted:
             if remedy.fence:
-                if not self._is_time(place, remedy.node.uid):
+                if not self._is_time(place, remedy.node):
                     continue
                 approved = self.known.has_approval(place)
                 self.tender.fence(place, remedy.node, held.fencing, approved=approved)
             else:
                 self.tender.delete(place, remedy.node)
 
-    def _is_time(self, place: Place, uid: str) -> bool:
-        """Whether to look for certainty once more: it may take minutes to come."""
-        now = time.monotonic()
-        if now - self._tried.get((place, uid), -FENCE_SECONDS) < FENCE_SECONDS:
+    def _is_time(self, place: Place, lost: LostNode) -> bool:
+        """Whether to look for certainty once more: it may take minutes to come. At once when the
+        Node has changed, for a mark on it may be what is waited for."""
+        now, node = time.monotonic(), self.known.registry.nodes.get(lost.name)
+        tried_at, seen = self._tried.get((place, lost.uid), (-math.inf, None))
+        if now - tried_at < FENCE_SECONDS and node == seen:
             return False
-        self._tried[place, uid] = now
+        self._tried[place, lost.uid] = now, node
         return True
 
     def _taint(self, recovering: Collection[Place]) -> None:

@@ -14,12 +14,13 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_operator import remedies
 from rekindle_operator.classes import Fencing as Allowed
+from rekindle_operator.pods import PodSeen
 from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.provisioning.machines import MACHINE
 from rekindle_operator.provisioning.node_claims import NODE_CLAIM
 from rekindle_operator.remedies import Evidence, LostNode
 from rekindle_operator.shell import kinds
-from rekindle_operator.shell.api import NOT_FOUND, Api, Body, Refused, path_of
+from rekindle_operator.shell.api import NOT_FOUND, Api, Body, Conflict, Refused, path_of
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.story import Fencing
 
@@ -92,7 +93,23 @@ class Tender:
         self.log.write(
             "node-fenced", application=str(place), node=node.name, mode=allowed.mode, by=certainty
         )
+        for owner, driver in node.drivers.items():
+            self.errands.leave(f"release {driver.uid}", partial(self._release, owner, driver))
         self.fenced(place, node.uid, Fencing(time.time(), certainty))
+
+    def _release(self, place: Place, driver: PodSeen) -> None:
+        """Delete the pod of a driver that certainly runs no more. Kubernetes would, too, up to a
+        minute later, and before that nobody submits the next one."""
+        path = path_of(kinds.PODS, driver.namespace, driver.name)
+        force = {"gracePeriodSeconds": 0, "preconditions": {"uid": driver.uid}}
+        try:
+            there = self.api.delete(path, force)
+        except Conflict:
+            return  # the next one has its name by now
+        if there:
+            self.log.write(
+                "driver-deleted", application=str(place), pod=driver.name, node=driver.node
+            )
 
     def _evidence(self, node: LostNode, allowed: Allowed, approved: bool) -> Evidence:
         claimed = machines = None
