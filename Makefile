@@ -44,7 +44,8 @@ simulation: setup ## thousands of seeds of crashes, cuts and late messages
 
 integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'
-	@$(BIN)/python -m pytest tests/integration -v -n 2 --dist loadfile --durations=5
+	@# in order of their names: by number of tests the few longest would come last, beside nothing
+	@$(BIN)/python -m pytest tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder --durations=5
 
 kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'
