@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle_operator import quantities
+from rekindle_operator import quantities, remedies
 from rekindle_operator.observation import Node
 from rekindle_operator.pods import interned
 
@@ -22,13 +22,14 @@ Record = Mapping[str, Any]
 class ClusterNode(msgspec.Struct, frozen=True, gc=False):
     """A node of the cluster. `cpu_millis` is what pods may have of it, that is, without what the
     system keeps for itself; `addresses` are its own, which pods in its network have as well;
-    `created_at` is its creationTimestamp."""
+    `created_at` is its creationTimestamp; `fenced`: we have set it out of service."""
 
     name: str
     cpu_millis: int
     addresses: tuple[str, ...]
     judged: Node
     created_at: str = ""
+    fenced: bool = False
 
 
 def node_seen(body: Mapping[str, Any]) -> ClusterNode:
@@ -52,6 +53,7 @@ def node_seen(body: Mapping[str, Any]) -> ClusterNode:
         addresses=tuple(item["address"] for item in status.get("addresses") or ()),
         judged=judged,
         created_at=metadata.get("creationTimestamp") or "",
+        fenced=any(map(remedies.is_ours, spec.get("taints") or ())),
     )
 
 

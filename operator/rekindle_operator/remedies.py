@@ -10,10 +10,9 @@ shell looks at the Node once more before it does anything (`still_lost`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from rekindle.protocol.tree import Place
 from rekindle_operator.classes import Certainty, Fencing, NodeDeletion
 from rekindle_operator.observation import READY
 from rekindle_operator.pods import PodSeen
@@ -29,6 +28,7 @@ __all__ = [
     "Remedy",
     "certain",
     "due",
+    "is_ours",
     "retainted",
     "still_lost",
     "strongest",
@@ -49,13 +49,13 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LostNode:
-    """A node that is lost to some application. `confirmed_at` (seconds since 1970); `drivers`
-    stand there that have not ended, by their applications."""
+    """A node that an application has lost. `lost_at` (seconds since 1970): when that was confirmed,
+    or else suspected; `driver`: its own, if it stands there and has not ended."""
 
     name: str
     uid: str
-    confirmed_at: float
-    drivers: Mapping[Place, PodSeen] = field(default_factory=dict)
+    lost_at: float
+    driver: PodSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ def due(
     A node with a driver is deleted only as fencing allows.
     """
     left = deletion.nodes_per_incident_max - deleted
-    for node in sorted(lost, key=lambda item: (item.confirmed_at, item.name)):
-        if node.drivers:
+    for node in sorted(lost, key=lambda item: (item.lost_at, item.name)):
+        if node.driver is not None:
             if fencing.mode != "None":
                 yield Remedy(node, fence=True)
-        elif deletion.enabled and left > 0 and now - node.confirmed_at >= deletion.after_seconds:
+        elif deletion.enabled and left > 0 and now - node.lost_at >= deletion.after_seconds:
             left -= 1
             yield Remedy(node, fence=False)
 
@@ -115,10 +115,12 @@ def certain(body: Body, fencing: Fencing, evidence: Evidence) -> Certainty | Non
 
 def still_lost(body: Body | None, node: LostNode) -> bool:
     """Whether the object, as it is now, is of the very machine that was lost, and not Ready."""
-    if body is None or body["metadata"]["uid"] != node.uid:
-        return False
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    return not any(item["type"] == "Ready" and item["status"] == READY for item in conditions)
+    return body is not None and body["metadata"]["uid"] == node.uid and not _is_ready(body)
+
+
+def is_ours(taint: Mapping[str, str]) -> bool:
+    """Whether it is the out-of-service taint as we set it: the only one that we take off."""
+    return taint["key"] == OUT_OF_SERVICE and taint.get("value") == OURS
 
 
 def strongest(effects: Iterable[str]) -> str:
@@ -147,13 +149,11 @@ def retainted(body: Body, wanted: Mapping[str, str]) -> list[dict[str, Any]] | N
     The out-of-service taint that we have set goes when the node is Ready again.
     """
     before = [dict(taint) for taint in body.get("spec", {}).get("taints") or ()]
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    ready = any(item["type"] == "Ready" and item["status"] == READY for item in conditions)
     kept = [
         taint
         for taint in before
         if taint["key"] not in (SUSPECTED_TAINT, IMPAIRED_TAINT)
-        and not (ready and taint["key"] == OUT_OF_SERVICE and taint.get("value") == OURS)
+        and not (is_ours(taint) and _is_ready(body))
     ]
     known = {
         taint["key"]: taint
@@ -166,3 +166,8 @@ def retainted(body: Body, wanted: Mapping[str, str]) -> list[dict[str, Any]] | N
     ]
     after = [*kept, *ours]
     return None if sorted(map(repr, after)) == sorted(map(repr, before)) else after
+
+
+def _is_ready(body: Body) -> bool:
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == READY for item in conditions)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from rekindle.protocol.tree import Place
 from rekindle_operator import remedies
 from rekindle_operator.classes import Fencing, NodeDeletion
 from rekindle_operator.pods import PodSeen
@@ -27,7 +26,7 @@ def node(
 
 def lost(name: str, *, at: float = 0.0, driver: bool = False) -> LostNode:
     pod = PodSeen(namespace="shop", name="flights-driver", uid="d", role="driver", node=name)
-    return LostNode(name, f"uid-{name}", at, {Place("shop", "flights"): pod} if driver else {})
+    return LostNode(name, f"uid-{name}", at, pod if driver else None)
 
 
 def test_without_leave_nothing_is_due() -> None:

@@ -111,10 +111,8 @@ class Consequences:
             self.api,
             self.errands,
             self.log,
-            fenced=lambda place, uid, how: put(
-                lambda _: self.remedying.note_fenced(place, uid, how)
-            ),
-            deleted=lambda place, uid: put(lambda _: self.remedying.note_deleted(place, uid)),
+            fenced=lambda *news: put(lambda _: self.remedying.note_fenced(*news)),
+            gone=lambda *news: put(lambda _: self.remedying.note_gone(*news)),
         )
         self.remedying = Remedying(self.known, self.judge, tender)
         self.departures = Departures(self.judge)
@@ -251,6 +249,7 @@ class Consequences:
         self.storyteller.forget()
         self.statuses.forget()
         self.remedying.tender.forget()
+        self.departures.clear()
         self._demands.clear()
         self.contacts.forget_answers()
 
@@ -260,6 +259,7 @@ class Consequences:
             self.contacts.answered(place)
             self.limiter.forget(place)
             self.departures.forget(place)
+            self.remedying.forget(place)
             for recovery in self.known.open_of(place).values():
                 self.storyteller.abandon(recovery)
         if application_ is None or held is None:

@@ -19,14 +19,18 @@ class Departures:
     each is judged once in an incident."""
 
     judge: Judge
-    _announced: dict[Place, dict[str, bool]] = field(default_factory=dict)
+    _announced: dict[Place, tuple[int, dict[str, bool]]] = field(default_factory=dict)
 
     def of(self, place: Place, incident: Incident | None) -> frozenset[str]:
-        """Those of the incident that is open."""
+        """The Nodes that an application's open incident has lost as it had been announced."""
         if incident is None:
             self.forget(place)
             return frozenset()
-        found, hosts = self._announced.setdefault(place, {}), self.judge.hosts_ever(place)
+        number, found = self._announced.get(place, (0, {}))
+        if number != incident.number:
+            found = {}
+            self._announced[place] = incident.number, found
+        hosts = self.judge.hosts_ever(place)
         for name in incident.lost:
             if name in hosts:
                 found.setdefault(hosts[name], self._is_leaving(hosts[name]))
@@ -35,6 +39,10 @@ class Departures:
     def forget(self, place: Place) -> None:
         """An application that is gone."""
         self._announced.pop(place, None)
+
+    def clear(self) -> None:
+        """Another one acts from now on."""
+        self._announced.clear()
 
     def _is_leaving(self, node: str) -> bool:
         """Whether a node goes, or has gone, as it was announced."""

@@ -28,6 +28,22 @@ FENCE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
+class Tended:
+    """What was done for one application, by the UIDs of nodes: of those that it misses now `done`
+    need nothing more, `deleted` ones are among them; `tried` says when fencing was, and how the
+    Node was then."""
+
+    done: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    tried: dict[str, tuple[float, ClusterNode | None]] = field(default_factory=dict)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Forget nodes that are not missed any more: lost again, they are tended to again."""
+        self.done &= set(uids)
+        self.tried = {uid: tried for uid, tried in self.tried.items() if uid in uids}
+
+
+@dataclass(slots=True)
 class Remedying:
     """Keeps what was done, so that it is done once."""
 
@@ -35,9 +51,7 @@ class Remedying:
     judge: Judge
     tender: Tender
     _fenced: dict[Place, Fencing] = field(default_factory=dict)
-    _done: set[str] = field(default_factory=set)
-    _deleted: dict[Place, set[str]] = field(default_factory=dict)
-    _tried: dict[tuple[Place, str], tuple[float, ClusterNode | None]] = field(default_factory=dict)
+    _tended: dict[Place, Tended] = field(default_factory=dict)
     _at: float = 0.0
 
     def tend(self, recovering: Collection[Place]) -> None:
@@ -65,19 +79,26 @@ class Remedying:
     def note_fenced(self, place: Place, uid: str, how: Fencing) -> None:
         """The driver's lost node was fenced."""
         self._fenced[place] = how
-        self._done.add(f"{place} {uid}")
+        self._tended.setdefault(place, Tended()).done.add(uid)
         self.known.changed.add(place)
 
-    def note_deleted(self, place: Place, uid: str) -> None:
-        """The object of a lost node was deleted."""
-        self._deleted.setdefault(place, set()).add(uid)
-        self._done.add(f"{place} {uid}")
+    def note_gone(self, place: Place, uid: str, by_us: bool) -> None:
+        """The object of a lost node is not there any more; `by_us`: as we have deleted it."""
+        tended = self._tended.setdefault(place, Tended())
+        tended.done.add(uid)
+        if by_us:
+            tended.deleted.add(uid)
+
+    def forget(self, place: Place) -> None:
+        """An application that is gone."""
+        self._fenced.pop(place, None)
+        self._tended.pop(place, None)
 
     def _remedy(
         self, place: Place, standing: Mapping[str, Mapping[Place, PodSeen]], silent: frozenset[str]
     ) -> None:
         """Nodes that an application has lost; `standing` has the drivers of a node, `silent` nodes
-        look lost."""
+        look lost. A node with drivers of others only is for those others to say."""
         held, sightings = self.known.held(place), self.judge.sightings.get(place, {})
         if held is None or held.paused or held.dry_run:
             return
@@ -86,33 +107,40 @@ class Remedying:
                 name,
                 item.uid,
                 item.confirmed_at or item.suspected_at or 0.0,
-                standing.get(name, {}),
+                standing.get(name, {}).get(place),
             )
             for name, item in sightings.items()
             if item.uid is not None and (item.is_lost or (item.driver and name in silent))
         ]
         if not lost:
-            self._deleted.pop(place, None)
-        left = [node for node in lost if f"{place} {node.uid}" not in self._done]
-        deleted = len(self._deleted.get(place, ()))
+            self._tended.pop(place, None)
+            return
+        tended = self._tended.setdefault(place, Tended())
+        tended.keep({node.uid for node in lost})
+        left = [
+            node
+            for node in lost
+            if node.uid not in tended.done and (node.driver or node.name not in standing)
+        ]
+        deleted = len(tended.deleted)
         wanted = remedies.due(left, held.fencing, held.node_deletion, deleted, time.time())
         for remedy in wanted:
             if remedy.fence:
-                if not self._is_time(place, remedy.node):
+                if not self._is_time(tended, remedy.node):
                     continue
                 approved = self.known.has_approval(place)
                 self.tender.fence(place, remedy.node, held.fencing, approved=approved)
             else:
                 self.tender.delete(place, remedy.node)
 
-    def _is_time(self, place: Place, lost: LostNode) -> bool:
+    def _is_time(self, tended: Tended, lost: LostNode) -> bool:
         """Whether to look for certainty once more: it may take minutes to come. At once when the
         Node has changed, for a mark on it may be what is waited for."""
         now, node = time.monotonic(), self.known.registry.nodes.get(lost.name)
-        tried_at, seen = self._tried.get((place, lost.uid), (-math.inf, None))
+        tried_at, seen = tended.tried.get(lost.uid, (-math.inf, None))
         if now - tried_at < FENCE_SECONDS and node == seen:
             return False
-        self._tried[place, lost.uid] = now, node
+        tended.tried[lost.uid] = now, node
         return True
 
     def _taint(self, recovering: Collection[Place]) -> None:
@@ -121,10 +149,10 @@ class Remedying:
         there: dict[str, set[str]] = {}
         for name, node in nodes.items():
             keys = ours.intersection(node.judged.taints)
+            if node.fenced and node.judged.ready == READY:
+                keys.add(remedies.OUT_OF_SERVICE)  # it is back
             if keys:
                 there[name] = keys
-            if remedies.OUT_OF_SERVICE in node.judged.taints and node.judged.ready == READY:
-                self.tender.untaint(name)
         specs = [class_.spec.taints for class_ in self._classes_in_earnest()]
         effects = (
             remedies.strongest(item.suspected_nodes for item in specs),

@@ -34,13 +34,14 @@ FENCED_PHASE = "Fencing-Completed"
 
 @dataclass(slots=True)
 class Tender:
-    """`fenced` (application, UID of the node, how) and `deleted` are called on any thread."""
+    """`fenced` (application, UID of the node, how) and `gone` (application, UID, whether we have
+    deleted its object) are called on any thread."""
 
     api: Api
     errands: Errands
     log: Log
     fenced: Callable[[Place, str, Fencing], None]
-    deleted: Callable[[Place, str], None]
+    gone: Callable[[Place, str, bool], None]
     _tainted: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -56,7 +57,7 @@ class Tender:
 
     def taint(self, wanted: Mapping[str, Mapping[str, str]], there: Mapping[str, set[str]]) -> None:
         """Have just these taints of ours on nodes (node -> key -> effect); `there` has the keys of
-        ours that nodes have."""
+        ours that nodes have, the one that set it out of service only where the node is back."""
         for name in wanted.keys() | there.keys():
             keys, effects = there.get(name, set()), wanted.get(name, {})
             with self._lock:
@@ -69,19 +70,14 @@ class Tender:
                 self._tainted[name] = effects
             self.errands.leave(f"taint {name}", partial(self._taint, name, effects))
 
-    def untaint(self, name: str) -> None:
-        """Take what we have set off a node that is back."""
-        self.errands.leave(f"taint {name}", partial(self._taint, name, {}))
-
     def forget(self) -> None:
         """Another one acts from now on."""
         with self._lock:
             self._tainted.clear()
 
     def _fence(self, place: Place, node: LostNode, allowed: Allowed, approved: bool) -> None:
-        path = path_of(kinds.NODES, name=node.name)
-        body = self.api.get(path)
-        if body is None or not remedies.still_lost(body, node):
+        body = self._lost(place, node)
+        if body is None:
             return
         certainty = remedies.certain(body, allowed, self._evidence(node, allowed, approved))
         if certainty is None:
@@ -93,8 +89,9 @@ class Tender:
         self.log.write(
             "node-fenced", application=str(place), node=node.name, mode=allowed.mode, by=certainty
         )
-        for owner, driver in node.drivers.items():
-            self.errands.leave(f"release {driver.uid}", partial(self._release, owner, driver))
+        if node.driver is not None:
+            release = partial(self._release, place, node.driver)
+            self.errands.leave(f"release {node.driver.uid}", release)
         self.fenced(place, node.uid, Fencing(time.time(), certainty))
 
     def _release(self, place: Place, driver: PodSeen) -> None:
@@ -149,12 +146,20 @@ class Tender:
         self._set_taints(body, [*taints, ours])
 
     def _delete(self, place: Place, node: LostNode) -> None:
-        body = self.api.get(path_of(kinds.NODES, name=node.name))
-        if body is None or not remedies.still_lost(body, node):
+        body = self._lost(place, node)
+        if body is None:
             return
         self._remove(body)
         self.log.write("node-deleted", application=str(place), node=node.name)
-        self.deleted(place, node.uid)
+        self.gone(place, node.uid, True)
+
+    def _lost(self, place: Place, node: LostNode) -> Body | None:
+        """The Node if it is still lost; of one that is gone nothing is left to do."""
+        body = self.api.get(path_of(kinds.NODES, name=node.name))
+        if body is None or body["metadata"]["uid"] != node.uid:
+            self.gone(place, node.uid, False)
+            return None
+        return body if remedies.still_lost(body, node) else None
 
     def _remove(self, body: Body) -> None:
         metadata = body["metadata"]

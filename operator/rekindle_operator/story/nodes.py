@@ -4,7 +4,7 @@ The core knows what an application has lost: executors, by the driver's word for
 Detection knows Node objects, and what was silent since when. Where both know a node the core
 decides how it is, and detection gives moments, uid and domain. A row that is open (not back) keeps
 its moments, so that an operator that was started anew, and sees everything later, changes nothing.
-Called by `telling` only.
+Called by `telling` and `phases`.
 """
 
 from collections.abc import Iterable

@@ -40,14 +40,14 @@ class Stage:
     text: str
 
 
-def stage(before: RecoveryStatus, rows: Iterable[LostNode], scene: Scene) -> Stage:
+def stage(status: RecoveryStatus, rows: Iterable[LostNode], scene: Scene) -> Stage:
     """The phase now. `rows` are the nodes as they are told now."""
     if scene.driver is Driver.FINISHED:
         return Stage("Abandoned", Course.RUN_FINISHED, "The run has ended in order.")
     if not scene.begun:
         return _before(rows, scene)
     if scene.open is None:
-        return _after(before, scene)
+        return _after(status, scene)
     stopped = waiting.held(scene)
     if stopped is not None:
         return Stage("Held", *stopped)
@@ -89,12 +89,12 @@ def _before(rows: Iterable[LostNode], scene: Scene) -> Stage:
     return Stage("Suspected", Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
 
 
-def _after(before: RecoveryStatus, scene: Scene) -> Stage:
+def _after(status: RecoveryStatus, scene: Scene) -> Stage:
     """Once the core has closed it."""
     if scene.state.starting:
         text = "A driver has started afresh, without earlier work: there is nothing to bring back."
         return Stage("Abandoned", Course.FRESH_START, text)
-    plans = counted(before.plans_total, "plan")
+    plans = counted(status.plans_total, "plan")
     return Stage("Recovered", Reason.RECOVERED, f"All queries are back, after {plans}.")
 
 

@@ -2,7 +2,7 @@
 
 A query is *placed* when its whole closure is, and back when nothing of it catches up any more. Lost
 again before it was back it keeps the moment of the first loss; lost again afterwards its row begins
-anew, for the plans and events tell of the first time. Called by `telling` only.
+anew, for the plans and events tell of the first time. Called by `telling` and `phases`.
 """
 
 from collections.abc import Iterable

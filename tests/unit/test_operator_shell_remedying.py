@@ -1,0 +1,128 @@
+"""Which lost nodes are tended to, and how often."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rekindle.protocol.tree import Place
+from rekindle_operator.classes import Fencing, NodeDeletion
+from rekindle_operator.pods import PodSeen
+from rekindle_operator.remedies import LostNode
+from rekindle_operator.shell.remedying import Remedying
+from rekindle_operator.story import Fencing as Fenced
+from rekindle_operator.story import Sighting
+
+OURS, THEIRS = Place("shop", "flights"), Place("bank", "payments")
+LOST = Sighting(suspected_at=1.0, confirmed_at=2.0, uid="u1")
+
+
+@dataclass(slots=True)
+class Errands:
+    """What would be done."""
+
+    fenced: list[LostNode] = field(default_factory=list)
+    deleted: list[LostNode] = field(default_factory=list)
+
+    def fence(self, place: Place, node: LostNode, *_: object, **__: object) -> None:
+        assert place == OURS
+        self.fenced.append(node)
+
+    def delete(self, place: Place, node: LostNode) -> None:
+        assert place == OURS
+        self.deleted.append(node)
+
+    def taint(self, wanted: object, there: object) -> None:
+        """Nothing is tainted here."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """One application that misses node n1, and may fence and delete."""
+
+    drivers: dict[Place, PodSeen]
+    errands: Errands = field(default_factory=Errands)
+    sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
+
+    def remedying(self) -> Remedying:
+        held = SimpleNamespace(
+            paused=False,
+            dry_run=False,
+            fencing=Fencing(mode="OutOfServiceTaint", certainty=("ShutdownTaint",)),
+            node_deletion=NodeDeletion(enabled=True, after_seconds=0, nodes_per_incident_max=1),
+        )
+        known: Any = SimpleNamespace(
+            applications=lambda: [
+                SimpleNamespace(place=place, driver=driver)
+                for place, driver in self.drivers.items()
+            ],
+            held=lambda _: held,
+            has_approval=lambda _: False,
+            changed=set(),
+            registry=SimpleNamespace(nodes={}),
+            policies={},
+            classes={},
+        )
+        judge: Any = SimpleNamespace(
+            state=SimpleNamespace(suspects={"n1": 1.0}, told=set(), held_at=None),
+            sightings=self.sightings,
+            looks_lost=lambda: frozenset({"n1"}),
+        )
+        tender: Any = self.errands
+        return Remedying(known, judge, tender)
+
+
+def driver(node: str = "n1") -> PodSeen:
+    return PodSeen(namespace="any", name="driver", uid="d", role="driver", node=node)
+
+
+def tend(remedying: Remedying) -> None:
+    remedying._at = 0.0
+    remedying.tend(())
+
+
+@pytest.fixture
+def lost() -> dict[Place, dict[str, Sighting]]:
+    return {OURS: {"n1": LOST}}
+
+
+def test_a_node_that_was_fenced_and_is_lost_again_is_fenced_again(
+    lost: dict[Place, dict[str, Sighting]],
+) -> None:
+    scene = Scene({OURS: driver()}, sightings=lost)
+    remedying = scene.remedying()
+    tend(remedying)
+    remedying.note_fenced(OURS, "u1", Fenced(3.0, "ShutdownTaint"))
+    tend(remedying)
+    assert len(scene.errands.fenced) == 1
+    lost[OURS]["n1"] = replace(LOST, heard_at=4.0)
+    tend(remedying)
+    lost[OURS]["n1"] = replace(LOST, suspected_at=5.0, confirmed_at=6.0, heard_at=4.0)
+    tend(remedying)
+    assert [node.uid for node in scene.errands.fenced] == ["u1", "u1"]
+    assert scene.errands.deleted == []
+
+
+def test_a_node_with_the_driver_of_somebody_else_is_left_to_them(
+    lost: dict[Place, dict[str, Sighting]],
+) -> None:
+    scene = Scene({OURS: driver("n2"), THEIRS: driver()}, sightings=lost)
+    tend(scene.remedying())
+    assert scene.errands == Errands()
+
+
+def test_a_node_that_somebody_else_has_deleted_is_let_be_and_not_counted(
+    lost: dict[Place, dict[str, Sighting]],
+) -> None:
+    lost[OURS]["n2"] = replace(LOST, uid="u2", confirmed_at=9.0)
+    scene = Scene({}, sightings=lost)
+    remedying = scene.remedying()
+    tend(remedying)
+    assert [node.name for node in scene.errands.deleted] == ["n1"]
+    remedying.note_gone(OURS, "u1", False)
+    tend(remedying)
+    assert [node.name for node in scene.errands.deleted] == ["n1", "n2"]
+    remedying.note_gone(OURS, "u2", True)
+    tend(remedying)
+    assert len(scene.errands.deleted) == 2
