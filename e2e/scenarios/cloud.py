@@ -7,13 +7,16 @@
     remove_machines     what it does about machines that are no more, as those of a spot pool: it
                         deletes their nodes
 
-`stage` calls both.
+`stage` calls them with each look.
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
+
+from kubernetes.client.exceptions import ApiException
 
 from scenarios.clusters import Cluster
 from scenarios.site import EXECUTOR, ZONES
@@ -64,31 +67,41 @@ class Autoscaler:
         )
 
 
-def mark_machines_off(core: Any, killed: Collection[str]) -> list[str]:
-    """Mark those of these nodes that are not Ready any more; which they are."""
-    lost = _not_ready(core, killed)
-    for node in lost:
-        taints = node.spec.taints or []
-        if all(taint.key != SHUTDOWN for taint in taints):
-            mark = {"key": SHUTDOWN, "effect": "NoSchedule"}
-            core.patch_node(node.metadata.name, {"spec": {"taints": [*map(_plain, taints), mark]}})
-    return [node.metadata.name for node in lost]
+def mark_machines_off(core: Any, killed: Collection[str]) -> Iterator[str]:
+    """Mark those of these nodes that are not Ready any more; each once that is done."""
+    for name in killed:
+        node = _read(core, name)
+        if node is not None and not _is_ready(node):
+            taints = node.spec.taints or []
+            if all(taint.key != SHUTDOWN for taint in taints):
+                mark = {"key": SHUTDOWN, "effect": "NoSchedule"}
+                core.patch_node(name, {"spec": {"taints": [*map(_plain, taints), mark]}})
+            yield name
 
 
-def remove_machines(core: Any, killed: Collection[str]) -> list[str]:
-    """Delete those of these nodes that are not Ready any more; which they are."""
-    names = [node.metadata.name for node in _not_ready(core, killed)]
-    for name in names:
-        core.delete_node(name)
-    return names
+def remove_machines(core: Any, killed: Collection[str]) -> Iterator[str]:
+    """Delete those of these nodes that are not Ready any more; each once it is gone."""
+    for name in killed:
+        node = _read(core, name)
+        if node is not None and _is_ready(node):
+            continue
+        if node is not None:
+            core.delete_node(name)
+        yield name
 
 
-def _not_ready(core: Any, names: Collection[str]) -> list[Any]:
-    return [
-        node
-        for node in map(core.read_node, names)
-        if any(one.type == "Ready" and one.status != "True" for one in node.status.conditions)
-    ]
+def _read(core: Any, name: str) -> Any:
+    """None for a Node that is gone."""
+    try:
+        return core.read_node(name)
+    except ApiException as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
+def _is_ready(node: Any) -> bool:
+    return all(one.type != "Ready" or one.status == "True" for one in node.status.conditions)
 
 
 def _plain(taint: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Takes records and the report, gives values; pure. `performing` writes them to figures.json.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,24 +21,32 @@ def figures(
 ) -> dict[str, dict[str, Any]]:
     """Each figure by its name: value, unit, bar; where the driver was lost that of its queries."""
     starts = [one["seconds"] for one in records if one["kind"] == "driver-pod-started"]
-    found = dict(_driver(starts, report) if starts else _silent(records, failure_at))
+    running = [one["at"] for one in records if one["kind"] == "ack" and one["at"] > failure_at]
+    planned_at = min(running, default=math.inf) - failure_at
+    found = dict(
+        _driver(starts, planned_at, report) if starts else _silent(records, planned_at, failure_at)
+    )
     return {
         name: {"value": round(value, 1), "unit": "s", "bar": BARS[name]}
         for name, value in found.items()
     }
 
 
-def _silent(records: Sequence[Record], failure_at: float) -> Iterator[tuple[str, float]]:
+def _silent(
+    records: Sequence[Record], planned_at: float, failure_at: float
+) -> Iterator[tuple[str, float]]:
     """From the last change of the lease that was longest unchanged when its node was lost."""
     renewals = [one["at"] for one in records if one["kind"] == "last-renewal"]
-    running = [one["at"] for one in records if one["kind"] == "ack" and one["at"] > failure_at]
-    if renewals and running:
-        yield SILENT_TO_PLAN, min(running) - min(renewals)
+    if renewals and math.isfinite(planned_at):
+        yield SILENT_TO_PLAN, planned_at + failure_at - min(renewals)
 
 
-def _driver(starts: Sequence[float], report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """To the first moment at which a query is available again, if only for a while."""
-    outages = [one["unavailable"][0] for one in report["queries"].values() if one["unavailable"]]
-    back = [until for _, until in outages if until < report["end"]]
+def _driver(
+    starts: Sequence[float], planned_at: float, report: Mapping[str, Any]
+) -> Iterator[tuple[str, float]]:
+    """To the first moment after the first plan at which a query is available again, if only for a
+    while."""
+    outages = [outage for one in report["queries"].values() for outage in one["unavailable"]]
+    back = [until for _, until in outages if planned_at <= until < report["end"]]
     if back:
         yield DRIVER_TO_QUERY, min(back) - starts[-1]

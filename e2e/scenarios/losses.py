@@ -181,7 +181,8 @@ def kubelets_stopped(stage: Stage) -> None:
     stage.stay(30.0)
     stage.site.cluster.start_kubelet(*nodes)
     stage.await_that("their nodes are Ready", lambda: all(map(stage.site.is_ready, nodes)))
-    stories.check_nothing(stage)
+    stage.await_that("the Recovery is over", lambda: stories.is_over(stories.only(stage)))
+    stories.check_suspicion(stage, silent=nodes)
     check("the same executors run", stage.executors() == before)
 
 

@@ -196,7 +196,7 @@ class Stage:
         ever, and as long Spark asks for no others."""
         tell = mark_machines_off if self.site.is_protected else remove_machines
         at = time.time()
-        for name in tell(self.site.core, self._off):
+        for name in tell(self.site.core, sorted(self._off)):
             self.witness.note("machine-off", at, name=name)
             self._off.discard(name)
 

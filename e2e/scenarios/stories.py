@@ -18,7 +18,9 @@ __all__ = [
     "check_fenced",
     "check_no_eviction",
     "check_nothing",
+    "check_suspicion",
     "check_told",
+    "is_over",
     "only",
 ]
 
@@ -44,33 +46,35 @@ def only(stage: Stage) -> Object:
     return _stories(stage, 1)[0]
 
 
+def is_over(story: Object) -> bool:
+    """Whether nothing more will be told in it."""
+    return "endedAt" in story.get("status", {})
+
+
 def check_told(story: Object, *, lost: Collection[str], kind: str) -> None:
     """Just these nodes, the plans and their acknowledgements, every query, and the end."""
     status = story.get("status", {})
     queries, plans = status.get("queries", []), status.get("plans", [])
-    told = {
-        "kind": status.get("kind"),
-        "lost nodes": sorted(one["name"] for one in status.get("lostNodes", ())),
-        "phase": status.get("phase"),
-        "plans": bool(plans) and all(plan.get("acknowledgedAt") for plan in plans),
-        "queries": bool(queries) and all(one.get("backAt") for one in queries if one.get("lostAt")),
-        "ended": bool(status.get("endedAt")),
-    }
-    wanted = {
-        "kind": kind,
-        "lost nodes": sorted(lost),
-        "phase": "Recovered",
-        "plans": True,
-        "queries": True,
-        "ended": True,
-    }
-    false = {name: value for name, value in told.items() if value != wanted[name]}
-    if false:
-        raise RunError(
-            where=f"Recovery {story['metadata']['name']}",
-            what=f"tells {false}, where it should tell { {name: wanted[name] for name in false} }",
-            remedy=LOOK,
-        )
+    _compare(
+        story,
+        told={
+            "kind": status.get("kind"),
+            "lost nodes": sorted(one["name"] for one in status.get("lostNodes", ())),
+            "phase": status.get("phase"),
+            "plans": bool(plans) and all(plan.get("acknowledgedAt") for plan in plans),
+            "queries": bool(queries)
+            and all(one.get("backAt") for one in queries if one.get("lostAt")),
+            "ended": is_over(story),
+        },
+        wanted={
+            "kind": kind,
+            "lost nodes": sorted(lost),
+            "phase": "Recovered",
+            "plans": True,
+            "queries": True,
+            "ended": True,
+        },
+    )
 
 
 def check_fenced(story: Object, stage: Stage, node: str) -> None:
@@ -91,6 +95,35 @@ def check_nothing(stage: Stage) -> None:
     check("no node was confirmed", all(one["verdict"] != "confirmed" for one in verdicts))
 
 
+def check_suspicion(stage: Stage, *, silent: Collection[str]) -> None:
+    """One Recovery of nodes that were silent, which is over: nothing was lost, and nothing done."""
+    story = only(stage)
+    status = story["status"]
+    _compare(
+        story,
+        told={
+            "kind": status["kind"],
+            "silent nodes": sorted(one["name"] for one in status["lostNodes"]),
+            "phase": status["phase"],
+            "reason": status["reason"],
+            "plans": status["plansTotal"],
+            "nodes requested": status["nodesRequested"],
+            "confirmed": any("confirmedAt" in one for one in status["lostNodes"]),
+        },
+        wanted={
+            "kind": "Suspected",
+            "silent nodes": sorted(silent),
+            "phase": "Abandoned",
+            "reason": "SuspicionCleared",
+            "plans": 0,
+            "nodes requested": 0,
+            "confirmed": False,
+        },
+    )
+    for kind in ("executor-deleted", "node-tainted", "plan"):
+        check(f"there is no record of the kind {kind}", not stage.since_failure(kind))
+
+
 def check_no_eviction(stage: Stage) -> None:
     """No pod of the application had to go for want of storage or memory."""
     events = stage.site.core.list_namespaced_event(NAMESPACE, field_selector="reason=Evicted")
@@ -107,3 +140,13 @@ def _stories(stage: Stage, count: int) -> list[Object]:
             remedy=LOOK,
         )
     return found
+
+
+def _compare(story: Object, *, told: Object, wanted: Object) -> None:
+    false = {name: value for name, value in told.items() if value != wanted[name]}
+    if false:
+        raise RunError(
+            where=f"Recovery {story['metadata']['name']}",
+            what=f"tells {false}, where it should tell { {name: wanted[name] for name in false} }",
+            remedy=LOOK,
+        )

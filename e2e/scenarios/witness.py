@@ -47,7 +47,7 @@ class Witness:
         return [one for one in self.records if one["kind"] == kind and one["at"] >= since]
 
     def _news(self, records: list[Record]) -> Iterator[Record]:
-        """Records that were not heard before; a log that is followed again begins again."""
+        """Records that were not heard before: a log that broke off is in two files."""
         for record in records:
             text = json.dumps(record, sort_keys=True)
             if "kind" in record and text not in self._heard:

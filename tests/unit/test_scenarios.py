@@ -111,14 +111,18 @@ def test_a_silent_node_counts_from_the_lease_that_was_longest_unchanged() -> Non
 
 def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
     outages = {
-        "back for a while": [[3.0, 71.0], [80.0, 200.0]],
+        "back for a while": [[0.1, 0.3], [3.0, 71.0], [80.0, 200.0]],
         "back": [[3.0, 90.0]],
         "never": [[3.0, 300.0]],
         "never away": [],
     }
     queries = {name: {"unavailable": intervals} for name, intervals in outages.items()}
     report = {"end": 300.0, "queries": queries}
-    found = figures([{"kind": "driver-pod-started", "at": 1.0, "seconds": 4.0}], report, 0.0)
+    records = [
+        {"kind": "driver-pod-started", "at": 101.0, "seconds": 4.0},
+        {"kind": "ack", "at": 160.0},
+    ]
+    found = figures(records, report, 100.0)
     assert found == {DRIVER_TO_QUERY: {"value": 67.0, "unit": "s", "bar": 60.0}}
 
 
