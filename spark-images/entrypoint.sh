@@ -35,6 +35,7 @@ case ${1:-} in
       SPARK_APPLICATION_ID SPARK_EXECUTOR_POD_IP SPARK_RESOURCE_PROFILE_ID SPARK_EXECUTOR_POD_NAME
     options=()
     class_path=${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}${SPARK_CONF_DIR:-$SPARK_HOME/conf}
+    class_path+=${HADOOP_CONF_DIR:+:$HADOOP_CONF_DIR}
     # An archive holds where the class path begins with just the jars of which it was made.
     if [[ -z ${SPARK_CLASSPATH:-} && -r $SPARK_HOME/executor.jsa ]]; then
       options+=("-XX:SharedArchiveFile=$SPARK_HOME/executor.jsa")
