@@ -126,3 +126,16 @@ def test_a_node_that_somebody_else_has_deleted_is_let_be_and_not_counted(
     remedying.note_gone(OURS, "u2", True)
     tend(remedying)
     assert len(scene.errands.deleted) == 2
+
+
+def test_a_driver_that_was_fenced_before_its_incident_began_was_fenced(
+    lost: dict[Place, dict[str, Sighting]],
+) -> None:
+    lost[OURS]["n1"] = replace(LOST, driver=True)
+    remedying = Scene({}, sightings=lost).remedying()
+    assert remedying.fencing(OURS) is None
+    done = Fenced(3.0, "ShutdownTaint")
+    remedying.note_fenced(OURS, "u1", done)
+    assert remedying.fencing(OURS) == done
+    lost[OURS]["n2"] = replace(LOST, uid="u2", driver=True, suspected_at=5.0, confirmed_at=6.0)
+    assert remedying.fencing(OURS) is None  # that was the driver before

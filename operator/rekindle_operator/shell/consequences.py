@@ -5,7 +5,6 @@ left while another one acts, and all of it anew by whoever begins to: each erran
 things are and may be repeated.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -281,8 +280,6 @@ class Consequences:
         self.evictor.evict(place, pods, tuple(pod for pod in orphans if not pod.deleting_at))
 
     def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> Cluster:
-        incident = self._cases[place].incident
-        began_at = math.inf if incident is None else incident.began_at
         return Cluster(
             sightings=dict(self.judge.sightings.get(place, {})),
             hosts=self.judge.hosts_ever(place),
@@ -290,7 +287,7 @@ class Consequences:
             driver=self.judge.drivers_node(place),
             domains_impaired=tuple(domain.value for domain in domains),
             domains_avoided=tuple(domain.value for domain in domains if avoids),
-            fencing=self.remedying.fencing_since(place, began_at),
+            fencing=self.remedying.fencing(place),
         )
 
     def _demand(self, place: Place, application_: Application, held: Effective) -> None:

@@ -71,10 +71,15 @@ class Remedying:
                 self._remedy(place, standing, silent)
         self._taint(recovering)
 
-    def fencing_since(self, place: Place, moment: float) -> Fencing | None:
-        """What was done for an application's driver since a moment (seconds since 1970)."""
+    def fencing(self, place: Place) -> Fencing | None:
+        """What was done for an application's newest lost driver, maybe before there was an incident
+        of it: since its node fell silent."""
+        sightings = self.judge.sightings.get(place, {}).values()
+        silent = [
+            item.suspected_at or item.confirmed_at or 0.0 for item in sightings if item.driver
+        ]
         found = self._fenced.get(place)
-        return found if found is not None and found.at >= moment else None
+        return found if found is not None and found.at >= max(silent, default=math.inf) else None
 
     def note_fenced(self, place: Place, uid: str, how: Fencing) -> None:
         """The driver's lost node was fenced."""
