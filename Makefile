@@ -16,7 +16,7 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r target text; do printf '%-22s %s\n' "$$target" "$$text"; done
 
 setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and build the jar (once, some minutes)
