@@ -14,7 +14,7 @@
     losses        the scenarios
     figures       what they measure beside the report
     instructions  a page's blocks of shell commands as a program
-    machines      the rows of the examples' pipeline against a batch computation
+    example_rows  the rows of the examples' pipeline against a batch computation
     quickstart    docs/quickstart.md, followed to the letter
     reports       the report of a scenario, whoever ran the queries
     performing    one scenario from an empty machine to its report

@@ -24,7 +24,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from rekindle.errors import InputError, RunError
-from scenarios import helm, instructions, machines, stories
+from scenarios import example_rows, helm, instructions, stories
 from scenarios.ground import Ground
 from scenarios.instructions import Block
 from scenarios.pod_logs import PodLogs
@@ -68,7 +68,7 @@ def perform(directory: Path) -> int:
         for block in given:
             reading.check_printed(block)
         reading.check_told()
-        return machines.check_rows(ground.claim)
+        return example_rows.check_rows(ground.claim)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from rekindle import records
 from rekindle.errors import InputError, RunError
-from scenarios import instructions, machines, quickstart
+from scenarios import example_rows, instructions, quickstart
 
 NAME = "docs/page.md"
 ROOT = Path(__file__).parents[2]
@@ -189,7 +189,7 @@ def record(shared: Path, folder: str, kind: str, content: dict[str, Any]) -> Non
 
 
 def test_rows_are_right_that_are_those_of_what_was_read(tmp_path: Path) -> None:
-    assert machines.check_rows(finished(tmp_path)) == 12 + 9
+    assert example_rows.check_rows(finished(tmp_path)) == 12 + 9
 
 
 @pytest.mark.parametrize(
@@ -204,4 +204,4 @@ def test_rows_that_are_not_right_are_counted(
     tmp_path: Path, minutes: str, committed: int, bad: str
 ) -> None:
     with pytest.raises(RunError, match=bad):
-        machines.check_rows(finished(tmp_path, minutes=minutes, committed=committed))
+        example_rows.check_rows(finished(tmp_path, minutes=minutes, committed=committed))
