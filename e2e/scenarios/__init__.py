@@ -6,6 +6,7 @@
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication
     ordinary      the same queries on ordinary Spark
+    strategies    names of what a scenario runs with
     pod_logs      the logs of pods, kept beyond them
     witness       what driver and operator say, as one record of the run
     cloud         nodes for pods that find none, marks for machines that are off

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rekindle.errors import InputError, RekindleError
 from rekindle_local import options
+from scenarios import strategies
 from testbed.exits import exit_code
 
 __all__ = ["main"]
@@ -22,7 +23,6 @@ __all__ = ["main"]
 BOOK = "book"
 FOLDER = Path("e2e-report")
 RUN_MARK = ".scenario"
-STRATEGIES = ("incremental", "blocking", "structured-streaming")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,9 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="all that there are otherwise")
     parser.add_argument(
         "--strategies",
-        default=STRATEGIES[0],
+        default=strategies.INCREMENTAL,
         metavar="LIST",
-        help=f"each scenario once with each of them, of {', '.join(STRATEGIES)}",
+        help=f"each scenario once with each of them, of {', '.join(strategies.NAMES)}",
     )
     parser.add_argument(
         "--report", type=Path, default=FOLDER, metavar="DIR", help="where reports go"
@@ -79,33 +79,33 @@ def _book(given: argparse.Namespace) -> None:
         print(path)
 
 
-def _run(names: Sequence[str], strategies: Sequence[str], folder: Path) -> int:
+def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     # Only here: it imports clients, and Spark.
     from scenarios import losses, quickstart
 
     known = (*losses.SCENARIOS, quickstart.NAME)
     for name in names:
         options.check_choice("NAME", name, known)
-    for strategy in strategies:
-        options.check_choice("--strategies", strategy, STRATEGIES)
+    for strategy in wanted:
+        options.check_choice("--strategies", strategy, strategies.NAMES)
     runs = [
         (name, strategy)
         for name in names or known
         # A page is for one strategy, whatever others run with.
-        for strategy in (strategies if name in losses.SCENARIOS else STRATEGIES[:1])
-        if strategy != STRATEGIES[-1] or losses.SCENARIOS[name].is_compared
+        for strategy in (wanted if name in losses.SCENARIOS else [strategies.INCREMENTAL])
+        if strategy != strategies.SPARK_ALONE or losses.SCENARIOS[name].is_compared
     ]
     if not runs:
         compared = [name for name, one in losses.SCENARIOS.items() if one.is_compared]
         raise InputError(
             where="--strategies",
-            what=f"{STRATEGIES[-1]} runs in none of these scenarios",
+            what=f"{strategies.SPARK_ALONE} runs in none of these scenarios",
             remedy=f"name some of: {', '.join(compared)}",
         )
     failed = 0
     for name, strategy in runs:
         began = time.monotonic()
-        run = name if strategy == STRATEGIES[0] else f"{name}-{strategy}"
+        run = name if strategy == strategies.INCREMENTAL else f"{name}-{strategy}"
         directory = _fresh(folder / run)
         try:
             said = _perform(name, directory, strategy)

@@ -14,10 +14,9 @@ from urllib3.exceptions import HTTPError
 
 from rekindle import topology
 from rekindle.errors import RunError
-from rekindle.settings import INCREMENTAL
 from rekindle_local.flights import pipeline as flights_pipeline
 from rekindle_spark import program
-from scenarios import reports
+from scenarios import reports, strategies
 from scenarios.cloud import Autoscaler
 from scenarios.figures import figures
 from scenarios.flights import Flights
@@ -28,14 +27,14 @@ from scenarios.site import NAMESPACE, Site
 from scenarios.stage import Stage
 from scenarios.witness import Witness
 
-__all__ = ["ORDINARY", "perform"]
-
-ORDINARY = "structured-streaming"
+__all__ = ["perform"]
 
 Object = dict[str, Any]
 
 
-def perform(scenario: Scenario, directory: Path, *, strategy: str = INCREMENTAL) -> Object:
+def perform(
+    scenario: Scenario, directory: Path, *, strategy: str = strategies.INCREMENTAL
+) -> Object:
     """Run a scenario in an empty folder; the report, which is written there too.
 
     With the strategy `structured-streaming` it is ordinary Spark that runs, without Rekindle.
@@ -50,10 +49,10 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = INCREMENTAL)
         class_spec=scenario.class_spec,
         storage_mib=scenario.storage_mib,
         policy_spec={"strategy": strategy},
-        is_protected=strategy != ORDINARY,
+        is_protected=strategy != strategies.SPARK_ALONE,
     )
     with site:
-        flights = (OrdinaryFlights if strategy == ORDINARY else Flights)(
+        flights = (OrdinaryFlights if strategy == strategies.SPARK_ALONE else Flights)(
             site.claim,
             site.spark_image,
             example=scenario.example,
@@ -74,7 +73,7 @@ def perform(scenario: Scenario, directory: Path, *, strategy: str = INCREMENTAL)
         finally:
             _keep(directory, stage)
         computed = reports.write(directory, stage, files, built, strategy)
-    if strategy == INCREMENTAL:  # the bars are its own: the others wait on purpose
+    if strategy == strategies.INCREMENTAL:  # the bars are its own: the others wait on purpose
         measured = figures(stage.witness.records, computed, stage.failure_at)
         (directory / "figures.json").write_text(json.dumps(measured, indent=1) + "\n")
     _check_rows(computed)

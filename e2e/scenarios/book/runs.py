@@ -15,14 +15,15 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from rekindle.errors import InputError
+from scenarios import strategies
 
-__all__ = ["Figure", "Found", "Query", "Report", "Run", "kept_text", "read"]
+__all__ = ["SPARK_ALONE_SHOWN", "Figure", "Found", "Query", "Report", "Run", "kept_text", "read"]
 
 Kind = TypeVar("Kind")
 
 VERSION = 1
-PIPELINE, SPARK_ALONE = "pipeline", "structured-streaming"
-OURS = "incremental"
+PIPELINE = "pipeline"
+SPARK_ALONE_SHOWN = "Spark alone"
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,14 +111,18 @@ class Run:
     @property
     def is_ours(self) -> bool:
         """Whether it is what others are compared with."""
-        return (self.report.engine, self.report.strategy) == (PIPELINE, OURS)
+        return (self.report.engine, self.report.strategy) == (PIPELINE, strategies.INCREMENTAL)
 
     @property
     def manner(self) -> str:
         """By what the queries came back, in a word or two."""
         if self.report.engine == PIPELINE:
             return self.report.strategy
-        return "Spark alone" if self.report.engine == SPARK_ALONE else self.report.engine
+        return (
+            SPARK_ALONE_SHOWN
+            if self.report.engine == strategies.SPARK_ALONE
+            else self.report.engine
+        )
 
 
 @dataclass(frozen=True, slots=True)

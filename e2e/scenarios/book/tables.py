@@ -6,7 +6,8 @@ Pure: from values to text. `page` puts them into the document.
 from collections.abc import Iterable, Mapping, Sequence
 
 from rekindle_local.report_html import words
-from scenarios.book.runs import Figure, Found, Run
+from scenarios import strategies
+from scenarios.book.runs import SPARK_ALONE_SHOWN, Figure, Found, Run
 
 __all__ = ["bars", "outcomes"]
 
@@ -63,8 +64,8 @@ def _outcome(run: Run, found: Found) -> tuple[str, ...]:
         _seconds(min(back, default=None)),
         f"{never} never" if never else _seconds(max(back, default=None)),
         _seconds(report.weighted_unavailable_seconds),
-        _ratio(run, found.beside(run, "blocking")),
-        _ratio(run, found.beside(run, "Spark alone")),
+        _ratio(run, found.beside(run, strategies.BLOCKING)),
+        _ratio(run, found.beside(run, SPARK_ALONE_SHOWN)),
         words.amount(rows.expected_rows),
         ", ".join(words.amount(count) for count in (rows.missing, rows.duplicated, rows.wrong)),
     )

@@ -1,0 +1,8 @@
+"""What a scenario runs with, by name: a strategy of a RecoveryPolicy, or ordinary Spark alone."""
+
+from rekindle.settings import BLOCKING, INCREMENTAL
+
+__all__ = ["BLOCKING", "INCREMENTAL", "NAMES", "SPARK_ALONE"]
+
+SPARK_ALONE = "structured-streaming"
+NAMES = (INCREMENTAL, BLOCKING, SPARK_ALONE)
