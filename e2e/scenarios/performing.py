@@ -29,6 +29,8 @@ from scenarios.witness import Witness
 
 __all__ = ["perform"]
 
+VERSION = 1  # of figures.json
+
 Object = dict[str, Any]
 
 
@@ -75,7 +77,8 @@ def perform(
         computed = reports.write(directory, stage, files, built, strategy)
     if strategy == strategies.INCREMENTAL:  # the bars are its own: the others wait on purpose
         measured = figures(stage.witness.records, computed, stage.failure_at)
-        (directory / "figures.json").write_text(json.dumps(measured, indent=1) + "\n")
+        record = {"version": VERSION, "figures": measured}
+        (directory / "figures.json").write_text(json.dumps(record, indent=1) + "\n")
     _check_rows(computed)
     return computed
 

@@ -16,7 +16,7 @@ from rekindle.testing import runs as made_up
 from rekindle.testing.runs import Scenario
 from scenarios import __main__ as command
 from scenarios import book, losses
-from scenarios.book import page
+from scenarios.book import page, runs
 
 DOCS = Path(__file__).parents[2] / "docs"
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}
@@ -134,7 +134,8 @@ def test_figures_beside_the_report_stand_against_their_bars(docs: Path, reports:
         "driver lost to first query back": {"value": 61.234, "unit": "s", "bar": 60.0},
         "memory": {"value": 512.0, "unit": "MiB"},
     }
-    (reports / "eight-of-ten" / "figures.json").write_text(json.dumps(figures))
+    record = {"version": 1, "figures": figures}
+    (reports / "eight-of-ten" / "figures.json").write_text(json.dumps(record))
     book.write(reports, docs, LOSSES)
     run = ["eight-of-ten", "incremental"]
     assert cells(docs, first=BARS) == [
@@ -202,7 +203,7 @@ def without(name: str, reports: Path) -> None:
         (lambda reports, _: perform(reports / "nine"), "is named after no scenario"),
         (
             lambda reports, _: (reports / "eight-of-ten" / "figures.json").write_text('{"a": 1}'),
-            "Expected `object`, got `int`",
+            "figures.json: has no version, known is 1",
         ),
         (lambda reports, _: (reports / "eight-of-ten" / "events.jsonl").unlink(), "cannot be read"),
         (lambda _, docs: (docs / "e2e.md").write_text("# Title\n"), "no place for the tables"),
@@ -238,6 +239,35 @@ def test_the_page_of_this_project_has_a_place_and_tells_of_every_scenario() -> N
     assert text.count(page.BEGIN) == text.count(page.END) == 1
     told = text.partition(page.BEGIN)[0] + text.partition(page.END)[2]
     assert [name for name in losses.SCENARIOS if f"`{name}`" not in told] == []
+
+
+def test_what_is_kept_of_runs_is_read_and_written_as_it_stands() -> None:
+    found = runs._kept_runs(DOCS / "e2e", tuple(losses.SCENARIOS))
+    kept = {path.stem: path.read_text() for path in (DOCS / "e2e").glob("*.json")}
+    assert {run.name: runs.kept_text(run) for run in found} == kept
+    assert kept
+
+
+@pytest.mark.parametrize(
+    ("place", "version", "message"),
+    [
+        ((), 2, "zone-loss.json: has version 2, known is 1"),
+        ((), None, "zone-loss.json: has no version, known is 1"),
+        (("report",), 2, "zone-loss.json: report: has version 2, known is 1"),
+    ],
+)
+def test_a_kept_run_of_another_version_is_refused(
+    docs: Path, reports: Path, place: tuple[str, ...], version: int | None, message: str
+) -> None:
+    perform(reports / "eight-of-ten")
+    kept = json.loads((DOCS / "e2e" / "zone-loss.json").read_text())
+    record = kept[place[0]] if place else kept
+    record.pop("version")
+    record |= {} if version is None else {"version": version}
+    (docs / "e2e").mkdir()
+    (docs / "e2e" / "zone-loss.json").write_text(json.dumps(kept))
+    with pytest.raises(InputError, match=message):
+        book.write(reports, docs, LOSSES)
 
 
 def test_runs_of_another_day_stay_beside_those_that_have_a_folder(

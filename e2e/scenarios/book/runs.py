@@ -1,6 +1,7 @@
 """Reads the folders of scenarios: NAME or NAME-ANYTHING, with report.json, and figures.json if any.
 
-    figures.json    {"silent node to first plan": {"value": 21.4, "unit": "s", "bar": 30.0}}
+    figures.json    {"version": 1,
+                     "figures": {"silent node to plan": {"value": 21.4, "unit": "s", "bar": 30.0}}}
 
 A figure meets its bar when it is not above it. What is shown of a run is kept as NAME.json, so that
 not all runs need to be of one day: a run with a folder replaces one that was kept. `tables` and
@@ -21,9 +22,16 @@ __all__ = ["SPARK_ALONE_SHOWN", "Figure", "Found", "Query", "Report", "Run", "ke
 
 Kind = TypeVar("Kind")
 
+# Of report.json, of figures.json, and of what is kept of them.
 VERSION = 1
 PIPELINE = "pipeline"
 SPARK_ALONE_SHOWN = "Spark alone"
+
+
+class Versioned(msgspec.Struct, frozen=True):
+    """Any of these files, before it is known whether the rest can be read."""
+
+    version: int | None = None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,9 +99,17 @@ class Figure(msgspec.Struct, frozen=True):
     bar: float | None = None
 
 
+class Figures(msgspec.Struct, frozen=True):
+    """figures.json."""
+
+    version: int
+    figures: dict[str, Figure]
+
+
 class Kept(msgspec.Struct, frozen=True):
     """What NAME.json has of a run."""
 
+    version: int
     report: Report
     figures: dict[str, Figure]
 
@@ -170,7 +186,7 @@ def read(report: Path, kept: Path, scenarios: Sequence[str]) -> Found:
 
 def kept_text(run: Run) -> str:
     """The content of the file that keeps a run."""
-    content = msgspec.json.encode(Kept(run.report, dict(run.figures)))
+    content = msgspec.json.encode(Kept(VERSION, run.report, dict(run.figures)))
     return msgspec.json.format(content, indent=1).decode() + "\n"
 
 
@@ -200,6 +216,7 @@ def _kept_runs(kept: Path, scenarios: Sequence[str]) -> list[Run]:
         scenario = _scenario(path.stem, scenarios)
         if scenario:
             found = _decoded(path, Kept)
+            _check_version(f"{path}: report", found.report.version)
             runs.append(Run(scenario, path.stem, found.report, found.figures))
     return runs
 
@@ -212,18 +229,24 @@ def _scenario(folder: str, scenarios: Sequence[str]) -> str | None:
 
 def _run(folder: Path, scenario: str) -> Run:
     report = _decoded(folder / "report.json", Report)
-    if report.version != VERSION:
-        raise _bad(folder / "report.json", f"has version {report.version}, known is {VERSION}")
     path = folder / "figures.json"
-    figures = _decoded(path, dict[str, Figure]) if path.exists() else {}
+    figures = _decoded(path, Figures).figures if path.exists() else {}
     return Run(scenario, folder.name, report, figures, folder)
 
 
 def _decoded(path: Path, kind: type[Kind]) -> Kind:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes()
+        _check_version(str(path), msgspec.json.decode(content, type=Versioned).version)
+        return msgspec.json.decode(content, type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _bad(path, f"cannot be read ({error})") from error
+        raise _bad(str(path), f"cannot be read ({error})") from error
+
+
+def _check_version(where: str, version: int | None) -> None:
+    if version != VERSION:
+        told = "no version" if version is None else f"version {version}"
+        raise _bad(where, f"has {told}, known is {VERSION}")
 
 
 def _check_different(runs: Sequence[Run]) -> None:
@@ -240,7 +263,5 @@ def _check_different(runs: Sequence[Run]) -> None:
         seen[key] = run.name
 
 
-def _bad(path: Path, what: str) -> InputError:
-    return InputError(
-        where=str(path), what=what, remedy="restore the file, or run the scenario again"
-    )
+def _bad(where: str, what: str) -> InputError:
+    return InputError(where=where, what=what, remedy="restore the file, or run the scenario again")
