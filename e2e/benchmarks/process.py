@@ -99,7 +99,8 @@ class OperatorProcess:
     def metrics(self) -> dict[str, float]:
         """All figures without labels, by name."""
         port = self.lines("operator-started")[-1]["port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         found = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in found}
