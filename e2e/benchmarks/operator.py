@@ -205,8 +205,9 @@ def _small_loss(world: World) -> dict[str, Any]:
     world.console.print(f"losing {len(lost)} nodes")
     expired, hit = _lose(world, lost)
     place = hit[0]
-    planned = _await_plans(world, [place], expired - world.settings.lease_seconds)
-    told = _await_recovery(world, place)
+    since = expired - world.settings.lease_seconds
+    planned = _await_plans(world, [place], since)
+    told = _await_recovery(world, place, since)
     return {
         "expiry_to_plan_seconds": planned.get(place, float("nan")) - expired,
         "expiry_to_recovery_seconds": told - expired,
@@ -221,7 +222,8 @@ def _large_loss(world: World) -> dict[str, Any]:
     world.console.print(f"losing {len(lost):,} nodes")
     cpu = world.operator.cpu_seconds
     expired, hit = _lose(world, lost)
-    planned = _await_plans(world, hit, expired - world.settings.lease_seconds)
+    since = expired - world.settings.lease_seconds
+    planned = _await_plans(world, hit, since)
     after = [at - expired for at in planned.values()]
     found = {
         "nodes_lost": len(lost),
@@ -230,7 +232,7 @@ def _large_loss(world: World) -> dict[str, Any]:
         "first_plan_seconds": min(after, default=float("nan")),
         "all_plans_seconds": max(after, default=float("nan")),
     }
-    told = _await_all_told(world, hit)
+    told = _await_all_told(world, hit, since)
     return {
         **found,
         "all_told_seconds": told - expired,
@@ -263,12 +265,12 @@ def _await_plans(world: World, places: list[Place], since: float) -> dict[Place,
     return found
 
 
-def _await_recovery(world: World, place: Place) -> float:
-    """When (since 1970) a Recovery of an application was seen with a plan."""
+def _await_recovery(world: World, place: Place, since: float) -> float:
+    """When (since 1970) a Recovery of an application was seen with a plan made since a moment."""
 
     def told() -> bool:
         world.operator.check()
-        return str(place) in _told(world.crowd.recoveries(place.namespace))
+        return str(place) in _told(world.crowd.recoveries(place.namespace), since)
 
     seen = processes.await_condition(told, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.05)
     return time.time() if seen else float("nan")
@@ -287,21 +289,23 @@ def _suspected_at(world: World, place: Place, nodes: tuple[str, ...]) -> float:
     return max(moments, default=float("nan"))
 
 
-def _await_all_told(world: World, places: list[Place]) -> float:
+def _await_all_told(world: World, places: list[Place], since: float) -> float:
     """The same of all of them."""
 
     def told() -> bool:
         world.operator.check()
-        return {str(place) for place in places} <= _told(world.crowd.recoveries())
+        return {str(place) for place in places} <= _told(world.crowd.recoveries(), since)
 
     seen = processes.await_condition(told, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=2.0)
     return time.time() if seen else float("nan")
 
 
-def _told(recoveries: list[layout.Body]) -> set[str]:
-    """The applications of those that tell of a plan."""
+def _told(recoveries: list[layout.Body], since: float) -> set[str]:
+    """The applications of those that tell of a plan made since a moment: of an earlier failure
+    there are some already, and one that is not over goes on in the same Recovery."""
     return {
         f"{item['metadata']['namespace']}/{item['spec']['application']['name']}"
         for item in recoveries
-        if item.get("status", {}).get("plans")
+        for plan in item.get("status", {}).get("plans", ())
+        if datetime.fromisoformat(plan["at"]).timestamp() >= since
     }

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import bars, layout
+from benchmarks import bars, layout, operator
 from benchmarks.layout import Size
 from rekindle.errors import InputError
 from rekindle_operator import classes, policies
@@ -83,6 +83,19 @@ def test_the_operator_reads_what_is_written() -> None:
     assert seen[0].sidecar != "absent"
     policies.from_object(layout.policy(spark))
     classes.from_object(layout.recovery_class(10))
+
+
+def test_a_recovery_counts_only_with_a_plan_of_this_failure() -> None:
+    def told(name: str, *plans: str) -> layout.Body:
+        return {
+            "metadata": {"namespace": "factory"},
+            "spec": {"application": {"name": name}},
+            "status": {"plans": [{"at": at} for at in plans]},
+        }
+
+    early, late = "1970-01-01T00:01:39.999999Z", "1970-01-01T00:01:40Z"
+    found = [told("before", early), told("both", early, late), told("fresh", late), told("none")]
+    assert operator._told(found, 100.0) == {"factory/both", "factory/fresh"}
 
 
 def test_a_spread_names_the_middle_and_the_worst() -> None:
