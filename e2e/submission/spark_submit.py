@@ -57,7 +57,7 @@ def command(submission: Submission, *, program: str, master: str, folder: Path) 
 def submit(submission: Submission, *, kubeconfig: Path, folder: Path) -> None:
     """Submit, and return when the driver's pod has been made.
 
-    Raises `RunError` with what Spark says when it has not been.
+    Raises `RunError` with what Spark says when it has not been, or not within a while.
     """
     found = distribution.find_distribution()
     configuration = folder / "conf"
@@ -76,28 +76,41 @@ def submit(submission: Submission, *, kubeconfig: Path, folder: Path) -> None:
         for name, value in found.environment(configuration, {}).items()
         if not name.startswith(("PYSPARK_", "KUBE"))
     }
-    done = subprocess.run(
-        line,
-        env={
-            **inherited,
-            "KUBECONFIG": str(kubeconfig),
-            # The client is one of many on a small machine, and does little.
-            "SPARK_LAUNCHER_OPTS": SMALL_OPTIONS,
-            "SPARK_SUBMIT_OPTS": SMALL_OPTIONS,
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SUBMIT_SECONDS_MAX,
-        check=False,
-    )
-    (folder / "log").write_text(done.stdout + done.stderr)
-    if done.returncode != 0:
+    environment = {
+        **inherited,
+        "KUBECONFIG": str(kubeconfig),
+        # The client is one of many on a small machine, and does little.
+        "SPARK_LAUNCHER_OPTS": SMALL_OPTIONS,
+        "SPARK_SUBMIT_OPTS": SMALL_OPTIONS,
+    }
+    what = _run(line, environment, folder / "log")
+    if what:
         raise RunError(
             where=f"spark-submit of {submission.namespace}/{submission.name}",
-            what=_cause(done.stderr) or f"ended with code {done.returncode}",
+            what=what,
             remedy=f"see {folder / 'log'}",
         )
+
+
+def _run(line: Sequence[str], environment: Mapping[str, str], log: Path) -> str:
+    """Run a program that prints to a log; why it has not succeeded, "" where it has."""
+    with log.open("wb") as said:
+        try:
+            done = subprocess.run(
+                line,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                timeout=SUBMIT_SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"has not ended after {SUBMIT_SECONDS_MAX} s"
+    if done.returncode == 0:
+        return ""
+    cause = _cause(log.read_text(encoding="utf-8", errors="replace"))
+    return cause or f"ended with code {done.returncode}"
 
 
 def _write(file: Path, template: Body, container: str) -> None:

@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -38,11 +37,13 @@ class SparkOperators:
 
     The kubeconfig is that of somebody who may do everything, with a token: Spark's client does not
     read every kind of key. `folder` gets a folder for each submission, with templates and what
-    spark-submit said. A submission that fails is kept in `failures`, and is tried again.
+    spark-submit said. What fails is kept in `failures`, and done again after a while: scenarios end
+    with the first failure, `python -m submission` goes on.
     """
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        self.failures: list[RekindleError] = []
+        self.failures: list[Exception] = []
+        self._again_at: dict[str, float] = {}
         self._kubeconfig = kubeconfig
         self._folder = folder
         self._client: Any = access.make_client(kubeconfig)
@@ -68,10 +69,25 @@ class SparkOperators:
     def _run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
             for group, kind in KINDS.items():
-                # The API server may be away, slow, or have another version by now: look again.
-                with suppress(ApiException, HTTPError):
-                    for application in self._applications(group, kind):
-                        self._tend(kind, application)
+                try:
+                    self._look(group, kind)
+                except (ApiException, HTTPError):
+                    continue  # It may be away, slow, or have another version by now: look again.
+                except Exception as error:  # the thread would end, and everybody wait in vain
+                    self.failures.append(error)
+                    self._ended.wait(AGAIN_SECONDS)
+
+    def _look(self, group: str, kind: ModuleType) -> None:
+        """Tend each application of a kind; one that has failed is left alone for a while."""
+        for application in self._applications(group, kind):
+            uid = application["metadata"]["uid"]
+            if time.monotonic() < self._again_at.get(uid, 0.0):
+                continue
+            try:
+                self._tend(kind, application)
+            except RekindleError as error:
+                self.failures.append(error)
+                self._again_at[uid] = time.monotonic() + AGAIN_SECONDS
 
     def _applications(self, group: str, kind: ModuleType) -> Iterator[dict[str, Any]]:
         try:
@@ -96,13 +112,9 @@ class SparkOperators:
             identity=str(uuid.uuid4()),
         )
         step = kind.decide(scene)
-        try:
-            self._act(step.action, kind, scene)
-            if step.status is not None:
-                self._write(kind, scene, step.status)
-        except RekindleError as error:
-            self.failures.append(error)
-            self._ended.wait(AGAIN_SECONDS)
+        self._act(step.action, kind, scene)
+        if step.status is not None:
+            self._write(kind, scene, step.status)
 
     def _write(self, kind: ModuleType, scene: Scene, status: Body) -> None:
         """Write a status. Raises `RunError` for one that the API server takes for wrong."""
