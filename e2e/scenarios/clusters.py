@@ -6,42 +6,29 @@ back what they have changed. `site` takes either.
 """
 
 import os
-import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import processes
 from scenarios.flights import ROLE
+from scenarios.means import Means
 from testbed import access, binaries
 from testbed.bodies import ZONE
 from testbed.cluster.configuration import NodeSpec
 
 __all__ = ["CONTEXT", "Cluster", "GivenCluster"]
 
-CONTEXT, MEANS, SHARED = "REKINDLE_E2E_CONTEXT", "REKINDLE_E2E_MEANS", "REKINDLE_E2E_SHARED"
-# As kind has its nodes: containers of docker, in a network of that name.
-KIND: Mapping[str, str] = {
-    "kill": "docker kill {node}",
-    "revive": "docker start {node}",
-    "cut": "docker network disconnect kind {node}",
-    "heal": "docker network connect kind {node}",
-    "is_alive": "docker exec {node} pgrep java",
-    "stop_kubelet": "docker exec {node} systemctl stop kubelet",
-    "start_kubelet": "docker exec {node} systemctl start kubelet",
-}
+CONTEXT, SHARED = "REKINDLE_E2E_CONTEXT", "REKINDLE_E2E_SHARED"
 MARKS = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-COMMAND_SECONDS_MAX = 60
 READY_SECONDS_MAX = 300.0
 LOOK_SECONDS = 1.0
 
@@ -93,7 +80,7 @@ class GivenCluster:
     def __init__(self, context: str, directory: Path, environment: Mapping[str, str]) -> None:
         self._context = context
         self._directory = directory
-        self._means = _means(environment)
+        self._means = Means(environment)
         self._shared = _shared(environment)
         self._names: list[str] = []
         self._killed: list[str] = []
@@ -171,70 +158,37 @@ class GivenCluster:
 
     def kill(self, *names: str) -> None:
         """Machines die, until they are given back."""
-        self._harm("kill", names)
+        self._means.do("kill", names)
         self._killed += names
         self._names = [name for name in self._names if name not in names]
 
     def cut(self, *names: str) -> None:
         """Nobody reaches these nodes any more; they live on."""
-        self._harm("cut", names)
+        self._means.do("cut", names)
 
     def heal(self, *names: str) -> None:
         """They are reached again."""
-        self._harm("heal", names)
+        self._means.do("heal", names)
 
     def is_alive(self, *names: str) -> bool:
         """Whether the command that asks says so of each."""
-        return all(self._run("is_alive", name).returncode == 0 for name in names)
+        return all(self._means.says("is_alive", name) for name in names)
 
     def stop_kubelet(self, *names: str) -> None:
         """Kubelets stop, pods go on."""
-        self._harm("stop_kubelet", names)
+        self._means.do("stop_kubelet", names)
 
     def start_kubelet(self, *names: str) -> None:
         """Kubelets go on."""
-        self._harm("start_kubelet", names)
+        self._means.do("start_kubelet", names)
 
     def _free(self) -> list[Any]:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
-    def _harm(self, what: str, names: Sequence[str]) -> None:
-        """To all of them at once."""
-        with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
-            done = list(pool.map(lambda name: self._run(what, name), names))
-        for one in done:
-            if one.returncode != 0:
-                lines = (one.stderr.strip() or f"exit code {one.returncode}").splitlines()
-                raise RunError(
-                    where=shlex.join(one.args),
-                    what=lines[-1],
-                    remedy=f"see whether this is how {self._context} loses nodes; {MEANS} names "
-                    "a file with other commands",
-                )
-
-    def _run(self, what: str, node: str) -> subprocess.CompletedProcess[str]:
-        command = shlex.split(self._means[what].format(node=node))
-        try:
-            return subprocess.run(
-                command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
-            )
-        except FileNotFoundError as error:
-            raise InputError(
-                where=command[0],
-                what="is not installed",
-                remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
-            ) from error
-        except subprocess.TimeoutExpired as error:
-            raise RunError(
-                where=shlex.join(command),
-                what=f"has not ended after {COMMAND_SECONDS_MAX} s",
-                remedy="see what it waits for",
-            ) from error
-
     def _give_back(self, name: str, labels: Mapping[str, str | None]) -> None:
         """A node as it was: on, its labels, without the marks of one that is off, and in use."""
         if name in self._killed:
-            self._harm("revive", [name])
+            self._means.do("revive", [name])
         taints = [
             taint
             for taint in self._core.read_node(name).to_dict()["spec"]["taints"] or ()
@@ -264,31 +218,6 @@ def _write_context(context: str, path: Path) -> None:
         raise _refusal(done.stderr.strip() or "kubectl fails", "see `kubectl config view`")
     path.touch(mode=0o600)
     path.write_text(done.stdout, encoding="utf-8")
-
-
-def _means(environment: Mapping[str, str]) -> Mapping[str, str]:
-    named = environment.get(MEANS)
-    if not named:
-        return KIND
-    try:
-        found = yaml.safe_load(Path(named).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise InputError(where=f"{MEANS}={named}", what=str(error), remedy="correct it") from error
-    missing = sorted(KIND.keys() - set(found)) if isinstance(found, dict) else ["everything"]
-    if missing:
-        raise InputError(
-            where=f"{MEANS}={named}",
-            what=f"does not say {', '.join(missing)}",
-            remedy=f"for each of {', '.join(KIND)} give a command, with {{node}} in it",
-        )
-    for name, command in found.items():
-        if "{node}" not in str(command):
-            raise InputError(
-                where=f"{MEANS}={named}: {name}",
-                what=f"is {command!r:.80}, and names no node",
-                remedy="write {node} where its name goes",
-            )
-    return {name: str(command) for name, command in found.items()}
 
 
 def _shared(environment: Mapping[str, str]) -> Path:

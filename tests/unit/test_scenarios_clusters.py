@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputError, RunError
-from scenarios.clusters import KIND, MEANS, SHARED, GivenCluster
+from scenarios.clusters import SHARED, GivenCluster
+from scenarios.means import KIND, MEANS
 
 
 def given(tmp_path: Path, means: str | None = None) -> GivenCluster:

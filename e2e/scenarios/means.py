@@ -1,0 +1,99 @@
+"""The commands by which nodes of a given cluster are lost, and come back.
+
+Kind's, unless a file that `REKINDLE_E2E_MEANS` names has others. `clusters` has them run.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import yaml
+
+from rekindle.errors import InputError, RunError
+
+__all__ = ["KIND", "MEANS", "Means"]
+
+MEANS = "REKINDLE_E2E_MEANS"
+# As kind has its nodes: containers of docker, in a network of that name.
+KIND: Mapping[str, str] = {
+    "kill": "docker kill {node}",
+    "revive": "docker start {node}",
+    "cut": "docker network disconnect kind {node}",
+    "heal": "docker network connect kind {node}",
+    "is_alive": "docker exec {node} pgrep java",
+    "stop_kubelet": "docker exec {node} systemctl stop kubelet",
+    "start_kubelet": "docker exec {node} systemctl start kubelet",
+}
+COMMAND_SECONDS_MAX = 60
+
+
+class Means:
+    """Commands by their names in `KIND`. Raises `InputError` for a file that does not give them."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._commands = _commands(environment)
+
+    def do(self, what: str, names: Sequence[str]) -> None:
+        """To all these nodes at once. Raises `RunError` when a command fails."""
+        with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
+            done = list(pool.map(partial(self._run, what), names))
+        for one in done:
+            if one.returncode != 0:
+                lines = (one.stderr.strip() or f"exit code {one.returncode}").splitlines()
+                raise RunError(
+                    where=shlex.join(one.args),
+                    what=lines[-1],
+                    remedy=f"see whether this is how the cluster loses nodes; {MEANS} names "
+                    "a file with other commands",
+                )
+
+    def says(self, what: str, name: str) -> bool:
+        """Whether a command that asks about a node succeeds."""
+        return self._run(what, name).returncode == 0
+
+    def _run(self, what: str, node: str) -> subprocess.CompletedProcess[str]:
+        command = shlex.split(self._commands[what].format(node=node))
+        try:
+            return subprocess.run(
+                command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
+            )
+        except FileNotFoundError as error:
+            raise InputError(
+                where=command[0],
+                what="is not installed",
+                remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise RunError(
+                where=shlex.join(command),
+                what=f"has not ended after {COMMAND_SECONDS_MAX} s",
+                remedy="see what it waits for",
+            ) from error
+
+
+def _commands(environment: Mapping[str, str]) -> Mapping[str, str]:
+    named = environment.get(MEANS)
+    if not named:
+        return KIND
+    try:
+        found = yaml.safe_load(Path(named).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(where=f"{MEANS}={named}", what=str(error), remedy="correct it") from error
+    missing = sorted(KIND.keys() - set(found)) if isinstance(found, dict) else ["everything"]
+    if missing:
+        raise InputError(
+            where=f"{MEANS}={named}",
+            what=f"does not say {', '.join(missing)}",
+            remedy=f"for each of {', '.join(KIND)} give a command, with {{node}} in it",
+        )
+    for name, command in found.items():
+        if "{node}" not in str(command):
+            raise InputError(
+                where=f"{MEANS}={named}: {name}",
+                what=f"is {command!r:.80}, and names no node",
+                remedy="write {node} where its name goes",
+            )
+    return {name: str(command) for name, command in found.items()}
