@@ -75,11 +75,15 @@ class Cluster(Protocol):
 
 class GivenCluster:
     """The cluster of a kube context. `shared` is named by `REKINDLE_E2E_SHARED`; a file that
-    `REKINDLE_E2E_MEANS` names says by which commands nodes are lost where it is not kind's."""
+    `REKINDLE_E2E_MEANS` names says by which commands nodes are lost where it is not kind's.
+    `kubectl` is the program; it reads the kubeconfig that the context is of."""
 
-    def __init__(self, context: str, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, context: str, directory: Path, environment: Mapping[str, str], kubectl: Path
+    ) -> None:
         self._context = context
         self._directory = directory
+        self._kubectl = kubectl
         self._means = Means(environment)
         self._shared = _shared(environment)
         self._names: list[str] = []
@@ -112,7 +116,7 @@ class GivenCluster:
             raise _refusal(
                 "names no context of the kubeconfig", "see `kubectl config get-contexts`"
             )
-        _write_context(self._context, self.kubeconfig)
+        self._write_context()
         self.shared.mkdir(exist_ok=True)
         self._client = access.make_client(self.kubeconfig)
         self._core: Any = client.CoreV1Api(self._client)
@@ -182,6 +186,16 @@ class GivenCluster:
         """Kubelets go on."""
         self._means.do("start_kubelet", names)
 
+    def _write_context(self) -> None:
+        """The kubeconfig of one context, whole, as kubectl prints it."""
+        view = ("config", "view", "--raw", "--flatten", "--minify", f"--context={self._context}")
+        command = [str(self._kubectl), *view]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise _refusal(done.stderr.strip() or "kubectl fails", "see `kubectl config view`")
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(done.stdout, encoding="utf-8")
+
     def _free(self) -> list[Any]:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
@@ -204,20 +218,6 @@ def _is_free(node: Any) -> bool:
     labels = node.metadata.labels or {}
     ready = {one.type: one.status for one in node.status.conditions or ()}.get("Ready")
     return ready == "True" and ROLE not in labels and CONTROL_PLANE not in labels
-
-
-def _write_context(context: str, path: Path) -> None:
-    """The kubeconfig of one context, whole, as kubectl prints it."""
-    done = subprocess.run(
-        ["kubectl", "config", "view", "--raw", "--flatten", "--minify", f"--context={context}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise _refusal(done.stderr.strip() or "kubectl fails", "see `kubectl config view`")
-    path.touch(mode=0o600)
-    path.write_text(done.stdout, encoding="utf-8")
 
 
 def _shared(environment: Mapping[str, str]) -> Path:

@@ -155,5 +155,5 @@ class Ground:
     def _make_cluster(self, context: str | None, images: list[Path]) -> Cluster:
         folder = self.directory / "cluster"
         if context:
-            return GivenCluster(context, folder, os.environ)
+            return GivenCluster(context, folder, os.environ, self.programs[KUBECTL])
         return own.Cluster(directory=folder, images=images, programs=self.programs)

@@ -15,7 +15,7 @@ def given(tmp_path: Path, means: str | None = None) -> GivenCluster:
     if means is not None:
         (tmp_path / "means.yaml").write_text(means)
         environment[MEANS] = str(tmp_path / "means.yaml")
-    return GivenCluster("kind-kind", tmp_path / "cluster", environment)
+    return GivenCluster("kind-kind", tmp_path / "cluster", environment, tmp_path / "kubectl")
 
 
 def commands(**changed: str) -> str:
@@ -44,7 +44,7 @@ def test_means_that_lack_a_command_are_refused(tmp_path: Path, means: str, messa
 
 def test_a_shared_folder_has_to_be_there() -> None:
     with pytest.raises(InputError, match="is no folder; name one that all nodes have"):
-        GivenCluster("kind-kind", Path("cluster"), {})
+        GivenCluster("kind-kind", Path("cluster"), {}, Path("kubectl"))
 
 
 def test_nodes_are_lost_by_the_command_of_the_cluster(tmp_path: Path) -> None:
