@@ -3,6 +3,7 @@
     helm          the chart, installed as a user does it
     clusters      the cluster under it: our own, or one that a kube context names
     means         the commands by which the latter's nodes are lost
+    afterwards    what is done at the end, however it has ended
     ground        a cluster that has what Rekindle comes upon
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication

@@ -9,18 +9,20 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
 from rekindle_local import processes
+from scenarios import afterwards
 from scenarios.flights import ROLE
 from scenarios.means import Means
-from testbed import access, binaries
+from testbed import access
 from testbed.bodies import ZONE
 from testbed.cluster.configuration import NodeSpec
 
@@ -106,20 +108,18 @@ class GivenCluster:
         return self._directory / "kubeconfig.yaml"
 
     def __enter__(self) -> Self:
+        self._check_context()
         self._directory.mkdir(parents=True, exist_ok=True)
-        try:
-            list_contexts: Any = config.list_kube_config_contexts
-            contexts, _ = list_contexts()
-        except config.ConfigException as error:
-            raise _refusal(f"cannot be looked up: {error}", "set KUBECONFIG") from error
-        if self._context not in {one["name"] for one in contexts}:
-            raise _refusal(
-                "names no context of the kubeconfig", "see `kubectl config get-contexts`"
-            )
-        self._write_context()
-        self.shared.mkdir(exist_ok=True)
-        self._client = access.make_client(self.kubeconfig)
-        self._core: Any = client.CoreV1Api(self._client)
+        with ExitStack() as held:
+            held.callback(self.kubeconfig.unlink, missing_ok=True)  # reports are shown to others
+            self._write_context()
+            self.shared.mkdir(exist_ok=True)
+            held.callback(shutil.rmtree, self.shared, ignore_errors=True)
+            api_client: Any = access.make_client(self.kubeconfig)
+            held.callback(api_client.close)
+            self._core: Any = client.CoreV1Api(api_client)
+            held.callback(self._give_back)
+            self._held = held.pop_all()
         return self
 
     def __exit__(
@@ -128,14 +128,7 @@ class GivenCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for name, labels in self._before.items():
-            try:
-                self._give_back(name, labels)
-            except (ApiException, RunError) as error:  # the others are given back all the same
-                binaries.say(f"{name} was not given back: {error}")
-        shutil.rmtree(self.shared, ignore_errors=True)
-        close: Any = self._client.close
-        close()
+        self._held.close()
 
     def add(self, count: int, spec: NodeSpec, *, zones: Sequence[str] = ("",)) -> tuple[str, ...]:
         """Take nodes that nobody has taken. Raises `InputError` where there are too few, also after
@@ -186,6 +179,17 @@ class GivenCluster:
         """Kubelets go on."""
         self._means.do("start_kubelet", names)
 
+    def _check_context(self) -> None:
+        try:
+            list_contexts: Any = config.list_kube_config_contexts
+            contexts, _ = list_contexts()
+        except config.ConfigException as error:
+            raise _refusal(f"cannot be looked up: {error}", "set KUBECONFIG") from error
+        if self._context not in {one["name"] for one in contexts}:
+            raise _refusal(
+                "names no context of the kubeconfig", "see `kubectl config get-contexts`"
+            )
+
     def _write_context(self) -> None:
         """The kubeconfig of one context, whole, as kubectl prints it."""
         view = ("config", "view", "--raw", "--flatten", "--minify", f"--context={self._context}")
@@ -199,7 +203,11 @@ class GivenCluster:
     def _free(self) -> list[Any]:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
-    def _give_back(self, name: str, labels: Mapping[str, str | None]) -> None:
+    def _give_back(self) -> None:
+        for name, labels in self._before.items():
+            afterwards.attempt(f"give {name} back", partial(self._give_back_node, name, labels))
+
+    def _give_back_node(self, name: str, labels: Mapping[str, str | None]) -> None:
         """A node as it was: on, its labels, without the marks of one that is off, and in use."""
         if name in self._killed:
             self._means.do("revive", [name])

@@ -125,8 +125,10 @@ class Ground:
             OPERATORS, SYSTEM, {"spec": {"audiences": [], "expirationSeconds": TOKEN_SECONDS}}
         )
         reached: Any = self.api_client.configuration
+        path = self.directory / "operators.yaml"
+        self.held.callback(path.unlink, missing_ok=True)  # reports are shown to others
         return access.write_kubeconfig(
-            self.directory / "operators.yaml",
+            path,
             server=reached.host,
             authority=Path(reached.ssl_ca_cert),
             user=OPERATORS,

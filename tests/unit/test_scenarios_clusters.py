@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from kubernetes import config
 
 from rekindle.errors import InputError, RunError
 from scenarios.clusters import SHARED, GivenCluster
@@ -16,6 +17,25 @@ def given(tmp_path: Path, means: str | None = None) -> GivenCluster:
         (tmp_path / "means.yaml").write_text(means)
         environment[MEANS] = str(tmp_path / "means.yaml")
     return GivenCluster("kind-kind", tmp_path / "cluster", environment, tmp_path / "kubectl")
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: kind, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: me, user: {token: secret}}]
+contexts: [{name: kind-kind, context: {cluster: kind, user: me}}]
+current-context: kind-kind
+"""
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubeconfig with a context, and the kubectl that prints it."""
+    contexts = [{"name": "kind-kind"}]
+    monkeypatch.setattr(config, "list_kube_config_contexts", lambda: (contexts, contexts[0]))
+    (tmp_path / "printed.yaml").write_text(KUBECONFIG)
+    program(tmp_path, f"cat {tmp_path}/printed.yaml").rename(tmp_path / "kubectl")
 
 
 def commands(**changed: str) -> str:
@@ -45,6 +65,25 @@ def test_means_that_lack_a_command_are_refused(tmp_path: Path, means: str, messa
 def test_a_shared_folder_has_to_be_there() -> None:
     with pytest.raises(InputError, match="is no folder; name one that all nodes have"):
         GivenCluster("kind-kind", Path("cluster"), {}, Path("kubectl"))
+
+
+@pytest.mark.usefixtures("context")
+def test_the_keys_of_a_cluster_are_its_owners_and_go_with_the_run(tmp_path: Path) -> None:
+    with given(tmp_path) as cluster:
+        assert "token: secret" in cluster.kubeconfig.read_text()
+        assert stat.S_IMODE(cluster.kubeconfig.stat().st_mode) == 0o600
+        assert cluster.shared.is_dir()
+    assert not cluster.kubeconfig.exists()
+    assert not cluster.shared.exists()
+
+
+@pytest.mark.usefixtures("context")
+def test_the_keys_of_a_cluster_go_where_it_cannot_be_entered_too(tmp_path: Path) -> None:
+    (tmp_path / "printed.yaml").write_text("")
+    cluster = given(tmp_path)
+    with pytest.raises(config.ConfigException):
+        cluster.__enter__()
+    assert not cluster.kubeconfig.exists()
 
 
 def test_nodes_are_lost_by_the_command_of_the_cluster(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""What is done at the end of a scenario, however it has ended: one thing after the other.
+
+`means`, `clusters` and `ground` give back by it what they have changed.
+"""
+
+from collections.abc import Callable
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from rekindle.errors import RekindleError
+from testbed import binaries
+
+__all__ = ["attempt"]
+
+NOT_FOUND = 404
+
+
+def attempt(what: str, action: Callable[[], object]) -> None:
+    """Do something, `what` in words; a failure is said, as the rest is to be done all the same.
+
+    What is not there any more is no matter.
+    """
+    try:
+        action()
+    except (ApiException, HTTPError, RekindleError) as error:
+        if getattr(error, "status", None) != NOT_FOUND:
+            binaries.say(f"could not {what}: {error}")
