@@ -1,8 +1,8 @@
 """The cluster under a scenario: one of our own, or one that a kube context names.
 
 Our own is testbed's, of real kubelets on this machine. Of the other, for example kind's, scenarios
-take nodes that bear no label of theirs, and lose them by the commands that it offers; they give
-back what they have changed. `site` takes either.
+take nodes that take pods and bear no label of theirs, and lose them by the commands that it offers;
+they give back what they have changed. `ground` takes either.
 """
 
 import os
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ from typing import Any, Protocol, Self
 
 from kubernetes import client, config
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, RunError
 from rekindle_local import processes
 from scenarios import afterwards
 from scenarios.flights import ROLE
@@ -75,6 +76,19 @@ class Cluster(Protocol):
     def start_kubelet(self, *names: str) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The labels of a node before it was taken, and the names of those that it was given."""
+
+    before: Mapping[str, str]
+    given: frozenset[str]
+
+    def labels(self, now: Mapping[str, str]) -> dict[str, str | None]:
+        """What they have to become: those that it was given as they were, and others where they are
+        gone, as from a node that was deleted and has come again."""
+        return {**self.before, **now, **{name: self.before.get(name) for name in self.given}}
+
+
 class GivenCluster:
     """The cluster of a kube context. `shared` is named by `REKINDLE_E2E_SHARED`; a file that
     `REKINDLE_E2E_MEANS` names says by which commands nodes are lost where it is not kind's.
@@ -89,8 +103,7 @@ class GivenCluster:
         self._means = Means(environment)
         self._shared = _shared(environment)
         self._names: list[str] = []
-        self._killed: list[str] = []
-        self._before: dict[str, dict[str, str | None]] = {}
+        self._taken: dict[str, Taken] = {}
 
     @property
     def shared(self) -> Path:
@@ -147,17 +160,30 @@ class GivenCluster:
         taken = tuple(node.metadata.name for node in free[:count])
         for turn, node in enumerate(free[:count]):
             labels = {**spec.labels, ZONE: zones[turn % len(zones)]}
-            there = node.metadata.labels or {}
-            self._before[node.metadata.name] = {name: there.get(name) for name in labels}
+            before = node.metadata.labels or {}
+            self._taken[node.metadata.name] = Taken(before, frozenset(labels))
             self._core.patch_node(node.metadata.name, {"metadata": {"labels": labels}})
         self._names += taken
         return taken
 
     def kill(self, *names: str) -> None:
-        """Machines die, until they are given back."""
+        """Machines die, until they are revived."""
         self._means.do("kill", names)
-        self._killed += names
         self._names = [name for name in self._names if name not in names]
+
+    def revive(self) -> None:
+        """All nodes are on, reached, and work again. Raises `RunError` where some are not Ready."""
+        nodes = set(self._means.undo())
+        if nodes and not processes.await_condition(
+            lambda: nodes <= self._ready(),
+            limit_seconds=READY_SECONDS_MAX,
+            interval_seconds=LOOK_SECONDS,
+        ):
+            raise RunError(
+                where=", ".join(sorted(nodes - self._ready())),
+                what=f"not Ready within {READY_SECONDS_MAX:.0f} s of being brought back",
+                remedy="see these machines",
+            )
 
     def cut(self, *names: str) -> None:
         """Nobody reaches these nodes any more; they live on."""
@@ -203,29 +229,36 @@ class GivenCluster:
     def _free(self) -> list[Any]:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
-    def _give_back(self) -> None:
-        for name, labels in self._before.items():
-            afterwards.attempt(f"give {name} back", partial(self._give_back_node, name, labels))
+    def _ready(self) -> set[str]:
+        return {node.metadata.name for node in self._core.list_node().items if _is_ready(node)}
 
-    def _give_back_node(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """A node as it was: on, its labels, without the marks of one that is off, and in use."""
-        if name in self._killed:
-            self._means.do("revive", [name])
+    def _give_back(self) -> None:
+        afterwards.attempt("bring nodes back", self.revive)
+        for name in self._taken:
+            afterwards.attempt(f"give {name} back", partial(self._give_back_node, name))
+
+    def _give_back_node(self, name: str) -> None:
+        """A node as it was: its labels, without the marks of one that is off, and in use."""
+        node = self._core.read_node(name)
+        labels = self._taken[name].labels(node.metadata.labels or {})
         taints = [
-            taint
-            for taint in self._core.read_node(name).to_dict()["spec"]["taints"] or ()
-            if taint["key"] not in MARKS
+            taint for taint in node.to_dict()["spec"]["taints"] or () if taint["key"] not in MARKS
         ]
         kept = [{key: taint[key] for key in ("key", "value", "effect")} for taint in taints]
         spec = {"unschedulable": None, "taints": kept}
-        self._core.patch_node(name, {"metadata": {"labels": dict(labels)}, "spec": spec})
+        self._core.patch_node(name, {"metadata": {"labels": labels}, "spec": spec})
 
 
 def _is_free(node: Any) -> bool:
-    """Whether a node is Ready, none of the control plane, and has no role in a scenario."""
+    """Whether a node is Ready, takes pods, is none of the control plane, and has no role yet."""
     labels = node.metadata.labels or {}
-    ready = {one.type: one.status for one in node.status.conditions or ()}.get("Ready")
-    return ready == "True" and ROLE not in labels and CONTROL_PLANE not in labels
+    named = ROLE in labels or CONTROL_PLANE in labels
+    return _is_ready(node) and not node.spec.unschedulable and not named
+
+
+def _is_ready(node: Any) -> bool:
+    conditions = node.status.conditions or ()
+    return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
 def _shared(environment: Mapping[str, str]) -> Path:

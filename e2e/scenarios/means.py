@@ -1,6 +1,7 @@
 """The commands by which nodes of a given cluster are lost, and come back.
 
-Kind's, unless a file that `REKINDLE_E2E_MEANS` names has others. `clusters` has them run.
+Kind's, unless a file that `REKINDLE_E2E_MEANS` names has others. What they have done to nodes is
+known until it is undone. `clusters` has them run.
 """
 
 import shlex
@@ -13,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from rekindle.errors import InputError, RunError
+from scenarios import afterwards
 
 __all__ = ["KIND", "MEANS", "Means"]
 
@@ -27,6 +29,8 @@ KIND: Mapping[str, str] = {
     "stop_kubelet": "docker exec {node} systemctl stop kubelet",
     "start_kubelet": "docker exec {node} systemctl start kubelet",
 }
+# In the order in which nodes are brought back: programs are asked for on machines that are on.
+UNDONE_BY = {"kill": "revive", "cut": "heal", "stop_kubelet": "start_kubelet"}
 COMMAND_SECONDS_MAX = 60
 
 
@@ -35,11 +39,17 @@ class Means:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._commands = _commands(environment)
+        self._harmed: dict[str, set[str]] = {harm: set() for harm in UNDONE_BY}
 
     def do(self, what: str, names: Sequence[str]) -> None:
         """To all these nodes at once. Raises `RunError` when a command fails."""
+        if what in UNDONE_BY:
+            self._harmed[what].update(names)  # first: a command may have harm done, and then fail
         with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
             done = list(pool.map(partial(self._run, what), names))
+        self._forget(
+            what, {name for name, one in zip(names, done, strict=True) if one.returncode == 0}
+        )
         for one in done:
             if one.returncode != 0:
                 lines = (one.stderr.strip() or f"exit code {one.returncode}").splitlines()
@@ -50,9 +60,23 @@ class Means:
                     "a file with other commands",
                 )
 
+    def undo(self) -> list[str]:
+        """Bring back what is not back yet; these nodes. What cannot be is said."""
+        nodes = sorted(set().union(*self._harmed.values()))
+        for harm, undoing in UNDONE_BY.items():
+            for name in sorted(self._harmed[harm]):
+                afterwards.attempt(f"bring {name} back", partial(self.do, undoing, [name]))
+            self._harmed[harm].clear()
+        return nodes
+
     def says(self, what: str, name: str) -> bool:
         """Whether a command that asks about a node succeeds."""
         return self._run(what, name).returncode == 0
+
+    def _forget(self, what: str, names: set[str]) -> None:
+        for harm, undoing in UNDONE_BY.items():
+            if what == undoing:
+                self._harmed[harm] -= names
 
     def _run(self, what: str, node: str) -> subprocess.CompletedProcess[str]:
         command = shlex.split(self._commands[what].format(node=node))

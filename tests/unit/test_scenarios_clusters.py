@@ -1,14 +1,23 @@
 """What a cluster that a kube context names has to say of itself, and what is refused."""
 
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from kubernetes import config
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
 
 from rekindle.errors import InputError, RunError
+from scenarios import clusters
 from scenarios.clusters import SHARED, GivenCluster
+from scenarios.flights import ROLE
 from scenarios.means import KIND, MEANS
+from scenarios.site import EXECUTOR
+from testbed.bodies import ZONE
 
 
 def given(tmp_path: Path, means: str | None = None) -> GivenCluster:
@@ -33,9 +42,66 @@ current-context: kind-kind
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubeconfig with a context, and the kubectl that prints it."""
     contexts = [{"name": "kind-kind"}]
+    monkeypatch.setattr(clusters, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(config, "list_kube_config_contexts", lambda: (contexts, contexts[0]))
     (tmp_path / "printed.yaml").write_text(KUBECONFIG)
     program(tmp_path, f"cat {tmp_path}/printed.yaml").rename(tmp_path / "kubectl")
+
+
+class Nodes:
+    """An API server's nodes. Those that are deleted come again, with a kubelet's labels alone."""
+
+    def __init__(self, **labels: dict[str, str]) -> None:
+        self.there = {name: self.node(name, found) for name, found in labels.items()}
+        self.deleted: list[str] = []
+
+    @staticmethod
+    def node(name: str, labels: dict[str, str]) -> client.V1Node:
+        ready = client.V1NodeCondition(type="Ready", status="True")
+        return client.V1Node(
+            metadata=client.V1ObjectMeta(name=name, labels=labels),
+            spec=client.V1NodeSpec(),
+            status=client.V1NodeStatus(conditions=[ready]),
+        )
+
+    def list_node(self) -> Any:
+        found = list(self.there.values())
+        self.there |= {name: self.node(name, {"os": "linux"}) for name in self.deleted}
+        self.deleted.clear()
+        return SimpleNamespace(items=found)
+
+    def read_node(self, name: str) -> client.V1Node:
+        if name not in self.there:
+            raise ApiException(status=404)
+        return self.there[name]
+
+    def patch_node(self, name: str, body: Any) -> None:
+        node = self.read_node(name)
+        labels = {**node.metadata.labels, **body["metadata"]["labels"]}
+        node.metadata.labels = {key: value for key, value in labels.items() if value is not None}
+        for field, value in body.get("spec", {}).items():
+            setattr(node.spec, field, value)
+
+    def delete_node(self, name: str) -> None:
+        del self.there[name]
+        self.deleted.append(name)
+
+    def labels(self) -> dict[str, dict[str, str]]:
+        return {name: node.metadata.labels for name, node in self.there.items()}
+
+
+@contextmanager
+def entered(tmp_path: Path, nodes: Nodes) -> Iterator[GivenCluster]:
+    """A cluster of these nodes whose commands write down what is done."""
+    script = program(tmp_path, f'echo "$*" >> {tmp_path}/done')
+    means = {name: f"{script} {name} {{node}}" for name in KIND}
+    with given(tmp_path, commands(**means)) as cluster:
+        cluster._core = nodes
+        yield cluster
+
+
+def done(tmp_path: Path) -> list[str]:
+    return (tmp_path / "done").read_text().splitlines()
 
 
 def commands(**changed: str) -> str:
@@ -84,6 +150,63 @@ def test_the_keys_of_a_cluster_go_where_it_cannot_be_entered_too(tmp_path: Path)
     with pytest.raises(config.ConfigException):
         cluster.__enter__()
     assert not cluster.kubeconfig.exists()
+
+
+@pytest.mark.usefixtures("context")
+def test_what_is_lost_when_a_scenario_ends_is_brought_back(tmp_path: Path) -> None:
+    with entered(tmp_path, Nodes(a={}, b={}, c={}, d={})) as cluster:
+        a, b, c, d = cluster.add(4, EXECUTOR)
+        cluster.cut(a, b)
+        cluster.heal(a)
+        cluster.stop_kubelet(c)
+        cluster.kill(d, c)
+        (tmp_path / "done").write_text("")
+    assert done(tmp_path) == ["revive c", "revive d", "heal b", "start_kubelet c"]
+
+
+@pytest.mark.usefixtures("context")
+def test_a_node_that_cannot_be_brought_back_keeps_no_other_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = Nodes(a={}, b={})
+    with entered(tmp_path, nodes) as cluster:
+        cluster.kill(*cluster.add(2, EXECUTOR))
+        body = (
+            f'echo "$*" >> {tmp_path}/done; test "$2" != a || {{ echo no such node >&2; exit 1; }}'
+        )
+        program(tmp_path, body)
+    assert done(tmp_path)[-2:] == ["revive a", "revive b"]
+    assert "could not bring a back" in capsys.readouterr().err
+    assert nodes.labels() == {"a": {}, "b": {}}
+
+
+@pytest.mark.usefixtures("context")
+def test_nodes_have_their_labels_again_even_when_they_were_deleted(tmp_path: Path) -> None:
+    before = {"os": "linux", "disk": "fast", ZONE: "home"}
+    nodes = Nodes(a=dict(before), b=dict(before), c={})
+    with entered(tmp_path, nodes) as cluster:
+        assert cluster.add(2, EXECUTOR, zones=("zone-a",)) == ("a", "b")
+        assert nodes.labels()["a"] == {**before, **EXECUTOR.labels, ZONE: "zone-a"}
+        cluster.kill("a")
+        nodes.delete_node("a")
+        nodes.there["b"].metadata.labels["disk"] = "slow"
+    assert nodes.labels() == {"a": before, "b": {**before, "disk": "slow"}, "c": {}}
+
+
+@pytest.mark.usefixtures("context")
+def test_a_node_that_is_cordoned_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "READY_SECONDS_MAX", 0.0)
+    nodes = Nodes(a={}, b={ROLE: "executor"}, c={})
+    nodes.there["a"].spec.unschedulable = True
+    with entered(tmp_path, nodes) as cluster:
+        with pytest.raises(InputError, match="has 1 free nodes where 2 are wanted"):
+            cluster.add(2, EXECUTOR)
+        assert cluster.add(1, EXECUTOR) == ("c",)
+        nodes.there["c"].spec.unschedulable = True
+    assert nodes.there["a"].spec.unschedulable
+    assert not nodes.there["c"].spec.unschedulable
 
 
 def test_nodes_are_lost_by_the_command_of_the_cluster(tmp_path: Path) -> None:
