@@ -4,6 +4,7 @@
     clusters      the cluster under it: our own, or one that a kube context names
     means         the commands by which the latter's nodes are lost
     afterwards    what is done at the end, however it has ended
+    footprint     what scenarios make on a cluster, and whether it is there
     ground        a cluster that has what Rekindle comes upon
     site          a cluster with Rekindle on it, and a place for an application
     flights       the flights' pipeline as a SparkApplication

@@ -2,13 +2,13 @@
 
 No storage class makes volumes here, so there is one for each server of ZooKeeper, and one that all
 nodes share. Both Spark operators are at work. Everything that it makes goes with it; of a cluster
-that was given, definitions stay. `site` puts Rekindle there, and so does whoever follows
-docs/quickstart.md.
+that was given definitions stay, and one that has anything of it already is refused. `site` puts
+Rekindle there, and so does whoever follows docs/quickstart.md.
 """
 
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from kubernetes import client
-from kubernetes.client.exceptions import ApiException
 
 from images import building
-from rekindle_local import processes
+from scenarios import afterwards, helm
 from scenarios.clusters import CONTEXT, Cluster, GivenCluster
+from scenarios.footprint import CLAIM, NAMESPACES, OPERATORS, SYSTEM, VOLUMES, Footprint
 from submission.tending import SparkOperators
 from testbed import access, binaries, definitions
 from testbed.binaries import CONTROL_PLANE, HELM, KUBECTL, NODE
@@ -28,12 +28,7 @@ from testbed.cluster import cluster as own
 
 __all__ = ["Ground"]
 
-VOLUMES = tuple(f"zookeeper-{number}" for number in range(3))
-CLAIM = "claim"
-NAMESPACES = ("factory", "rekindle")  # the examples', and the chart's
-OPERATORS, SYSTEM = "spark-operators", "kube-system"
 TOKEN_SECONDS = 86_400
-REMOVED_SECONDS_MAX = 300.0
 
 
 @dataclass(slots=True)
@@ -50,6 +45,7 @@ class Ground:
     programs: Mapping[str, Path] = field(init=False)
     core: Any = field(init=False)
     custom: Any = field(init=False)
+    rights: Any = field(init=False)
     api_client: client.ApiClient = field(init=False)
     held: ExitStack = field(default_factory=ExitStack)
 
@@ -87,13 +83,41 @@ class Ground:
         self.api_client = self.held.enter_context(access.make_client(self.cluster.kubeconfig))
         self.core = client.CoreV1Api(self.api_client)
         self.custom = client.CustomObjectsApi(self.api_client)
-        if context:
-            self.held.callback(self._give_back)
+        self.rights = client.RbacAuthorizationV1Api(self.api_client)
+        self._furnish(kinds)
+
+    def _furnish(self, kinds: Sequence[Mapping[str, Any]]) -> None:
+        """Make what Rekindle comes upon."""
+        self._check_absent()
         for name in VOLUMES:
             self._make_volume(name, "4Gi", "ReadWriteOnce")
         self._make_volume(CLAIM, "20Gi", "ReadWriteMany")
+        self._clear_at_end()
         definitions.install(self.api_client, kinds)
         self._start_operators()
+
+    def _check_absent(self) -> None:
+        """Nothing is removed at the end that was there before."""
+        if isinstance(self.cluster, GivenCluster):
+            footprint = Footprint(self.core, self.rights, self.custom)
+            footprint.check_absent()
+            self._at_end("see that all has gone", footprint.await_absent)
+
+    def _clear_at_end(self) -> None:
+        """What a chart or a page makes from here on. Nobody else has made it: who comes second to a
+        cluster fails at the volumes."""
+        for name in NAMESPACES:
+            self._at_end(f"remove Namespace {name}", self.core.delete_namespace, name)
+        if isinstance(self.cluster, GivenCluster):
+            chart = (self.programs[HELM], self.cluster.kubeconfig, self.directory / "helm")
+            self._at_end("uninstall the chart", helm.uninstall, *chart)
+            # First of all: pods on nodes that are off do not go, nor do their namespaces.
+            self._at_end("bring nodes back", self.cluster.revive)
+
+    def _at_end(self, what: str, action: Callable[..., object], *given: object) -> None:
+        """On a cluster that stays; with one of our own all goes by itself. The last comes first."""
+        if isinstance(self.cluster, GivenCluster):
+            self.held.callback(afterwards.attempt, what, partial(action, *given))
 
     def _make_volume(self, name: str, storage: str, mode: str) -> None:
         """A folder of this machine for a claim, as no storage class makes one."""
@@ -103,20 +127,23 @@ class Ground:
         spec = {"capacity": {"storage": storage}, "accessModes": [mode]}
         spec |= {"hostPath": {"path": str(folder)}}
         self.core.create_persistent_volume({"metadata": {"name": name}, "spec": spec})
+        remove = self.core.delete_persistent_volume
+        self._at_end(f"remove PersistentVolume {name}", remove, name)
 
     def _start_operators(self) -> None:
         """Spark's client does not read the administrator's key, but it does read a token."""
+        metadata = {"name": OPERATORS}
+        self.core.create_namespaced_service_account(SYSTEM, {"metadata": metadata})
+        remove = self.core.delete_namespaced_service_account
+        self._at_end(f"remove ServiceAccount {OPERATORS}", remove, OPERATORS, SYSTEM)
         subject = {"kind": "ServiceAccount", "name": OPERATORS, "namespace": SYSTEM}
-        role = {"kind": "ClusterRole", "name": "cluster-admin"}
-        self.core.create_namespaced_service_account(SYSTEM, {"metadata": {"name": OPERATORS}})
-        rbac: Any = client.RbacAuthorizationV1Api(self.api_client)
-        rbac.create_cluster_role_binding(
-            {
-                "metadata": {"name": OPERATORS},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", **role},
-                "subjects": [subject],
-            }
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+        role |= {"name": "cluster-admin"}
+        self.rights.create_cluster_role_binding(
+            {"metadata": metadata, "roleRef": role, "subjects": [subject]}
         )
+        remove = self.rights.delete_cluster_role_binding
+        self._at_end(f"remove ClusterRoleBinding {OPERATORS}", remove, OPERATORS)
         operators = SparkOperators(self._token_kubeconfig(), self.directory / "submissions")
         self.operators = self.held.enter_context(operators)
 
@@ -134,25 +161,6 @@ class Ground:
             user=OPERATORS,
             credential=access.token_credential(answer.status.token),
         )
-
-    def _give_back(self) -> None:
-        """Remove what was made on a cluster that stays. It is called after a failure too, so what
-        is not there is no matter."""
-        rbac: Any = client.RbacAuthorizationV1Api(self.api_client)
-        removals = [
-            *(partial(self.core.delete_namespace, name) for name in NAMESPACES),
-            *(partial(self.core.delete_persistent_volume, name) for name in (*VOLUMES, CLAIM)),
-            partial(self.core.delete_namespaced_service_account, OPERATORS, SYSTEM),
-            partial(rbac.delete_cluster_role_binding, OPERATORS),
-        ]
-        for remove in removals:
-            with suppress(ApiException):
-                remove()
-        processes.await_condition(self._is_given_back, limit_seconds=REMOVED_SECONDS_MAX)
-
-    def _is_given_back(self) -> bool:
-        there = {item.metadata.name for item in self.core.list_namespace().items}
-        return not there & set(NAMESPACES)
 
     def _make_cluster(self, context: str | None, images: list[Path]) -> Cluster:
         folder = self.directory / "cluster"

@@ -16,8 +16,8 @@ import yaml
 from kubernetes import client, utils
 
 from scenarios import helm
-from scenarios.clusters import GivenCluster
 from scenarios.flights import EXAMPLES, NAME, ROLE, Flights
+from scenarios.footprint import GROUP, VERSION
 from scenarios.ground import Ground
 from testbed import binaries
 from testbed.binaries import HELM
@@ -30,7 +30,6 @@ ZONES = ("zone-a", "zone-b", "zone-c")
 SERVICE = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "service"})
 DRIVER = NodeSpec(cores=1.0, memory_mib=3_072, labels={ROLE: "driver"})
 EXECUTOR = NodeSpec(cores=0.3, memory_mib=1_536, labels={ROLE: "executor"})
-GROUP, VERSION = "rekindle.dev", "v1alpha1"
 NAMESPACE = "factory"  # the examples'
 LEASE = "rekindle-operator"
 
@@ -117,11 +116,8 @@ class Site(Ground):
         self.cluster.add(len(ZONES), SERVICE, zones=ZONES)
         binaries.say("installing the chart")
         values = {**_values(self.images, self.class_spec), **self.chart}
-        kubeconfig = self.cluster.kubeconfig
         home = self.directory / "helm"
-        if isinstance(self.cluster, GivenCluster):  # with the others it goes by itself
-            self.held.callback(helm.uninstall, self.programs[HELM], kubeconfig, home)
-        helm.install(self.programs[HELM], kubeconfig, values, home)
+        helm.install(self.programs[HELM], self.cluster.kubeconfig, values, home)
 
     def _make_namespace(self) -> None:
         """What an application finds: the example's account, rights, claim and policy."""
