@@ -92,14 +92,22 @@ class Taken:
 class GivenCluster:
     """The cluster of a kube context. `shared` is named by `REKINDLE_E2E_SHARED`; a file that
     `REKINDLE_E2E_MEANS` names says by which commands nodes are lost where it is not kind's.
-    `kubectl` is the program; it reads the kubeconfig that the context is of."""
+    `kubectl` is the program; it reads the kubeconfig that the context is of. `images` are those
+    that its nodes must have, by the names that pods know; the second name tells what is in it."""
 
     def __init__(
-        self, context: str, directory: Path, environment: Mapping[str, str], kubectl: Path
+        self,
+        context: str,
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        kubectl: Path,
+        images: Mapping[str, str],
     ) -> None:
         self._context = context
         self._directory = directory
         self._kubectl = kubectl
+        self._images = images
         self._means = Means(environment)
         self._shared = _shared(environment)
         self._names: list[str] = []
@@ -131,6 +139,7 @@ class GivenCluster:
             api_client: Any = access.make_client(self.kubeconfig)
             held.callback(api_client.close)
             self._core: Any = client.CoreV1Api(api_client)
+            self._check_images()
             held.callback(self._give_back)
             self._held = held.pop_all()
         return self
@@ -226,6 +235,16 @@ class GivenCluster:
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(done.stdout, encoding="utf-8")
 
+    def _check_images(self) -> None:
+        """A name that stays while its content changes may be an older image's on some nodes."""
+        for name, mark in self._images.items():
+            without = [node.metadata.name for node in self._free() if not _has(node, {name, mark})]
+            if without:
+                raise _refusal(
+                    f"has another image than {mark} as {name}, or none, on {', '.join(without)}",
+                    "load it by both names, as docs/e2e.md shows, and give the nodes a minute",
+                )
+
     def _free(self) -> list[Any]:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
@@ -259,6 +278,11 @@ def _is_free(node: Any) -> bool:
 def _is_ready(node: Any) -> bool:
     conditions = node.status.conditions or ()
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
+
+
+def _has(node: Any, names: set[str]) -> bool:
+    """Whether there is an image on a node that goes by all these names."""
+    return any(names <= set(image.names or ()) for image in node.status.images or ())
 
 
 def _shared(environment: Mapping[str, str]) -> Path:

@@ -18,6 +18,7 @@ from typing import Any, Self
 from kubernetes import client
 
 from images import building
+from images.building import Built
 from scenarios import afterwards, helm
 from scenarios.clusters import CONTEXT, Cluster, GivenCluster
 from scenarios.footprint import CLAIM, NAMESPACES, OPERATORS, SYSTEM, VOLUMES, Footprint
@@ -78,8 +79,7 @@ class Ground:
         nodes = () if context else (*CONTROL_PLANE, *NODE)
         self.programs = binaries.find((*nodes, HELM, KUBECTL))
         kinds = definitions.spark_applications()
-        archives = [image.archive for image in built.values()]
-        self.cluster = self.held.enter_context(self._make_cluster(context, archives))
+        self.cluster = self.held.enter_context(self._make_cluster(context, [*built.values()]))
         self.api_client = self.held.enter_context(access.make_client(self.cluster.kubeconfig))
         self.core = client.CoreV1Api(self.api_client)
         self.custom = client.CustomObjectsApi(self.api_client)
@@ -162,8 +162,21 @@ class Ground:
             credential=access.token_credential(answer.status.token),
         )
 
-    def _make_cluster(self, context: str | None, images: list[Path]) -> Cluster:
+    def _make_cluster(self, context: str | None, built: Sequence[Built]) -> Cluster:
         folder = self.directory / "cluster"
         if context:
-            return GivenCluster(context, folder, os.environ, self.programs[KUBECTL])
-        return own.Cluster(directory=folder, images=images, programs=self.programs)
+            return GivenCluster(
+                context,
+                folder,
+                os.environ,
+                kubectl=self.programs[KUBECTL],
+                images={image.reference: _mark(image) for image in built},
+            )
+        archives = [image.archive for image in built]
+        return own.Cluster(directory=folder, images=archives, programs=self.programs)
+
+
+def _mark(image: Built) -> str:
+    """A name that no other content has: its tag is the digest in the name of the archive."""
+    repository = image.reference.rpartition(":")[0]
+    return f"{repository}:{image.archive.stem.rpartition('-')[2]}"

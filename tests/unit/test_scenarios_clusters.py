@@ -20,12 +20,15 @@ from scenarios.site import EXECUTOR
 from testbed.bodies import ZONE
 
 
-def given(tmp_path: Path, means: str | None = None) -> GivenCluster:
+def given(tmp_path: Path, means: str | None = None, **images: str) -> GivenCluster:
     environment = {SHARED: str(tmp_path)}
     if means is not None:
         (tmp_path / "means.yaml").write_text(means)
         environment[MEANS] = str(tmp_path / "means.yaml")
-    return GivenCluster("kind-kind", tmp_path / "cluster", environment, tmp_path / "kubectl")
+    kubectl = tmp_path / "kubectl"
+    return GivenCluster(
+        "kind-kind", tmp_path / "cluster", environment, kubectl=kubectl, images=images
+    )
 
 
 KUBECONFIG = """
@@ -128,9 +131,25 @@ def test_means_that_lack_a_command_are_refused(tmp_path: Path, means: str, messa
         given(tmp_path, means)
 
 
+def test_a_node_has_the_image_that_was_built_or_is_refused(tmp_path: Path) -> None:
+    nodes: Any = Nodes(a={}, b={}, c={ROLE: "executor"})
+    images = {"a": ["digest", "spark", "spark:new"], "b": ["spark:new"], "c": []}
+    for name, names in images.items():
+        found = [client.V1ContainerImage(names=None), client.V1ContainerImage(names=names)]
+        nodes.there[name].status.images = found
+    cluster = given(tmp_path, spark="spark:new")
+    cluster._core = nodes
+    with pytest.raises(
+        InputError, match="another image than spark:new as spark, or none, on b; lo"
+    ):
+        cluster._check_images()
+    del nodes.there["b"]
+    cluster._check_images()
+
+
 def test_a_shared_folder_has_to_be_there() -> None:
     with pytest.raises(InputError, match="is no folder; name one that all nodes have"):
-        GivenCluster("kind-kind", Path("cluster"), {}, Path("kubectl"))
+        GivenCluster("kind-kind", Path("cluster"), {}, kubectl=Path("kubectl"), images={})
 
 
 @pytest.mark.usefixtures("context")

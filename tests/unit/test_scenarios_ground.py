@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from images.building import Built
 from rekindle.errors import InputError
 from scenarios import footprint, ground
 from scenarios.clusters import SHARED, GivenCluster
@@ -81,7 +82,9 @@ def grounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: Any) -> Groun
     monkeypatch.setattr(ground.definitions, "install", lambda *_: None)
     monkeypatch.setattr(ground, "SparkOperators", lambda *_: nullcontext())
     found: Any = Ground(tmp_path / "site")
-    found.cluster = GivenCluster("kind", tmp_path / "cluster", {SHARED: str(tmp_path)}, Path("k"))
+    found.cluster = GivenCluster(
+        "kind", tmp_path / "cluster", {SHARED: str(tmp_path)}, kubectl=Path("kubectl"), images={}
+    )
     found.cluster.shared.mkdir()
     found.core = found.rights = found.custom = api
     found.api_client = SimpleNamespace(configuration=SimpleNamespace(host="h", ssl_ca_cert="a"))
@@ -157,6 +160,11 @@ def test_what_cannot_be_removed_is_said_and_keeps_nothing_else(
     assert "could not remove ClusterRoleBinding spark-operators: (403)" in said
     assert "the cluster: still has ClusterRoleBinding spark-operators; see what keeps them" in said
     assert api.there == [*OTHERS, "ClusterRoleBinding spark-operators"]
+
+
+def test_the_second_name_of_an_image_has_the_digest_of_its_archive() -> None:
+    built = Built("localhost/rekindle-spark:0.1.0", Path("rekindle-spark-0123456789abcdef.tar"))
+    assert ground._mark(built) == "localhost/rekindle-spark:0123456789abcdef"
 
 
 def test_the_token_of_the_acted_operators_goes_with_the_run(
