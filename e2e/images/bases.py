@@ -5,7 +5,6 @@ documentation, other languages) is left out while dpkg unpacks.
 """
 
 import re
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from images import programs
 from rekindle.errors import InputError
+from testbed.programs import run
 
 __all__ = ["OPERATOR", "SPARK", "Base", "make", "python_version"]
 
@@ -33,6 +33,7 @@ LEFT_OUT = (
 # mmdebstrap's own: where the suite has a merged /usr, make it so before anything is unpacked.
 MERGED = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 KEPT = ("/usr/share/doc/*/copyright",)
+ASK_SECONDS_MAX = 60.0
 _PYTHON = re.compile(r"(?:\./)?usr/bin/python3\.(\d+)")
 
 
@@ -107,13 +108,13 @@ def _sources() -> list[str]:
 
 def _apt_settings() -> Iterator[str]:
     """How this machine's apt reaches its sources: proxies, and what it puts up with."""
-    asked = subprocess.run(
+    told = run(
         ["apt-config", "dump", "--format", "%f %v%n", "Acquire"],
-        capture_output=True,
-        text=True,
-        check=True,
+        where="apt-config dump",
+        remedy="see whether apt works on this machine",
+        seconds_max=ASK_SECONDS_MAX,
     )
-    for line in asked.stdout.splitlines():
+    for line in told.splitlines():
         name, _, value = line.partition(" ")
         if value and not name.endswith("::"):
             yield f'{name} "{value}"'

@@ -1,6 +1,6 @@
-"""Runs a program to its end; an error tells the last line that it has printed.
+"""Runs a program to its end, within an hour; what it prints is added to a log.
 
-Everything in `images` that is not Python goes through here.
+Everything in `images` that takes its time and is not Python goes through here.
 """
 
 import os
@@ -9,9 +9,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
+from testbed import programs
 
 __all__ = ["run", "where_is"]
+
+# Pulling a base, or all packages, over a slow network takes many minutes.
+SECONDS_MAX = 3_600.0
 
 
 def where_is(program: str, package: str) -> str:
@@ -33,24 +37,20 @@ def run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command; what it prints is added to `log`. Raises `RunError` when it fails."""
+    """Run a command. Raises `RunError` with its last line when it fails, or takes too long."""
+    where, remedy = " ".join(command[:2]), f"see {log}"
     with log.open("ab") as file:
         begin = file.tell()
-        done = subprocess.run(
+        done = programs.finish(
             command,
+            where=where,
+            remedy=remedy,
+            seconds_max=SECONDS_MAX,
             cwd=folder,
             env={**os.environ, **(environment or {})},
-            stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            check=False,
         )
-    if done.returncode == 0:
-        return
-    said = log.read_bytes()[begin:].decode(errors="replace")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    raise RunError(
-        where=" ".join(command[:2]),
-        what=lines[-1][:300] if lines else f"ended with code {done.returncode}",
-        remedy=f"see {log}",
-    )
+    if done.returncode != 0:
+        said = log.read_bytes()[begin:].decode(errors="replace")
+        raise programs.failure(done, said, where=where, remedy=remedy)

@@ -6,7 +6,6 @@ nothing of that gets into an image. So the Python that runs this must be of the 
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +13,25 @@ from pathlib import Path
 from images import programs
 from rekindle.errors import InputError
 from rekindle_spark import jar
+from testbed.programs import run
 
 __all__ = ["build_own", "check_version", "download", "link_or_copy", "requirements"]
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 SOURCES = ("recovery", "operator")
+READ_SECONDS_MAX = 60.0
 
 
 def requirements(root: Path, extras: Sequence[str]) -> str:
     """What Rekindle in `root` needs with some of its extras, a line each."""
     script = root / "spark-images" / "requirements.py"
-    asked = subprocess.run(
-        [sys.executable, str(script), *extras], cwd=root, capture_output=True, text=True, check=True
+    return run(
+        [sys.executable, script, *extras],
+        where=str(script),
+        remedy="see whether pyproject.toml has these extras",
+        seconds_max=READ_SECONDS_MAX,
+        cwd=root,
     )
-    return asked.stdout
 
 
 def check_version(version: tuple[int, int]) -> None:

@@ -4,20 +4,21 @@
 """
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rekindle.errors import RunError
+from testbed import programs
 
 __all__ = ["CHART", "NAMESPACE", "RELEASE", "homes", "install", "uninstall"]
 
 CHART = Path(__file__).parents[2] / "charts" / "rekindle"
 RELEASE = NAMESPACE = "rekindle"
 INSTALL_SECONDS_MAX = 600
+# Helm has a limit of its own, and a better word at it.
+HELM_SECONDS_MAX = INSTALL_SECONDS_MAX + 120.0
 
 
 def homes(home: Path) -> dict[str, str]:
@@ -51,12 +52,10 @@ def _run(program: Path, kubeconfig: Path, home: Path, *arguments: str) -> None:
     access = ("--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
     command = [str(program), *arguments, *access]
     kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-    environment = {**kept, **homes(home)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise RunError(
-            where=f"helm {arguments[0]} {RELEASE}",
-            what=lines[-1] if lines else f"ended with code {done.returncode}",
-            remedy=f"see the values in {home}, and the pods of namespace {NAMESPACE}",
-        )
+    programs.run(
+        command,
+        where=f"helm {arguments[0]} {RELEASE}",
+        remedy=f"see the values in {home}, and the pods of namespace {NAMESPACE}",
+        seconds_max=HELM_SECONDS_MAX,
+        env={**kept, **homes(home)},
+    )

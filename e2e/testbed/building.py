@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
+from testbed import programs
 
 __all__ = ["Source", "build", "compose_module", "coredns", "helm", "kubernetes"]
 
@@ -30,6 +30,8 @@ COREDNS_VERSION = "1.15.0"
 _GO_LINE = re.compile(r"^go [0-9.]+$", re.MULTILINE)
 _STAGED = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 _WORKSHOP = "building-"
+# Of one step; on two busy cores the longest takes ten minutes.
+STEP_SECONDS_MAX = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +162,15 @@ def _run(go: str, arguments: Sequence[str], workshop: Path) -> str:
         "GOFLAGS": "-mod=mod -buildvcs=false",
         "GOWORK": "off",
     }
-    done = subprocess.run(
-        [go, *arguments], cwd=workshop, env=environment, capture_output=True, text=True
+    return programs.run(
+        [go, *arguments],
+        where=f"go {arguments[0]} {arguments[-1]}",
+        remedy="see whether `go version` is recent, Go modules can be downloaded, and 6 GB "
+        "of disk are free",
+        seconds_max=STEP_SECONDS_MAX,
+        cwd=workshop,
+        env=environment,
     )
-    if done.returncode != 0:
-        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        raise RunError(
-            where=f"go {arguments[0]} {arguments[-1]}",
-            what=lines[-1].strip() if lines else f"exit code {done.returncode}",
-            remedy="see whether `go version` is recent, Go modules can be downloaded, and 6 GB "
-            "of disk are free",
-        )
-    return done.stdout
 
 
 @contextmanager

@@ -7,17 +7,18 @@ one authority each time it starts.
 
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
+from testbed import programs
 
 __all__ = ["Authority", "Certificate", "make_signing_keys"]
 
 DAYS = "30"
+SECONDS_MAX = 60.0
 # Nothing from the machine's own configuration: it may add extensions that contradict ours.
 _CONFIGURATION = "[req]\ndistinguished_name = name\n[name]\n"
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -108,14 +109,12 @@ def _run(*arguments: str) -> None:
             what="needs the program openssl for its certificates",
             remedy="install it (on Debian `apt-get install openssl`)",
         )
-    done = subprocess.run([program, *arguments], capture_output=True, text=True)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        raise RunError(
-            where=f"openssl {arguments[0]}",
-            what=lines[-1] if lines else f"exit code {done.returncode}",
-            remedy="see whether this is OpenSSL 3 and the directory can be written",
-        )
+    programs.run(
+        [program, *arguments],
+        where=f"openssl {arguments[0]}",
+        remedy="see whether this is OpenSSL 3 and the directory can be written",
+        seconds_max=SECONDS_MAX,
+    )
 
 
 def _escape(text: str) -> str:

@@ -13,7 +13,6 @@ Installs nothing by itself: `install` does, for tests and scenarios.
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from kubernetes import client
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import processes
-from testbed import binaries
+from testbed import binaries, programs
 
 __all__ = [
     "FOREIGN",
@@ -213,21 +212,14 @@ def _module(wanted: Foreign) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="definitions-") as workshop:
         cache = Path(workshop) / "modules"
         settings = {"GOMODCACHE": str(cache), "GOFLAGS": "-modcacherw -mod=mod", "GOWORK": "off"}
-        done = subprocess.run(
+        programs.run(
             [go, "mod", "download", f"{wanted.module}@{wanted.version}"],
+            where=f"go mod download {wanted.module}@{wanted.version}",
+            remedy="see whether Go modules can be downloaded",
+            seconds_max=DOWNLOAD_SECONDS_MAX,
             cwd=workshop,
             env={**os.environ, **settings},
-            capture_output=True,
-            text=True,
-            timeout=DOWNLOAD_SECONDS_MAX,
         )
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines()
-            raise RunError(
-                where=f"go mod download {wanted.module}@{wanted.version}",
-                what=lines[-1] if lines else f"exit code {done.returncode}",
-                remedy="see whether Go modules can be downloaded",
-            )
         yield cache / f"{wanted.module}@{wanted.version}"
 
 

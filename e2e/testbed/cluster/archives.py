@@ -8,13 +8,13 @@ import hashlib
 import io
 import json
 import platform
-import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rekindle.errors import InputError
+from testbed import programs
 
 __all__ = ["BUSYBOX", "PAUSE", "Content", "read_busybox", "write_archive"]
 
@@ -25,6 +25,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _SLEEP_SECONDS = str(2**31 - 1)
 _INTERPRETER = 3  # PT_INTERP of the ELF format: a program that needs a loader has one
 _HEADERS_BYTES_MAX = 4096
+_LIST_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,13 @@ def read_busybox(program: Path) -> Content:
             what="is linked dynamically and cannot be an image by itself",
             remedy="install the Debian package busybox-static",
         )
-    told = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
-    links = {f"bin/{name}": "busybox" for name in told.stdout.split() if name != "busybox"}
+    told = programs.run(
+        [program, "--list"],
+        where=f"{program} --list",
+        remedy="install the Debian package busybox-static",
+        seconds_max=_LIST_SECONDS_MAX,
+    )
+    links = {f"bin/{name}": "busybox" for name in told.split() if name != "busybox"}
     return Content(
         programs={"bin/busybox": data}, links=links, command=("/bin/sleep", _SLEEP_SECONDS)
     )

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from rekindle.errors import RunError
 from rekindle_local import processes
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher
+from testbed import programs
 from testbed.cluster.groups import Groups
 
 __all__ = ["ENVIRONMENT", "HIDDEN", "Machine", "end_machines"]
@@ -30,6 +30,8 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 # These folders of the host are not to be seen on a machine.
 HIDDEN = (Path("/run"), Path("/var/lib"), Path("/var/log"))
 END_SECONDS_MAX = 30.0
+# Of a command on a machine; the longest imports an image of some gigabytes.
+COMMAND_SECONDS_MAX = 900.0
 _UP = re.compile("machine is up")
 _LIFE = "life"
 # A kubelet sets these for the whole host. It sees files of ours in their place that say what it
@@ -133,20 +135,14 @@ class Machine:
 
     def run(self, *command: str | Path, content: IO[bytes] | None = None) -> str:
         """What a command on the machine prints. Raises `RunError` when it fails."""
-        done = subprocess.run(
+        return programs.run(
             self._entering(self._within(command)),
+            where=f"{self.name}: {' '.join(map(str, command))[:120]}",
+            remedy=f"see the logs in {self._logs}",
+            seconds_max=COMMAND_SECONDS_MAX,
             env=ENVIRONMENT,
-            stdin=content or subprocess.DEVNULL,
-            capture_output=True,
+            **({} if content is None else {"stdin": content}),
         )
-        if done.returncode != 0:
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
-            raise RunError(
-                where=f"{self.name}: {' '.join(map(str, command))[:120]}",
-                what=lines[-1] if lines else f"exit code {done.returncode}",
-                remedy=f"see the logs in {self._logs}",
-            )
-        return done.stdout.decode(errors="replace")
 
     def processes(self) -> tuple[int, ...]:
         """Ids of all processes on the machine, containers' too."""

@@ -10,17 +10,23 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
+from testbed import programs
 from testbed.cluster.machine import Machine
 from testbed.cluster.places import HOST, LINK, NODES, PODS, SERVICES, SWITCH, Place
 
 __all__ = ["Network", "check_addresses", "overlapping", "remove_link"]
 
+COMMAND_SECONDS_MAX = 60.0
 _BRIDGE = "nodes"
 # With an address of its own: a bridge would take that of its lowest port, which comes and goes.
 _BRIDGE_ADDRESS = "02:52:4b:00:00:01"
 # Nodes reach each other's pods by way of the switch, and are not told of a shorter way.
 _SETTINGS = {"ip_forward": 1, "conf/all/send_redirects": 0, "conf/default/send_redirects": 0}
+_REMEDY = (
+    "remove what is left of another cluster with `python -m testbed cluster clean`, "
+    "and see whether the kernel has bridges and veth links"
+)
 
 
 class Network:
@@ -105,7 +111,7 @@ def overlapping(ours: IPv4Network, destinations: Sequence[str]) -> str | None:
 
 def remove_link() -> bool:
     """Remove this host's end of the link if it is there; whether it was."""
-    return subprocess.run(["ip", "link", "del", LINK], capture_output=True).returncode == 0
+    return _finish(["ip", "link", "del", LINK], "", f"link {LINK}").returncode == 0
 
 
 def _configure(within: Sequence[str], *lines: str) -> None:
@@ -113,12 +119,16 @@ def _configure(within: Sequence[str], *lines: str) -> None:
 
 
 def _run(command: Sequence[str], text: str = "") -> str:
-    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    where = f"{' '.join(command)[:80]}: {text[:200]!r}"
+    done = _finish(command, text, where)
     if done.returncode != 0:
-        raise RunError(
-            where=f"{' '.join(command)[:80]}: {text[:200]!r}",
-            what=(done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[0],
-            remedy="remove what is left of another cluster with `python -m testbed cluster clean`, "
-            "and see whether the kernel has bridges and veth links",
-        )
+        # The kernel's word comes first, and then which of the lines it was.
+        said = done.stderr.strip().partition("\n")[0]
+        raise programs.failure(done, said, where=where, remedy=_REMEDY)
     return done.stdout
+
+
+def _finish(command: Sequence[str], text: str, where: str) -> subprocess.CompletedProcess[str]:
+    return programs.finish(
+        command, where=where, remedy=_REMEDY, seconds_max=COMMAND_SECONDS_MAX, input=text
+    )

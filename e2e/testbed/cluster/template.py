@@ -10,12 +10,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.errors import InputError
-from testbed import binaries
+from testbed import binaries, programs
 from testbed.cluster import archives, configuration
 from testbed.cluster.archives import BUSYBOX, PAUSE
 from testbed.cluster.machine import Machine, end_machines
@@ -23,6 +22,7 @@ from testbed.cluster.machine import Machine, end_machines
 __all__ = ["BOOTED", "CONTAINERD", "Template", "check_images", "kept_folder"]
 
 CONTAINERD = "containerd"
+COPY_SECONDS_MAX = 600.0
 BOOTED = re.compile("containerd successfully booted")
 
 
@@ -93,7 +93,12 @@ class Template:
         """Give a machine that is not up yet what its containerd starts from."""
         target = machine_folder / "lib" / CONTAINERD
         target.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "--archive", "--link", self._folder, target], check=True)
+        programs.run(
+            ["cp", "--archive", "--link", self._folder, target],
+            where=str(target),
+            remedy="see whether its disk is full",
+            seconds_max=COPY_SECONDS_MAX,
+        )
         for database in target.glob("*/*.db"):
             database.unlink()
             shutil.copy2(self._folder / database.relative_to(target), database)
