@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, RunError
 from testbed.__main__ import main
 from testbed.cluster import (
     archives,
@@ -25,6 +26,7 @@ from testbed.cluster import (
     seat,
 )
 from testbed.cluster.archives import Content
+from testbed.cluster.cluster import Cluster
 from testbed.cluster.configuration import NodeSpec
 from testbed.cluster.places import NODES_MAX, PODS, Layout, Place
 
@@ -215,6 +217,39 @@ def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:
         clerk.join()
     with pytest.raises(InputError, match="none runs here that takes orders"):
         orders.send(path, {"order": "kill"})
+
+
+def test_a_cluster_outlives_defects_of_orders_and_callers_that_say_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "CALLER_SECONDS_MAX", 0.05)
+    path = tmp_path / "orders"
+    with orders.Desk(path, lambda order: str(order["nodes"])) as desk:
+        clerk = threading.Thread(target=lambda: [desk.serve() for _ in range(4)])
+        clerk.start()
+        with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as silent:
+            gone.connect(str(path))
+            gone.close()
+            silent.connect(str(path))
+            with pytest.raises(RunError, match=r"has met KeyError.*; see what it has"):
+                orders.send(path, {"order": "kill"})
+            assert orders.send(path, {"nodes": "all"}) == "all"
+        clerk.join()
+
+
+def test_a_call_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "ANSWER_SECONDS_MAX", 0.05)
+    with (
+        orders.Desk(tmp_path / "orders", str),
+        pytest.raises(RunError, match="the cluster's process: has not answered within"),
+    ):
+        orders.send(tmp_path / "orders", {"order": "kill"})
+
+
+def test_a_node_that_never_was_cannot_be_removed(tmp_path: Path) -> None:
+    cluster = Cluster(directory=tmp_path)
+    with pytest.raises(InputError, match="node-1: is no node; there are: none"):
+        cluster.remove("node-1")
 
 
 @pytest.mark.parametrize(

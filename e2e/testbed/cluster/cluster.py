@@ -8,7 +8,7 @@ process sees to that, and the next cluster, or `clean`, removes folders. Calls c
 import atexit
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import options, processes
@@ -74,6 +75,7 @@ class Cluster:
         self._arguments = arguments
         self._owner = os.getpid()
         self._nodes: dict[str, Node] = {}
+        self._killed: list[str] = []
         self._given = 0
         self._held = ExitStack()
         self._watcher: Watcher | None = None
@@ -162,6 +164,7 @@ class Cluster:
         self._network.forget(node.place for node in lost)
         for node in lost:
             del self._nodes[node.name]
+            self._killed.append(node.name)
             self._machines.remove(node.machine)
 
     def cut(self, *names: str) -> None:
@@ -195,11 +198,13 @@ class Cluster:
 
         Those that were killed before may be named.
         """
+        self._check(names, [*self._nodes, *self._killed])
         self.kill(*(name for name in names if name in self._nodes))
         with self.plane.api_client() as api_client:
             core = client.CoreV1Api(api_client)
-            for name in names:
-                core.delete_node(name)
+            for name in dict.fromkeys(names):
+                _delete_node(core, name)
+                self._killed.remove(name)
 
     def await_ready(self, *names: str) -> None:
         """Wait until pods can be scheduled to these nodes. Raises `RunError` when they cannot."""
@@ -318,11 +323,15 @@ class Cluster:
         node.start_containerd()
 
     def _select(self, names: Sequence[str]) -> list[Node]:
+        self._check(names, self._nodes)
+        return [self._nodes[name] for name in dict.fromkeys(names)]
+
+    @staticmethod
+    def _check(names: Sequence[str], known: Collection[str]) -> None:
         for name in names:
-            if name not in self._nodes:
-                there = ", ".join(self._nodes) or "none"
+            if name not in known:
+                there = ", ".join(known) or "none"
                 raise InputError(where=name, what="is no node", remedy=f"there are: {there}")
-        return [self._nodes[name] for name in names]
 
     def _has_failed(self, name: str) -> bool:
         return not self._nodes[name].has_kubelet
@@ -333,6 +342,14 @@ def _checked(spec: NodeSpec) -> NodeSpec:
     options.check_range("cores", spec.cores, 0.1, os.cpu_count() or 1)
     options.check_range("memory_mib", spec.memory_mib, 64, machine_mib() - MEMORY_LEFT_MIB)
     return spec
+
+
+def _delete_node(core: client.CoreV1Api, name: str) -> None:
+    try:
+        core.delete_node(name)
+    except ApiException as error:
+        if error.status != 404:  # somebody has deleted it before
+            raise
 
 
 def _ready_name(node: client.V1Node) -> str:

@@ -1,11 +1,13 @@
 """Calls on a cluster that runs in another process: one order a connection, one answer to it.
 
 An order is a line of JSON, `{"order": ..., ...}`; the answer is `{"answer": TEXT}`, or the parts of
-the error that the cluster's process met. commands.py has both ends.
+the error that the cluster's process met. Whatever is wrong with an order, the cluster outlives it.
+commands.py has both ends.
 """
 
 import json
 import socket
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,10 @@ __all__ = ["Desk", "send"]
 
 Order = Mapping[str, Any]
 ORDER_BYTES_MAX = 1 << 20
+WHAT_MAX = 200
+CALLER_SECONDS_MAX = 10.0
+# An order waits for those before it, and nodes may take minutes to become Ready.
+ANSWER_SECONDS_MAX = 1_800.0
 _KINDS = {"InputError": InputError, "RunError": RunError}
 
 
@@ -40,12 +46,14 @@ class Desk:
         self._path.unlink(missing_ok=True)
 
     def serve(self) -> None:
-        """Wait for one order, and answer it."""
+        """Wait for one caller, and answer its order."""
         caller, _ = self._socket.accept()
-        # A caller that has not waited for the answer is no fault of the order.
-        with caller, suppress(BrokenPipeError), caller.makefile("rwb") as lines:
-            lines.write(self._answer(lines.readline(ORDER_BYTES_MAX)))
-            lines.flush()
+        caller.settimeout(CALLER_SECONDS_MAX)
+        # A caller that says nothing, or has not waited for the answer, is no fault of ours.
+        with caller, suppress(OSError), caller.makefile("rwb") as lines:
+            if line := lines.readline(ORDER_BYTES_MAX):
+                lines.write(self._answer(line))
+                lines.flush()
 
     def _answer(self, line: bytes) -> bytes:
         try:
@@ -53,12 +61,17 @@ class Desk:
         except RekindleError as error:
             parts = {"where": error.where, "what": error.what, "remedy": error.remedy}
             answer = {"error": type(error).__name__, **parts}
+        except Exception as error:  # a defect, or what the API server refuses
+            traceback.print_exception(error)
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            answer = {"where": "the cluster's process", "what": f"has met {said[:WHAT_MAX]}"}
         return f"{json.dumps(answer)}\n".encode()
 
 
 def send(path: Path, order: Order) -> str:
     """What the cluster's process answers. Raises the error that it met; `InputError` without it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(ANSWER_SECONDS_MAX)
         try:
             caller.connect(str(path))
         except OSError as error:
@@ -67,10 +80,7 @@ def send(path: Path, order: Order) -> str:
                 what="none runs here that takes orders",
                 remedy="start one with `python -m testbed cluster up`",
             ) from error
-        with caller.makefile("rwb") as lines:
-            lines.write(f"{json.dumps(order)}\n".encode())
-            lines.flush()
-            answer = json.loads(lines.readline() or b"{}")
+        answer = _ask(caller, order)
     if "answer" in answer:
         return str(answer["answer"])
     kind = _KINDS.get(answer.get("error", ""), RunError)
@@ -79,3 +89,17 @@ def send(path: Path, order: Order) -> str:
         what=answer.get("what", "has ended before it answered"),
         remedy=answer.get("remedy", "see what it has said"),
     )
+
+
+def _ask(caller: socket.socket, order: Order) -> dict[str, str]:
+    """The parts of the answer; none when the cluster's process has ended before it."""
+    try:
+        with caller.makefile("rwb") as lines:
+            lines.write(f"{json.dumps(order)}\n".encode())
+            lines.flush()
+            answer: dict[str, str] = json.loads(lines.readline() or b"{}")
+            return answer
+    except TimeoutError:
+        return {"what": f"has not answered within {ANSWER_SECONDS_MAX:.0f} s"}
+    except ConnectionError:
+        return {}
