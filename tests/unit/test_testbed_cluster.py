@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from rekindle.errors import InputError, RunError
+from rekindle_local import processes
 from testbed.__main__ import main
 from testbed.cluster import (
     archives,
@@ -28,6 +30,7 @@ from testbed.cluster import (
 from testbed.cluster.archives import Content
 from testbed.cluster.cluster import Cluster
 from testbed.cluster.configuration import NodeSpec
+from testbed.cluster.machine import Machine
 from testbed.cluster.places import NODES_MAX, PODS, Layout, Place
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
@@ -244,6 +247,19 @@ def test_a_call_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monke
         pytest.raises(RunError, match="the cluster's process: has not answered within"),
     ):
         orders.send(tmp_path / "orders", {"order": "kill"})
+
+
+def test_a_machine_that_has_died_by_itself_takes_no_stranger_with_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "100"]) as stranger:
+        machine = Machine("node-1", tmp_path, tmp_path, None, None)
+        began = processes.start_ticks(stranger.pid)
+        assert began is not None
+        machine._first, machine._first_ticks = stranger.pid, began - 1
+        machine.strike()
+        assert processes.start_ticks(stranger.pid) == began
+        machine._first, machine._first_ticks = stranger.pid, began
+        machine.strike()
+        assert stranger.wait() == -signal.SIGKILL
 
 
 def test_a_node_that_never_was_cannot_be_removed(tmp_path: Path) -> None:

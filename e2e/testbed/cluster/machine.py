@@ -74,6 +74,7 @@ class Machine:
         self._watcher = watcher
         self._daemons: dict[str, Daemon] = {}
         self._first: int | None = None
+        self._first_ticks: int | None = None
 
     @property
     def pid(self) -> int:
@@ -103,6 +104,7 @@ class Machine:
         assert daemon.leader is not None
         leader = daemon.leader.pid
         self._first = int(Path(f"/proc/{leader}/task/{leader}/children").read_text())
+        self._first_ticks = processes.start_ticks(self._first)
 
     def start_program(self, name: str, *command: str | Path) -> Daemon:
         """Start a program on the machine, which runs on; its log is MACHINE-NAME-1.log."""
@@ -150,10 +152,12 @@ class Machine:
 
     def strike(self) -> None:
         """SIGKILL to the first process: from here on nothing on the machine runs a line."""
-        if self._first is not None:
+        first, self._first = self._first, None
+        ticks = None if first is None else processes.start_ticks(first)
+        # One that has died by itself has left its number to whoever was started then.
+        if first is not None and ticks is not None and ticks == self._first_ticks:
             with suppress(ProcessLookupError):
-                os.kill(self._first, signal.SIGKILL)
-            self._first = None
+                os.kill(first, signal.SIGKILL)
 
     def bury(self) -> None:
         """Wait until nothing is left of a machine that was struck; remove group and folder.
