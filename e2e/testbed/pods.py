@@ -5,9 +5,9 @@
     bound to a node that is lost               ─► left as it is, as in reality
     on a real node, its containers have ended  ─► Succeeded or Failed
 
-On most nodes no container runs; on real ones machines.py runs them. One watch tells of the pods
-that are bound to any node, and begins with all that are there; when it breaks off, another one
-begins. nodes.py runs it.
+On most nodes no container runs; on real ones machines.py runs them. A list tells of the pods that
+are bound to any node, and a watch of what becomes of them. When it breaks off both begin again, and
+what was known holds until the new list is there. nodes.py runs it.
 """
 
 import asyncio
@@ -28,10 +28,11 @@ __all__ = ["DELETE", "RUN", "Pod", "PodRunner", "decide", "read_event"]
 
 WORKERS = 16
 AGAIN_SECONDS = 0.5
+LIST_SECONDS_MAX = 60.0
 ENDED_POLL_SECONDS = 0.2
 KILLED = -9
 RUN, DELETE = "run", "delete"
-_WATCHED = "/api/v1/pods?fieldSelector=spec.nodeName!="
+_BOUND = "/api/v1/pods?fieldSelector=spec.nodeName!="
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -77,6 +78,15 @@ class Pod(msgspec.Struct, frozen=True):
         return [*initial, *(PodContainer(one.name, one.image) for one in self.spec.containers)]
 
 
+class _ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMetadata
+    items: tuple[Pod, ...]
+
+
 class _Event(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
@@ -84,6 +94,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 _EVENTS = msgspec.json.Decoder(_Event)
 _PODS = msgspec.json.Decoder(Pod)
+_LISTS = msgspec.json.Decoder(_List)
 
 
 def read_event(line: bytes) -> tuple[str, Pod] | None:
@@ -153,13 +164,26 @@ class PodRunner:
         return await self._connection.send("DELETE", pod.path, options)
 
     async def _follow(self) -> None:
-        self._pods.clear()
-        async with aclosing(self._connection.watch(_WATCHED)) as lines:
+        answer = await self._connection.send("GET", _BOUND, seconds_max=LIST_SECONDS_MAX)
+        if not answer.done:
+            return
+        listed = _LISTS.decode(answer.content)
+        self._take(listed.items)
+        since = f"{_BOUND}&resourceVersion={listed.metadata.resource_version}"
+        async with aclosing(self._connection.watch(since)) as lines:
             async for line in lines:
                 event = read_event(line)
                 if event is None:
                     return  # the API server says that this watch is of no use any more
                 self._note(*event)
+
+    def _take(self, pods: Sequence[Pod]) -> None:
+        """There are these pods and no others: what went while nobody watched ends now."""
+        there = {pod.metadata.uid for pod in pods}
+        for pod in [pod for uid, pod in self._pods.items() if uid not in there]:
+            self._note("DELETED", pod)
+        for pod in pods:
+            self._note("ADDED", pod)
 
     def _note(self, kind: str, pod: Pod) -> None:
         uid = pod.metadata.uid

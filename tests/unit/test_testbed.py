@@ -1,6 +1,5 @@
-"""What the test control plane decides: where programs come from, what nodes and pods say."""
+"""What the test control plane decides: where programs come from, what nodes say."""
 
-import json
 import os
 import threading
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputError, RunError
-from testbed import binaries, bodies, building, components, pods
+from testbed import binaries, bodies, building, components
 from testbed.__main__ import _owned, lost_nodes, main
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
@@ -257,58 +256,6 @@ def test_a_lease_belongs_to_its_node_and_is_renewed_to_the_microsecond() -> None
 def test_pods_have_addresses_of_their_own() -> None:
     assert bodies.pod_address(1) == "10.128.0.1"
     assert len({bodies.pod_address(number) for number in range(70_000)}) == 70_000
-
-
-def make_event(kind: str, *, phase: str = "Pending", deleted: bool = False) -> bytes:
-    metadata = {"namespace": "default", "name": "one", "uid": "1", "labels": {"not": "needed"}}
-    if deleted:
-        metadata["deletionTimestamp"] = "2030-01-02T03:04:05Z"
-    sidecar = {"name": "side", "image": "s", "restartPolicy": "Always"}
-    spec = {
-        "nodeName": "n",
-        "initContainers": [sidecar, {"name": "first", "image": "f"}],
-        "containers": [{"name": "main", "image": "m", "env": []}],
-    }
-    pod = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
-    return json.dumps({"type": kind, "object": pod}).encode()
-
-
-@pytest.mark.parametrize(
-    ("phase", "deleted", "duty"),
-    [
-        ("Pending", False, pods.RUN),
-        ("Running", False, None),
-        ("Succeeded", False, None),
-        ("Pending", True, pods.DELETE),
-        ("Running", True, pods.DELETE),
-        ("Failed", True, pods.DELETE),
-    ],
-)
-def test_a_kubelet_starts_what_is_pending_and_ends_what_is_to_be_deleted(
-    phase: str, deleted: bool, duty: str | None
-) -> None:
-    event = pods.read_event(make_event("MODIFIED", phase=phase, deleted=deleted))
-    assert event is not None
-    assert pods.decide(event[1]) == duty
-
-
-def test_a_running_pod_says_so_of_every_container() -> None:
-    event = pods.read_event(make_event("ADDED"))
-    assert event is not None
-    status = bodies.running_status(
-        event[1].containers(), node_address="10.64.0.1", address="10.128.0.1", now=NOW
-    )["status"]
-    assert [one["name"] for one in status["containerStatuses"]] == ["main"]
-    assert [[*one["state"]] for one in status["initContainerStatuses"]] == [
-        ["running"],
-        ["terminated"],
-    ]
-    assert status["podIP"] == "10.128.0.1"
-
-
-def test_an_event_that_tells_of_no_pod_ends_the_watch() -> None:
-    expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
-    assert pods.read_event(json.dumps(expired).encode()) is None
 
 
 def test_the_command_line_refuses_a_program_that_it_does_not_know(
