@@ -3,6 +3,7 @@
     binaries       where the programs come from: found, or built once and kept
     building       builds them from their Go modules
     programs       runs a program to its end, which has a limit
+    folders        folders that are removed: ours alone, which a mark in them says
     control_plane  etcd, API server, controller manager and scheduler: started, harmed, ended
     components     the command line of each, and whether it serves
     certificates   a certificate authority of its own

@@ -186,10 +186,17 @@ def _directory(given: argparse.Namespace) -> Path:
 
 @contextmanager
 def _owned(directory: Path) -> Iterator[None]:
-    """Says in the directory who runs a control plane there. Raises `InputError` for a second."""
+    """Says in the directory who runs a control plane there. Raises `InputError` for a second, and
+    for a directory that holds something else."""
     file = directory / OWNER
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if not file.exists() and any(directory.iterdir()):
+            raise InputError(
+                where=f"--directory {directory}",
+                what="is not empty, and no control plane has been there",
+                remedy="name another folder, or a new one",
+            )
         held = _try_to_own(file)
     except OSError as error:
         raise InputError(

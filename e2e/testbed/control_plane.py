@@ -11,10 +11,9 @@ different threads.
 import atexit
 import itertools
 import os
-import shutil
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,7 +25,7 @@ from rekindle_local import cgroups, options, processes
 from rekindle_local.addresses import hold_port
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher
-from testbed import access, binaries, components
+from testbed import access, binaries, components, folders
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.certificates import Authority, Certificate, make_signing_keys
 from testbed.components import HOST
@@ -119,11 +118,13 @@ class ControlPlane:
     def start(self) -> None:
         """Start an empty control plane and wait until it serves.
 
-        Raises `InputError` when programs are missing and cannot be built, `RunError` when a
-        component does not come up; then nothing is left running.
+        Raises `InputError` when programs are missing and cannot be built, or another's folder is
+        where its data go, `RunError` when a component does not come up; then nothing is left
+        running.
         """
+        folders.check(self._state)
         programs = dict(self._programs or binaries.find())
-        shutil.rmtree(self._state, ignore_errors=True)
+        folders.remove(self._state)
         self.logs.mkdir(parents=True, exist_ok=True)
         atexit.register(self.close)
         try:
@@ -149,7 +150,8 @@ class ControlPlane:
             self._watcher.close()
             self._watcher = None
             self._held.close()
-            shutil.rmtree(self._state, ignore_errors=True)
+            with suppress(OSError):
+                folders.remove(self._state)
             atexit.unregister(self.close)
 
     def start_component(self, *names: str) -> None:
@@ -262,7 +264,7 @@ class ControlPlane:
         hosts = {API_SERVER: self._address}
         names = (*CONTROL_PLANE, PEERS)
         ports = {name: self._hold_port(hosts.get(name, HOST)) for name in names}
-        self._state.mkdir(mode=0o700, parents=True)
+        folders.make(self._state, mode=0o700)
         keys = self._state / "certificates"
         self._authority = Authority.make(keys)
         known = dict.fromkeys((HOST, self._address, SERVER_ADDRESS, "localhost", *SERVER_NAMES))

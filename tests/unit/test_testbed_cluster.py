@@ -21,7 +21,6 @@ from testbed.cluster import (
     archives,
     configuration,
     groups,
-    leftovers,
     network,
     orders,
     prerequisites,
@@ -192,16 +191,6 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
         seat.forget()
     assert not free_seat.exists()
     assert seat.read() is None
-
-
-def test_leftovers_are_folders_by_their_record_and_groups_by_their_name(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
-    for folder in (layout.machines / "node-1", layout.logs, tmp_path / "mine"):
-        folder.mkdir(parents=True)
-    found = leftovers.find([layout, layout], logs=False)
-    assert found.folders == (layout.machines,)
-    assert str(layout.machines) in str(found)
-    assert leftovers.find([layout], logs=True).folders == (layout.machines, layout.logs)
 
 
 def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:

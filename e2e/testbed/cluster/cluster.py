@@ -7,9 +7,8 @@ process sees to that, and the next cluster, or `clean`, removes folders. Calls c
 
 import atexit
 import os
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from rekindle.errors import InputError, RunError
 from rekindle_local import options, processes
 from rekindle_local.watcher import Watcher
-from testbed import binaries
+from testbed import binaries, folders
 from testbed.binaries import CONTROL_PLANE, COREDNS, KUBE_PROXY, KUBELET
 from testbed.bodies import NOT_READY, UNREACHABLE
 from testbed.cluster import leftovers, limits, prerequisites, seat
@@ -112,6 +111,8 @@ class Cluster:
         """Start control plane, switch and name service, without nodes; wait until they serve."""
         for folder in (self.layout.directory, self.shared):
             prerequisites.check_folder(folder)
+        for folder in self.layout.passing:
+            folders.check(folder)
         self._installed = prerequisites.find_installed()
         self._programs = self._programs or binaries.find((*CONTROL_PLANE, *binaries.NODE))
         for name in binaries.NODE:
@@ -249,14 +250,17 @@ class Cluster:
         limits.lift()
         self._held.callback(limits.put_back, before)
         self._held.callback(self._remove_folders)
-        for folder in (self.layout.machines, self.logs, self.shared):
-            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.layout.machines, self.layout.plane, self.logs):
+            folders.make(folder)
         if self.shared == self.layout.shared:
+            folders.make(self.shared)
             self.shared.chmod(0o1777)  # containers write there as whoever they are
+        self.shared.mkdir(parents=True, exist_ok=True)
 
     def _remove_folders(self) -> None:
         for folder in self.layout.passing:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                folders.remove(folder)
 
     def _make_switch(self) -> None:
         watcher = Watcher(self._installed.groups.tops, self.logs / "watcher.log")

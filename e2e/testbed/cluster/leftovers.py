@@ -1,17 +1,17 @@
 """What a cluster that was killed has left: found by its names and its record, and removed.
 
 Its watchers end what it ran, even then; this is for folders, and for when they were killed as well.
-Nothing is removed that does not bear a name of places.py or stand in the record of seat.py. The
-caller has claimed the seat.
+Nothing is removed that does not bear a name of places.py or stand in the record of seat.py, and no
+folder of a cluster that it has not marked as its own. The caller has claimed the seat.
 """
 
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from rekindle.errors import RunError
 from rekindle_local import cgroups, processes
+from testbed import folders
 from testbed.cluster import network
 from testbed.cluster.groups import parse_roots
 from testbed.cluster.places import GROUP, LINK, PLANE_GROUP, Layout
@@ -45,19 +45,20 @@ class Leftovers:
         return ", ".join(filter(None, parts))
 
 
-def find(layouts: Iterable[Layout], *folders: Path, logs: bool) -> Leftovers:
-    """What is there, these folders with it; with `logs`, those of a cluster that stay when it ends
-    count as well."""
+def find(layouts: Iterable[Layout], *kept: Path, logs: bool) -> Leftovers:
+    """What is there, the `kept` folders with it; with `logs`, those of a cluster that stay when it
+    ends count as well."""
     roots, _ = parse_roots(Path("/proc/self/mounts").read_text())
     groups = tuple(
         root / name for root in roots for name in (GROUP, PLANE_GROUP) if (root / name).is_dir()
     )
-    theirs = (folder for one in layouts for folder in (one.all if logs else one.passing))
+    theirs = [folder for one in layouts for folder in (one.all if logs else one.passing)]
+    there = [*filter(folders.is_ours, theirs), *filter(Path.exists, kept)]
     return Leftovers(
         processes=cgroups.tree_processes(groups),
         groups=groups,
         link=Path("/sys/class/net", LINK).exists(),
-        folders=tuple(folder for folder in dict.fromkeys((*theirs, *folders)) if folder.exists()),
+        folders=tuple(dict.fromkeys(there)),
     )
 
 
@@ -94,7 +95,7 @@ def _remove_folder(folder: Path) -> None:
     mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     if inside := [place for place in mounted if Path(place).is_relative_to(folder)]:
         raise _refusal(f"{folder}: {inside[0]} is mounted there", f"`umount {inside[0]}` first")
-    shutil.rmtree(folder)
+    folders.remove(folder)
 
 
 def _refusal(what: str, remedy: str) -> RunError:

@@ -99,7 +99,7 @@ class Layout:
     @property
     def all(self) -> tuple[Path, ...]:
         """Whatever it makes."""
-        return (self.machines, self.plane, self.logs, self.shared)
+        return (*self.passing, self.plane, self.logs, self.shared)
 
     def place(self, number: int) -> Place:
         return Place(number, self.machines / f"node-{number}")
