@@ -12,15 +12,12 @@ not built again; of each image the last two are kept. The digest is of all files
 the base.
 """
 
-import fcntl
 import hashlib
 import os
 import platform
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +25,7 @@ import rekindle
 from images import bases, engines, wheels
 from images.bases import Base
 from images.engines import Engine
-from testbed import binaries
+from testbed import binaries, workshops
 
 __all__ = ["IMAGES", "Built", "Image", "build", "digest"]
 
@@ -77,7 +74,7 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
     cache = binaries.cache_folder(os.environ) / "images"
     archive = cache / "archives" / f"{image.name}-{digest(image, base_image)}.tar"
     if not archive.exists():
-        with _lock(cache, progress):
+        with workshops.alone(cache, progress):
             if not archive.exists():
                 _Building(image, cache, progress).make(archive, base_image)
     return Built(image.reference, archive)
@@ -96,8 +93,8 @@ class _Building:
     def make(self, archive: Path, base_image: str | None) -> None:
         engine = engines.find(self.cache / "storage")
         archive.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="building-", dir=self.cache) as workshop:
-            context = Path(workshop) / "context"
+        with workshops.opened(self.cache) as workshop:
+            context = workshop / "context"
             arguments = {"BASE_IMAGE": base_image} if base_image else self._own_base(engine)
             self._fill(context, None if base_image else self._wheels())
             self.progress(f"building {self.image.reference} with {engine.name}: minutes, once")
@@ -108,7 +105,7 @@ class _Building:
                 arguments=arguments,
                 log=self.log,
             )
-            fresh = Path(workshop) / archive.name
+            fresh = workshop / archive.name
             engine.save(self.image.reference, fresh, log=self.log)
             fresh.rename(archive)
         _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"))
@@ -131,8 +128,7 @@ class _Building:
                 partial.unlink(missing_ok=True)
         wheels.check_version(bases.python_version(tar))
         reference = f"localhost/rekindle-base-{base.name}:{digest}"
-        with tempfile.TemporaryDirectory(prefix="building-", dir=self.cache) as folder:
-            context = Path(folder)
+        with workshops.opened(self.cache) as context:
             wheels.link_or_copy(str(tar), str(context / "root.tar"))
             file = context / "Dockerfile"
             file.write_text("FROM scratch\nADD root.tar /\n", encoding="utf-8")
@@ -192,19 +188,3 @@ def _forget(archives: Iterable[Path]) -> None:
     ordered = sorted(archives, key=lambda path: path.stat().st_mtime)
     for old in ordered[:-ARCHIVES_KEPT]:
         old.unlink()
-
-
-@contextmanager
-def _lock(cache: Path, progress: Progress) -> Iterator[None]:
-    """Held by one builder at a time, whose end frees it however it ends; what killed ones have
-    left goes."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"another process builds into {cache}: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        for abandoned in cache.glob("building-*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
-        yield

@@ -6,20 +6,17 @@ replacements as versions. A program appears in the folder whole or not at all, a
 waits for the first. binaries.py decides what is missing, and is the only caller.
 """
 
-import fcntl
 import json
 import os
 import re
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rekindle.errors import InputError
-from testbed import programs
+from testbed import programs, workshops
 
 __all__ = ["Source", "build", "compose_module", "coredns", "helm", "kubernetes"]
 
@@ -29,7 +26,6 @@ HELM_VERSION = "4.3.1"
 COREDNS_VERSION = "1.15.0"
 _GO_LINE = re.compile(r"^go [0-9.]+$", re.MULTILINE)
 _STAGED = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
-_WORKSHOP = "building-"
 # Of one step; on two busy cores the longest takes ten minutes.
 STEP_SECONDS_MAX = 3_600.0
 
@@ -109,13 +105,11 @@ def build(source: Source, names: Sequence[str], folder: Path, progress: Progress
             remedy="install Go (on Debian `apt-get install golang-go`), or let KUBEBUILDER_ASSETS "
             "name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler",
         )
-    with _lock(folder, progress):
+    with workshops.alone(folder, progress):
         missing = [name for name in names if not (folder / name).exists()]
-        for abandoned in folder.glob(f"{_WORKSHOP}*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
         if missing:
-            with tempfile.TemporaryDirectory(prefix=_WORKSHOP, dir=folder) as workshop:
-                _build_all(go, source, missing, Path(workshop), progress)
+            with workshops.opened(folder) as workshop:
+                _build_all(go, source, missing, workshop, progress)
 
 
 def compose_module(source: Source, upstream: str) -> str:
@@ -171,16 +165,3 @@ def _run(go: str, arguments: Sequence[str], workshop: Path) -> str:
         cwd=workshop,
         env=environment,
     )
-
-
-@contextmanager
-def _lock(folder: Path, progress: Progress) -> Iterator[None]:
-    """Held by one builder of this folder at a time; its end frees it, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"another process builds into {folder}: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
