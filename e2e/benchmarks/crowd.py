@@ -6,6 +6,7 @@ to be Running. `testbed.nodes` does more, for fewer. `operator` uses it.
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from typing import Any, Self, TypeVar
 from benchmarks import bulk, layout
 from benchmarks.layout import Body, Size, Spark
 from rekindle.errors import RunError
-from testbed import bodies
+from testbed import binaries, bodies
 from testbed.bodies import NodeShape, PodContainer
 from testbed.connection import MERGE_PATCH, Connection
 from testbed.control_plane import ControlPlane
@@ -47,6 +48,7 @@ class Crowd:
         self._control_plane = control_plane
         self._etcd = bulk.address(control_plane)
         self._lease_seconds = lease_seconds
+        self._version = binaries.kubernetes_version(os.environ)
         self._kubelets: dict[str, Kubelet] = {}
         self._thread = threading.Thread(target=self._serve, name="crowd", daemon=True)
         self._ready = threading.Event()
@@ -162,10 +164,15 @@ class Crowd:
         self._kubelets.update({kubelet.name: kubelet for kubelet in made})
         self._heartbeats.begin(made)
 
-    @staticmethod
-    def _node(kubelet: Kubelet, zone: str) -> Body:
-        labels, now = {bodies.ZONE: zone}, kubelet.now()
-        return bodies.node(kubelet.name, SHAPE, address=kubelet.address, labels=labels, now=now)
+    def _node(self, kubelet: Kubelet, zone: str) -> Body:
+        return bodies.node(
+            kubelet.name,
+            SHAPE,
+            address=kubelet.address,
+            labels={bodies.ZONE: zone},
+            version=self._version,
+            now=kubelet.now(),
+        )
 
     def _lease(self, kubelet: Kubelet) -> Body:
         seconds, now = LEASE_INTERVALS * self._lease_seconds, kubelet.now()

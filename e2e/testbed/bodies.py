@@ -38,7 +38,6 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 # Container runtimes give a process that a signal has ended this code and the signal's number.
 SIGNALLED = 128
-KUBELET_VERSION = "v1.34.0"
 # Nobody listens at these addresses. A loopback address would do as well, but may not be an endpoint
 # of a service.
 _NODE_ADDRESSES = IPv4Address("10.64.0.0")
@@ -88,9 +87,16 @@ def pod_address(number: int) -> str:
 
 
 def node(
-    name: str, shape: NodeShape, *, address: str, labels: Mapping[str, str], now: datetime
+    name: str,
+    shape: NodeShape,
+    *,
+    address: str,
+    labels: Mapping[str, str],
+    version: str,
+    now: datetime,
 ) -> Body:
-    """A Node as its kubelet registers it; `labels` come on top of those of the shape."""
+    """A Node as its kubelet, of this version of Kubernetes, registers it; `labels` come on top of
+    those of the shape."""
     resources = {
         "cpu": shape.cpu,
         "memory": shape.memory,
@@ -117,7 +123,7 @@ def node(
                 "containerRuntimeVersion": "simulated://1",
                 "kernelVersion": "",
                 "kubeProxyVersion": "",
-                "kubeletVersion": KUBELET_VERSION,
+                "kubeletVersion": f"v{version}",
                 "machineID": "",
                 "operatingSystem": "linux",
                 "osImage": "simulated",

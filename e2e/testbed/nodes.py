@@ -11,6 +11,7 @@ nothing here does their work. Tests and the command line call it, from any threa
 
 import asyncio
 import json
+import os
 import secrets
 import threading
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -20,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import options
-from testbed import bodies
+from testbed import binaries, bodies
 from testbed.bodies import NodeShape
 from testbed.connection import STRATEGIC_PATCH, UNREACHABLE, Answer, Connection
 from testbed.control_plane import ControlPlane
@@ -75,6 +76,7 @@ class Nodes:
         self._lease_seconds = lease_seconds
         self._set = secrets.token_hex(3)
         self._prefix = f"{prefix}-{self._set}"
+        self._version = binaries.kubernetes_version(os.environ)
         self._kubelets: dict[str, Kubelet] = {}
         self._count = 0
         self._thread = threading.Thread(target=self._serve, name=self._prefix, daemon=True)
@@ -232,7 +234,9 @@ class Nodes:
         address = bodies.node_address(number)
         kubelet = Kubelet(f"{self._prefix}-{number}", "", address, real=shape.real)
         now = kubelet.now()
-        node = bodies.node(kubelet.name, shape, address=kubelet.address, labels=labels, now=now)
+        node = bodies.node(
+            kubelet.name, shape, address=address, labels=labels, version=self._version, now=now
+        )
         answer = _accepted(await self._connection.send("POST", NODES, node))
         kubelet.uid = json.loads(answer.content)["metadata"]["uid"]
         seconds = max(1, round(LEASE_INTERVALS * self._lease_seconds))

@@ -230,7 +230,8 @@ def test_a_component_listens_on_loopback_only_and_added_arguments_come_last() ->
 
 def test_a_node_is_registered_as_its_kubelet_does() -> None:
     shape = NodeShape(cpu="2", labels={"rack": "7"})
-    node = bodies.node("n", shape, address="10.64.0.1", labels={bodies.ZONE: "a"}, now=NOW)
+    labels = {bodies.ZONE: "a"}
+    node = bodies.node("n", shape, address="10.64.0.1", labels=labels, version="1.34.4", now=NOW)
     labels = node["metadata"]["labels"]
     assert labels["rack"] == "7"
     assert labels[bodies.ZONE] == "a"
@@ -243,6 +244,7 @@ def test_a_node_is_registered_as_its_kubelet_does() -> None:
         "Ready": "True",
     }
     assert node["status"]["allocatable"]["cpu"] == "2"
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.34.4"
 
 
 def test_a_lease_belongs_to_its_node_and_is_renewed_to_the_microsecond() -> None:
