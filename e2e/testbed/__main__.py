@@ -1,14 +1,14 @@
 """`python -m testbed`: builds the programs, and runs a control plane, or a cluster, to look at.
 
 Exit codes: 0 done; 1 it failed; 2 wrong usage or bad input; 130 interrupted. `up` stays in the
-foreground, so that nothing is left when it ends; `down` ends it from elsewhere. `lose` and `return`
-leave word in a folder, a file for each lost node, and `up` follows it. `cluster` is a package.
+foreground, so that nothing is left when it ends; `down` ends it from elsewhere. It writes down
+which nodes there are; `lose` and `return` leave word in a folder, a file for each lost node, and it
+follows. `cluster` is a package.
 """
 
 import argparse
 import fcntl
 import os
-import re
 import signal
 import sys
 import threading
@@ -27,8 +27,8 @@ from testbed.exits import exit_code
 __all__ = ["lost_nodes", "main"]
 
 END_SECONDS_MAX = 60.0
-NODE_NAME = re.compile(r"^[a-z0-9][-a-z0-9.]*$")
 OWNER = "owner"
+NODES = "nodes"
 LOST = "lost"
 LOOK_SECONDS = 0.2
 EXAMPLE = "Example: python -m testbed up --nodes 10 --zones a,b"
@@ -108,6 +108,7 @@ def _up(given: argparse.Namespace) -> None:
             for number, zone in enumerate(zones):
                 if count := len(range(number, given.nodes, len(zones))):
                     nodes.add(count, zone=zone)
+        (directory / NODES).write_text("\n".join(nodes.names))
         print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
         binaries.say("the control plane is up; Ctrl-C, or `python -m testbed down`, ends it")
         lost: frozenset[str] = frozenset()
@@ -126,30 +127,29 @@ def lost_nodes(directory: Path) -> frozenset[str]:
 
 
 def _lose(given: argparse.Namespace) -> None:
-    folder = _running(given) / LOST
-    for name in _plain(given.nodes):
-        (folder / name).touch()
+    directory = _running(given)
+    known = (directory / NODES).read_text().split()
+    for name in given.nodes:
+        if name not in known:
+            raise InputError(
+                where=name, what="is no node here", remedy="`kubectl get nodes` has them"
+            )
+    for name in given.nodes:
+        (directory / LOST / name).touch()
 
 
 def _return(given: argparse.Namespace) -> None:
-    folder = _running(given) / LOST
-    for name in _plain(given.nodes):
-        if not (folder / name).exists():
+    directory = _running(given)
+    lost = lost_nodes(directory)
+    for name in given.nodes:
+        if name not in lost:
             raise InputError(
                 where=name,
                 what="is not lost",
-                remedy=f"lost are: {', '.join(sorted(lost_nodes(folder.parent))) or 'none'}",
+                remedy=f"lost are: {', '.join(sorted(lost)) or 'none'}",
             )
-        (folder / name).unlink()
-
-
-def _plain(names: Sequence[str]) -> Sequence[str]:
-    for name in names:
-        if not NODE_NAME.match(name):
-            raise InputError(
-                where=name, what="is no name of a node", remedy="`kubectl get nodes` has them"
-            )
-    return names
+    for name in given.nodes:
+        (directory / LOST / name).unlink(missing_ok=True)
 
 
 def _running(given: argparse.Namespace) -> Path:
@@ -216,6 +216,7 @@ def _owned(directory: Path) -> Iterator[None]:
         folder.mkdir(exist_ok=True)
         for left in folder.iterdir():
             left.unlink()
+        (directory / NODES).write_text("")
         yield
 
 

@@ -98,12 +98,17 @@ def test_word_is_left_of_the_nodes_that_shall_be_lost(
 ) -> None:
     place = ("--directory", str(tmp_path))
     with _owned(tmp_path):
+        (tmp_path / "nodes").write_text("node-1\nnode-2")
         assert main(["lose", "node-1", "node-2", *place]) == 0
         assert main(["return", "node-1", *place]) == 0
         assert lost_nodes(tmp_path) == {"node-2"}
         assert main(["return", "node-1", *place]) == 2
         assert "node-1: is not lost; lost are: node-2" in capsys.readouterr().err
-        assert main(["lose", "../owner", *place]) == 2
+        for name in ("node-3", "../owner"):
+            assert main(["lose", "node-1", name, *place]) == 2
+            assert f"{name}: is no node here; `kubectl get nodes`" in capsys.readouterr().err
+            assert main(["return", name, *place]) == 2
+        assert lost_nodes(tmp_path) == {"node-2"}
     with _owned(tmp_path):
         assert not lost_nodes(tmp_path), "of the control plane before this one"
 
