@@ -1,7 +1,8 @@
 """A base image of Debian's packages: a root folder as a tar, made by mmdebstrap, kept by content.
 
-Packages come from where this machine's apt has them. What is in no image of use (manuals,
-documentation, other languages) is left out while dpkg unpacks.
+Packages come from where this machine's apt has them; nothing of how it gets there stays, for that
+may hold passwords. What is in no image of use (manuals, documentation, other languages) is left out
+while dpkg unpacks.
 """
 
 import re
@@ -33,6 +34,11 @@ LEFT_OUT = (
 # mmdebstrap's own: where the suite has a merged /usr, make it so before anything is unpacked.
 MERGED = "/usr/share/mmdebstrap/hooks/maybe-merged-usr"
 KEPT = ("/usr/share/doc/*/copyright",)
+# What mmdebstrap copies from this machine and leaves there. No apt is in a root that would want it.
+FORGET = (
+    'rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/apt/sources.list '
+    '"$1"/etc/apt/sources.list.d/* && : > "$1"/etc/resolv.conf && : > "$1"/etc/hostname'
+)
 ASK_SECONDS_MAX = 60.0
 _PYTHON = re.compile(r"(?:\./)?usr/bin/python3\.(\d+)")
 
@@ -46,7 +52,7 @@ class Base:
 
     def description(self) -> str:
         """All that decides what is in it, but for the versions of packages."""
-        return "\n".join((SUITE, *self.packages, *LEFT_OUT, *KEPT))
+        return "\n".join((SUITE, *self.packages, *LEFT_OUT, *KEPT, FORGET))
 
 
 # The root is merged from the start; what would merge it brings all of Perl with it.
@@ -56,13 +62,14 @@ SPARK = Base("spark", (*_PYTHON_PACKAGES, "openjdk-17-jre-headless", "tini"))
 
 
 def make(base: Base, tar: Path, *, log: Path) -> None:
-    """Make the root folder of a base as a new file.
+    """Make the root folder of a base as a new file; beside it lie apt's settings until then.
 
     Raises `InputError` where mmdebstrap or apt's sources are missing, `RunError` when it fails.
     """
     program = programs.where_is("mmdebstrap", "mmdebstrap")
     excluded = [f'--dpkgopt=path-exclude="{pattern}"' for pattern in LEFT_OUT]
     included = [f'--dpkgopt=path-include="{pattern}"' for pattern in KEPT]
+    settings = tar.with_suffix(".apt")
     command = [
         program,
         "--mode=root",
@@ -71,12 +78,19 @@ def make(base: Base, tar: Path, *, log: Path) -> None:
         f"--include={','.join(base.packages)}",
         *excluded,
         *included,
-        *(f"--aptopt={line}" for line in _apt_settings()),
+        f"--aptopt={settings}",
+        f"--customize-hook={FORGET}",
         SUITE,
         str(tar),
         *_sources(),
     ]
-    programs.run(command, log=log)
+    try:
+        # In a file: every user of this machine sees the arguments of a program.
+        settings.touch(mode=0o600)
+        settings.write_text("".join(_apt_settings()), encoding="utf-8")
+        programs.run(command, log=log)
+    finally:
+        settings.unlink(missing_ok=True)
 
 
 def python_version(tar: Path) -> tuple[int, int]:
@@ -107,7 +121,7 @@ def _sources() -> list[str]:
 
 
 def _apt_settings() -> Iterator[str]:
-    """How this machine's apt reaches its sources: proxies, and what it puts up with."""
+    """How this machine's apt reaches its sources, a line each: proxies, what it puts up with."""
     told = run(
         ["apt-config", "dump", "--format", "%f %v%n", "Acquire"],
         where="apt-config dump",
@@ -117,4 +131,4 @@ def _apt_settings() -> Iterator[str]:
     for line in told.splitlines():
         name, _, value = line.partition(" ")
         if value and not name.endswith("::"):
-            yield f'{name} "{value}"'
+            yield f'{name} "{value}";\n'

@@ -95,7 +95,10 @@ class _Building:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with workshops.opened(self.cache) as workshop:
             context = workshop / "context"
-            arguments = {"BASE_IMAGE": base_image} if base_image else self._own_base(engine)
+            if base_image:
+                arguments = {"BASE_IMAGE": base_image}
+            else:
+                arguments = self._own_base(engine, workshop)
             self._fill(context, None if base_image else self._wheels())
             self.progress(f"building {self.image.reference} with {engine.name}: minutes, once")
             engine.build(
@@ -110,7 +113,7 @@ class _Building:
             fresh.rename(archive)
         _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"))
 
-    def _own_base(self, engine: Engine) -> dict[str, str]:
+    def _own_base(self, engine: Engine, workshop: Path) -> dict[str, str]:
         """The base of Debian's packages, as an image; and that packages of Python are at hand."""
         base = self.image.base
         digest = _short(base.description())
@@ -120,19 +123,17 @@ class _Building:
                 f"making a base of Debian's packages for {self.image.name}: a minute, once"
             )
             tar.parent.mkdir(parents=True, exist_ok=True)
-            partial = tar.with_suffix(f".{os.getpid()}.tar")
-            try:
-                bases.make(base, partial, log=self.log)
-                partial.rename(tar)
-            finally:
-                partial.unlink(missing_ok=True)
+            fresh = workshop / tar.name
+            bases.make(base, fresh, log=self.log)
+            fresh.rename(tar)
         wheels.check_version(bases.python_version(tar))
         reference = f"localhost/rekindle-base-{base.name}:{digest}"
-        with workshops.opened(self.cache) as context:
-            wheels.link_or_copy(str(tar), str(context / "root.tar"))
-            file = context / "Dockerfile"
-            file.write_text("FROM scratch\nADD root.tar /\n", encoding="utf-8")
-            engine.build(reference, file=file, context=context, arguments={}, log=self.log)
+        context = workshop / "base"
+        context.mkdir()
+        wheels.link_or_copy(str(tar), str(context / "root.tar"))
+        file = context / "Dockerfile"
+        file.write_text("FROM scratch\nADD root.tar /\n", encoding="utf-8")
+        engine.build(reference, file=file, context=context, arguments={}, log=self.log)
         return {"BASE_IMAGE": reference, **NO_INDEX}
 
     def _wheels(self) -> Path:

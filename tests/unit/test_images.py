@@ -26,6 +26,21 @@ EXECUTOR = {
     "SPARK_RESOURCE_PROFILE_ID": "0",
     "SPARK_EXECUTOR_POD_NAME": "machines-0-exec-3",
 }
+APT_CONFIG = """#!/bin/sh
+echo 'Acquire::http '
+echo 'Acquire::http::Proxy http://user:secret@proxy'
+echo 'Acquire::Languages:: none'
+"""
+# Reads the settings and calls the hook as mmdebstrap does, on a root that is there.
+MMDEBSTRAP = """#!/bin/sh
+echo "$@" > "$MADE/called"
+for option; do
+  case $option in
+    --aptopt=*) cat "${option#*=}" > "$MADE/given" ;;
+    --customize-hook=*) sh -c "${option#*=}" exec "$MADE/root" ;;
+  esac
+done
+"""
 
 
 def enter(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -137,6 +152,30 @@ def test_layers_are_told_with_their_sizes_and_what_made_them(tmp_path: Path) -> 
     found = archives.layers(file)
     assert [(layer.size_bytes, layer.made_by) for layer in found] == [(2_000_000, "base"), (1, "")]
     assert archives.shown(file).splitlines()[-1] == "     2.0  MB"
+
+
+def test_a_base_keeps_nothing_of_how_this_machine_reaches_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, sources = tmp_path / "root", tmp_path / "sources.list"
+    for name in ("apt.conf.d/99mmdebstrap", "sources.list", "sources.list.d/0000our.sources"):
+        (root / "etc" / "apt" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "etc" / "apt" / name).write_text("a secret")
+    for name in ("resolv.conf", "hostname"):
+        (root / "etc" / name).write_text("a secret")
+    sources.write_text(f"deb http://user:secret@mirror {bases.SUITE} main")
+    for name, script in (("apt-config", APT_CONFIG), ("mmdebstrap", MMDEBSTRAP)):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(bases, "SOURCES", (str(sources),))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("MADE", str(tmp_path))
+    bases.make(bases.SPARK, tmp_path / "base.tar", log=tmp_path / "log")
+    given = (tmp_path / "given").read_text()
+    assert given == 'Acquire::http::Proxy "http://user:secret@proxy";\n'
+    assert "secret" not in (tmp_path / "called").read_text()
+    assert [file.read_text() for file in root.rglob("*") if file.is_file()] == ["", ""]
+    assert not (tmp_path / "base.apt").exists()
 
 
 def test_a_base_with_another_python_is_refused(tmp_path: Path) -> None:
