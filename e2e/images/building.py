@@ -5,11 +5,11 @@
         wheels/        what pip installs, by requirements
         archives/      the images, NAME-DIGEST.tar
         storage/       the engine's, so that layers are made once
-        log            what programs have printed
+        log            what programs have printed in the last build
 
 An archive appears whole or not at all, a second builder waits for the first, and what is there is
-not built again; of each image the last two are kept. The digest is of all files that go in, and of
-the base.
+not built again; of each image, its bases and wheels the last two are kept, and of the storage what
+has a name, once it is large. The digest is of all files that go in, and of the base.
 """
 
 import hashlib
@@ -25,13 +25,18 @@ import rekindle
 from images import bases, engines, wheels
 from images.bases import Base
 from images.engines import Engine
+from rekindle.errors import RunError
 from testbed import binaries, workshops
+from testbed.programs import run
 
 __all__ = ["IMAGES", "Built", "Image", "build", "digest"]
 
 ROOT = Path(__file__).parents[2]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
-ARCHIVES_KEPT = 2
+KEPT = 2
+# On overlays, named images take 2.5 GB of it, and twenty builds as much again.
+STORAGE_BYTES_MAX = 20 * 10**9
+SIZE_SECONDS_MAX = 600.0
 Progress = Callable[[str], None]
 
 
@@ -90,16 +95,21 @@ class _Building:
     def log(self) -> Path:
         return self.cache / "log"
 
+    @property
+    def storage(self) -> Path:
+        return self.cache / "storage"
+
     def make(self, archive: Path, base_image: str | None) -> None:
-        engine = engines.find(self.cache / "storage")
+        engine = engines.find(self.storage)
         archive.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(b"")
         with workshops.opened(self.cache) as workshop:
             context = workshop / "context"
             if base_image:
                 arguments = {"BASE_IMAGE": base_image}
             else:
                 arguments = self._own_base(engine, workshop)
-            self._fill(context, None if base_image else self._wheels())
+            self._fill(context, None if base_image else self._wheels(workshop))
             self.progress(f"building {self.image.reference} with {engine.name}: minutes, once")
             engine.build(
                 self.image.reference,
@@ -111,13 +121,23 @@ class _Building:
             fresh = workshop / archive.name
             engine.save(self.image.reference, fresh, log=self.log)
             fresh.rename(archive)
-        _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"))
+        _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"), KEPT)
+        _forget((self.cache / "bases").glob(f"{self.image.base.name}-*"), KEPT)
+        _forget((self.cache / "wheels").glob("*"), KEPT * len(IMAGES))
+        self._prune(engine)
+
+    def _prune(self, engine: Engine) -> None:
+        try:
+            if _size_bytes(self.storage) > STORAGE_BYTES_MAX:
+                self.progress(f"removing what earlier builds have left in {self.storage}")
+                engine.prune(log=self.log)
+        except RunError as error:  # what was built is there all the same
+            self.progress(str(error))
 
     def _own_base(self, engine: Engine, workshop: Path) -> dict[str, str]:
         """The base of Debian's packages, as an image; and that packages of Python are at hand."""
         base = self.image.base
-        digest = _short(base.description())
-        tar = self.cache / "bases" / f"{base.name}-{digest}.tar"
+        tar = self.cache / "bases" / f"{base.name}-{_short(base.description())}.tar"
         if not tar.exists():
             self.progress(
                 f"making a base of Debian's packages for {self.image.name}: a minute, once"
@@ -127,7 +147,8 @@ class _Building:
             bases.make(base, fresh, log=self.log)
             fresh.rename(tar)
         wheels.check_version(bases.python_version(tar))
-        reference = f"localhost/rekindle-base-{base.name}:{digest}"
+        # Always the same, so that an older base loses its name and can be removed.
+        reference = f"localhost/rekindle-base-{base.name}:1"
         context = workshop / "base"
         context.mkdir()
         wheels.link_or_copy(str(tar), str(context / "root.tar"))
@@ -136,14 +157,18 @@ class _Building:
         engine.build(reference, file=file, context=context, arguments={}, log=self.log)
         return {"BASE_IMAGE": reference, **NO_INDEX}
 
-    def _wheels(self) -> Path:
+    def _wheels(self, workshop: Path) -> Path:
         wanted = wheels.requirements(ROOT, self.image.extras)
         constraints = ROOT / "constraints.txt"
         about = (wanted, constraints.read_text(encoding="utf-8"), sys.version, platform.machine())
         folder = self.cache / "wheels" / _short("\n".join(about))
         if not folder.exists():
             self.progress(f"fetching the packages of {self.image.name}: minutes, once")
-            wheels.download(wanted, constraints, folder, log=self.log)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            fresh = workshop / "wheels"
+            wheels.download(wanted, constraints, fresh, log=self.log)
+            fresh.rename(folder)
+        folder.touch()  # those that are in use are the newest
         return folder
 
     def _fill(self, context: Path, packages: Path | None) -> None:
@@ -184,8 +209,22 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _forget(archives: Iterable[Path]) -> None:
-    """Remove all but the newest: each is more than a gigabyte, and another with every change."""
-    ordered = sorted(archives, key=lambda path: path.stat().st_mtime)
-    for old in ordered[:-ARCHIVES_KEPT]:
-        old.unlink()
+def _forget(paths: Iterable[Path], kept: int) -> None:
+    """Remove all but the newest: archives of gigabytes come with every change."""
+    ordered = sorted(paths, key=lambda path: path.stat().st_mtime)
+    for old in ordered[:-kept]:
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+
+
+def _size_bytes(folder: Path) -> int:
+    """Of all files below a folder, as they lie on the disk."""
+    told = run(
+        ["du", "--summarize", "--block-size=1", str(folder)],
+        where=f"du {folder}",
+        remedy="see whether its disk is well",
+        seconds_max=SIZE_SECONDS_MAX,
+    )
+    return int(told.split()[0])

@@ -2,7 +2,8 @@
 
 Buildah and podman keep what they build in a folder of ours, never in the user's storage; docker has
 one storage only. Where a machine lacks user namespaces or overlays, buildah as root still builds
-with chroot and plain copies: what works is tried once, and written down beside the storage.
+with chroot and plain copies: overlays are tried, and once they work that is written down beside the
+storage.
 """
 
 import os
@@ -19,8 +20,10 @@ __all__ = ["Engine", "find"]
 
 NAMES = ("buildah", "podman", "docker")
 VARIABLE = "REKINDLE_IMAGE_ENGINE"
-ANSWER_SECONDS_MAX = 20
-DRIVERS = ("overlay", "vfs")
+ANSWER_SECONDS_MAX = 60
+OVERLAY, COPIES = "overlay", "vfs"
+# By force: one that was killed has left a container, which would hold its image.
+PRUNE = {"buildah": ("rmi", "--prune", "--force"), "podman": ("image", "prune", "--force")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,14 @@ class Engine:
             command = [self.name, *self.options, "save", "--output", str(archive), reference]
         programs.run(command, log=log)
 
+    def prune(self, *, log: Path) -> None:
+        """Remove layers that no named image has; docker's storage is the user's and stays as it is.
+
+        The next build makes them anew. Raises `RunError` when something cannot be removed.
+        """
+        if self.name in PRUNE:
+            programs.run([self.name, *self.options, *PRUNE[self.name]], log=log)
+
 
 def find(storage: Path) -> Engine:
     """The engine to use. Raises `InputError` where there is none, or a named one is missing."""
@@ -68,7 +79,8 @@ def find(storage: Path) -> Engine:
             where=VARIABLE, what=f"is {wanted!r:.40}", remedy=f"give one of {', '.join(NAMES)}"
         )
     for name in (wanted,) if wanted else NAMES:
-        if shutil.which(name) and (name != "docker" or _answers()):
+        # Without its daemon docker builds nothing.
+        if shutil.which(name) and (name != "docker" or _succeeds("docker", "info")):
             return Engine(name, () if name == "docker" else _options(name, storage))
     raise InputError(
         where=wanted or "buildah",
@@ -77,11 +89,11 @@ def find(storage: Path) -> Engine:
     )
 
 
-def _answers() -> bool:
-    """Whether a docker daemon is there; the program alone builds nothing."""
+def _succeeds(*command: str) -> bool:
+    """Whether a question is answered in time."""
     try:
         asked = subprocess.run(
-            ["docker", "info"], capture_output=True, timeout=ANSWER_SECONDS_MAX, check=False
+            command, capture_output=True, timeout=ANSWER_SECONDS_MAX, check=False
         )
     except subprocess.TimeoutExpired:
         return False
@@ -89,23 +101,20 @@ def _answers() -> bool:
 
 
 def _options(name: str, storage: Path) -> tuple[str, ...]:
+    """Those for the storage driver: overlays where the engine lists its images with them.
+
+    That they fail is not written down: what was in their way may be gone the next time.
+    """
     storage.mkdir(parents=True, exist_ok=True)
-    noted = storage / "driver"
-    if not noted.exists():
-        noted.write_text(_first_that_works(name, storage))
-    return _with_driver(storage, noted.read_text())
-
-
-def _first_that_works(name: str, storage: Path) -> str:
-    """The first storage driver with which the engine lists its images; the last one in doubt."""
-    for driver in DRIVERS[:-1]:
-        asked = subprocess.run(
-            [name, *_with_driver(storage, driver), "images"], capture_output=True, check=False
-        )
-        if asked.returncode == 0:
-            return driver
-        shutil.rmtree(storage / driver, ignore_errors=True)
-    return DRIVERS[-1]
+    noted, overlay = storage / "driver", _with_driver(storage, OVERLAY)
+    if noted.exists() and noted.read_text() == OVERLAY:
+        return overlay
+    if _succeeds(name, *overlay, "images"):
+        noted.write_text(OVERLAY)
+        shutil.rmtree(storage / COPIES, ignore_errors=True)
+        return overlay
+    shutil.rmtree(storage / OVERLAY, ignore_errors=True)
+    return _with_driver(storage, COPIES)
 
 
 def _with_driver(storage: Path, driver: str) -> tuple[str, ...]:

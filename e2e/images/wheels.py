@@ -46,22 +46,16 @@ def check_version(version: tuple[int, int]) -> None:
 
 
 def download(wanted: str, constraints: Path, folder: Path, *, log: Path) -> None:
-    """Put the wheels of requirements into a new folder, whole or not at all.
+    """Put the wheels of requirements into a new folder.
 
     What has no wheel is built into one. Raises `RunError` when pip fails.
     """
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    file = partial / "requirements.txt"
+    folder.mkdir()
+    file = folder / "requirements.txt"
     file.write_text(wanted, encoding="utf-8")
     options = ["--constraint", str(constraints), "--requirement", str(file)]
-    try:
-        programs.run([*PIP, "wheel", "--wheel-dir", str(partial), *options], log=log)
-        file.unlink()
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    programs.run([*PIP, "wheel", "--wheel-dir", str(folder), *options], log=log)
+    file.unlink()
 
 
 def build_own(root: Path, dist: Path, *, log: Path) -> None:

@@ -1,0 +1,66 @@
+"""The engines that build images: how they store layers, and what they remove of earlier builds."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from images import building, engines
+from images.engines import Engine
+
+# Writes down how it was called, and fails where a file says so.
+BUILDAH = """#!/bin/sh
+echo "$@" >> "$FOLDER/calls"
+mkdir -p "$2/layers"
+[ ! -e "$FOLDER/broken" ]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a `buildah` that is found first of all."""
+    (tmp_path / "buildah").write_text(BUILDAH)
+    (tmp_path / "buildah").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.delenv(engines.VARIABLE, raising=False)
+    return tmp_path
+
+
+def test_layers_are_copied_only_as_long_as_overlays_fail(folder: Path) -> None:
+    storage = folder / "storage"
+    (folder / "broken").touch()
+    for _ in range(2):
+        assert engines.find(storage).options[-1] == "vfs"
+        assert not (storage / "overlay").exists()
+    (storage / "vfs").mkdir()
+    (folder / "broken").unlink()
+    assert engines.find(storage).options[-1] == "overlay"
+    assert not (storage / "vfs").exists()
+    (folder / "broken").touch()
+    assert engines.find(storage).options[-1] == "overlay", "its layers are there"
+    assert (storage / "overlay" / "layers").exists()
+
+
+def test_layers_without_a_name_are_removed_from_our_own_storage_alone(folder: Path) -> None:
+    engines.find(folder / "storage").prune(log=folder / "log")
+    called = (folder / "calls").read_text().splitlines()[-1]
+    assert called.startswith(f"--root {folder}/storage/overlay ")
+    assert called.endswith(" rmi --prune --force")
+    Engine("docker").prune(log=folder / "log")
+    assert not (folder / "log").read_text()
+
+
+def test_all_but_the_newest_of_what_was_built_is_removed(tmp_path: Path) -> None:
+    for age, name in enumerate(("used.tar", "new", "old", "oldest.tar")):
+        path = tmp_path / name
+        if path.suffix:
+            path.touch()
+        else:
+            path.mkdir()
+            (path / "file").touch()
+        os.utime(path, (1_000 - age, 1_000 - age))
+    building._forget(tmp_path.glob("*"), 2)
+    assert {path.name for path in tmp_path.iterdir()} == {"used.tar", "new"}
+    building._forget(tmp_path.glob("*"), 2)
+    assert len(list(tmp_path.iterdir())) == 2
