@@ -20,6 +20,7 @@ What runs in the driver:
     application    what the parts of one driver share
     epochs         the epoch loop: cut, run, commit, checkpoint
     catchup        the catch-up loop: brings newly placed partitions forward
+    pace           how long catching up rests, so that live queries keep their time
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished
     jobs           epochs and catch-up pieces as job specifications

@@ -18,6 +18,7 @@ from rekindle.protocol.messages import Mode
 from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.exchange import Exchange
+from rekindle_spark.pace import Pace
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.store import Store
@@ -87,6 +88,7 @@ class Application:
     cuts: dict[int, Cut]
     digests: dict[tuple[int, int], str]
     committed: dict[str, int]
+    pace: Pace
     newest: int = 0
     plan_epoch: int = 0
     losses: int = 0

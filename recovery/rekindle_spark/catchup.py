@@ -35,9 +35,10 @@ class Stream:
         """Whether the next job may be submitted."""
         return self.job is None and now >= self.rests_until
 
-    def finished(self, seconds: float, target_seconds: float) -> None:
+    def finished(self, seconds: float, target_seconds: float, rests_until: float = 0.0) -> None:
         """A job went well: the next one is sized to take about `target_seconds`."""
         self.attempts.clear()
+        self.rests_until = rests_until
         factor = min(2.0, max(0.5, target_seconds / max(seconds, 0.05)))
         self.piece_epochs = max(1, min(PIECE_EPOCHS_MAX, round(self.piece_epochs * factor)))
 
@@ -72,9 +73,9 @@ class CatchUp:
 
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""
-        for stream in self.streams.values():
+        for executor, stream in self.streams.items():
             if stream.job is not None:
-                self._look_at(stream, stream.job)
+                self._look_at(executor, stream, stream.job)
         present = list(self.application.executors)
         for executor, stream in list(self.streams.items()):
             if executor not in present and stream.job is None:
@@ -97,7 +98,7 @@ class CatchUp:
                 application.claimed -= set(work)
                 raise
 
-    def _look_at(self, stream: Stream, job: Running) -> None:
+    def _look_at(self, executor: str, stream: Stream, job: Running) -> None:
         application = self.application
         result = running.poll(application, job, 0.0)
         if result is None:
@@ -107,10 +108,19 @@ class CatchUp:
             application.claimed -= set(job.specification.ranges)
         self.control.results.put(result)
         if result.finished:
-            stream.finished(result.seconds, application.settings.runtime.catch_up_piece_seconds)
+            target_seconds = application.settings.runtime.catch_up_piece_seconds
+            rests_until = time.monotonic() + self._rest_seconds(executor, result.seconds)
+            stream.finished(result.seconds, target_seconds, rests_until)
         elif result.reason != "interrupted":
             stream.failed(time.monotonic())
             self.control.failures.put((result, stream.attempts))
+
+    def _rest_seconds(self, executor: str, job_seconds: float) -> float:
+        """None where nothing is live that might be slowed."""
+        progress = self.application.progress
+        with self.application.lock:
+            shares = any(progress.placed.get(partition) == executor for partition in progress.live)
+        return self.application.pace.rest_seconds(job_seconds) if shares else 0.0
 
     def _work(self, executor: str, stream: Stream) -> dict[int, tuple[int, int]]:
         """The executor's partitions that are behind and can go on, each with its next piece."""

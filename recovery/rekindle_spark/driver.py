@@ -30,6 +30,7 @@ from rekindle_spark.control import Control
 from rekindle_spark.epochs import EpochLoop
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.guidance import Guidance
+from rekindle_spark.pace import Pace
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
@@ -176,6 +177,7 @@ def _application(
         cuts=cuts,
         digests=digests,
         committed=committed,
+        pace=Pace(runtime.epoch_seconds),
         newest=last.epoch,
         plan_epoch=max((record["plan_epoch"] for record in history.commits), default=0),
         buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,

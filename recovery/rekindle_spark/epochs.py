@@ -92,6 +92,7 @@ class EpochLoop:
                     application.newest = epoch
                     break
             checkpoint = self.checkpointing.due(epoch, work)
+            alone = not application.claimed
             result = running.run(
                 application,
                 work,
@@ -102,6 +103,9 @@ class EpochLoop:
             self.control.results.put(result)
             if result.finished:
                 self.attempts.clear()
+                if all(first == last for first, last in work.values()):
+                    alone = alone and not application.claimed
+                    application.pace.epoch_took(result.seconds, alone=alone)
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch
