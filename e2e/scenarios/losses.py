@@ -151,8 +151,9 @@ def wave(stage: Stage) -> None:
     stage.fail(stage.site.cluster.kill, *first)
     stage.replace_pods()
     stage.await_that("an executor is back", lambda: stage.since_failure("returned"))
-    survivors, fresh = set(there) - set(first), set(stage.executors().values()) - set(there)
-    then = [min(survivors), min(fresh)]
+    stage.await_that("its pod runs", lambda: set(stage.executors().values()) - set(there))
+    fresh = set(stage.executors().values()) - set(there)
+    then = [min(set(there) - set(first)), min(fresh)]
     stage.fail(stage.site.cluster.kill, *then)
     stage.recover()
     stories.check_correlated(stage, lost=[*first, *then])

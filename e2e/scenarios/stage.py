@@ -70,7 +70,7 @@ class Stage:
             time.sleep(POLL_SECONDS)
 
     def executors(self) -> dict[str, str]:
-        """The node of each executor that has joined and whose pod is there, by its address."""
+        """The node of each executor whose pod runs, by its address; it may not have joined yet."""
         pods = self.pods("executor")
         return {
             pod.status.pod_ip: pod.spec.node_name

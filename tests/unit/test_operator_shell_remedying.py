@@ -11,8 +11,7 @@ from rekindle_operator.classes import Fencing, NodeDeletion
 from rekindle_operator.pods import PodSeen
 from rekindle_operator.remedies import LostNode
 from rekindle_operator.shell.remedying import Remedying
-from rekindle_operator.story import Fencing as Fenced
-from rekindle_operator.story import Sighting
+from rekindle_operator.story import Fenced, Sighting
 
 OURS, THEIRS = Place("shop", "flights"), Place("bank", "payments")
 LOST = Sighting(suspected_at=1.0, confirmed_at=2.0, uid="u1")

@@ -19,7 +19,7 @@ from rekindle_operator import stories, story
 from rekindle_operator.domains import Domain
 from rekindle_operator.grounds import Grounds
 from rekindle_operator.stories import NodeRequest
-from rekindle_operator.story import Fencing, Sighting
+from rekindle_operator.story import Fenced, Sighting
 from rekindle_operator.story.scene import moment
 from rekindle_operator.verdicts import Kind, Verdict
 
@@ -226,7 +226,7 @@ def test_the_driver_has_its_own_story() -> None:
     world = running()
     bury_driver(world)
     lost_at = moment(world.now)
-    world.cluster = replace(world.cluster, fencing=Fencing(world.now + 0.5, "NodeClaimGone"))
+    world.cluster = replace(world.cluster, fencing=Fenced(world.now + 0.5, "NodeClaimGone"))
     world.step()
     world.start_driver()
     world.step()

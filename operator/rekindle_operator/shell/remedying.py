@@ -19,7 +19,7 @@ from rekindle_operator.remedies import LostNode
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.tending import Tender
-from rekindle_operator.story import Fencing
+from rekindle_operator.story import Fenced
 
 __all__ = ["Remedying"]
 
@@ -50,7 +50,7 @@ class Remedying:
     known: Surroundings
     judge: Judge
     tender: Tender
-    _fenced: dict[Place, Fencing] = field(default_factory=dict)
+    _fenced: dict[Place, Fenced] = field(default_factory=dict)
     _tended: dict[Place, Tended] = field(default_factory=dict)
     _at: float = 0.0
 
@@ -71,7 +71,7 @@ class Remedying:
                 self._remedy(place, standing, silent)
         self._taint(recovering)
 
-    def fencing(self, place: Place) -> Fencing | None:
+    def fencing(self, place: Place) -> Fenced | None:
         """What was done for an application's newest lost driver, maybe before there was an incident
         of it: since its node fell silent."""
         sightings = self.judge.sightings.get(place, {}).values()
@@ -81,7 +81,7 @@ class Remedying:
         found = self._fenced.get(place)
         return found if found is not None and found.at >= max(silent, default=math.inf) else None
 
-    def note_fenced(self, place: Place, uid: str, how: Fencing) -> None:
+    def note_fenced(self, place: Place, uid: str, how: Fenced) -> None:
         """The driver's lost node was fenced."""
         self._fenced[place] = how
         self._tended.setdefault(place, Tended()).done.add(uid)

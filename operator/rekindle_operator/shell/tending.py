@@ -13,7 +13,7 @@ from functools import partial
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_operator import remedies
-from rekindle_operator.classes import Fencing as Allowed
+from rekindle_operator.classes import Fencing
 from rekindle_operator.pods import PodSeen
 from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.provisioning.machines import MACHINE
@@ -22,7 +22,7 @@ from rekindle_operator.remedies import Evidence, LostNode
 from rekindle_operator.shell import kinds
 from rekindle_operator.shell.api import NOT_FOUND, Api, Body, Conflict, Refused, path_of
 from rekindle_operator.shell.errands import Errands
-from rekindle_operator.story import Fencing
+from rekindle_operator.story import Fenced
 
 __all__ = ["Tender"]
 
@@ -40,12 +40,12 @@ class Tender:
     api: Api
     errands: Errands
     log: Log
-    fenced: Callable[[Place, str, Fencing], None]
+    fenced: Callable[[Place, str, Fenced], None]
     gone: Callable[[Place, str, bool], None]
     _tainted: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def fence(self, place: Place, node: LostNode, allowed: Allowed, *, approved: bool) -> None:
+    def fence(self, place: Place, node: LostNode, allowed: Fencing, *, approved: bool) -> None:
         """Fence a driver's lost node if it is certain by now that nothing runs there."""
         self.errands.leave(
             f"fence {place} {node.uid}", partial(self._fence, place, node, allowed, approved)
@@ -75,7 +75,7 @@ class Tender:
         with self._lock:
             self._tainted.clear()
 
-    def _fence(self, place: Place, node: LostNode, allowed: Allowed, approved: bool) -> None:
+    def _fence(self, place: Place, node: LostNode, allowed: Fencing, approved: bool) -> None:
         body = self._lost(place, node)
         if body is None:
             return
@@ -92,7 +92,7 @@ class Tender:
         if node.driver is not None:
             release = partial(self._release, place, node.driver)
             self.errands.leave(f"release {node.driver.uid}", release)
-        self.fenced(place, node.uid, Fencing(time.time(), certainty))
+        self.fenced(place, node.uid, Fenced(time.time(), certainty))
 
     def _release(self, place: Place, driver: PodSeen) -> None:
         """Delete the pod of a driver that certainly runs no more. Kubernetes would, too, up to a
@@ -108,7 +108,7 @@ class Tender:
                 "driver-deleted", application=str(place), pod=driver.name, node=driver.node
             )
 
-    def _evidence(self, node: LostNode, allowed: Allowed, approved: bool) -> Evidence:
+    def _evidence(self, node: LostNode, allowed: Fencing, approved: bool) -> Evidence:
         claimed = machines = None
         remediated = False
         if "NodeClaimGone" in allowed.certainty:

@@ -17,7 +17,7 @@ leaves nothing out that the next one cannot see. Pure; the operator's shell writ
 `stories` has the values, and their limits.
 """
 
-from rekindle_operator.story.scene import Cluster, Fencing, Scene, Sighting, Terms
+from rekindle_operator.story.scene import Cluster, Fenced, Scene, Sighting, Terms
 from rekindle_operator.story.sightings import settled, sighted
 from rekindle_operator.story.telling import Told, abandon, subject, tell
 from rekindle_operator.story.words import Course
@@ -25,7 +25,7 @@ from rekindle_operator.story.words import Course
 __all__ = [
     "Cluster",
     "Course",
-    "Fencing",
+    "Fenced",
     "Scene",
     "Sighting",
     "Terms",

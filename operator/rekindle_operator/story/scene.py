@@ -22,7 +22,7 @@ from rekindle.reasons import Reason
 from rekindle_operator.classes import Certainty
 from rekindle_operator.stories import NodeRequest
 
-__all__ = ["Cluster", "Danger", "Fencing", "Scene", "Sighting", "Terms", "moment"]
+__all__ = ["Cluster", "Danger", "Fenced", "Scene", "Sighting", "Terms", "moment"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -70,7 +70,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Fencing:
+class Fenced:
     """The driver's lost node was fenced, and what made it certain that it ran nothing."""
 
     at: float
@@ -98,7 +98,7 @@ class Cluster:
     left: frozenset[str] = frozenset()
     domains_impaired: tuple[str, ...] | None = None
     domains_avoided: tuple[str, ...] = ()
-    fencing: Fencing | None = None
+    fencing: Fenced | None = None
 
     def host(self, node: str) -> str | None:
         """The Node that the driver means, None where nobody knows."""
