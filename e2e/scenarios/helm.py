@@ -38,7 +38,8 @@ def install(program: Path, kubeconfig: Path, values: Mapping[str, Any], home: Pa
         program,
         kubeconfig,
         home,
-        *("install", RELEASE, str(CHART), "--create-namespace", "--values", str(file)),
+        # Relative, as helm takes a comma in a path for the end of one file's name.
+        *("install", RELEASE, str(CHART), "--create-namespace", "--values", file.name),
         *("--wait", "--timeout", f"{INSTALL_SECONDS_MAX}s"),
     )
 
@@ -58,4 +59,5 @@ def _run(program: Path, kubeconfig: Path, home: Path, *arguments: str) -> None:
         remedy=f"see the values in {home}, and the pods of namespace {NAMESPACE}",
         seconds_max=HELM_SECONDS_MAX,
         env={**kept, **homes(home)},
+        cwd=home,
     )
