@@ -1,4 +1,4 @@
-"""What a scenario has measured beside its report: figures with their bars, in seconds.
+"""What a scenario has measured beside its report: figures with their bars.
 
 Takes records and the report, gives values; pure. `performing` writes them to figures.json.
 """
@@ -11,7 +11,8 @@ __all__ = ["figures"]
 
 SILENT_TO_PLAN = "silent node to first plan running"
 DRIVER_TO_QUERY = "driver's node lost to first query back, without the start of its pod"
-BARS = {SILENT_TO_PLAN: 30.0, DRIVER_TO_QUERY: 60.0}
+MEMORY = "memory of the machine with the whole testbed on it"
+BARS = {SILENT_TO_PLAN: (30.0, "s"), DRIVER_TO_QUERY: (60.0, "s"), MEMORY: (16.0, "GiB")}
 
 Record = Mapping[str, Any]
 
@@ -23,12 +24,13 @@ def figures(
     starts = [one["seconds"] for one in records if one["kind"] == "driver-pod-started"]
     running = [one["at"] for one in records if one["kind"] == "ack" and one["at"] > failure_at]
     planned_at = min(running, default=math.inf) - failure_at
-    found = dict(
+    timed = (
         _driver(starts, planned_at, report) if starts else _silent(records, planned_at, failure_at)
     )
+    used = [(MEMORY, one["used_bytes"] / 2**30) for one in records if one["kind"] == "memory"]
     return {
-        name: {"value": round(value, 1), "unit": "s", "bar": BARS[name]}
-        for name, value in found.items()
+        name: {"value": round(value, 1), "unit": BARS[name][1], "bar": BARS[name][0]}
+        for name, value in (*timed, *used)
     }
 
 

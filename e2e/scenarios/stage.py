@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kubernetes import client
@@ -19,6 +20,7 @@ from urllib3.exceptions import HTTPError
 from rekindle.errors import RunError
 from rekindle_local.flights import pipeline as flights_pipeline
 from scenarios.cloud import Autoscaler, mark_machines_off, remove_machines
+from scenarios.clusters import GivenCluster
 from scenarios.flights import Flights
 from scenarios.site import GROUP, NAMESPACE, VERSION, Site
 from scenarios.witness import Record, Witness
@@ -43,6 +45,7 @@ class Stage:
     closures: Mapping[str, Collection[str]]
     scaler: Autoscaler
     failure_at: float = 0.0
+    _memory_bytes: int = 0
     _driver_is_lost: bool = False
     _trouble: str = ""
     _off: set[str] = field(default_factory=set)
@@ -148,6 +151,8 @@ class Stage:
         """End the application in order."""
         (self.flights.store / "finish").touch()
         self.await_that("the driver has finished", lambda: self.witness.of_kind("finish"))
+        if self._is_here:
+            self.witness.note("memory", used_bytes=self._memory_bytes)
         self.site.withdraw(self.flights)
 
     def since_failure(self, kind: str) -> list[Record]:
@@ -180,6 +185,8 @@ class Stage:
     def _holds(self, condition: Callable[[], Any]) -> bool:
         self.witness.look()
         self._note_returns()
+        if self._is_here:
+            self._memory_bytes = max(self._memory_bytes, _used_bytes())
         try:
             self._check_driver()
             self.scaler.look()
@@ -190,6 +197,11 @@ class Stage:
             # The API server may be away for a moment; what it refuses is told at the end.
             self._trouble = f"; in the end: {error!r:.300}"
             return False
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether all nodes are on this machine."""
+        return not isinstance(self.site.cluster, GivenCluster)
 
     def _mark_machines_off(self) -> None:
         """Without Rekindle the cloud has to do more: pods on nodes that are there and dead stay for
@@ -240,3 +252,10 @@ class Stage:
                 self.witness.note(
                     "returned", record["at"], node=record["node"], executor=record["executor"]
                 )
+
+
+def _used_bytes() -> int:
+    """What all that runs on this machine takes of its memory, without what could be dropped."""
+    said = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    total, available = (int(said[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
+    return (total - available) * 1024

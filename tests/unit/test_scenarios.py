@@ -10,7 +10,7 @@ from rekindle.errors import InputError
 from rekindle_local.flights.pipeline import QUERY_KEYS
 from scenarios import __main__ as command
 from scenarios import losses
-from scenarios.figures import DRIVER_TO_QUERY, SILENT_TO_PLAN, figures
+from scenarios.figures import DRIVER_TO_QUERY, MEMORY, SILENT_TO_PLAN, figures
 from scenarios.flights import Flights
 from scenarios.ordinary import OrdinaryFlights
 from scenarios.witness import Witness
@@ -107,6 +107,12 @@ def test_a_silent_node_counts_from_the_lease_that_was_longest_unchanged() -> Non
     ]
     found = figures(records, {"queries": {}}, 100.0)
     assert found == {SILENT_TO_PLAN: {"value": 27.5, "unit": "s", "bar": 30.0}}
+
+
+def test_memory_is_told_where_the_testbed_is_on_this_machine() -> None:
+    records = [{"kind": "memory", "at": 130.0, "used_bytes": 12 * 2**30}]
+    found = figures(records, {"queries": {}}, 100.0)
+    assert found == {MEMORY: {"value": 12.0, "unit": "GiB", "bar": 16.0}}
 
 
 def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
