@@ -1,7 +1,7 @@
 """What is done to nodes themselves, each only where a class allows it: fencing, deletion, taints.
 
-    fencing    the lost node of a driver, once it is certain that nothing runs there any more;
-               its pod goes with it, for nobody submits another one before
+    fencing    the lost node of a driver, once it is certain that nothing runs there any more; the
+               pod of a SparkApplication's goes with it: its operator submits none before
     deletion   Node objects of lost nodes, a while after: autoscalers halt because of them
     taints     on silent nodes, and on the rest of impaired domains, to keep pods from there
 
@@ -15,7 +15,6 @@ from typing import Any
 
 from rekindle_operator.classes import Certainty, Fencing, NodeDeletion
 from rekindle_operator.observation import READY
-from rekindle_operator.pods import PodSeen
 from rekindle_operator.resources import GROUP
 
 __all__ = [
@@ -50,12 +49,12 @@ Body = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class LostNode:
     """A node that an application has lost. `lost_at` (seconds since 1970): when that was confirmed,
-    or else suspected; `driver`: its own, if it stands there and has not ended."""
+    or else suspected; `driver`: its own one stands there, and has not ended."""
 
     name: str
     uid: str
     lost_at: float
-    driver: PodSeen | None = None
+    driver: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def due(
     """
     left = deletion.nodes_per_incident_max - deleted
     for node in sorted(lost, key=lambda item: (item.lost_at, item.name)):
-        if node.driver is not None:
+        if node.driver:
             if fencing.mode != "None":
                 yield Remedy(node, fence=True)
         elif deletion.enabled and left > 0 and now - node.lost_at >= deletion.after_seconds:

@@ -6,7 +6,6 @@ import pytest
 
 from rekindle_operator import remedies
 from rekindle_operator.classes import Fencing, NodeDeletion
-from rekindle_operator.pods import PodSeen
 from rekindle_operator.remedies import Evidence, LostNode, Remedy
 
 NOTHING = Evidence()
@@ -25,8 +24,7 @@ def node(
 
 
 def lost(name: str, *, at: float = 0.0, driver: bool = False) -> LostNode:
-    pod = PodSeen(namespace="shop", name="flights-driver", uid="d", role="driver", node=name)
-    return LostNode(name, f"uid-{name}", at, pod if driver else None)
+    return LostNode(name, f"uid-{name}", at, driver)
 
 
 def test_without_leave_nothing_is_due() -> None:

@@ -14,6 +14,7 @@ from rekindle_operator.shell.remedying import Remedying
 from rekindle_operator.story import Fenced, Sighting
 
 OURS, THEIRS = Place("shop", "flights"), Place("bank", "payments")
+NODE = LostNode("n1", "u1", 2.0, driver=True)
 LOST = Sighting(suspected_at=1.0, confirmed_at=2.0, uid="u1")
 
 
@@ -23,6 +24,7 @@ class Errands:
 
     fenced: list[LostNode] = field(default_factory=list)
     deleted: list[LostNode] = field(default_factory=list)
+    released: list[PodSeen] = field(default_factory=list)
 
     def fence(self, place: Place, node: LostNode, *_: object, **__: object) -> None:
         assert place == OURS
@@ -31,6 +33,10 @@ class Errands:
     def delete(self, place: Place, node: LostNode) -> None:
         assert place == OURS
         self.deleted.append(node)
+
+    def release(self, place: Place, driver: PodSeen) -> None:
+        assert place == OURS
+        self.released.append(driver)
 
     def taint(self, wanted: object, there: object) -> None:
         """Nothing is tainted here."""
@@ -43,6 +49,7 @@ class Scene:
     drivers: dict[Place, PodSeen]
     errands: Errands = field(default_factory=Errands)
     sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
+    resource: object = None
 
     def remedying(self) -> Remedying:
         held = SimpleNamespace(
@@ -51,11 +58,13 @@ class Scene:
             fencing=Fencing(mode="OutOfServiceTaint", certainty=("ShutdownTaint",)),
             node_deletion=NodeDeletion(enabled=True, after_seconds=0, nodes_per_incident_max=1),
         )
+        applications = {
+            place: SimpleNamespace(place=place, driver=driver, resource=self.resource)
+            for place, driver in self.drivers.items()
+        }
         known: Any = SimpleNamespace(
-            applications=lambda: [
-                SimpleNamespace(place=place, driver=driver)
-                for place, driver in self.drivers.items()
-            ],
+            applications=applications.values,
+            application=applications.get,
             held=lambda _: held,
             has_approval=lambda _: False,
             changed=set(),
@@ -92,7 +101,7 @@ def test_a_node_that_was_fenced_and_is_lost_again_is_fenced_again(
     scene = Scene({OURS: driver()}, sightings=lost)
     remedying = scene.remedying()
     tend(remedying)
-    remedying.note_fenced(OURS, "u1", Fenced(3.0, "ShutdownTaint"))
+    remedying.note_fenced(OURS, NODE, Fenced(3.0, "ShutdownTaint"))
     tend(remedying)
     assert len(scene.errands.fenced) == 1
     lost[OURS]["n1"] = replace(LOST, heard_at=4.0)
@@ -134,7 +143,19 @@ def test_a_driver_that_was_fenced_before_its_incident_began_was_fenced(
     remedying = Scene({}, sightings=lost).remedying()
     assert remedying.fencing(OURS) is None
     done = Fenced(3.0, "ShutdownTaint")
-    remedying.note_fenced(OURS, "u1", done)
+    remedying.note_fenced(OURS, NODE, done)
     assert remedying.fencing(OURS) == done
     lost[OURS]["n2"] = replace(LOST, uid="u2", driver=True, suspected_at=5.0, confirmed_at=6.0)
     assert remedying.fencing(OURS) is None  # that was the driver before
+
+
+def test_a_driver_goes_with_its_fenced_node_where_somebody_submits_the_next_one() -> None:
+    how = Fenced(3.0, "ShutdownTaint")
+    plain = Scene({OURS: driver()})
+    plain.remedying().note_fenced(OURS, NODE, how)
+    elsewhere = Scene({OURS: driver("n2")}, resource="a SparkApplication")
+    elsewhere.remedying().note_fenced(OURS, NODE, how)
+    assert plain.errands.released == elsewhere.errands.released == []
+    there = Scene({OURS: driver()}, resource="a SparkApplication")
+    there.remedying().note_fenced(OURS, NODE, how)
+    assert there.errands.released == [driver()]

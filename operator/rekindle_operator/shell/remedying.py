@@ -14,7 +14,6 @@ from rekindle_operator import remedies
 from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.nodes import ClusterNode
 from rekindle_operator.observation import READY
-from rekindle_operator.pods import PodSeen
 from rekindle_operator.remedies import LostNode
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
@@ -61,11 +60,11 @@ class Remedying:
             return
         self._at = now
         if self.judge.state.suspects or self.judge.state.told:
-            standing: dict[str, dict[Place, PodSeen]] = {}
+            standing: dict[str, set[Place]] = {}
             for item in self.known.applications():
                 driver = item.driver
                 if driver is not None and driver.node and not driver.ended:
-                    standing.setdefault(driver.node, {})[item.place] = driver
+                    standing.setdefault(driver.node, set()).add(item.place)
             silent = self.judge.looks_lost()
             for place in list(self.judge.sightings):
                 self._remedy(place, standing, silent)
@@ -81,11 +80,17 @@ class Remedying:
         found = self._fenced.get(place)
         return found if found is not None and found.at >= max(silent, default=math.inf) else None
 
-    def note_fenced(self, place: Place, uid: str, how: Fenced) -> None:
-        """The driver's lost node was fenced."""
+    def note_fenced(self, place: Place, node: LostNode, how: Fenced) -> None:
+        """The driver's lost node was fenced. Its pod goes where somebody then submits the next one;
+        another application would be gone with it."""
         self._fenced[place] = how
-        self._tended.setdefault(place, Tended()).done.add(uid)
+        self._tended.setdefault(place, Tended()).done.add(node.uid)
         self.known.changed.add(place)
+        application = self.known.application(place)
+        if application is None or application.resource is None or application.driver is None:
+            return
+        if application.driver.node == node.name and not application.driver.ended:
+            self.tender.release(place, application.driver)
 
     def note_gone(self, place: Place, uid: str, by_us: bool) -> None:
         """The object of a lost node is not there any more; `by_us`: as we have deleted it."""
@@ -100,10 +105,10 @@ class Remedying:
         self._tended.pop(place, None)
 
     def _remedy(
-        self, place: Place, standing: Mapping[str, Mapping[Place, PodSeen]], silent: frozenset[str]
+        self, place: Place, standing: Mapping[str, Collection[Place]], silent: frozenset[str]
     ) -> None:
-        """Nodes that an application has lost; `standing` has the drivers of a node, `silent` nodes
-        look lost. A node with drivers of others only is for those others to say."""
+        """Nodes that an application has lost; `standing` says whose drivers a node has, `silent`
+        nodes look lost. A node with drivers of others only is for those others to say."""
         held, sightings = self.known.held(place), self.judge.sightings.get(place, {})
         if held is None or held.paused or held.dry_run:
             return
@@ -112,7 +117,7 @@ class Remedying:
                 name,
                 item.uid,
                 item.confirmed_at or item.suspected_at or 0.0,
-                standing.get(name, {}).get(place),
+                place in standing.get(name, ()),
             )
             for name, item in sightings.items()
             if item.uid is not None and (item.is_lost or (item.driver and name in silent))

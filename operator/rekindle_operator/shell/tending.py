@@ -34,13 +34,13 @@ FENCED_PHASE = "Fencing-Completed"
 
 @dataclass(slots=True)
 class Tender:
-    """`fenced` (application, UID of the node, how) and `gone` (application, UID, whether we have
+    """`fenced` (application, node, how) and `gone` (application, UID of the node, whether we have
     deleted its object) are called on any thread."""
 
     api: Api
     errands: Errands
     log: Log
-    fenced: Callable[[Place, str, Fenced], None]
+    fenced: Callable[[Place, LostNode, Fenced], None]
     gone: Callable[[Place, str, bool], None]
     _tainted: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -50,6 +50,10 @@ class Tender:
         self.errands.leave(
             f"fence {place} {node.uid}", partial(self._fence, place, node, allowed, approved)
         )
+
+    def release(self, place: Place, driver: PodSeen) -> None:
+        """Delete the pod of a driver whose node was fenced."""
+        self.errands.leave(f"release {driver.uid}", partial(self._release, place, driver))
 
     def delete(self, place: Place, node: LostNode) -> None:
         """Delete the object of a lost node."""
@@ -89,14 +93,10 @@ class Tender:
         self.log.write(
             "node-fenced", application=str(place), node=node.name, mode=allowed.mode, by=certainty
         )
-        if node.driver is not None:
-            release = partial(self._release, place, node.driver)
-            self.errands.leave(f"release {node.driver.uid}", release)
-        self.fenced(place, node.uid, Fenced(time.time(), certainty))
+        self.fenced(place, node, Fenced(time.time(), certainty))
 
     def _release(self, place: Place, driver: PodSeen) -> None:
-        """Delete the pod of a driver that certainly runs no more. Kubernetes would, too, up to a
-        minute later, and before that nobody submits the next one."""
+        """Kubernetes would delete it, too, up to a minute later."""
         path = path_of(kinds.PODS, driver.namespace, driver.name)
         force = {"gracePeriodSeconds": 0, "preconditions": {"uid": driver.uid}}
         try:

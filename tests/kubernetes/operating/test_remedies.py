@@ -40,21 +40,6 @@ def test_a_lost_driver_is_fenced_only_once_that_is_certain(world: World) -> None
     await_that(lambda: "node.kubernetes.io/out-of-service" not in taints(world, node))
 
 
-def test_the_pod_of_a_fenced_driver_goes_at_once(world: World) -> None:
-    """By the deletion of its node, after which Kubernetes leaves it for 40 s."""
-    world.make_class(fencing={"mode": "DeleteNode", "certainty": ["ShutdownTaint"]})
-    world.start()
-    node = world.drivers_node()
-    world.lose(node)
-    world.driver.die()
-    shut_down(world, node)
-    await_that(lambda: world.operator.lines("driver-deleted"))
-    assert node not in names(world)
-    pods = world.core.list_namespaced_pod(world.namespace).items
-    assert "flights-driver" not in {pod.metadata.name for pod in pods}
-    assert world.operator.lines("driver-deleted")[0]["application"].endswith("/flights")
-
-
 def test_without_leave_a_lost_drivers_pod_and_node_stay(world: World) -> None:
     world.start()
     node = world.drivers_node()

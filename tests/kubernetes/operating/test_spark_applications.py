@@ -117,6 +117,27 @@ def test_a_loss_is_a_recovery_of_each_spark_application_by_its_own_identity(
     )
 
 
+def test_the_pod_of_a_fenced_driver_goes_at_once(
+    world: World, applications: dict[str, Object]
+) -> None:
+    """By the deletion of its node, after which Kubernetes leaves it for 40 s."""
+    world.make_class(fencing={"mode": "DeleteNode", "certainty": ["ShutdownTaint"]})
+    by_name = {"sparkApplications": {"groups": [KUBEFLOW], "names": [NAMES[KUBEFLOW]]}}
+    fields = driver_fields(KUBEFLOW, applications[KUBEFLOW])
+    world.start(driver=fields, selector=by_name)
+    node = world.drivers_node()
+    world.lose(node)
+    world.driver.die()
+    shutdown = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+    world.core.patch_node(node, {"spec": {"taints": [shutdown]}})
+    await_that(lambda: world.operator.lines("driver-deleted"))
+    assert node not in {item.metadata.name for item in world.core.list_node().items}
+    pods = world.core.list_namespaced_pod(world.namespace).items
+    assert "flights-driver" not in {pod.metadata.name for pod in pods}
+    await_that(lambda: "fencedAt" in world.status().get("driver", {}))
+    assert world.phase() == "AwaitingDriver"
+
+
 def selected(world: World, policy: str) -> list[tuple[str, str]]:
     rows = world.policy(policy).get("status", {}).get("applications", ())
     return [(row.get("group", ""), row["name"]) for row in rows]
