@@ -6,11 +6,14 @@ interrupted.
 """
 
 import argparse
+import fcntl
 import shutil
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rekindle.errors import InputError, RekindleError
@@ -30,6 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == BOOK:
         return exit_code(lambda: _book(_book_parser().parse_args(arguments[1:])))
     given = _parser().parse_args(arguments)
+    # Whoever ends it otherwise than by Ctrl-C wants its clusters given back as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return exit_code(lambda: _run(given.names, given.strategies.split(","), given.report))
 
 
@@ -106,16 +111,18 @@ def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     for name, strategy in runs:
         began = time.monotonic()
         run = name if strategy == strategies.INCREMENTAL else f"{name}-{strategy}"
-        directory = _fresh(folder / run)
-        try:
-            said = _perform(name, directory, strategy)
-        except InputError:
-            raise
-        except Exception as error:
-            # The others are run all the same, and what is no error in words is a defect.
-            failed += 1
-            said = f"failed: {error}" if isinstance(error, RekindleError) else f"broke: {error!r}"
-            (directory / "trace.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        with _fresh(folder / run) as directory:
+            try:
+                said = _perform(name, directory, strategy)
+            except InputError:
+                raise
+            except Exception as error:
+                # The others are run all the same, and what is no error in words is a defect.
+                failed += 1
+                said = f"broke: {error!r}"
+                if isinstance(error, RekindleError):
+                    said = f"failed: {error}"
+                (directory / "trace.txt").write_text(traceback.format_exc(), encoding="utf-8")
         print(f"{run}: {said}; {time.monotonic() - began:.0f} s", flush=True)
     print(f"{len(runs) - failed} passed, {failed} failed")
     return 1 if failed else 0
@@ -131,19 +138,52 @@ def _perform(name: str, directory: Path, strategy: str) -> str:
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
 
 
-def _fresh(directory: Path) -> Path:
-    """An empty folder in place of what an earlier run has left there, and of nothing else."""
-    if directory.exists():
-        if not (directory / RUN_MARK).exists():
-            raise InputError(
-                where=str(directory),
-                what="is there already, and no scenario has made it",
-                remedy="name another folder by --report",
-            )
-        shutil.rmtree(directory)
-    directory.mkdir(parents=True)
-    (directory / RUN_MARK).touch()
-    return directory.absolute()
+@contextmanager
+def _fresh(directory: Path) -> Iterator[Path]:
+    """An empty folder in place of what an earlier run has left there, and of nothing else.
+
+    That one comes back where this one cannot begin for want of something. Raises `InputError` for a
+    folder that no scenario has made, or in which one runs.
+    """
+    directory = directory.absolute()
+    before = directory.with_name(f"{directory.name}.before")
+    with ExitStack() as held:
+        for folder in (directory, before):
+            if folder.exists():
+                _hold(folder, held)
+        if directory.exists():
+            shutil.rmtree(before, ignore_errors=True)
+            directory.rename(before)
+        directory.mkdir(parents=True)
+        (directory / RUN_MARK).touch()
+        _hold(directory, held)
+        try:
+            yield directory
+        except InputError:
+            if before.exists():
+                shutil.rmtree(directory)
+                before.rename(directory)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+
+
+def _hold(folder: Path, held: ExitStack) -> None:
+    """Keep the folder of a run for this process."""
+    if not (folder / RUN_MARK).exists():
+        raise InputError(
+            where=str(folder),
+            what="is there already, and no scenario has made it",
+            remedy="name another folder by --report",
+        )
+    mark = held.enter_context((folder / RUN_MARK).open("r+"))
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(
+            where=str(folder),
+            what="is of a scenario that runs",
+            remedy="wait for its end, or name another folder by --report",
+        ) from error
 
 
 if __name__ == "__main__":

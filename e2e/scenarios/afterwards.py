@@ -5,10 +5,6 @@
 
 from collections.abc import Callable
 
-from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
-
-from rekindle.errors import RekindleError
 from testbed import binaries
 
 __all__ = ["attempt"]
@@ -23,6 +19,6 @@ def attempt(what: str, action: Callable[[], object]) -> None:
     """
     try:
         action()
-    except (ApiException, HTTPError, RekindleError) as error:
+    except Exception as error:
         if getattr(error, "status", None) != NOT_FOUND:
-            binaries.say(f"could not {what}: {error}")
+            binaries.say(f"could not {what}: {str(error) or repr(error)}")

@@ -5,6 +5,7 @@ known until it is undone. `clusters` has them run.
 """
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ KIND: Mapping[str, str] = {
 # In the order in which nodes are brought back: programs are asked for on machines that are on.
 UNDONE_BY = {"kill": "revive", "cut": "heal", "stop_kubelet": "start_kubelet"}
 COMMAND_SECONDS_MAX = 60
+NODE = "{node}"
 
 
 class Means:
@@ -79,15 +81,15 @@ class Means:
                 self._harmed[harm] -= names
 
     def _run(self, what: str, node: str) -> subprocess.CompletedProcess[str]:
-        command = shlex.split(self._commands[what].format(node=node))
+        command = [word.replace(NODE, node) for word in shlex.split(self._commands[what])]
         try:
             return subprocess.run(
                 command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
             )
-        except FileNotFoundError as error:
-            raise InputError(
+        except OSError as error:
+            raise RunError(
                 where=command[0],
-                what="is not installed",
+                what=f"cannot be run: {error.strerror}",
                 remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
             ) from error
         except subprocess.TimeoutExpired as error:
@@ -101,10 +103,12 @@ class Means:
 def _commands(environment: Mapping[str, str]) -> Mapping[str, str]:
     named = environment.get(MEANS)
     if not named:
+        for name, command in KIND.items():
+            _check(f"kind's command to {name}", command)
         return KIND
     try:
         found = yaml.safe_load(Path(named).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(where=f"{MEANS}={named}", what=str(error), remedy="correct it") from error
     missing = sorted(KIND.keys() - set(found)) if isinstance(found, dict) else ["everything"]
     if missing:
@@ -113,11 +117,32 @@ def _commands(environment: Mapping[str, str]) -> Mapping[str, str]:
             what=f"does not say {', '.join(missing)}",
             remedy=f"for each of {', '.join(KIND)} give a command, with {{node}} in it",
         )
+    if unknown := sorted(map(str, found.keys() - KIND.keys())):
+        raise InputError(
+            where=f"{MEANS}={named}",
+            what=f"says {', '.join(unknown)}, which nobody asks for",
+            remedy=f"name the commands {', '.join(KIND)}",
+        )
     for name, command in found.items():
-        if "{node}" not in str(command):
-            raise InputError(
-                where=f"{MEANS}={named}: {name}",
-                what=f"is {command!r:.80}, and names no node",
-                remedy="write {node} where its name goes",
-            )
-    return {name: str(command) for name, command in found.items()}
+        _check(f"{MEANS}={named}: {name}", command)
+    return dict(found)
+
+
+def _check(where: str, command: object) -> None:
+    """Raises `InputError` for what would fail when a node is to be lost, or brought back."""
+    if not isinstance(command, str) or NODE not in command:
+        raise InputError(
+            where=where,
+            what=f"is {command!r:.80}, and names no node",
+            remedy=f"write a command with {NODE} where its name goes",
+        )
+    try:
+        program = shlex.split(command)[0]
+    except ValueError as error:
+        raise InputError(where=where, what=str(error), remedy="close what was opened") from error
+    if shutil.which(program) is None:
+        raise InputError(
+            where=where,
+            what=f"begins with {program}, which is no program here",
+            remedy="install it, or correct the command",
+        )

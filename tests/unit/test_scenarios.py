@@ -133,12 +133,20 @@ def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
 
 
 def test_a_run_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path: Path) -> None:
-    run = command._fresh(tmp_path / "run")
-    (run / "report.json").touch()
-    assert not (command._fresh(run) / "report.json").exists()
+    run = tmp_path / "run"
+    with command._fresh(run):
+        (run / "report.json").touch()
+        with pytest.raises(InputError, match="of a scenario that runs"), command._fresh(run):
+            pass
+    with pytest.raises(InputError, match="no root"), command._fresh(run):
+        raise InputError(where="here", what="no root", remedy="become it")
+    assert (run / "report.json").exists()
+    with command._fresh(run) as fresh:
+        assert not (fresh / "report.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
     (tmp_path / "mine").mkdir()
     with pytest.raises(InputError, match="no scenario has made it"):
-        command._fresh(tmp_path / "mine")
+        command._fresh(tmp_path / "mine").__enter__()
 
 
 def test_each_scenario_says_what_is_lost() -> None:

@@ -243,9 +243,29 @@ def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     assert not cluster.is_alive("a")
 
 
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no-such-program: is not installed"):
-        given(tmp_path, commands(cut="no-such-program {node}")).cut("a")
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("no-such-program {node}", "cut: begins with no-such-program, which is no program here"),
+        ("echo '{node}", "cut: No closing quotation"),
+        (["echo", "{node}"], "cut: is .*, and names no node"),
+    ],
+)
+def test_commands_that_could_not_be_run_are_refused_at_once(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        given(tmp_path, commands(cut=command))
+
+
+def test_braces_in_a_command_are_its_own(tmp_path: Path) -> None:
+    script = program(tmp_path, '[ "$1" = "{x}-a" ]')
+    assert given(tmp_path, commands(is_alive=f"{script} {{x}}-{{node}}")).is_alive("a")
+
+
+def test_a_command_that_nobody_asks_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="says killl, which nobody asks for"):
+        given(tmp_path, commands(killl="echo {node}"))
 
 
 def test_a_command_that_names_no_node_is_refused(tmp_path: Path) -> None:

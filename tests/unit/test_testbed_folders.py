@@ -90,8 +90,10 @@ def test_leftovers_are_marked_folders_of_a_layout(tmp_path: Path) -> None:
     found = leftovers.find([layout, layout], logs=False)
     assert found.folders == (layout.machines,)
     assert str(layout.machines) in str(found)
-    kept = fill(tmp_path / "kept")
-    found = leftovers.find([layout], kept, tmp_path / "none", logs=True)
+    kept = tmp_path / "kept"
+    folders.make(kept)
+    theirs = fill(tmp_path / "theirs")
+    found = leftovers.find([layout], kept, theirs, tmp_path / "none", logs=True)
     assert found.folders == (layout.machines, layout.plane, layout.logs, kept)
 
 

@@ -53,7 +53,7 @@ def find(layouts: Iterable[Layout], *kept: Path, logs: bool) -> Leftovers:
         root / name for root in roots for name in (GROUP, PLANE_GROUP) if (root / name).is_dir()
     )
     theirs = [folder for one in layouts for folder in (one.all if logs else one.passing)]
-    there = [*filter(folders.is_ours, theirs), *filter(Path.exists, kept)]
+    there = filter(folders.is_ours, (*theirs, *kept))
     return Leftovers(
         processes=cgroups.tree_processes(groups),
         groups=groups,

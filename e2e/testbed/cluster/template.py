@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.errors import InputError
-from testbed import binaries, programs
+from testbed import binaries, folders, programs
 from testbed.cluster import archives, configuration
 from testbed.cluster.archives import BUSYBOX, PAUSE
 from testbed.cluster.machine import Machine, end_machines
@@ -28,7 +28,7 @@ BOOTED = re.compile("containerd successfully booted")
 
 def kept_folder() -> Path:
     """Where the newest template stays beyond its cluster."""
-    return binaries.cache_folder(os.environ) / "nodes"
+    return binaries.cache_folder(os.environ) / "templates"
 
 
 class Template:
@@ -72,9 +72,12 @@ class Template:
             self._keep()
 
     def _keep(self) -> None:
-        """For the next cluster, in place of what was kept before."""
-        shutil.rmtree(self._kept.parent, ignore_errors=True)
-        self._kept.parent.mkdir(parents=True)
+        """For the next cluster, in place of what was kept before, and of nothing else."""
+        if folders.is_ours(self._kept.parent):
+            folders.remove(self._kept.parent)
+        folders.make(self._kept.parent)
+        if not folders.is_ours(self._kept.parent):
+            return
         try:
             self._folder.rename(self._kept)
         except OSError as error:
