@@ -361,3 +361,18 @@ def test_a_silent_node_on_which_nothing_is_left_is_no_matter_of_the_next_recover
     silent, lost = Sighting(suspected_at=1.0), Sighting(suspected_at=1.0, confirmed_at=2.0)
     sightings = {"last": replace(silent, driver=True), "ours": silent, "gone": lost}
     assert story.settled(sightings, {"ours", "gone"}) == {"ours": silent}
+
+
+def test_a_drivers_node_that_is_lost_is_not_cleared_before_the_driver_counts_as_gone() -> None:
+    world = running()
+    silent = Sighting(suspected_at=world.now, uid="u", driver=True)
+    world.cluster = replace(world.cluster, driver="alpha", sightings={"alpha": silent})
+    world.step()
+    assert world.status().phase == "Suspected"
+    lost = replace(silent, confirmed_at=world.now)
+    world.cluster = replace(world.cluster, driver="", sightings={"alpha": lost})
+    world.step()
+    assert world.status().phase == "Suspected"
+    bury_driver(world)
+    status = world.status()
+    assert (status.phase, status.kind) == ("AwaitingDriver", "Complete")

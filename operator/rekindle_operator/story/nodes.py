@@ -53,8 +53,13 @@ def lost_total(before: int, rows: Iterable[LostNode], scene: Scene) -> int:
 
 
 def suspected(rows: Iterable[LostNode]) -> tuple[str, ...]:
-    """Nodes that are suspected now and not lost, in order of name."""
-    return tuple(sorted(row.name for row in rows if row.confirmed_at is None and _is_open(row)))
+    """Nodes of which the core may yet hear that they are lost, in order of name: silent ones, and
+    the driver's, whose loss detection knows before the driver counts as gone."""
+    return tuple(
+        sorted(
+            row.name for row in rows if _is_open(row) and (row.confirmed_at is None or row.driver)
+        )
+    )
 
 
 def driver(before: DriverStory | None, scene: Scene, now: float) -> DriverStory | None:
