@@ -6,7 +6,6 @@ replacements as versions. A program appears in the folder whole or not at all, a
 waits for the first. binaries.py decides what is missing, and is the only caller.
 """
 
-import json
 import os
 import re
 import shutil
@@ -134,8 +133,8 @@ def _build_all(
     started = time.monotonic()
     wanted = f"{source.module}@{source.version}"
     (workshop / "go.mod").write_text("module testbed\n")
-    told = json.loads(_run(go, ["mod", "download", "-json", wanted], workshop))
-    upstream = Path(told["GoMod"]).read_text(encoding="utf-8")
+    file = _run(go, ["list", "-m", "-f", "{{.GoMod}}", wanted], workshop).strip()
+    upstream = Path(file).read_text(encoding="utf-8")
     (workshop / "go.mod").write_text(compose_module(source, upstream), encoding="utf-8")
     settings = (f"-X {name}={value}" for name, value in source.variables.items())
     flags = " ".join(("-s", "-w", *settings))

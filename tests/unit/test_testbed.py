@@ -34,7 +34,7 @@ replace (
 # What a test's own `go` does: it makes the file behind -o, or says where a go.mod lies.
 GO = """#!/bin/sh
 echo "$@" >> "$TESTBED_CALLS"
-if [ "$1" = mod ]; then echo "{\\"GoMod\\": \\"$TESTBED_UPSTREAM\\"}"; exit; fi
+if [ "$1" = list ]; then echo "$TESTBED_UPSTREAM"; exit; fi
 [ -n "$TESTBED_BROKEN" ] && { echo 'package is not in std' >&2; exit 1; }
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\\n' > "$2"; chmod +x "$2"
