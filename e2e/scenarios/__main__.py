@@ -6,7 +6,6 @@ interrupted.
 """
 
 import argparse
-import fcntl
 import shutil
 import signal
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from rekindle.errors import InputError, RekindleError
 from rekindle_local import options
 from scenarios import strategies
+from testbed import locks
 from testbed.exits import exit_code
 
 __all__ = ["main"]
@@ -175,15 +175,14 @@ def _hold(folder: Path, held: ExitStack) -> None:
             what="is there already, and no scenario has made it",
             remedy="name another folder by --report",
         )
-    mark = held.enter_context((folder / RUN_MARK).open("r+"))
-    try:
-        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    mark = locks.take(folder / RUN_MARK)
+    if mark is None:
         raise InputError(
             where=str(folder),
             what="is of a scenario that runs",
             remedy="wait for its end, or name another folder by --report",
-        ) from error
+        )
+    held.enter_context(mark)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@
 """
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 from testbed import binaries
 
 __all__ = ["attempt"]
-
-NOT_FOUND = 404
 
 
 def attempt(what: str, action: Callable[[], object]) -> None:
@@ -20,5 +19,5 @@ def attempt(what: str, action: Callable[[], object]) -> None:
     try:
         action()
     except Exception as error:
-        if getattr(error, "status", None) != NOT_FOUND:
+        if getattr(error, "status", None) != HTTPStatus.NOT_FOUND:
             binaries.say(f"could not {what}: {str(error) or repr(error)}")

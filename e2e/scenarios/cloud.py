@@ -18,12 +18,10 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from scenarios.clusters import Cluster
+from scenarios.clusters import SHUTDOWN, Cluster, is_ready
 from scenarios.site import EXECUTOR, ZONES
 
 __all__ = ["Autoscaler", "mark_machines_off", "remove_machines"]
-
-SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
 
 @dataclass(slots=True)
@@ -71,7 +69,7 @@ def mark_machines_off(core: Any, killed: Collection[str]) -> Iterator[str]:
     """Mark those of these nodes that are not Ready any more; each once that is done."""
     for name in killed:
         node = _read(core, name)
-        if node is not None and not _is_ready(node):
+        if node is not None and not is_ready(node):
             taints = node.spec.taints or []
             if all(taint.key != SHUTDOWN for taint in taints):
                 mark = {"key": SHUTDOWN, "effect": "NoSchedule"}
@@ -83,7 +81,7 @@ def remove_machines(core: Any, killed: Collection[str]) -> Iterator[str]:
     """Delete those of these nodes that are not Ready any more; each once it is gone."""
     for name in killed:
         node = _read(core, name)
-        if node is not None and _is_ready(node):
+        if node is not None and is_ready(node):
             continue
         if node is not None:
             core.delete_node(name)
@@ -98,10 +96,6 @@ def _read(core: Any, name: str) -> Any:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return None
-
-
-def _is_ready(node: Any) -> bool:
-    return all(one.type != "Ready" or one.status == "True" for one in node.status.conditions)
 
 
 def _plain(taint: Any) -> dict[str, Any]:

@@ -27,10 +27,11 @@ from testbed import access
 from testbed.bodies import ZONE
 from testbed.cluster.configuration import NodeSpec
 
-__all__ = ["CONTEXT", "Cluster", "GivenCluster"]
+__all__ = ["CONTEXT", "SHUTDOWN", "Cluster", "GivenCluster", "is_ready"]
 
 CONTEXT, SHARED = "REKINDLE_E2E_CONTEXT", "REKINDLE_E2E_SHARED"
-MARKS = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service")
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+MARKS = (SHUTDOWN, "node.kubernetes.io/out-of-service")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 READY_SECONDS_MAX = 300.0
 LOOK_SECONDS = 1.0
@@ -249,7 +250,7 @@ class GivenCluster:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
     def _ready(self) -> set[str]:
-        return {node.metadata.name for node in self._core.list_node().items if _is_ready(node)}
+        return {node.metadata.name for node in self._core.list_node().items if is_ready(node)}
 
     def _give_back(self) -> None:
         afterwards.attempt("bring nodes back", self.revive)
@@ -272,10 +273,11 @@ def _is_free(node: Any) -> bool:
     """Whether a node is Ready, takes pods, is none of the control plane, and has no role yet."""
     labels = node.metadata.labels or {}
     named = ROLE in labels or CONTROL_PLANE in labels
-    return _is_ready(node) and not node.spec.unschedulable and not named
+    return is_ready(node) and not node.spec.unschedulable and not named
 
 
-def _is_ready(node: Any) -> bool:
+def is_ready(node: Any) -> bool:
+    """Whether its cluster takes a Node for Ready."""
     conditions = node.status.conditions or ()
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 

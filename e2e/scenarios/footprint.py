@@ -7,6 +7,7 @@ that stays, and when it has removed it.
 
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
@@ -25,7 +26,6 @@ OPERATORS, SYSTEM = "spark-operators", "kube-system"
 ROLE = "rekindle-operator"  # the chart's, whatever the release is called
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 RESOURCES = ("recoveryclasses", "recoverypolicies", "recoveries")
-NOT_FOUND = 404
 REMOVED_SECONDS_MAX = 300.0
 LOOK_SECONDS = 1.0
 
@@ -87,7 +87,7 @@ class Footprint:
         try:
             found = self.custom.list_cluster_custom_object(GROUP, VERSION, plural)
         except ApiException as error:
-            if error.status != NOT_FOUND:  # it is not defined
+            if error.status != HTTPStatus.NOT_FOUND:  # it is not defined
                 raise
             return 0
         return len(found["items"])

@@ -86,6 +86,11 @@ class Ground:
         self.rights = client.RbacAuthorizationV1Api(self.api_client)
         self._furnish(kinds)
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the cluster stays; one of our own is on this machine, and goes."""
+        return isinstance(self.cluster, GivenCluster)
+
     def _furnish(self, kinds: Sequence[Mapping[str, Any]]) -> None:
         """Make what Rekindle comes upon."""
         self._check_absent()
@@ -98,7 +103,7 @@ class Ground:
 
     def _check_absent(self) -> None:
         """Nothing is removed at the end that was there before."""
-        if isinstance(self.cluster, GivenCluster):
+        if self.is_given:
             footprint = Footprint(self.core, self.rights, self.custom)
             footprint.check_absent()
             self._at_end("see that all has gone", footprint.await_absent)
@@ -116,7 +121,7 @@ class Ground:
 
     def _at_end(self, what: str, action: Callable[..., object], *given: object) -> None:
         """On a cluster that stays; with one of our own all goes by itself. The last comes first."""
-        if isinstance(self.cluster, GivenCluster):
+        if self.is_given:
             self.held.callback(afterwards.attempt, what, partial(action, *given))
 
     def _make_volume(self, name: str, storage: str, mode: str) -> None:

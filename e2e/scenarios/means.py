@@ -16,6 +16,7 @@ import yaml
 
 from rekindle.errors import InputError, RunError
 from scenarios import afterwards
+from testbed import programs
 
 __all__ = ["KIND", "MEANS", "Means"]
 
@@ -83,20 +84,17 @@ class Means:
     def _run(self, what: str, node: str) -> subprocess.CompletedProcess[str]:
         command = [word.replace(NODE, node) for word in shlex.split(self._commands[what])]
         try:
-            return subprocess.run(
-                command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
+            return programs.finish(
+                command,
+                where=shlex.join(command),
+                remedy="see what it waits for",
+                seconds_max=COMMAND_SECONDS_MAX,
             )
         except OSError as error:
             raise RunError(
                 where=command[0],
                 what=f"cannot be run: {error.strerror}",
                 remedy=f"install it, or name other commands in a file, and the file in {MEANS}",
-            ) from error
-        except subprocess.TimeoutExpired as error:
-            raise RunError(
-                where=shlex.join(command),
-                what=f"has not ended after {COMMAND_SECONDS_MAX} s",
-                remedy="see what it waits for",
             ) from error
 
 

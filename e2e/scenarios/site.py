@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from kubernetes import client, utils
 
-from scenarios import helm
+from scenarios import clusters, helm
 from scenarios.flights import EXAMPLES, NAME, ROLE, Flights
 from scenarios.footprint import GROUP, VERSION
 from scenarios.ground import Ground
@@ -84,8 +84,7 @@ class Site(Ground):
 
     def is_ready(self, node: str) -> bool:
         """Whether the cluster takes it for Ready."""
-        conditions = self.core.read_node(node).status.conditions
-        return any(one.type == "Ready" and one.status == "True" for one in conditions)
+        return clusters.is_ready(self.core.read_node(node))
 
     def cordon(self, node: str) -> None:
         """No more pods for this node."""

@@ -20,7 +20,6 @@ from urllib3.exceptions import HTTPError
 from rekindle.errors import RunError
 from rekindle_local.flights import pipeline as flights_pipeline
 from scenarios.cloud import Autoscaler, mark_machines_off, remove_machines
-from scenarios.clusters import GivenCluster
 from scenarios.flights import Flights
 from scenarios.site import GROUP, NAMESPACE, VERSION, Site
 from scenarios.witness import Record, Witness
@@ -151,7 +150,7 @@ class Stage:
         """End the application in order."""
         (self.flights.store / "finish").touch()
         self.await_that("the driver has finished", lambda: self.witness.of_kind("finish"))
-        if self._is_here:
+        if not self.site.is_given:
             self.witness.note("memory", used_bytes=self._memory_bytes)
         self.site.withdraw(self.flights)
 
@@ -185,7 +184,7 @@ class Stage:
     def _holds(self, condition: Callable[[], Any]) -> bool:
         self.witness.look()
         self._note_returns()
-        if self._is_here:
+        if not self.site.is_given:
             self._memory_bytes = max(self._memory_bytes, _used_bytes())
         try:
             self._check_driver()
@@ -197,11 +196,6 @@ class Stage:
             # The API server may be away for a moment; what it refuses is told at the end.
             self._trouble = f"; in the end: {error!r:.300}"
             return False
-
-    @property
-    def _is_here(self) -> bool:
-        """Whether all nodes are on this machine."""
-        return not isinstance(self.site.cluster, GivenCluster)
 
     def _mark_machines_off(self) -> None:
         """Without Rekindle the cloud has to do more: pods on nodes that are there and dead stay for

@@ -7,7 +7,6 @@ follows. `cluster` is a package.
 """
 
 import argparse
-import fcntl
 import os
 import signal
 import sys
@@ -15,11 +14,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import options, processes
-from testbed import binaries
+from testbed import binaries, locks
 from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
 from testbed.cluster.commands import add_commands
 from testbed.exits import exit_code
@@ -156,7 +154,7 @@ def _running(given: argparse.Namespace) -> Path:
     """The directory of a control plane that runs. Raises `InputError` where none does."""
     directory = _directory(given)
     file = directory / OWNER
-    if not file.exists() or _try_to_own(file) is not None:
+    if not file.exists() or locks.take(file) is not None:
         raise InputError(
             where=str(directory), what="no control plane runs there", remedy="start one with `up`"
         )
@@ -169,7 +167,7 @@ def _down(given: argparse.Namespace) -> None:
     owner = int(file.read_text())
     os.kill(owner, signal.SIGTERM)
     gone = processes.await_condition(
-        lambda: _try_to_own(file) is not None, limit_seconds=END_SECONDS_MAX
+        lambda: locks.take(file) is not None, limit_seconds=END_SECONDS_MAX
     )
     if not gone:
         raise RunError(
@@ -197,7 +195,7 @@ def _owned(directory: Path) -> Iterator[None]:
                 what="is not empty, and no control plane has been there",
                 remedy="name another folder, or a new one",
             )
-        held = _try_to_own(file)
+        held = locks.take(file)
     except OSError as error:
         raise InputError(
             where=f"--directory {directory}",
@@ -218,17 +216,6 @@ def _owned(directory: Path) -> Iterator[None]:
             left.unlink()
         (directory / NODES).write_text("")
         yield
-
-
-def _try_to_own(file: Path) -> IO[str] | None:
-    """The file, locked as long as it is open; None while another process holds it."""
-    held = file.open("a")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held.close()
-        return None
-    return held
 
 
 if __name__ == "__main__":

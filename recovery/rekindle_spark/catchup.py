@@ -116,7 +116,7 @@ class CatchUp:
             self.control.failures.put((result, stream.attempts))
 
     def _rest_seconds(self, executor: str, job_seconds: float) -> float:
-        """None where nothing is live that might be slowed."""
+        """How long the executor rests after a job: not at all where nothing on it is live."""
         progress = self.application.progress
         with self.application.lock:
             shares = any(progress.placed.get(partition) == executor for partition in progress.live)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from rekindle.errors import InputError
+from testbed import locks
 
 __all__ = ["FOLDER", "Record", "claimed", "forget", "orders_socket", "owner", "read", "write"]
 
@@ -107,11 +108,8 @@ def _lock() -> IO[str] | None:
     """The lock, held as long as it is open; None while another process holds it."""
     while True:
         FOLDER.mkdir(mode=0o755, exist_ok=True)
-        held = (FOLDER / _LOCK).open("a")
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            held.close()
+        held = locks.take(FOLDER / _LOCK)
+        if held is None:
             return None
         # Whoever had it before may have removed the file in between: then it locks nothing.
         with suppress(FileNotFoundError):
