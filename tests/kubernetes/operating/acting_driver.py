@@ -127,6 +127,14 @@ class ActingDriver:
         """Whether every partition is somewhere."""
         return len(self.member.placement) == len(graph.partitions(self.topology))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all executors that are wanted have joined, and none of them is on a node that has
+        fallen silent: pods there go before the driver has dropped what it knows of them."""
+        nodes = {seen.cluster_node for seen in list(self.member.nodes.values())}
+        whole = len(self.member.nodes) == self.executors_wanted
+        return whole and nodes.isdisjoint(self.silent)
+
     def complete_checkpoint(self) -> None:
         """A checkpoint becomes global."""
         with self._lock:

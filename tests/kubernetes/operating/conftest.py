@@ -124,7 +124,7 @@ def drivers(
             stack.callback(made.close)
             made.start()
             there = processes.await_condition(
-                lambda: len(made.member.nodes) == made.executors_wanted,
+                lambda: made.is_whole,
                 limit_seconds=WAIT_SECONDS_MAX,
             )
             assert there, "the executors do not run"

@@ -139,7 +139,7 @@ class World:
     def finish(self, number: int = 1, *, nodes: int = 2) -> None:
         """With so many nodes more, to the end of the recovery."""
         self.nodes.add(nodes, zone="a")
-        await_that(lambda: len(self.driver.member.nodes) == 4, "executors were not replaced")
+        await_that(lambda: self.driver.is_whole, "executors were not replaced")
         self.driver.complete_checkpoint()
         await_that(lambda: self.phase(number) == "Recovered", "it did not recover")
 

@@ -18,7 +18,7 @@ def test_a_killed_operator_is_followed_by_its_standby_in_the_middle(world: World
     await_that(lambda: world.driver.plans(), "the standby does not plan")
     await_that(lambda: pods.isdisjoint(world.executors()))
     world.nodes.add(2, zone="a")
-    await_that(lambda: len(world.driver.member.nodes) == 4)
+    await_that(lambda: world.driver.is_whole)
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase() == "Recovered")
     assert len(world.recoveries()) == 1
@@ -115,6 +115,6 @@ def test_policy_and_class_may_go_in_the_middle_of_a_recovery(world: World) -> No
     world.make_class(**FAST)
     await_that(lambda: world.condition("Accepted").get("status") == "True")
     world.nodes.add(2, zone="a")
-    await_that(lambda: len(world.driver.member.nodes) == 4)
+    await_that(lambda: world.driver.is_whole)
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase() == "Recovered")

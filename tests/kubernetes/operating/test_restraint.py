@@ -164,7 +164,7 @@ def test_what_a_drain_takes_is_brought_back_and_no_recovery_tells_of_it(world: W
         number = pod.metadata.labels["spark-exec-id"]
         world.driver.drop({pod.status.pod_ip: f"{number}.0"})
     await_that(lambda: len(world.driver.plans()) > planned, "what it ran was not planned again")
-    await_that(lambda: world.driver.is_placed and len(world.driver.member.nodes) == 4)
+    await_that(lambda: world.driver.is_placed and world.driver.is_whole)
     world.driver.complete_checkpoint()
     wait(world)
     assert world.recoveries() == []

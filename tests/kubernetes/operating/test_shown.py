@@ -43,7 +43,7 @@ def test_kubectl_tells_the_course_of_a_recovery(
     assert "AwaitingCheckpoint" in row
     assert "4/4" in row
     world.nodes.add(2, zone="b")
-    await_that(lambda: len(world.driver.member.nodes) == 4)
+    await_that(lambda: world.driver.is_whole)
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase() == "Recovered")
     assert "Recovered" in shown(kubectl, control_plane, *ask)[1]

@@ -20,7 +20,7 @@ def test_it_holds_while_all_are_silent_until_a_lease_shows_that_it_sees(
     there = {pod.metadata.name for pod in world.driver.executors() if pod.spec.node_name == mine}
     await_that(lambda: (pods - there).isdisjoint(world.executors()), "what is lost is not found")
     world.nodes.add(4, zone="a")
-    await_that(lambda: len(world.driver.member.nodes) == 4)
+    await_that(lambda: world.driver.is_whole)
     await_that(lambda: world.driver.plans())
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase() == "Recovered")

@@ -62,7 +62,7 @@ def test_new_executors_keep_off_lost_nodes_and_drivers_get_their_sidecar(asking:
     pods = world.lose(*lost)
     await_that(lambda: pods.isdisjoint(world.executors()))
     world.nodes.add(2, zone="a")
-    await_that(lambda: len(world.driver.member.nodes) == 4)
+    await_that(lambda: world.driver.is_whole)
     replaced = [pod for pod in world.driver.executors() if pod.metadata.name not in pods]
     terms = [
         expression.values

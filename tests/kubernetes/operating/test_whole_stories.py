@@ -8,7 +8,7 @@ GROUP, VERSION = "rekindle.dev", "v1alpha1"
 def recover(world: World, number: int) -> None:
     """All comes back on another node, and a checkpoint ends it."""
     world.nodes.add(1, zone="a")
-    await_that(lambda: len(world.driver.member.nodes) == 4, "the executors were not replaced")
+    await_that(lambda: world.driver.is_whole, "the executors were not replaced")
     await_that(lambda: world.phase(number) == "AwaitingCheckpoint")
     world.driver.complete_checkpoint()
     await_that(lambda: world.phase(number) == "Recovered")
