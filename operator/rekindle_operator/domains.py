@@ -7,15 +7,17 @@ all its racks. Only evidence counts: lost nodes, against those that are left. Pu
 shell calls it when it asks for replacements and writes down where they may not be.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rekindle_operator.grounds import Grounds
 
-__all__ = ["Domain", "Judgement", "group", "impaired", "judge", "of"]
+__all__ = ["HOSTNAME", "Domain", "Judgement", "group", "impaired", "judge", "listed", "of", "parse"]
 
 Labels = Mapping[str, str]
 
+HOSTNAME = "kubernetes.io/hostname"
 LOST_MIN = 2
 LOST_SHARE_MIN = 0.5
 
@@ -54,6 +56,17 @@ class Judgement:
         return f"{count}: {advice}, {self.reason.meaning}."
 
 
+def listed(domains: Iterable[Domain]) -> str:
+    """Domains in one line; neither keys nor values have a comma, or the sign between the two."""
+    return ",".join(map(str, domains))
+
+
+def parse(text: str) -> tuple[Domain, ...]:
+    """The domains of such a line; what is none is passed over."""
+    parts = (part.partition("=") for part in text.split(","))
+    return tuple(Domain(key, value) for key, sign, value in parts if sign)
+
+
 def of(labels: Labels, keys: Sequence[str]) -> Domain | None:
     """The domain of a node by the first of `keys` that it carries; None when it carries none."""
     return next((Domain(key, labels[key]) for key in keys if labels.get(key)), None)
@@ -71,26 +84,27 @@ def group(
 
 def judge(
     nodes: Mapping[str, Labels],
-    lost: Collection[str],
+    lost: Mapping[str, float],
     keys: Sequence[str],
-    arrived: Collection[str] = (),
+    arrived: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[Judgement, ...]:
     """Each domain that has lost nodes, with whether to avoid it and why.
 
     `nodes` (name -> labels) are the nodes of the cluster, ours or not, those that are lost or
-    deleted included; `arrived` are the nodes that have come up since the failure. In this order:
-    who gives nodes is not avoided; one lost node says nothing of its domain; more than half of a
-    domain is evidence; and where every domain is hit there is nothing to turn to.
+    deleted included; `lost` says when, and `arrived` since when a node that is up has been there,
+    both in whole seconds by the same clock. In this order: who gives nodes since its last loss is
+    not avoided; one lost node says nothing of its domain; more than half of a domain is evidence;
+    and where every domain is hit there is nothing to turn to.
     """
-    gone = frozenset(lost)
-    there = frozenset(arrived) - gone
     found: list[Judgement] = []
     for key in keys:
         members = _members(nodes, key)
         judged = [
-            Judgement(domain, names, names & gone, _reason(names, names & gone, there))
+            Judgement(
+                domain, names, gone, _reason(names, {name: lost[name] for name in gone}, arrived)
+            )
             for domain, names in sorted(members.items())
-            if not names.isdisjoint(gone)
+            if (gone := names & lost.keys())
         ]
         if judged and all(item.impaired for item in judged) and len(judged) == len(members):
             judged = [
@@ -124,9 +138,12 @@ def _members(nodes: Mapping[str, Labels], key: str) -> dict[Domain, frozenset[st
     return {domain: frozenset(names) for domain, names in found.items()}
 
 
-def _reason(names: frozenset[str], gone: frozenset[str], arrived: frozenset[str]) -> Grounds:
-    if not names.isdisjoint(arrived):
+def _reason(
+    names: frozenset[str], lost: Mapping[str, float], arrived: Mapping[str, float]
+) -> Grounds:
+    newest = max(lost.values())
+    if any(arrived[name] >= newest for name in (names - lost.keys()) & arrived.keys()):
         return Grounds.DOMAIN_GIVES_NODES
-    if len(gone) < LOST_MIN or len(gone) <= LOST_SHARE_MIN * len(names):
+    if len(lost) < LOST_MIN or len(lost) <= LOST_SHARE_MIN * len(names):
         return Grounds.DOMAIN_HOLDS
-    return Grounds.DOMAIN_LOST if gone == names else Grounds.DOMAIN_MOSTLY_LOST
+    return Grounds.DOMAIN_LOST if lost.keys() == names else Grounds.DOMAIN_MOSTLY_LOST

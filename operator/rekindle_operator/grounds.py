@@ -27,5 +27,8 @@ class Grounds(Explained):
     DOMAIN_LOST = "domain-lost", "every node of the failure domain is lost, and there were several"
     DOMAIN_MOSTLY_LOST = "domain-mostly-lost", "more than half of the failure domain is lost"
     DOMAIN_HOLDS = "domain-holds", "at most half of the failure domain, or one node of it, is lost"
-    DOMAIN_GIVES_NODES = "domain-gives-nodes", "a node has come up in the domain since the loss"
+    DOMAIN_GIVES_NODES = (
+        "domain-gives-nodes",
+        "a node has come up in the domain since its last loss",
+    )
     NOWHERE_ELSE = "nowhere-else", "all failure domains are hit, so there is none to turn to"

@@ -22,6 +22,7 @@ from rekindle_operator import quantities
 __all__ = [
     "APACHE",
     "APPLICATION_LABEL",
+    "KEPT_OFF_ANNOTATION",
     "KUBEFLOW",
     "RUN_LABEL",
     "SIDECAR",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 APPLICATION_LABEL = "rekindle.dev/application"
+KEPT_OFF_ANNOTATION = "rekindle.dev/kept-off"
 SIDECAR = "rekindle-sidecar"
 KUBEFLOW, APACHE = SPARK_APPLICATION_GROUPS = ("sparkoperator.k8s.io", "spark.apache.org")
 
@@ -64,7 +66,8 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     executors of a StatefulSet or Deployment have none. `cpu_millis` is what the pod as a whole
     requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `restarts` counts
     those of the Spark container. `ended`: Spark has ended in it for certain, by the word of its
-    kubelet. `labels` are kept of drivers only.
+    kubelet. `labels` are kept of drivers only; `kept_off` are the domains that our webhook has kept
+    an executor off (`domains.listed`), as long as it has no node.
     """
 
     namespace: str
@@ -90,6 +93,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     deleting_at: int = 0
     ended: bool = False
     labels: Labels = ()
+    kept_off: str = ""
 
     @property
     def held_millis(self) -> int:
@@ -182,6 +186,7 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         deleting_at=moment(metadata.get("deletionTimestamp")),
         ended=_has_ended(spec, status, container),
         labels=shared(labels) if is_driver else (),
+        kept_off="" if spec.get("nodeName") else _kept_off(metadata),
     )
 
 
@@ -204,6 +209,10 @@ def _owning_pod(metadata: Record) -> str:
         if owner.get("kind") == "Pod":
             return interned(owner["uid"])
     return ""
+
+
+def _kept_off(metadata: Record) -> str:
+    return interned((metadata.get("annotations") or {}).get(KEPT_OFF_ANNOTATION))
 
 
 def _is_resident(metadata: Record) -> bool:

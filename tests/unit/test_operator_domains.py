@@ -20,6 +20,11 @@ def place(**zones: int) -> dict[str, dict[str, str]]:
     }
 
 
+def lost(names: str, at: float = 1.0) -> dict[str, float]:
+    """When each of these nodes was."""
+    return dict.fromkeys(names.split(), at)
+
+
 @pytest.mark.parametrize(
     ("labels", "keys", "expected"),
     [
@@ -112,30 +117,44 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_losses_say_of_a_zone(case: Case) -> None:
     nodes = place(**dict(case.zones))
-    found = domains.judge(nodes, case.lost.split(), (ZONE,), case.arrived.split())
+    found = domains.judge(nodes, lost(case.lost), (ZONE,), lost(case.arrived))
     assert {item.domain.value: item.reason for item in found} == case.expected
 
 
 def test_a_rack_may_be_impaired_in_a_zone_that_holds() -> None:
-    found = domains.judge(place(a=6, b=6), ["a1", "a2"], (ZONE, RACK))
+    found = domains.judge(place(a=6, b=6), lost("a1 a2"), (ZONE, RACK))
     assert domains.impaired(found) == (Domain(RACK, "a-1"),)
 
 
 def test_the_racks_of_an_impaired_zone_are_not_named_beside_it() -> None:
-    found = domains.judge(place(a=6, b=6), ["a1", "a2", "a3", "a4"], (RACK, ZONE))
+    found = domains.judge(place(a=6, b=6), lost("a1 a2 a3 a4"), (RACK, ZONE))
     assert domains.impaired(found) == (Domain(ZONE, "a"),)
 
 
 def test_of_two_labels_for_the_same_nodes_the_first_is_named() -> None:
-    found = domains.judge(place(a=2, b=2), ["a1", "a2"], (RACK, ZONE))
+    found = domains.judge(place(a=2, b=2), lost("a1 a2"), (RACK, ZONE))
     assert domains.impaired(found) == (Domain(RACK, "a-1"),)
 
 
 def test_nodes_of_others_count_and_nodes_without_the_label_do_not() -> None:
     nodes = {**place(a=4, b=2), "plain1": {}, "plain2": {}}
-    found = domains.judge(nodes, ["a1", "a2", "plain1"], (ZONE,))
+    found = domains.judge(nodes, lost("a1 a2 plain1"), (ZONE,))
     assert domains.impaired(found) == ()
     assert [item.text for item in found] == [
         f"2 of 4 nodes of {ZONE}=a are lost: not avoided, at most half of the failure domain, or "
         "one node of it, is lost."
     ]
+
+
+def test_a_node_that_came_before_the_newest_loss_of_its_zone_says_nothing_for_it() -> None:
+    before = domains.judge(place(a=6, b=6), lost("a1 a2 a3 a4", 2.0), (ZONE,), lost("a5", 1.0))
+    since = domains.judge(place(a=6, b=6), lost("a1 a2 a3 a4", 2.0), (ZONE,), lost("a5", 2.0))
+    assert domains.impaired(before) == (Domain(ZONE, "a"),)
+    assert domains.impaired(since) == ()
+
+
+def test_domains_are_read_from_the_line_in_which_they_are_listed() -> None:
+    found = (Domain(ZONE, "a"), Domain("kubernetes.io/hostname", "a1.example.com"))
+    assert domains.parse(domains.listed(found)) == found
+    assert domains.parse("") == ()
+    assert domains.parse("nonsense,x=") == (Domain("x", ""),)

@@ -4,18 +4,23 @@ import io
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 import spark_objects as objects
 
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
-from rekindle_operator.pods import PodSeen, pod_seen
+from rekindle_operator import domains
+from rekindle_operator.domains import HOSTNAME, Domain
+from rekindle_operator.pods import KEPT_OFF_ANNOTATION, PodSeen, pod_seen
 from rekindle_operator.provisioning import Executor
 from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.errands import Errands
-from rekindle_operator.shell.evicting import Evictor
+from rekindle_operator.shell.evicting import Evictor, kept_off_needlessly
 from rekindle_operator.shell.metrics import OperatorMetrics
 
 PLACE = Place("flights", "flights")
+ZONE_A, ZONE_B = (Domain("topology.kubernetes.io/zone", name) for name in "ab")
+NODE_1 = Domain(HOSTNAME, "n1")
 
 
 class Pods:
@@ -70,3 +75,31 @@ def test_one_executor_of_an_application_is_read_and_each_is_deleted_by_its_uid()
     api.asked.clear()
     evictor.evict(PLACE, (), pods[2:])
     assert api.asked == [f"get {names[2]}", f"delete {names[2]}"], "of another incident, an orphan"
+
+
+@pytest.mark.parametrize(
+    ("kept_off", "avoided", "nodes", "needlessly"),
+    [
+        ((), (), (), False),
+        ((ZONE_A,), (ZONE_A,), (), False),
+        ((ZONE_A,), (ZONE_A, ZONE_B), (), False),
+        ((ZONE_A,), (), (), True),
+        ((ZONE_A, ZONE_B), (ZONE_A,), (), True),
+        ((NODE_1,), (NODE_1,), ("n1",), False),
+        ((NODE_1,), (), (), False),
+        ((NODE_1,), (), ("n1",), True),
+    ],
+)
+def test_executors_are_kept_off_needlessly_where_nothing_is_avoided_any_more(
+    kept_off: tuple[Domain, ...],
+    avoided: tuple[Domain, ...],
+    nodes: tuple[str, ...],
+    needlessly: bool,
+) -> None:
+    waiting, placed = (objects.kubeflow_executor(number, node="") for number in (1, 2))
+    for body in (waiting, placed):
+        body["metadata"]["annotations"] = {KEPT_OFF_ANNOTATION: domains.listed(kept_off)}
+    placed["spec"]["nodeName"] = "n2"
+    pods = [pod for pod in map(pod_seen, (waiting, placed)) if isinstance(pod, PodSeen)]
+    found = kept_off_needlessly(pods, avoided, nodes)
+    assert [pod.name for pod in found] == ([pods[0].name] if needlessly else [])

@@ -244,7 +244,10 @@ def test_executors_avoid_domains_in_each_alternative(
     pod = new(objects.submitted_executor(1), {})
     others = {"podAntiAffinity": {"x": 1}}
     pod["spec"]["affinity"] = {**others, **(affinity or {})}
-    made = patched(pod, ExecutorTerms((ZONE_A,)))["spec"]["affinity"]
+    pod["metadata"]["annotations"] = {"x": "y"}
+    whole = patched(pod, ExecutorTerms((ZONE_A,)))
+    assert whole["metadata"]["annotations"] == {"x": "y", "rekindle.dev/kept-off": str(ZONE_A)}
+    made = whole["spec"]["affinity"]
     found = made["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert found == {"nodeSelectorTerms": required}
     assert made["podAntiAffinity"] == {"x": 1}

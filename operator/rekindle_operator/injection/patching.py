@@ -8,10 +8,11 @@ calls `patch`.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rekindle_operator import domains
 from rekindle_operator.injection import containers
 from rekindle_operator.injection.containers import MOUNT_PATH
 from rekindle_operator.injection.terms import Body, ExecutorTerms, Refusal, SidecarTerms, Terms
-from rekindle_operator.pods import SIDECAR
+from rekindle_operator.pods import KEPT_OFF_ANNOTATION, SIDECAR
 from rekindle_operator.provisioning.bodies import items, mapping, text
 from rekindle_operator.provisioning.executors import away_from
 
@@ -77,6 +78,9 @@ def _executor(pod: Body, terms: ExecutorTerms) -> Iterator[Operation]:
     wanted = away_from(affinity, terms.avoided)
     if wanted != affinity:
         yield _add("/spec/affinity", wanted)
+        # by which it is known later what was ours, and may be wrong by then
+        ours = {KEPT_OFF_ANNOTATION: domains.listed(terms.avoided)}
+        yield _add("/metadata/annotations", {**mapping(pod, "metadata", "annotations"), **ours})
 
 
 def _spark(pod: Body) -> tuple[str, Body]:

@@ -25,7 +25,7 @@ from rekindle_operator.shell.api import Api
 from rekindle_operator.shell.contacts import Contacts
 from rekindle_operator.shell.departures import Departures
 from rekindle_operator.shell.errands import Errands
-from rekindle_operator.shell.evicting import Evictor
+from rekindle_operator.shell.evicting import Evictor, kept_off_needlessly
 from rekindle_operator.shell.inbox import Inbox
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.limiting import Limiter
@@ -266,8 +266,11 @@ class Consequences:
             if self._demands.pop(place, None) is not None:
                 self._wanting = True
             return
-        lost, orphans = self.judge.lost_nodes(place), application_.orphans
-        if not lost and not orphans:
+        lost, avoided = self.judge.lost_nodes(place), self.judge.avoided(place, held)
+        others = application_.orphans + kept_off_needlessly(
+            application_.executors, avoided, self.known.registry.nodes
+        )
+        if not lost and not others:
             self.evictor.forget(place)
             return
         if not held.executors.delete_pods_of_lost_nodes or held.paused or held.dry_run:
@@ -277,7 +280,7 @@ class Consequences:
         per_node = max((len(application_.executors_on({node})) for node in lost), default=0)
         if per_node:
             self._per_node[place] = per_node
-        self.evictor.evict(place, pods, tuple(pod for pod in orphans if not pod.deleting_at))
+        self.evictor.evict(place, pods, others)
 
     def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> Cluster:
         return Cluster(

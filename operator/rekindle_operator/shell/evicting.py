@@ -1,4 +1,5 @@
-"""Executor pods that are of no use: those of lost nodes, and orphans of a driver that has gone.
+"""Executor pods that are of no use: those of lost nodes, orphans of a driver that has gone, and
+those that wait for a node while they are kept off where they may be again.
 
 Those of lost nodes are deleted by force: they stay Running for ever otherwise. Spark counts them as
 its own until they are gone, so nothing becomes Pending, and no autoscaler acts. One of each
@@ -10,12 +11,14 @@ executors from there, they are deleted too, later each time, so that they find a
 being made and deleted many times a second.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
+from rekindle_operator import domains
+from rekindle_operator.domains import HOSTNAME, Domain
 from rekindle_operator.pods import PodSeen
 from rekindle_operator.provisioning import Executor, executor_of
 from rekindle_operator.shell import kinds
@@ -23,7 +26,7 @@ from rekindle_operator.shell.api import Api, Conflict, path_of
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.metrics import OperatorMetrics
 
-__all__ = ["Evictor"]
+__all__ = ["Evictor", "kept_off_needlessly"]
 
 DELAY_SECONDS_MAX = 15.0
 
@@ -42,11 +45,11 @@ class Evictor:
     _read: set[Place] = field(default_factory=set)
 
     def evict(
-        self, place: Place, lost: tuple[PodSeen, ...], orphans: tuple[PodSeen, ...] = ()
+        self, place: Place, lost: tuple[PodSeen, ...], others: tuple[PodSeen, ...] = ()
     ) -> None:
         """Delete these executors of an application, soon, and no others any more."""
         forced = frozenset(pod.uid for pod in lost)
-        left = tuple(pod for pod in orphans if pod.uid not in forced)
+        left = tuple(pod for pod in others if pod.uid not in forced and not pod.deleting_at)
         self._wanted[place] = forced | {pod.uid for pod in left}
         for pod in (*lost, *left):
             assert pod.role == "executor"
@@ -90,3 +93,19 @@ class Evictor:
             times = self._deleted.setdefault(place, {})
             times[pod.node] = times.get(pod.node, 0) + 1
             self.log.write("executor-deleted", application=str(place), pod=pod.name, node=pod.node)
+
+
+def kept_off_needlessly(
+    executors: Iterable[PodSeen], avoided: Collection[Domain], nodes: Collection[str]
+) -> tuple[PodSeen, ...]:
+    """Executors that wait for a node, and may not run in a domain, or on one of these `nodes`, that
+    is not avoided any more: an affinity is for the life of a pod, and that life may be long."""
+    return tuple(
+        pod
+        for pod in executors
+        if pod.kept_off
+        and any(
+            domain not in avoided and (domain.key != HOSTNAME or domain.value in nodes)
+            for domain in domains.parse(pod.kept_off)
+        )
+    )

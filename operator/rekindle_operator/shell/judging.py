@@ -18,13 +18,13 @@ from rekindle.protocol.tree import Place
 from rekindle_operator import detection, domains, hearing, locating, story
 from rekindle_operator.classes import Detection
 from rekindle_operator.detection import State
-from rekindle_operator.domains import Domain
+from rekindle_operator.domains import HOSTNAME, Domain
 from rekindle_operator.hearing import Heard
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
+from rekindle_operator.observation import READY, Leases, Observation, Rules
 from rekindle_operator.observation import Application as Observed
-from rekindle_operator.observation import Leases, Observation, Rules
-from rekindle_operator.pods import PodSeen
+from rekindle_operator.pods import PodSeen, moment
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.story import Sighting
 from rekindle_operator.verdicts import Verdict
@@ -36,7 +36,6 @@ ROUND_SECONDS = 0.5
 HEARD_SECONDS = 5.0
 # Nodes of an application that are kept after they have left its driver's report.
 LEFT_MAX = 1_000
-HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(slots=True)
@@ -52,6 +51,7 @@ class Judge:
     _readings: dict[Place, Reading] = field(default_factory=dict)
     _observed: dict[str, Observed] = field(default_factory=dict)
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _lost_at: dict[str, float] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
     _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _hosts_for: dict[Place, tuple[ProgressReport, Application]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Judge:
         nodes = {name: node.judged for name, node in self.known.registry.nodes.items()}
         observation = Observation(fresh, nodes, self._views(now))
         self.state, verdicts = detection.detect(before, observation, now, self.rules)
-        self._keep_labels()
+        self._keep_lost()
         self._impaired.clear()
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
         # a driver's word ages, which is no news to anybody else
@@ -221,10 +221,16 @@ class Judge:
     def _impaired_by(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
         """The domains by these labels that have lost most of their nodes."""
         if keys not in self._impaired:  # the same for all applications until the next round
-            lost = frozenset(self.state.told)
-            nodes = {name: node.judged.labels for name, node in self.known.registry.nodes.items()}
+            lost = {name: self._lost_at[name] for name in self.state.told}
+            known = self.known.registry.nodes
+            nodes = {name: node.judged.labels for name, node in known.items()}
             labels = {**{name: self._labels.get(name, {}) for name in lost}, **nodes}
-            self._impaired[keys] = domains.impaired(domains.judge(labels, lost, keys))
+            up = {
+                name: moment(node.created_at)
+                for name, node in (known.items() if lost else ())
+                if node.judged.ready == READY
+            }
+            self._impaired[keys] = domains.impaired(domains.judge(labels, lost, keys, up))
         return self._impaired[keys]
 
     def take_verdicts(self) -> list[tuple[Verdict, float | None]]:
@@ -318,14 +324,16 @@ class Judge:
             )
         return views
 
-    def _keep_labels(self) -> None:
-        """Labels of lost nodes outlive their Node objects."""
+    def _keep_lost(self) -> None:
+        """Labels of lost nodes outlive their Node objects; when they were, by the time of day."""
         for name in self.state.told:
+            self._lost_at.setdefault(name, int(time.time()))  # as Nodes have their moments
             node = self.known.registry.nodes.get(name)
             if node is not None:
                 self._labels[name] = node.judged.labels
-        for name in self._labels.keys() - self.state.told.keys():
-            del self._labels[name]
+        for kept in (self._labels, self._lost_at):
+            for name in kept.keys() - self.state.told.keys():
+                del kept[name]
 
     def _sight(self, verdicts: tuple[Verdict, ...], now: float) -> frozenset[Place]:
         """Keep what verdicts say of each application's nodes."""

@@ -9,6 +9,7 @@ from kubernetes import client
 from operator_process import OperatorProcess
 
 from rekindle_local import processes
+from testbed.bodies import ZONE
 from testbed.nodes import Nodes
 
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
@@ -123,6 +124,14 @@ class World:
         """Nodes with executors and without the driver, in order."""
         there = {pod.spec.node_name for pod in self.driver.executors()}
         return sorted(there - {self.drivers_node()})
+
+    def other_zone(self) -> tuple[str, list[str]]:
+        """A zone that the driver is not in, and its nodes."""
+        there = {
+            node.metadata.name: node.metadata.labels[ZONE] for node in self.core.list_node().items
+        }
+        zone = min(set(there.values()) - {there[self.drivers_node()]})
+        return zone, [name for name in self.nodes.names if there[name] == zone]
 
     def lose(self, *lost: str) -> set[str]:
         """Nodes die: leases stop, executors fall silent; the names of the executors' pods."""

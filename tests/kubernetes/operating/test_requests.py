@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foreign_crds
 
+from testbed.bodies import ZONE
 from testbed.definitions import install
 
 KARPENTER = {
@@ -25,7 +26,6 @@ KARPENTER = {
         ],
     },
 }
-ZONE = "topology.kubernetes.io/zone"
 Claims = Callable[[], list[dict[str, Any]]]
 
 
@@ -57,11 +57,7 @@ def test_a_claim_is_made_for_each_lost_node_outside_of_the_impaired_domain(
 ) -> None:
     world.make_class(provisioning=[KARPENTER])
     world.start(nodes=4, zones=("a", "b"))
-    zones = {
-        node.metadata.name: node.metadata.labels[ZONE] for node in world.core.list_node().items
-    }
-    zone = "b" if zones[world.drivers_node()] == "a" else "a"
-    dead = [name for name in world.nodes.names if zones[name] == zone]
+    zone, dead = world.other_zone()
     there = {pod.spec.node_name for pod in world.driver.executors()}
     count = len(there & set(dead))
     world.lose(*dead)

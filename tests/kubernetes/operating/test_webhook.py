@@ -9,6 +9,8 @@ from kubernetes import client
 from operating_world import World, await_that
 
 from rekindle_operator.injection import configuration
+from rekindle_operator.pods import KEPT_OFF_ANNOTATION
+from testbed.bodies import ZONE
 from testbed.control_plane import ControlPlane
 
 HOST = "127.0.0.1"
@@ -75,3 +77,25 @@ def test_new_executors_keep_off_lost_nodes_and_drivers_get_their_sidecar(asking:
         if expression.key == "kubernetes.io/hostname"
     ]
     assert any(set(values) & set(lost) for values in terms), "they may run on lost nodes"
+
+
+def test_executors_that_wait_are_let_into_a_domain_that_gives_nodes_again(asking: World) -> None:
+    world = asking
+    world.start(running=True, nodes=6, zones=("a", "b"))
+    zone, lost = world.other_zone()
+    pods = world.lose(*lost)
+    await_that(lambda: pods.isdisjoint(world.executors()), "their pods are there still")
+    await_that(lambda: waiting(world, f"{ZONE}={zone}"), "none waits, kept off the lost zone")
+    (fresh,) = world.nodes.add(1, zone=zone)
+    await_that(lambda: world.driver.is_whole, "the executors were not replaced")
+    assert fresh in {pod.spec.node_name for pod in world.driver.executors()}
+
+
+def waiting(world: World, kept_off: str) -> list[str]:
+    """Names of executors without a node that are kept off a domain."""
+    return [
+        pod.metadata.name
+        for pod in world.driver.executors()
+        if pod.spec.node_name is None
+        and kept_off in (pod.metadata.annotations or {}).get(KEPT_OFF_ANNOTATION, "")
+    ]
