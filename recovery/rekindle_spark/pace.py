@@ -2,7 +2,9 @@
 
 On an executor both share the CPU that it may use. Work is done in whole epochs of partitions, which
 cannot be put aside for a live query, so catching up is paced: after each of its jobs an executor
-with live partitions rests, the longer the more the epochs exceed what they take otherwise.
+with live partitions rests, the longer the more the epochs exceed what they take otherwise. Never
+longer than it has worked: where nodes have little to spare, what catches up would fall behind for
+ever.
 """
 
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 __all__ = ["Pace"]
 
 SLOWED_MAX = 0.1
-REST_FIRST, REST_MAX = 0.25, 4.0
+REST_FIRST, REST_MAX = 0.25, 1.0
 GROWTH = 1.5
 SMOOTHING = 0.2
 
