@@ -1,7 +1,7 @@
 """What a cloud does about its machines: brings some, and tells of those that are off.
 
-    Autoscaler          looks at pods alone: whoever waits in vain for a node gets one, the first
-                        after a while, then one in every so many seconds
+    Autoscaler          looks at pods alone: whoever waits in vain for a node gets one in a zone
+                        where it may run, the first after a while, then one in every so many seconds
     mark_machines_off   the mark of a cloud's controller manager, which asks about machines that
                         are not Ready and learns that they are off
     remove_machines     what it does about machines that are no more, as those of a spot pool: it
@@ -11,7 +11,7 @@
 """
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 
 from scenarios.clusters import SHUTDOWN, Cluster, is_ready
 from scenarios.site import EXECUTOR, ZONES
+from testbed.bodies import ZONE
 
 __all__ = ["Autoscaler", "mark_machines_off", "remove_machines"]
 
@@ -44,25 +45,28 @@ class Autoscaler:
     def look(self) -> None:
         """Add a node if one is due and wanted."""
         now = time.monotonic()
-        if len(self.added) >= self.nodes_max or not self._is_wanted():
+        zones = self._wanted() if len(self.added) < self.nodes_max else ()
+        if not zones:
             return
         if self._due is None:
             self._due = now + self.first_seconds
         if now >= self._due:
             self._due = now + self.every_seconds
-            zone = self.zones[len(self.added) % len(self.zones)]
+            zone = zones[len(self.added) % len(zones)]
             self.added += self.cluster.add(1, EXECUTOR, zones=(zone,))
 
-    def _is_wanted(self) -> bool:
-        """Whether there are pods of which the scheduler says that no node takes them."""
+    def _wanted(self) -> Sequence[str]:
+        """The zones for one of the pods of which the scheduler says that no node takes them."""
         pods = self.core.list_namespaced_pod(
             self.namespace, field_selector="status.phase=Pending"
         ).items
-        return any(
-            condition.type == "PodScheduled" and condition.reason == "Unschedulable"
-            for pod in pods
-            for condition in pod.status.conditions or ()
-        )
+        offered = (self._suiting(pod) for pod in pods if _waits(pod))
+        return next(filter(None, offered), ())
+
+    def _suiting(self, pod: Any) -> Sequence[str]:
+        """The zones where a pod may run: elsewhere a node would come in vain."""
+        excluded = _excluded_zones(pod)
+        return [zone for zone in self.zones if zone not in excluded]
 
 
 def mark_machines_off(core: Any, killed: Collection[str]) -> Iterator[str]:
@@ -86,6 +90,26 @@ def remove_machines(core: Any, killed: Collection[str]) -> Iterator[str]:
         if node is not None:
             core.delete_node(name)
         yield name
+
+
+def _waits(pod: Any) -> bool:
+    return any(
+        condition.type == "PodScheduled" and condition.reason == "Unschedulable"
+        for condition in pod.status.conditions or ()
+    )
+
+
+def _excluded_zones(pod: Any) -> set[str]:
+    """The zones that its node affinity names as those where it must not run."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    return {
+        zone
+        for term in (required.node_selector_terms if required else ())
+        for expression in term.match_expressions or ()
+        if (expression.key, expression.operator) == (ZONE, "NotIn")
+        for zone in expression.values
+    }
 
 
 def _read(core: Any, name: str) -> Any:
