@@ -56,6 +56,26 @@ def test_all_that_ran_on_a_killed_node_is_gone_while_its_node_turns_unknown(
         cluster.kill(lost)
 
 
+def test_a_killed_machine_that_is_on_again_takes_pods_again_under_its_old_name(
+    cluster: Cluster, core: client.CoreV1Api, pods: Pods
+) -> None:
+    (name,) = cluster.add(1)
+    uid = core.read_node(name).metadata.uid
+    cluster.kill(name)
+    await_true(lambda: readiness(core, name) == "Unknown", "the node is still Ready")
+    with pytest.raises(InputError, match="other: is no node; there are: "):
+        cluster.revive("other")
+    cluster.revive(name)
+    cluster.await_ready(name)
+    assert name in cluster.names
+    assert core.read_node(name).metadata.uid == uid
+    pods.start("beating", BEATING.format(name=name), node=name)
+    pods.await_phase("beating", "Running")
+    assert beats(cluster.shared / name)
+    cluster.kill(name)
+    assert not cluster.processes(name)
+
+
 def test_a_node_that_was_cut_off_lives_and_comes_back_with_its_pods(
     cluster: Cluster, core: client.CoreV1Api, pods: Pods
 ) -> None:

@@ -74,7 +74,7 @@ class Cluster:
         self._arguments = arguments
         self._owner = os.getpid()
         self._nodes: dict[str, Node] = {}
-        self._killed: list[str] = []
+        self._killed: dict[str, Node] = {}
         self._given = 0
         self._held = ExitStack()
         self._watcher: Watcher | None = None
@@ -146,10 +146,7 @@ class Cluster:
         options.check_range("nodes", count, 1, NODES_MAX - self._given)
         spec = _checked(spec or NodeSpec())
         nodes = [self._make_node(spec, zones[turn % len(zones)]) for turn in range(count)]
-        for node in nodes:
-            self._boot(node)
-        for node in nodes:
-            node.start_programs(self._programs[KUBELET], self._programs[KUBE_PROXY])
+        self._start(nodes)
         added = tuple(node.name for node in nodes)
         self.await_ready(*added)
         return added
@@ -164,9 +161,18 @@ class Cluster:
         end_machines([node.machine for node in lost])
         self._network.forget(node.place for node in lost)
         for node in lost:
-            del self._nodes[node.name]
-            self._killed.append(node.name)
+            self._killed[node.name] = self._nodes.pop(node.name)
             self._machines.remove(node.machine)
+
+    def revive(self, *names: str) -> None:
+        """Machines that were killed are on again, with empty disks; does not wait until their nodes
+        are Ready."""
+        self._check(names, self._killed)
+        nodes = [self._killed.pop(name) for name in dict.fromkeys(names)]
+        for node in nodes:
+            self._nodes[node.name] = node
+            self._machines.append(node.machine)
+        self._start(nodes)
 
     def cut(self, *names: str) -> None:
         """A partition: from here on no packet reaches these nodes or leaves them; they live on."""
@@ -205,7 +211,7 @@ class Cluster:
             core = client.CoreV1Api(api_client)
             for name in dict.fromkeys(names):
                 _delete_node(core, name)
-                self._killed.remove(name)
+                del self._killed[name]
 
     def await_ready(self, *names: str) -> None:
         """Wait until pods can be scheduled to these nodes. Raises `RunError` when they cannot."""
@@ -315,6 +321,12 @@ class Cluster:
         node = Node(place, replace(spec, zone=zone or spec.zone), self._make_machine(place.name))
         self._nodes[node.name] = node
         return node
+
+    def _start(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._boot(node)
+        for node in nodes:
+            node.start_programs(self._programs[KUBELET], self._programs[KUBE_PROXY])
 
     def _boot(self, node: Node) -> None:
         self._template.copy(node.machine.folder)

@@ -28,9 +28,10 @@ __all__ = ["add_commands", "default_directory"]
 
 END_SECONDS_MAX = 120.0
 EXAMPLE = "Example: python -m testbed cluster up --nodes 3 --zones a,b"
-# Orders about nodes that are there, by the name of the cluster's method.
+# Orders about nodes, by the name of the cluster's method.
 ORDERS = {
     "kill": "lose nodes: no packet leaves them any more, and all on them is dead",
+    "revive": "switch killed machines on again, with empty disks",
     "cut": "cut nodes off the network, alive",
     "heal": "let them be reached again",
     "stop-kubelet": "kill the kubelets of nodes, whose pods run on",
@@ -168,6 +169,7 @@ def _carry_out(cluster: "Cluster", order: Order) -> str:
         return f"Ready: {', '.join(cluster.add(order['count'], spec, zones=order['zones']))}"
     does: dict[str, Callable[..., None]] = {
         "kill": cluster.kill,
+        "revive": cluster.revive,
         "cut": cluster.cut,
         "heal": cluster.heal,
         "stop-kubelet": cluster.stop_kubelet,

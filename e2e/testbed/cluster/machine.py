@@ -62,7 +62,8 @@ _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"
 
 
 class Machine:
-    """A machine that can be started once. `folder` and its group go with it, logs stay."""
+    """A machine that can be started, and again once it was buried. `folder` and its group go with
+    it, logs stay."""
 
     def __init__(
         self, name: str, folder: Path, logs: Path, groups: Groups, watcher: Watcher

@@ -77,12 +77,20 @@ class Network:
         self._configure(*(f"link set {place.port} up" for place in places))
 
     def forget(self, places: Iterable[Place]) -> None:
-        """Remove the ways to nodes that are gone; their links have gone with them."""
-        self._configure(*(f"route del {place.pods} dev {_BRIDGE}" for place in places))
+        """Remove the ways to nodes that are gone."""
+        gone = list(places)
+        for place in gone:  # it may have gone already with the other end, which takes a while
+            link = [*self._within, "ip", "link", "del", place.port]
+            _finish(link, "", f"link {place.port}")
+        self._configure(*(f"route del {place.pods} dev {_BRIDGE}" for place in gone))
+
+    @property
+    def _within(self) -> list[str]:
+        return ["nsenter", f"--target={self._switch.pid}", "--net"]
 
     def _configure(self, *lines: str) -> None:
         if lines:
-            _configure(["nsenter", f"--target={self._switch.pid}", "--net"], *lines)
+            _configure(self._within, *lines)
 
 
 def check_addresses() -> None:

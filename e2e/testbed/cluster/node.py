@@ -27,7 +27,7 @@ class Access:
 
 
 class Node:
-    """A node that can be started once; when it is gone, another takes its place."""
+    """A node that can be started, and again once its machine is gone."""
 
     def __init__(self, place: Place, spec: NodeSpec, machine: Machine) -> None:
         self.place = place

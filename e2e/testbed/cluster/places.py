@@ -34,7 +34,7 @@ SWITCH = NODES[1]
 HOST = NODES[2]
 NAME_SERVICE = SERVICES[10]
 DOMAIN = "cluster.local"
-# A number is given to one node only: what was lost never comes back under its name.
+# A number is given to one node only, and with it its name and its addresses.
 NODES_MAX = 250
 
 LINK = "rekindle0"
