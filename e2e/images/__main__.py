@@ -12,6 +12,7 @@ from images import archives, building
 from images.building import IMAGES
 from rekindle.errors import InputError
 from rekindle_local import options
+from testbed import faults
 from testbed.exits import exit_code
 
 __all__ = ["main"]
@@ -48,6 +49,7 @@ def _build(given: argparse.Namespace) -> None:
     names = given.images or [*IMAGES]
     for name in names:
         options.check_choice("IMAGE", name, tuple(IMAGES))
+    faults.check(building.lacking(names, base_image=given.base_image))
     for name in names:
         built = building.build(name, base_image=given.base_image)
         print(f"{built.reference}\t{built.archive}", flush=True)

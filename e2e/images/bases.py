@@ -5,6 +5,7 @@ may hold passwords. What is in no image of use (manuals, documentation, other la
 while dpkg unpacks.
 """
 
+import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from images import programs
 from rekindle.errors import InputError
+from testbed import faults
 from testbed.programs import run
 
-__all__ = ["OPERATOR", "SPARK", "Base", "make", "python_version"]
+__all__ = ["OPERATOR", "SPARK", "Base", "lacking", "make", "python_version"]
 
 SUITE = "bookworm"
 SOURCES = (
@@ -40,6 +42,7 @@ FORGET = (
     '"$1"/etc/apt/sources.list.d/* && : > "$1"/etc/resolv.conf && : > "$1"/etc/hostname'
 )
 ASK_SECONDS_MAX = 60.0
+_OTHERWISE = "give `images build` a --base-image that has Java 17, Python 3.11 and tini"
 _PYTHON = re.compile(r"(?:\./)?usr/bin/python3\.(\d+)")
 
 
@@ -66,7 +69,7 @@ def make(base: Base, tar: Path, *, log: Path) -> None:
 
     Raises `InputError` where mmdebstrap or apt's sources are missing, `RunError` when it fails.
     """
-    program = programs.where_is("mmdebstrap", "mmdebstrap")
+    program = _program()
     excluded = [f'--dpkgopt=path-exclude="{pattern}"' for pattern in LEFT_OUT]
     included = [f'--dpkgopt=path-include="{pattern}"' for pattern in KEPT]
     settings = tar.with_suffix(".apt")
@@ -93,6 +96,20 @@ def make(base: Base, tar: Path, *, log: Path) -> None:
         settings.unlink(missing_ok=True)
 
 
+def lacking() -> list[InputError]:
+    """Why no base can be made here; nothing where one can."""
+    found = [*faults.raised(_program), *faults.raised(_sources)]
+    if os.geteuid() != 0:
+        found.append(
+            InputError(
+                where="a base of Debian's packages",
+                what="needs root to be made",
+                remedy=f"run this as root, or {_OTHERWISE}",
+            )
+        )
+    return found
+
+
 def python_version(tar: Path) -> tuple[int, int]:
     """The version of Python in a root folder."""
     with tarfile.open(tar) as opened:
@@ -101,6 +118,10 @@ def python_version(tar: Path) -> tuple[int, int]:
             if found:
                 return 3, int(found[1])
     raise AssertionError(f"{tar} has no Python, and its packages name it")
+
+
+def _program() -> str:
+    return programs.where_is("mmdebstrap", "mmdebstrap")
 
 
 def _sources() -> list[str]:
@@ -115,7 +136,7 @@ def _sources() -> list[str]:
         raise InputError(
             where="/etc/apt/sources.list.d",
             what=f"names no source of Debian {SUITE}",
-            remedy="add one, or give --base-image an image that has Java 17, Python 3.11 and tini",
+            remedy=f"add one, or {_OTHERWISE}",
         )
     return found
 

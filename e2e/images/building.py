@@ -25,11 +25,11 @@ import rekindle
 from images import bases, engines, wheels
 from images.bases import Base
 from images.engines import Engine
-from rekindle.errors import RunError
-from testbed import binaries, workshops
+from rekindle.errors import InputError, RunError
+from testbed import binaries, faults, workshops
 from testbed.programs import run
 
-__all__ = ["IMAGES", "Built", "Image", "build", "digest"]
+__all__ = ["IMAGES", "Built", "Image", "build", "digest", "lacking"]
 
 ROOT = Path(__file__).parents[2]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
@@ -75,14 +75,24 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
     With a `base_image` that is pulled, and packages come from an index. Raises `InputError` for
     programs that are missing, `RunError` when a program fails.
     """
-    image = IMAGES[name]
-    cache = binaries.cache_folder(os.environ) / "images"
-    archive = cache / "archives" / f"{image.name}-{digest(image, base_image)}.tar"
+    image, cache = IMAGES[name], _cache()
+    archive = _archive(image, base_image)
     if not archive.exists():
         with workshops.alone(cache, progress):
             if not archive.exists():
                 _Building(image, cache, progress).make(archive, base_image)
     return Built(image.reference, archive)
+
+
+def lacking(names: Iterable[str] = IMAGES, *, base_image: str | None = None) -> list[InputError]:
+    """Why these images can neither be found nor built; nothing where they can."""
+    missing = [IMAGES[name] for name in names if not _archive(IMAGES[name], base_image).exists()]
+    if not missing:
+        return []
+    found = faults.raised(engines.find_name)
+    if not base_image and not all(_base_tar(_cache(), image.base).exists() for image in missing):
+        found.extend(bases.lacking())
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +147,7 @@ class _Building:
     def _own_base(self, engine: Engine, workshop: Path) -> dict[str, str]:
         """The base of Debian's packages, as an image; and that packages of Python are at hand."""
         base = self.image.base
-        tar = self.cache / "bases" / f"{base.name}-{_short(base.description())}.tar"
+        tar = _base_tar(self.cache, base)
         if not tar.exists():
             self.progress(
                 f"making a base of Debian's packages for {self.image.name}: a minute, once"
@@ -193,6 +203,18 @@ def digest(image: Image, base_image: str | None) -> str:
         found.update(f"{path.relative_to(ROOT)}\0{path.stat().st_mode & 0o111}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
+
+
+def _cache() -> Path:
+    return binaries.cache_folder(os.environ) / "images"
+
+
+def _archive(image: Image, base_image: str | None) -> Path:
+    return _cache() / "archives" / f"{image.name}-{digest(image, base_image)}.tar"
+
+
+def _base_tar(cache: Path, base: Base) -> Path:
+    return cache / "bases" / f"{base.name}-{_short(base.description())}.tar"
 
 
 def _sources(image: Image) -> Iterator[Path]:

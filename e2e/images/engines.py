@@ -16,9 +16,11 @@ from pathlib import Path
 from images import programs
 from rekindle.errors import InputError
 
-__all__ = ["Engine", "find"]
+__all__ = ["Engine", "find", "find_name"]
 
-NAMES = ("buildah", "podman", "docker")
+# The engines by their preference, and the Debian packages that have them.
+PACKAGES = {"buildah": "buildah", "podman": "podman", "docker": "docker.io"}
+NAMES = tuple(PACKAGES)
 VARIABLE = "REKINDLE_IMAGE_ENGINE"
 ANSWER_SECONDS_MAX = 60
 OVERLAY, COPIES = "overlay", "vfs"
@@ -72,20 +74,34 @@ class Engine:
 
 
 def find(storage: Path) -> Engine:
-    """The engine to use. Raises `InputError` where there is none, or a named one is missing."""
+    """The engine to use, and its storage made ready. Raises `InputError` as `find_name`."""
+    name = find_name()
+    return Engine(name, () if name == "docker" else _options(name, storage))
+
+
+def find_name() -> str:
+    """The name of the engine to use. Raises `InputError` where there is none that could build."""
     wanted = os.environ.get(VARIABLE)
     if wanted and wanted not in NAMES:
         raise InputError(
             where=VARIABLE, what=f"is {wanted!r:.40}", remedy=f"give one of {', '.join(NAMES)}"
         )
-    for name in (wanted,) if wanted else NAMES:
+    installed = [name for name in ((wanted,) if wanted else NAMES) if shutil.which(name)]
+    for name in installed:
         # Without its daemon docker builds nothing.
-        if shutil.which(name) and (name != "docker" or _succeeds("docker", "info")):
-            return Engine(name, () if name == "docker" else _options(name, storage))
+        if name != "docker" or _succeeds("docker", "info"):
+            return name
+    if installed:
+        raise InputError(
+            where="docker",
+            what="is installed, but its daemon does not answer",
+            remedy="see what `docker info` says, or `apt-get install buildah`, which needs none",
+        )
+    name = wanted or "buildah"
     raise InputError(
-        where=wanted or "buildah",
-        what="is not installed" if wanted else "is not installed, nor podman or a running docker",
-        remedy=f"install it, on Debian `apt-get install {wanted or 'buildah'}`",
+        where=name,
+        what="is not installed" if wanted else "is not installed, nor podman or docker",
+        remedy=f"install it, on Debian `apt-get install {PACKAGES[name]}`",
     )
 
 

@@ -19,6 +19,7 @@
     spark_image    the same for Spark's image, with the Spark of this machine
     definitions    custom resource definitions of others, from their Go modules
     bodies         what is written to the API server for a node, its lease, its pods
+    faults         what this machine lacks, said all at once before anything is made
     exits          exit codes of the commands, and errors said in a line
     connection     many small requests to the API server over a few connections
     cluster        the same control plane with kubelets and containerds on this machine

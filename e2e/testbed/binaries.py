@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rekindle.errors import InputError
-from testbed import building
+from testbed import building, faults
+from testbed.building import Source
 
 __all__ = [
     "API_SERVER",
@@ -37,6 +38,7 @@ __all__ = [
     "cache_folder",
     "find",
     "kubernetes_version",
+    "lacking",
     "say",
 ]
 
@@ -82,19 +84,45 @@ def find(
     with; `RunError` when a build fails.
     """
     variables = os.environ if environment is None else environment
-    version = kubernetes_version(variables)
-    assets = _assets(variables)
     found: dict[str, Path] = {}
-    for source in (building.kubernetes(version), building.helm(), building.coredns()):
-        folder = cache_folder(variables) / source.folder
-        wanted = [name for name in names if name in source.packages]
-        for place in filter(None, (folder, assets)):  # what is in both comes from the second
-            found |= {name: place / name for name in wanted if _is_program(place / name)}
-        missing = [name for name in wanted if name not in found]
+    for source, there, missing in _look(names, variables):
+        found |= there
         if missing:
+            folder = cache_folder(variables) / source.folder
             building.build(source, missing, folder, progress)
             found |= {name: folder / name for name in missing}
     return {name: found[name] for name in names}
+
+
+def lacking(
+    names: Sequence[str] = CONTROL_PLANE, *, environment: Mapping[str, str] | None = None
+) -> list[InputError]:
+    """Why `find` would end before it built anything; nothing where it would not."""
+    variables = os.environ if environment is None else environment
+
+    def look() -> None:
+        wanted = [name for _, _, missing in _look(names, variables) for name in missing]
+        if wanted:
+            building.find_go(wanted, cache_folder(variables))
+
+    return faults.raised(look)
+
+
+def _look(
+    names: Sequence[str], variables: Mapping[str, str]
+) -> list[tuple[Source, dict[str, Path], list[str]]]:
+    """For each source what is there of its programs, and what is missing."""
+    version = kubernetes_version(variables)
+    assets = _assets(variables)
+    looked = []
+    for source in (building.kubernetes(version), building.helm(), building.coredns()):
+        folder = cache_folder(variables) / source.folder
+        wanted = [name for name in names if name in source.packages]
+        found: dict[str, Path] = {}
+        for place in filter(None, (folder, assets)):  # what is in both comes from the second
+            found |= {name: place / name for name in wanted if _is_program(place / name)}
+        looked.append((source, found, [name for name in wanted if name not in found]))
+    return looked
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 from rekindle.errors import InputError
 from testbed import programs, workshops
 
-__all__ = ["Source", "build", "compose_module", "coredns", "helm", "kubernetes"]
+__all__ = ["Source", "build", "compose_module", "coredns", "find_go", "helm", "kubernetes"]
 
 Progress = Callable[[str], None]
 
@@ -96,6 +96,16 @@ def build(source: Source, names: Sequence[str], folder: Path, progress: Progress
 
     Raises `InputError` when Go is missing, `RunError` when it cannot build.
     """
+    go = find_go(names, folder)
+    with workshops.alone(folder, progress):
+        missing = [name for name in names if not (folder / name).exists()]
+        if missing:
+            with workshops.opened(folder) as workshop:
+                _build_all(go, source, missing, workshop, progress)
+
+
+def find_go(names: Sequence[str], folder: Path) -> str:
+    """The path of Go. Raises `InputError` for programs that `folder` lacks when it is missing."""
     go = shutil.which("go")
     if go is None:
         raise InputError(
@@ -104,11 +114,7 @@ def build(source: Source, names: Sequence[str], folder: Path, progress: Progress
             remedy="install Go (on Debian `apt-get install golang-go`), or let KUBEBUILDER_ASSETS "
             "name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler",
         )
-    with workshops.alone(folder, progress):
-        missing = [name for name in names if not (folder / name).exists()]
-        if missing:
-            with workshops.opened(folder) as workshop:
-                _build_all(go, source, missing, workshop, progress)
+    return go
 
 
 def compose_module(source: Source, upstream: str) -> str:

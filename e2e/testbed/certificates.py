@@ -101,7 +101,8 @@ def make_signing_keys(directory: Path) -> tuple[Path, Path]:
     return private, public
 
 
-def _run(*arguments: str) -> None:
+def find_openssl() -> str:
+    """The path of the program that makes certificates. Raises `InputError` where it is missing."""
     program = shutil.which("openssl")
     if program is None:
         raise InputError(
@@ -109,8 +110,12 @@ def _run(*arguments: str) -> None:
             what="needs the program openssl for its certificates",
             remedy="install it (on Debian `apt-get install openssl`)",
         )
+    return program
+
+
+def _run(*arguments: str) -> None:
     programs.run(
-        [program, *arguments],
+        [find_openssl(), *arguments],
         where=f"openssl {arguments[0]}",
         remedy="see whether this is OpenSSL 3 and the directory can be written",
         seconds_max=SECONDS_MAX,

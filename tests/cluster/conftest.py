@@ -35,8 +35,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def find_programs(say: Callable[[str], None]) -> dict[str, Path]:
-    prerequisites.find_installed()
-    return binaries.find((*binaries.CONTROL_PLANE, *binaries.NODE), progress=say)
+    names = (*binaries.CONTROL_PLANE, *binaries.NODE)
+    prerequisites.find_installed(*binaries.lacking(names))
+    return binaries.find(names, progress=say)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

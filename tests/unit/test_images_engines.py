@@ -5,14 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from images import building, engines
+from images import bases, building, engines
+from images.__main__ import main
 from images.engines import Engine
+from rekindle.errors import InputError
 
 # Writes down how it was called, and fails where a file says so.
 BUILDAH = """#!/bin/sh
 echo "$@" >> "$FOLDER/calls"
 mkdir -p "$2/layers"
 [ ! -e "$FOLDER/broken" ]
+"""
+
+
+DOCKER = """#!/bin/sh
+exit 1
 """
 
 
@@ -64,3 +71,37 @@ def test_all_but_the_newest_of_what_was_built_is_removed(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"used.tar", "new"}
     building._forget(tmp_path.glob("*"), 2)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("wanted", ["", "docker"])
+def test_a_docker_whose_daemon_is_down_is_not_called_missing(
+    wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(engines.VARIABLE, wanted)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="is not installed"):
+        engines.find_name()
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    with pytest.raises(InputError, match=r"^docker: is installed, but its daemon does not answer"):
+        engines.find_name()
+
+
+def test_all_that_images_lack_is_said_before_one_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REKINDLE_TESTBED", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv(engines.VARIABLE, raising=False)
+    monkeypatch.setattr(bases, "SOURCES", ())
+    assert main(["build", "operator"]) == 2
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "this machine: lacks 4 things that this needs; see to each:"
+    engine, program, sources, root = lines
+    assert "buildah: is not installed, nor podman or docker" in engine
+    assert "mmdebstrap: is not installed" in program
+    assert "names no source of Debian" in sources
+    assert "needs root to be made; run this as root, or give `images build` a --base-image" in root
+    assert not (tmp_path / "cache").exists()
+    assert len(building.lacking(base_image="debian")) == 1, "what is pulled is not made"

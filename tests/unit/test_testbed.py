@@ -142,6 +142,18 @@ def test_without_programs_and_without_go_the_error_says_what_to_install() -> Non
         binaries.find()
 
 
+def test_without_go_it_is_said_before_anything_is_built_what_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    make_programs(cache / binaries.KUBERNETES_VERSION, *CONTROL_PLANE)
+    assert not binaries.lacking()
+    (fault,) = binaries.lacking((*CONTROL_PLANE, "kubelet", "helm"))
+    assert "holds no kubelet, helm, and Go is not installed" in fault.what
+    monkeypatch.setenv("REKINDLE_KUBERNETES", "latest")
+    (fault,) = binaries.lacking()
+    assert fault.where == "REKINDLE_KUBERNETES"
+
+
 @pytest.mark.parametrize("version", ["1.34", "v1.34.4", "latest", "2.0.0", "1.34.4; rm"])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
     with pytest.raises(InputError, match=r"REKINDLE_KUBERNETES: is .*; give a whole version"):

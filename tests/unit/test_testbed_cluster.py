@@ -130,16 +130,11 @@ def test_a_busybox_that_needs_libraries_is_refused() -> None:
         archives.read_busybox(Path(sys.executable).resolve())
 
 
-def test_without_root_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(InputError, match="needs root, and Linux; run it as root"):
-        prerequisites.find_installed()
-
-
 def test_all_that_is_not_installed_is_named_with_its_packages(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(groups, "find_groups", lambda: None)
     monkeypatch.setitem(prerequisites.ENVIRONMENT, "PATH", str(tmp_path))
     monkeypatch.setattr(prerequisites, "_PLUGIN_FOLDERS", (tmp_path,))
     with pytest.raises(InputError) as caught:
@@ -147,6 +142,22 @@ def test_all_that_is_not_installed_is_named_with_its_packages(
     packages = "busybox-static containerd containernetworking-plugins iproute2 iptables mount runc"
     assert caught.value.remedy.endswith(f"{packages} util-linux`")
     assert "CNI plugin ptp" in caught.value.what
+
+
+def test_all_that_is_in_the_way_of_a_cluster_is_said_in_one_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setitem(prerequisites.ENVIRONMENT, "PATH", str(tmp_path))
+    monkeypatch.setattr(groups, "find_groups", pytest.fail)
+    other = InputError(where="Go", what="is not installed", remedy="install it")
+    with pytest.raises(InputError) as caught:
+        prerequisites.find_installed(other, other)
+    first, *lines = str(caught.value).splitlines()
+    assert first == "this machine: lacks 3 things that this needs; see to each:"
+    assert "needs root; run it as root, or use simulated nodes" in lines[0]
+    assert "these are not installed: containerd, " in lines[1]
+    assert lines[2:] == ["  Go: is not installed; install it"]
 
 
 def test_a_folder_that_nodes_do_not_see_is_refused() -> None:

@@ -113,8 +113,9 @@ class Cluster:
             prerequisites.check_folder(folder)
         for folder in self.layout.passing:
             folders.check(folder)
-        self._installed = prerequisites.find_installed()
-        self._programs = self._programs or binaries.find((*CONTROL_PLANE, *binaries.NODE))
+        names = () if self._programs else (*CONTROL_PLANE, *binaries.NODE)
+        self._installed = prerequisites.find_installed(*binaries.lacking(names))
+        self._programs = self._programs or binaries.find(names)
         for name in binaries.NODE:
             prerequisites.check_folder(self._programs[name])
         atexit.register(self.close)

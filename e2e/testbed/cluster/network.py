@@ -12,7 +12,7 @@ from ipaddress import IPv4Network
 
 from rekindle.errors import InputError
 from testbed import programs
-from testbed.cluster.machine import Machine
+from testbed.cluster.machine import ENVIRONMENT, Machine
 from testbed.cluster.places import HOST, LINK, NODES, PODS, SERVICES, SWITCH, Place
 
 __all__ = ["Network", "check_addresses", "overlapping", "remove_link"]
@@ -138,5 +138,10 @@ def _run(command: Sequence[str], text: str = "") -> str:
 
 def _finish(command: Sequence[str], text: str, where: str) -> subprocess.CompletedProcess[str]:
     return programs.finish(
-        command, where=where, remedy=_REMEDY, seconds_max=COMMAND_SECONDS_MAX, input=text
+        command,
+        where=where,
+        remedy=_REMEDY,
+        seconds_max=COMMAND_SECONDS_MAX,
+        input=text,
+        env=ENVIRONMENT,
     )

@@ -1,20 +1,23 @@
 """Whether this machine can have a cluster of real nodes, and if not, what is missing.
 
-Everything is looked for before anything is made, and all that is missing is said at once.
+Everything is looked for before anything is made, and all that is missing is said at once. A caller
+that needs more than a cluster takes `lacking`, and faults.py says all of it.
 """
 
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rekindle.errors import InputError
+from testbed import faults
 from testbed.cluster import groups, network
 from testbed.cluster.groups import Groups
 from testbed.cluster.machine import ENVIRONMENT, HIDDEN
 
-__all__ = ["Installed", "check_folder", "find_installed"]
+__all__ = ["Installed", "check_folder", "find_installed", "lacking"]
 
 # Programs, and the Debian packages that have them.
 _PROGRAMS = {
@@ -33,6 +36,9 @@ _PROGRAMS = {
 _PLUGINS = ("ptp", "host-local", "loopback")
 _PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 _PLUGIN_PACKAGE = "containernetworking-plugins"
+# It runs on no machine of the cluster, and so it is looked for as any program is.
+_OPENSSL = "openssl"
+_AS_ROOT = "run it as root, or use simulated nodes: `python -m testbed up`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +50,42 @@ class Installed:
     groups: Groups
 
 
-def find_installed() -> Installed:
-    """Raises `InputError` where a cluster cannot be had: it says why, and what to do."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        raise InputError(
-            where="the cluster of real nodes",
-            what="needs root, and Linux",
-            remedy="run it as root, or use simulated nodes: `python -m testbed up`",
+def find_installed(*others: InputError) -> Installed:
+    """Raises one `InputError` for all that is missing to have a cluster, and for others' faults."""
+    faults.check([*lacking(), *others])
+    plugins, busybox = _plugins(), _path("busybox")
+    assert plugins is not None
+    assert busybox is not None
+    return Installed(plugins, Path(busybox), groups.find_groups())
+
+
+def lacking() -> list[InputError]:
+    """Why this machine cannot have a cluster of real nodes; nothing where it can."""
+    is_root = os.geteuid() == 0
+    if sys.platform != "linux":
+        return [_refusal("needs Linux, and root", "use a machine that has them")]
+    found = [] if is_root else [_refusal("needs root", _AS_ROOT)]
+    found.extend(_missing())
+    if _path("ip") is not None:
+        found.extend(faults.raised(network.check_addresses))
+    if is_root:  # nobody else may make groups anyway
+        found.extend(faults.raised(groups.find_groups))
+    return found
+
+
+def _missing() -> Iterator[InputError]:
+    """What is not installed, with the packages that have it."""
+    missing = {name: package for name, package in _PROGRAMS.items() if _path(name) is None}
+    if shutil.which(_OPENSSL) is None:
+        missing[_OPENSSL] = _OPENSSL
+    if _plugins() is None:
+        missing |= {f"CNI plugin {name}": _PLUGIN_PACKAGE for name in _PLUGINS}
+    if missing:
+        packages = " ".join(sorted(set(missing.values())))
+        yield _refusal(
+            f"these are not installed: {', '.join(missing)}",
+            f"on Debian `apt-get install --no-install-recommends {packages}`",
         )
-    path = ENVIRONMENT["PATH"]
-    found = {name: shutil.which(name, path=path) for name in _PROGRAMS}
-    plugins = next(filter(_has_plugins, _PLUGIN_FOLDERS), None)
-    missing = [name for name, place in found.items() if place is None]
-    packages = {_PROGRAMS[name] for name in missing}
-    if plugins is None:
-        missing.extend(f"CNI plugin {name}" for name in _PLUGINS)
-        packages.add(_PLUGIN_PACKAGE)
-    if missing or plugins is None:
-        raise InputError(
-            where="the cluster of real nodes",
-            what=f"these are not installed: {', '.join(missing)}",
-            remedy=f"on Debian `apt-get install --no-install-recommends "
-            f"{' '.join(sorted(packages))}`",
-        )
-    network.check_addresses()
-    return Installed(plugins, Path(found["busybox"] or ""), groups.find_groups())
 
 
 def check_folder(folder: Path) -> None:
@@ -83,5 +100,17 @@ def check_folder(folder: Path) -> None:
             )
 
 
+def _path(program: str) -> str | None:
+    return shutil.which(program, path=ENVIRONMENT["PATH"])
+
+
+def _plugins() -> Path | None:
+    return next(filter(_has_plugins, _PLUGIN_FOLDERS), None)
+
+
 def _has_plugins(folder: Path) -> bool:
     return all((folder / name).is_file() for name in _PLUGINS)
+
+
+def _refusal(what: str, remedy: str) -> InputError:
+    return InputError(where="the cluster of real nodes", what=what, remedy=remedy)
