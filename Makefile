@@ -74,7 +74,6 @@ packages: ## install what clusters of real nodes need (Debian, root)
 
 cluster: setup packages ## tests on real kubelets and containerds on this machine (root)
 	@echo '== tests on real nodes'
-	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build cluster || true  # the tests say what is missing
 	@$(BIN)/python -m pytest tests/cluster -v --durations=5
 
 e2e: setup packages ## the scenarios of docs/e2e.md on such a cluster, or one: make e2e SCENARIO=zone-loss (root)
