@@ -77,7 +77,7 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
     """
     image, cache = IMAGES[name], _cache()
     archive = _archive(image, base_image)
-    if not archive.exists():
+    if not _is_there(archive):
         with workshops.alone(cache, progress):
             if not archive.exists():
                 _Building(image, cache, progress).make(archive, base_image)
@@ -86,13 +86,24 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
 
 def lacking(names: Iterable[str] = IMAGES, *, base_image: str | None = None) -> list[InputError]:
     """Why these images can neither be found nor built; nothing where they can."""
-    missing = [IMAGES[name] for name in names if not _archive(IMAGES[name], base_image).exists()]
+    cache = _cache()
+    missing = [
+        image
+        for image in map(IMAGES.__getitem__, names)
+        if not _is_there(_archive(image, base_image))
+    ]
     if not missing:
         return []
-    found = faults.raised(engines.find_name)
-    if not base_image and not all(_base_tar(_cache(), image.base).exists() for image in missing):
+    found = faults.raised(lambda: workshops.check(cache))
+    found.extend(faults.raised(engines.find_name))
+    if not base_image and not all(_is_there(_base_tar(cache, image.base)) for image in missing):
         found.extend(bases.lacking())
     return found
+
+
+def _is_there(path: Path) -> bool:
+    """Whether this user may read it, if it exists."""
+    return os.access(path, os.R_OK)
 
 
 @dataclass(frozen=True, slots=True)

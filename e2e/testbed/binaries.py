@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rekindle.errors import InputError
-from testbed import building, faults
+from testbed import building, faults, workshops
 from testbed.building import Source
 
 __all__ = [
@@ -103,6 +103,7 @@ def lacking(
     def look() -> None:
         wanted = [name for _, _, missing in _look(names, variables) for name in missing]
         if wanted:
+            workshops.check(cache_folder(variables))
             building.find_go(wanted, cache_folder(variables))
 
     return faults.raised(look)
@@ -126,11 +127,19 @@ def _look(
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where programs are kept, in a folder for each version."""
+    """Where programs are kept, in a folder for each version. Raises `InputError` without a home."""
     if named := environment.get("REKINDLE_TESTBED"):
         return Path(named).absolute()
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "rekindle" / "testbed"
+    if base := environment.get("XDG_CACHE_HOME"):
+        return Path(base).absolute() / "rekindle" / "testbed"
+    try:
+        return Path.home().absolute() / ".cache" / "rekindle" / "testbed"
+    except RuntimeError as error:
+        raise InputError(
+            where="HOME",
+            what="is not set, and this user has no home",
+            remedy="set it, or let REKINDLE_TESTBED name a folder to keep programs in",
+        ) from error
 
 
 def kubernetes_version(environment: Mapping[str, str]) -> str:
@@ -161,4 +170,4 @@ def _assets(environment: Mapping[str, str]) -> Path | None:
 
 
 def _is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+    return os.access(path, os.X_OK) and path.is_file()  # in this order it may be another user's

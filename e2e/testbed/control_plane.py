@@ -123,6 +123,7 @@ class ControlPlane:
         running.
         """
         folders.check(self._state)
+        folders.check_place(self.logs)
         programs = dict(self._programs or binaries.find())
         folders.remove(self._state)
         self.logs.mkdir(parents=True, exist_ok=True)

@@ -4,18 +4,24 @@ A person names a directory, and may have folders there that bear the names of ou
 it is checked, made and removed by way of this.
 """
 
+import os
 import shutil
 from pathlib import Path
 
 from rekindle.errors import InputError
 
-__all__ = ["check", "is_ours", "make", "remove"]
+__all__ = ["check", "check_place", "is_ours", "make", "remove"]
 
 MARK = ".rekindle-testbed"
+ELSEWHERE = "name another directory, or move away what is in its place"
 
 
 def check(folder: Path) -> None:
-    """Raises `InputError` for a folder that may not be removed: it holds something, unmarked."""
+    """Raises `InputError` for a folder that cannot be made, or may not be removed: it is elsewhere,
+    or holds something, unmarked."""
+    if folder.is_symlink():
+        raise InputError(where=str(folder), what="is a link, and no folder", remedy=ELSEWHERE)
+    check_place(folder)
     if folder.exists() and not is_ours(folder) and not _is_empty(folder):
         raise InputError(
             where=str(folder),
@@ -24,11 +30,35 @@ def check(folder: Path) -> None:
         )
 
 
+def check_place(folder: Path, *, remedy: str = ELSEWHERE) -> None:
+    """Raises `InputError` for a folder that is none, or can be neither made nor written."""
+    nearest = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    what = ""
+    if not nearest.is_dir():
+        what = "is no folder" if nearest == folder else f"cannot be made: {nearest} is no folder"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        what = (
+            "may not be written"
+            if nearest == folder
+            else f"cannot be made: {nearest} may not be written"
+        )
+    if what:
+        raise InputError(where=str(folder), what=what, remedy=remedy)
+
+
 def make(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, and mark it unless it holds something already."""
-    folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    if _is_empty(folder):
-        (folder / MARK).touch()
+    """Make a folder, and mark it unless it holds something already.
+
+    Raises `InputError` where it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        if _is_empty(folder):
+            (folder / MARK).touch()
+    except OSError as error:
+        raise InputError(
+            where=str(folder), what=f"cannot be made ({error.strerror})", remedy=ELSEWHERE
+        ) from error
 
 
 def is_ours(folder: Path) -> bool:

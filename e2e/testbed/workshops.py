@@ -10,17 +10,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["alone", "opened"]
+from testbed import folders
+
+__all__ = ["alone", "check", "opened"]
 
 WORKSHOP = "building-"
+
+
+def check(folder: Path) -> None:
+    """Raises `InputError` for a folder that nobody can build into."""
+    remedy = "let REKINDLE_TESTBED name a folder that may be made and written"
+    folders.check_place(folder, remedy=remedy)
 
 
 @contextmanager
 def alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
     """Inside, no other process builds into the folder; one that does is waited for.
 
-    However a builder ends, its end frees the folder.
+    However a builder ends, its end frees the folder. Raises `InputError` as `check`.
     """
+    check(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         try:

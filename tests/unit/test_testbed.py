@@ -166,6 +166,25 @@ def test_the_cache_lies_where_the_user_wants_it() -> None:
     assert binaries.cache_folder({}) == Path.home() / ".cache" / "rekindle" / "testbed"
 
 
+def test_without_a_home_the_cache_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobodys() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobodys)
+    with pytest.raises(InputError, match=r"HOME: is not set.* let REKINDLE_TESTBED name a folder"):
+        binaries.cache_folder({})
+
+
+def test_a_cache_that_cannot_be_made_is_refused_before_anything_is_built(
+    cache: Path, go: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache.touch()
+    assert main(["build", ETCD]) == 2
+    assert f"cannot be made: {cache} is no folder; let REKINDLE_TESTBED" in capsys.readouterr().err
+    assert not go.exists(), "it was not called"
+    assert len(binaries.lacking()) == 1
+
+
 def test_what_is_missing_is_built_once_and_kept(cache: Path, go: Path) -> None:
     make_programs(cache / binaries.KUBERNETES_VERSION, ETCD)
     said: list[str] = []

@@ -42,6 +42,11 @@ def test_what_holds_something_of_somebody_does_not_become_ours(tmp_path: Path) -
     assert not folders.is_ours(theirs)
     with pytest.raises(InputError, match=REFUSED):
         folders.check(theirs)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="link: is a link, and no folder; name another"):
+        folders.check(tmp_path / "link")
+    with pytest.raises(InputError, match=r"link: cannot be made \(File exists\); name another"):
+        folders.make(tmp_path / "link")
     (tmp_path / "empty").mkdir()
     folders.check(tmp_path / "empty")
     folders.check(tmp_path / "none")

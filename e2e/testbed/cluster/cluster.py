@@ -113,6 +113,8 @@ class Cluster:
             prerequisites.check_folder(folder)
         for folder in self.layout.passing:
             folders.check(folder)
+        for folder in (self.layout.plane, self.logs, self.shared):
+            folders.check_place(folder)
         names = () if self._programs else (*CONTROL_PLANE, *binaries.NODE)
         self._installed = prerequisites.find_installed(*binaries.lacking(names))
         self._programs = self._programs or binaries.find(names)
