@@ -17,6 +17,7 @@
     machines       what really runs on real nodes: started, killed, frozen
     containers     what a container of a pod would run
     spark_image    the same for Spark's image, with the Spark of this machine
+    owners         the process that has a control plane or a cluster: named, ended
     definitions    custom resource definitions of others, from their Go modules
     bodies         what is written to the API server for a node, its lease, its pods
     faults         what this machine lacks, said all at once before anything is made

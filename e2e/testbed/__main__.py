@@ -8,6 +8,7 @@ follows. `cluster` is a package.
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
@@ -15,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import options, processes
-from testbed import binaries, locks
+from rekindle.errors import InputError
+from rekindle_local import options
+from testbed import binaries, certificates, faults, folders, locks, owners
 from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
 from testbed.cluster.commands import add_commands
 from testbed.exits import exit_code
@@ -91,6 +92,8 @@ def _up(given: argparse.Namespace) -> None:
     options.check_range("--nodes", given.nodes, 0, 10_000)
     options.check_range("--grace", given.grace, 1, 86_400)
     directory = _directory(given)
+    folders.check_place(directory)
+    faults.check([*faults.raised(certificates.find_openssl), *binaries.lacking()])
     ended = threading.Event()
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, lambda *_: ended.set())
@@ -154,7 +157,15 @@ def _running(given: argparse.Namespace) -> Path:
     """The directory of a control plane that runs. Raises `InputError` where none does."""
     directory = _directory(given)
     file = directory / OWNER
-    if not file.exists() or locks.take(file) is not None:
+    try:
+        runs = folders.is_ours(directory) and file.exists() and locks.take(file) is None
+    except OSError as error:
+        raise InputError(
+            where=str(file),
+            what=f"cannot be read and written ({error.strerror})",
+            remedy="run this as who has started the control plane, or name its --directory",
+        ) from error
+    if not runs:
         raise InputError(
             where=str(directory), what="no control plane runs there", remedy="start one with `up`"
         )
@@ -164,17 +175,20 @@ def _running(given: argparse.Namespace) -> Path:
 def _down(given: argparse.Namespace) -> None:
     directory = _running(given)
     file = directory / OWNER
-    owner = int(file.read_text())
-    os.kill(owner, signal.SIGTERM)
-    gone = processes.await_condition(
-        lambda: locks.take(file) is not None, limit_seconds=END_SECONDS_MAX
-    )
-    if not gone:
-        raise RunError(
-            where=f"process {owner}",
-            what=f"has not ended within {END_SECONDS_MAX:.0f} s",
-            remedy="kill it: nothing is left of it then either",
+    told = file.read_text(errors="replace").strip()
+    # Anything else would name no process, or many.
+    if re.fullmatch("[1-9][0-9]{0,9}", told) is None:
+        raise InputError(
+            where=str(file),
+            what="does not say which process runs the control plane",
+            remedy="look again in a moment, or end it by Ctrl-C",
         )
+    owners.end(
+        int(told),
+        lambda: locks.take(file) is not None,
+        seconds_max=END_SECONDS_MAX,
+        remedy="kill it: nothing is left of it then either",
+    )
 
 
 def _directory(given: argparse.Namespace) -> Path:
@@ -189,11 +203,12 @@ def _owned(directory: Path) -> Iterator[None]:
     file = directory / OWNER
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if not file.exists() and any(directory.iterdir()):
+        folders.make(directory)
+        if not folders.is_ours(directory):
             raise InputError(
                 where=f"--directory {directory}",
                 what="is not empty, and no control plane has been there",
-                remedy="name another folder, or a new one",
+                remedy="name another folder or a new one, or remove it",
             )
         held = locks.take(file)
     except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputError, RunError
-from testbed import binaries, bodies, building, components
+from testbed import binaries, bodies, building, components, folders, owners
 from testbed.__main__ import _owned, lost_nodes, main
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
@@ -77,7 +77,7 @@ def go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("arguments", "message"),
     [
         (["up", "--grace", "-1"], "--grace: is -1.0; give a number from 1"),
-        (["up", "--directory", "/proc/none"], "--directory /proc/none: cannot be written"),
+        (["up", "--directory", "/dev/null/x"], "/dev/null/x: cannot be made: /dev/null is no fo"),
         (["lose", "node-1"], "no control plane runs there; start one with `up`"),
         (["return", "node-1"], "no control plane runs there; start one with `up`"),
         (["down"], "no control plane runs there; start one with `up`"),
@@ -306,7 +306,7 @@ def test_the_command_line_refuses_a_program_that_it_does_not_know(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--directory", "/proc/x"], "--directory /proc/x: cannot be written"),
+        (["--directory", "/dev/null"], "/dev/null: is no folder; name another directory"),
         (["--grace", "-1"], "--grace: is -1.0"),
     ],
 )
@@ -322,5 +322,62 @@ def test_nothing_is_taken_down_where_nothing_runs(
 ) -> None:
     assert main(["down", "--directory", str(tmp_path)]) == 2
     assert "no control plane runs there" in capsys.readouterr().err
-    (tmp_path / "owner").write_text(f"{os.getpid()}\n")  # left by one that was killed
+    with _owned(tmp_path):  # and its file stays
+        pass
     assert main(["down", "--directory", str(tmp_path)]) == 2
+    assert "no control plane runs there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("told", ["", "-1", "0", "theirs"])
+def test_what_names_no_process_is_sent_no_signal(
+    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "kill", pytest.fail)
+    with _owned(tmp_path):
+        (tmp_path / "owner").write_text(told)
+        assert main(["down", "--directory", str(tmp_path)]) == 2
+    assert "owner: does not say which process runs the control plane" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["down", "lose"])
+def test_a_word_of_the_owner_that_cannot_be_read_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders.make(tmp_path)
+    (tmp_path / "owner").mkdir()  # as root reads every file
+    nodes = ["node-1"] if command == "lose" else []
+    assert main([command, *nodes, "--directory", str(tmp_path)]) == 2
+    assert "owner: cannot be read and written (Is a directory); run this as who has" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_directory_that_cannot_be_made_is_refused() -> None:
+    with (
+        pytest.raises(InputError, match="--directory /proc/x: cannot be written"),
+        _owned(Path("/proc/x")),
+    ):
+        pass
+
+
+def test_a_process_is_named_with_what_it_runs_and_one_that_is_anothers_is_not_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = owners.described(os.getpid())
+    assert told.startswith(f"process {os.getpid()} (")
+    assert "pytest" in told
+
+    def refuse(error: type[OSError]) -> None:
+        def kill(*_: int) -> None:
+            raise error
+
+        monkeypatch.setattr(os, "kill", kill)
+
+    how = {"seconds_max": 1.0, "remedy": "look"}
+    refuse(PermissionError)
+    with pytest.raises(InputError, match="process 17: is another user's; run this as that user"):
+        owners.end(17, lambda: False, **how)
+    refuse(ProcessLookupError)
+    with pytest.raises(InputError, match="process 17: has ended, and another has its place"):
+        owners.end(17, lambda: False, **how)
+    owners.end(17, lambda: True, **how)

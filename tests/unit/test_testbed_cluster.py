@@ -189,7 +189,10 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         assert seat.owner() == holder.pid
-        with pytest.raises(InputError, match=f"process {holder.pid} has one"), seat.claimed():
+        with (
+            pytest.raises(InputError, match=rf"process {holder.pid} \(.*\) has one on"),
+            seat.claimed(),
+        ):
             pass
     finally:
         holder.kill()
@@ -204,6 +207,7 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
     assert seat.read() is None
 
 
+@pytest.mark.usefixtures("free_seat")
 def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:
     def carry_out(order: orders.Order) -> str:
         if order["order"] == "fail":
@@ -218,8 +222,33 @@ def test_orders_are_carried_out_and_errors_come_back(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="node-1: is no node; look"):
             orders.send(path, {"order": "fail"})
         clerk.join()
-    with pytest.raises(InputError, match="none runs here that takes orders"):
+    with pytest.raises(InputError, match="none runs here; start one with"):
         orders.send(path, {"order": "kill"})
+
+
+def test_an_order_to_a_cluster_that_takes_none_tells_who_has_it(
+    free_seat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seat, "owner", os.getpid)
+    with pytest.raises(InputError, match=rf"process {os.getpid()} \(.*\) has one that takes no or"):
+        orders.send(free_seat / "orders", {"order": "kill"})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "[]",
+        "null",
+        "{}",
+        '{"version": 1, "owner": -1, "directory": "/a", "instances": 128}',
+        '{"version": 1, "owner": "1", "directory": "/a", "instances": 128}',
+    ],
+)
+def test_a_record_that_is_none_is_refused(record: str, free_seat: Path) -> None:
+    free_seat.mkdir()
+    (free_seat / "record.json").write_text(record)
+    with pytest.raises(InputError, match=r"record\.json: is not a record of a cluster; remove it"):
+        seat.read()
 
 
 def test_a_cluster_outlives_defects_of_orders_and_callers_that_say_nothing(
@@ -273,7 +302,9 @@ def test_a_node_that_never_was_cannot_be_removed(tmp_path: Path) -> None:
     [
         (["up", "--nodes", "1000"], "--nodes: is 1000; give a number from 0 to 250"),
         (["up", "--images", "none.tar"], "image none.tar: is not a file"),
-        (["kill", "node-1"], "none runs here that takes orders"),
+        (["kill", "node-1"], "none runs here; start one with"),
+        (["up", "--directory", "/dev/null"], "cannot be made: /dev/null is no folder"),
+        (["up", "--shared", "/dev/null"], "/dev/null: is no folder"),
         (["down"], "none runs here"),
     ],
 )

@@ -1,18 +1,26 @@
 """Folders that the testbed removes: those that it has made, and nobody else's."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from rekindle.errors import InputError
 from testbed import folders
-from testbed.__main__ import main
-from testbed.cluster import leftovers
+from testbed.__main__ import _owned, main
+from testbed.cluster import commands, leftovers, limits, seat
 from testbed.cluster.cluster import Cluster
 from testbed.cluster.places import Layout
 from testbed.control_plane import ControlPlane
 
 REFUSED = "is there already, and no testbed has made it; it would be removed; name another"
+
+
+@pytest.fixture
+def free_seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a machine on which nobody has a cluster, with a cache of its own."""
+    monkeypatch.setattr(seat, "FOLDER", tmp_path / "seat")
+    monkeypatch.setenv("REKINDLE_TESTBED", str(tmp_path / "cache"))
 
 
 def fill(folder: Path) -> Path:
@@ -102,10 +110,33 @@ def test_leftovers_are_marked_folders_of_a_layout(tmp_path: Path) -> None:
     assert found.folders == (layout.machines, layout.plane, layout.logs, kept)
 
 
-def test_up_refuses_a_directory_that_holds_something_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("owner", ["", "17\n"])
+def test_up_refuses_a_directory_that_holds_something_else(owner: str, tmp_path: Path) -> None:
     fill(tmp_path / "lost")
-    assert main(["up", "--directory", str(tmp_path)]) == 2
-    assert "is not empty, and no control plane has been there" in capsys.readouterr().err
+    if owner:
+        (tmp_path / "owner").write_text(owner)
+    refused = "is not empty, and no control plane has been there"
+    with pytest.raises(InputError, match=refused), _owned(tmp_path):
+        pass
     assert (tmp_path / "lost" / "theirs").exists()
+
+
+@pytest.mark.usefixtures("free_seat")
+def test_clean_leaves_an_empty_directory_that_somebody_has_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = leftovers.Leftovers(processes=(), groups=(), link=False, folders=())
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    # What this machine has is not to be found, for a cluster may run on it.
+    monkeypatch.setattr(leftovers, "find", lambda *_, **__: nothing)
+    monkeypatch.setattr(leftovers, "remove", lambda _: None)
+    monkeypatch.setattr(limits, "put_back", lambda _: None)
+    named, ours = tmp_path / "named", commands.default_directory()
+    for folder in (seat.FOLDER, named, ours):
+        folder.mkdir(parents=True)
+    seat.write(seat.Record(1, named, 128))
+    assert main(["cluster", "clean"]) == 0
+    assert "nothing, there was nothing left" in capsys.readouterr().out
+    assert named.exists()
+    assert not ours.exists()
+    assert not seat.FOLDER.exists()

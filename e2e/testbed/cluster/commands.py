@@ -12,9 +12,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import options, processes
-from testbed import binaries
+from rekindle.errors import InputError
+from rekindle_local import options
+from testbed import binaries, owners
 from testbed.cluster import leftovers, limits, orders, seat
 from testbed.cluster.configuration import NodeSpec
 from testbed.cluster.orders import Order
@@ -109,39 +109,39 @@ def _send(given: argparse.Namespace) -> None:
 
 def _down(_: argparse.Namespace) -> None:
     owner = seat.owner()
-    if not owner:
+    if owner == 0:
         raise InputError(
-            where="the cluster of real nodes",
+            where=seat.WHERE,
+            what=f"{owners.described(owner)} begins one, or cleans up",
+            remedy="look again in a moment",
+        )
+    if owner is None:
+        raise InputError(
+            where=seat.WHERE,
             what="none runs here",
             remedy="start one with `up`; `clean` removes what a killed one has left",
         )
-    os.kill(owner, signal.SIGTERM)
-    gone = processes.await_condition(
-        lambda: seat.owner() is None, limit_seconds=END_SECONDS_MAX, interval_seconds=0.1
+    owners.end(
+        owner,
+        lambda: seat.owner() is None,
+        seconds_max=END_SECONDS_MAX,
+        remedy="kill it, then `python -m testbed cluster clean`",
     )
-    if not gone:
-        raise RunError(
-            where=f"process {owner}",
-            what=f"has not ended within {END_SECONDS_MAX:.0f} s",
-            remedy="kill it, then `python -m testbed cluster clean`",
-        )
 
 
 def _clean(_: argparse.Namespace) -> None:
     if os.geteuid() != 0:
-        raise InputError(
-            where="the cluster of real nodes", what="needs root", remedy="run this as root"
-        )
+        raise InputError(where=seat.WHERE, what="needs root", remedy="run this as root")
     with seat.claimed():
         record = seat.read()
-        directories = [default_directory(), *([] if record is None else [record.directory])]
+        ours = default_directory()
+        directories = [ours, *([] if record is None else [record.directory])]
         left = leftovers.find(map(Layout, directories), kept_folder(), logs=True)
         leftovers.remove(left)
         if record is not None:
             limits.put_back(record.instances)
-        for directory in directories:
-            with suppress(OSError):  # what is not ours stays in it
-                directory.rmdir()
+        with suppress(OSError):  # what is not ours stays in it; one that was named stays anyway
+            ours.rmdir()
         seat.forget()
     print(f"removed: {left or 'nothing, there was nothing left'}")
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from rekindle.errors import InputError, RekindleError, RunError
+from testbed import owners
+from testbed.cluster import seat
 
 __all__ = ["Desk", "send"]
 
@@ -74,12 +76,10 @@ def send(path: Path, order: Order) -> str:
         caller.settimeout(ANSWER_SECONDS_MAX)
         try:
             caller.connect(str(path))
+        except PermissionError as error:
+            raise seat.not_yours() from error
         except OSError as error:
-            raise InputError(
-                where="the cluster of real nodes",
-                what="none runs here that takes orders",
-                remedy="start one with `python -m testbed cluster up`",
-            ) from error
+            raise _silence() from error
         answer = _ask(caller, order)
     if "answer" in answer:
         return str(answer["answer"])
@@ -88,6 +88,23 @@ def send(path: Path, order: Order) -> str:
         where=answer.get("where", "the cluster's process"),
         what=answer.get("what", "has ended before it answered"),
         remedy=answer.get("remedy", "see what it has said"),
+    )
+
+
+def _silence() -> InputError:
+    """Why no cluster takes orders."""
+    owner = seat.owner()
+    if owner is None:
+        return InputError(
+            where=seat.WHERE,
+            what="none runs here",
+            remedy="start one with `python -m testbed cluster up`",
+        )
+    return InputError(
+        where=seat.WHERE,
+        what=f"{owners.described(owner)} has one that takes no orders: only one of "
+        "`python -m testbed cluster up` does, once it is up",
+        remedy="wait until it is up or has ended, or end it with `python -m testbed cluster down`",
     )
 
 

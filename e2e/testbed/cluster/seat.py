@@ -15,11 +15,22 @@ from pathlib import Path
 from typing import IO
 
 from rekindle.errors import InputError
-from testbed import locks
+from testbed import locks, owners
 
-__all__ = ["FOLDER", "Record", "claimed", "forget", "orders_socket", "owner", "read", "write"]
+__all__ = [
+    "FOLDER",
+    "WHERE",
+    "Record",
+    "claimed",
+    "forget",
+    "orders_socket",
+    "owner",
+    "read",
+    "write",
+]
 
 FOLDER = Path("/var/lib/rekindle-testbed")
+WHERE = "the cluster of real nodes"
 _LOCK = "lock"
 _RECORD = "record.json"
 _ORDERS = "orders"
@@ -41,7 +52,10 @@ def orders_socket() -> Path:
 
 
 def owner() -> int | None:
-    """The process that has a cluster now; None where there is none."""
+    """The process that has a cluster now, 0 for one that is not known; None where there is none.
+
+    Raises `InputError` where it is another user's, and for a record that is none.
+    """
     try:
         with (FOLDER / _LOCK).open("r") as held:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -50,6 +64,8 @@ def owner() -> int | None:
     except BlockingIOError:
         record = read()
         return 0 if record is None else record.owner
+    except PermissionError as error:
+        raise not_yours() from error
     return None
 
 
@@ -59,9 +75,9 @@ def claimed() -> Iterator[None]:
     held = _lock()
     if held is None:
         raise InputError(
-            where="the cluster of real nodes",
-            what=f"process {owner() or 'of somebody'} has one on this machine already",
-            remedy="end it with `python -m testbed cluster down`",
+            where=WHERE,
+            what=f"{owners.described(owner() or 0)} has one on this machine already",
+            remedy="wait for its end, or end it with `python -m testbed cluster down`",
         )
     try:
         yield
@@ -70,13 +86,21 @@ def claimed() -> Iterator[None]:
 
 
 def read() -> Record | None:
-    """What the cluster that was last begun here has written down, unless it has ended whole."""
+    """What the cluster that was last begun here has written down, unless it has ended whole.
+
+    Raises `InputError` for a record that is none, or another user's.
+    """
     try:
         record = json.loads((FOLDER / _RECORD).read_text(encoding="utf-8"))
-        return Record(record["owner"], Path(record["directory"]), record["instances"])
+        found = Record(record["owner"], Path(record["directory"]), int(record["instances"]))
+        if not isinstance(found.owner, int) or found.owner < 1:
+            raise ValueError(f"no process has the number {found.owner}")  # a signal goes there
+        return found
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError) as error:
+    except PermissionError as error:
+        raise not_yours() from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             where=str(FOLDER / _RECORD),
             what="is not a record of a cluster",
@@ -102,6 +126,11 @@ def forget() -> None:
     for name in (_RECORD, f"{_RECORD}.new", _ORDERS, _LOCK):
         (FOLDER / name).unlink(missing_ok=True)
     FOLDER.rmdir()
+
+
+def not_yours() -> InputError:
+    """For who may not speak to the cluster that there is."""
+    return InputError(where=WHERE, what="is another user's", remedy="run this as root")
 
 
 def _lock() -> IO[str] | None:
