@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rekindle.errors import InputError
+
 __all__ = ["Layer", "layers", "shown"]
 
 SHOWN_MAX = 90
+# What comes of content that has another form.
+_OTHERWISE_MADE = (AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +25,22 @@ class Layer:
 
 
 def layers(archive: Path) -> list[Layer]:
-    """The layers of the only image in an archive, the lowest first."""
-    with tarfile.open(archive) as opened:
-        (manifest,) = _read(opened, "manifest.json")
-        history = _read(opened, manifest["Config"]).get("history") or []
-        sizes = [_size(opened, name) for name in manifest["Layers"]]
-    made = [item.get("created_by", "") for item in history if not item.get("empty_layer")]
+    """The layers of the only image in an archive, the lowest first.
+
+    Raises `InputError` for a file that is no such archive.
+    """
+    try:
+        with tarfile.open(archive) as opened:
+            (manifest,) = _read(opened, "manifest.json")
+            history = _read(opened, manifest["Config"]).get("history") or []
+            sizes = [_size(opened, name) for name in manifest["Layers"]]
+        made = [item.get("created_by", "") for item in history if not item.get("empty_layer")]
+    except (tarfile.TarError, OSError, EOFError, *_OTHERWISE_MADE) as error:
+        raise InputError(
+            where=str(archive),
+            what="is no archive of one image, or cannot be read",
+            remedy="name one that `build` has printed",
+        ) from error
     made += [""] * (len(sizes) - len(made))
     return [Layer(size, " ".join(text.split())) for size, text in zip(sizes, made, strict=True)]
 
@@ -40,7 +54,8 @@ def shown(archive: Path) -> str:
 
 def _read(opened: tarfile.TarFile, name: str) -> Any:
     file = opened.extractfile(name)
-    assert file is not None
+    if file is None:
+        raise ValueError(f"{name} is no file")
     return json.loads(file.read())
 
 

@@ -124,6 +124,7 @@ class _Building:
         engine = engines.find(self.storage)
         archive.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(b"")
+        engine.clear(log=self.log)
         with workshops.opened(self.cache) as workshop:
             context = workshop / "context"
             if base_image:

@@ -24,7 +24,9 @@ NAMES = tuple(PACKAGES)
 VARIABLE = "REKINDLE_IMAGE_ENGINE"
 ANSWER_SECONDS_MAX = 60
 OVERLAY, COPIES = "overlay", "vfs"
-# By force: one that was killed has left a container, which would hold its image.
+# Podman's own removal does not see the containers of builds.
+CLEAR = {"buildah": ("rm", "--all")}
+# By force: a container that podman's builds have left would hold its image.
 PRUNE = {"buildah": ("rmi", "--prune", "--force"), "podman": ("image", "prune", "--force")}
 
 
@@ -63,6 +65,14 @@ class Engine:
         else:
             command = [self.name, *self.options, "save", "--output", str(archive), reference]
         programs.run(command, log=log)
+
+    def clear(self, *, log: Path) -> None:
+        """Remove the containers, and their mounts, of builds that were killed in our own storage.
+
+        Nothing else builds there meanwhile. Raises `RunError` when one cannot be removed.
+        """
+        if self.name in CLEAR:
+            programs.run([self.name, *self.options, *CLEAR[self.name]], log=log)
 
     def prune(self, *, log: Path) -> None:
         """Remove layers that no named image has; docker's storage is the user's and stays as it is.

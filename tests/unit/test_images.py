@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from images import archives, bases, building, programs, wheels
+from images.__main__ import main
 from rekindle.errors import InputError, RunError
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,19 @@ def test_layers_are_told_with_their_sizes_and_what_made_them(tmp_path: Path) -> 
     found = archives.layers(file)
     assert [(layer.size_bytes, layer.made_by) for layer in found] == [(2_000_000, "base"), (1, "")]
     assert archives.shown(file).splitlines()[-1] == "     2.0  MB"
+
+
+@pytest.mark.parametrize("manifest", [None, b"no JSON", b"[]", b"[1]", b'[{"Config": "none"}]'])
+def test_what_is_no_archive_of_an_image_is_refused(
+    manifest: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "image.tar"
+    file.write_text("no archive")
+    if manifest is not None:
+        with tarfile.open(file, "w") as archive:
+            add(archive, "manifest.json", manifest)
+    assert main(["layers", str(file)]) == 2
+    assert f"{file}: is no archive of one image" in capsys.readouterr().err
 
 
 def test_a_base_keeps_nothing_of_how_this_machine_reaches_its_packages(

@@ -58,6 +58,16 @@ def test_layers_without_a_name_are_removed_from_our_own_storage_alone(folder: Pa
     assert not (folder / "log").read_text()
 
 
+def test_containers_of_builds_that_were_killed_are_removed_from_our_own_storage(
+    folder: Path,
+) -> None:
+    engines.find(folder / "storage").clear(log=folder / "log")
+    called = (folder / "calls").read_text().splitlines()[-1]
+    assert called.startswith(f"--root {folder}/storage/overlay ")
+    assert called.endswith(" rm --all")
+    Engine("docker").clear(log=folder / "log")
+
+
 def test_all_but_the_newest_of_what_was_built_is_removed(tmp_path: Path) -> None:
     for age, name in enumerate(("used.tar", "new", "old", "oldest.tar")):
         path = tmp_path / name
