@@ -5,8 +5,10 @@ which a killed one would leave behind. Who may do what is RBAC's, set up by the 
 control_plane.py calls it.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from kubernetes import client, config
@@ -14,6 +16,11 @@ from kubernetes import client, config
 from testbed.certificates import Certificate
 
 __all__ = ["certificate_credential", "make_client", "token_credential", "write_kubeconfig"]
+
+CONNECT_SECONDS_MAX = 30.0
+# The API server gives up a request after 60 s, and says so.
+ANSWER_SECONDS_MAX = 90.0
+_ENDLESS = re.compile("[?&](watch|follow)=")
 
 
 def certificate_credential(files: Certificate) -> dict[str, str]:
@@ -48,9 +55,22 @@ def write_kubeconfig(
 
 
 def make_client(kubeconfig: Path) -> client.ApiClient:
-    """A client for whom the kubeconfig stands; it takes no proxy, whatever the environment says."""
+    """A client for whom the kubeconfig stands; it takes no proxy, whatever the environment says.
+
+    Its requests have a limit of time, but for watches and logs that are followed.
+    """
     configuration = client.Configuration()
     load: Callable[..., None] = config.load_kube_config
     load(config_file=str(kubeconfig), client_configuration=configuration)
     configuration.proxy = None
-    return client.ApiClient(configuration)
+    return _Client(configuration)
+
+
+class _Client(client.ApiClient):
+    """One that does not wait for ever for a server that is stopped, or a packet that is lost."""
+
+    def call_api(self, method: Any, url: Any, *given: Any, **named: Any) -> Any:
+        """The answer to a request. Raises urllib3's `HTTPError` without one."""
+        if named.get("_request_timeout") is None and _ENDLESS.search(url) is None:
+            named["_request_timeout"] = (CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX)
+        return super().call_api(method, url, *given, **named)

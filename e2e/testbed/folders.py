@@ -13,7 +13,9 @@ from rekindle.errors import InputError
 __all__ = ["check", "check_place", "is_ours", "make", "remove"]
 
 MARK = ".rekindle-testbed"
-ELSEWHERE = "name another directory, or move away what is in its place"
+ELSEWHERE = (
+    "name another directory, by --directory or REKINDLE_TESTBED, or move away what is in its place"
+)
 
 
 def check(folder: Path) -> None:

@@ -1,15 +1,18 @@
 """What the test control plane decides: where programs come from, what nodes say."""
 
 import os
+import socket
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from kubernetes import client
+from urllib3.exceptions import HTTPError
 
 from rekindle.errors import InputError, RunError
-from testbed import binaries, bodies, building, components, folders, owners
-from testbed.__main__ import _owned, lost_nodes, main
+from testbed import access, binaries, bodies, building, components
+from testbed.__main__ import main
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
 from testbed.certificates import Certificate
@@ -91,26 +94,6 @@ def test_what_cannot_be_done_by_hand_is_refused_in_a_line(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
-
-
-def test_word_is_left_of_the_nodes_that_shall_be_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = ("--directory", str(tmp_path))
-    with _owned(tmp_path):
-        (tmp_path / "nodes").write_text("node-1\nnode-2")
-        assert main(["lose", "node-1", "node-2", *place]) == 0
-        assert main(["return", "node-1", *place]) == 0
-        assert lost_nodes(tmp_path) == {"node-2"}
-        assert main(["return", "node-1", *place]) == 2
-        assert "node-1: is not lost; lost are: node-2" in capsys.readouterr().err
-        for name in ("node-3", "../owner"):
-            assert main(["lose", "node-1", name, *place]) == 2
-            assert f"{name}: is no node here; `kubectl get nodes`" in capsys.readouterr().err
-            assert main(["return", name, *place]) == 2
-        assert lost_nodes(tmp_path) == {"node-2"}
-    with _owned(tmp_path):
-        assert not lost_nodes(tmp_path), "of the control plane before this one"
 
 
 def test_programs_come_from_the_named_folder_then_from_the_cache(
@@ -226,6 +209,23 @@ def test_a_build_that_fails_says_why_and_leaves_no_program(
     assert {path.name for path in (cache / binaries.KUBERNETES_VERSION).iterdir()} == {"lock"}
 
 
+def test_a_request_does_not_wait_for_ever_for_a_server_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "ANSWER_SECONDS_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        kubeconfig = access.write_kubeconfig(
+            tmp_path / "kubeconfig",
+            server=f"http://127.0.0.1:{port}",
+            authority=tmp_path / "none",
+            user="a",
+            credential=access.token_credential("b"),
+        )
+        with access.make_client(kubeconfig) as api_client, pytest.raises(HTTPError):
+            client.CoreV1Api(api_client).list_node()
+
+
 def test_replacements_by_folders_become_modules_of_the_same_version() -> None:
     composed = building.compose_module(building.kubernetes("1.34.4"), UPSTREAM)
     assert composed == (
@@ -306,7 +306,7 @@ def test_the_command_line_refuses_a_program_that_it_does_not_know(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--directory", "/dev/null"], "/dev/null: is no folder; name another directory"),
+        (["--directory", "/dev/null"], "/dev/null: is no folder; name another directory, by"),
         (["--grace", "-1"], "--grace: is -1.0"),
     ],
 )
@@ -315,69 +315,3 @@ def test_the_command_line_names_the_option_that_cannot_be_followed(
 ) -> None:
     assert main(["up", *arguments]) == 2
     assert capsys.readouterr().err.startswith(message)
-
-
-def test_nothing_is_taken_down_where_nothing_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["down", "--directory", str(tmp_path)]) == 2
-    assert "no control plane runs there" in capsys.readouterr().err
-    with _owned(tmp_path):  # and its file stays
-        pass
-    assert main(["down", "--directory", str(tmp_path)]) == 2
-    assert "no control plane runs there" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("told", ["", "-1", "0", "theirs"])
-def test_what_names_no_process_is_sent_no_signal(
-    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(os, "kill", pytest.fail)
-    with _owned(tmp_path):
-        (tmp_path / "owner").write_text(told)
-        assert main(["down", "--directory", str(tmp_path)]) == 2
-    assert "owner: does not say which process runs the control plane" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["down", "lose"])
-def test_a_word_of_the_owner_that_cannot_be_read_is_named(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders.make(tmp_path)
-    (tmp_path / "owner").mkdir()  # as root reads every file
-    nodes = ["node-1"] if command == "lose" else []
-    assert main([command, *nodes, "--directory", str(tmp_path)]) == 2
-    assert "owner: cannot be read and written (Is a directory); run this as who has" in (
-        capsys.readouterr().err
-    )
-
-
-def test_a_directory_that_cannot_be_made_is_refused() -> None:
-    with (
-        pytest.raises(InputError, match="--directory /proc/x: cannot be written"),
-        _owned(Path("/proc/x")),
-    ):
-        pass
-
-
-def test_a_process_is_named_with_what_it_runs_and_one_that_is_anothers_is_not_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told = owners.described(os.getpid())
-    assert told.startswith(f"process {os.getpid()} (")
-    assert "pytest" in told
-
-    def refuse(error: type[OSError]) -> None:
-        def kill(*_: int) -> None:
-            raise error
-
-        monkeypatch.setattr(os, "kill", kill)
-
-    how = {"seconds_max": 1.0, "remedy": "look"}
-    refuse(PermissionError)
-    with pytest.raises(InputError, match="process 17: is another user's; run this as that user"):
-        owners.end(17, lambda: False, **how)
-    refuse(ProcessLookupError)
-    with pytest.raises(InputError, match="process 17: has ended, and another has its place"):
-        owners.end(17, lambda: False, **how)
-    owners.end(17, lambda: True, **how)
