@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 
 __all__ = ["failure", "finish", "run"]
 
@@ -18,11 +18,19 @@ SAID_MAX = 300
 def run(
     command: Sequence[str | Path], *, where: str, remedy: str, seconds_max: float, **how: Any
 ) -> str:
-    """What a program prints. Raises `RunError` when it fails, or takes longer than the limit.
+    """What a program prints. Raises `RunError` when it fails, or takes longer than the limit, and
+    `InputError` where there is none.
 
     `how` are arguments of `subprocess.run`, such as `cwd`, `env`, `stdin` or `input`.
     """
-    done = finish(command, where=where, remedy=remedy, seconds_max=seconds_max, **how)
+    try:
+        done = finish(command, where=where, remedy=remedy, seconds_max=seconds_max, **how)
+    except FileNotFoundError as error:
+        raise InputError(
+            where=where,
+            what=f"there is no {error.filename}",
+            remedy="install it, and see whether it is on the PATH",
+        ) from error
     if done.returncode != 0:
         raise failure(done, f"{done.stdout}\n{done.stderr}", where=where, remedy=remedy)
     return done.stdout

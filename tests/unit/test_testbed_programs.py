@@ -2,7 +2,7 @@
 
 import pytest
 
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from testbed import programs
 
 HOW = {"where": "the program", "remedy": "look", "seconds_max": 60.0}
@@ -23,6 +23,11 @@ def test_what_a_program_prints_comes_back_and_what_it_warns_of_does_not() -> Non
 def test_a_program_that_fails_says_its_last_line(script: str, what: str) -> None:
     with pytest.raises(RunError, match=f"^the program: {what}; look$"):
         programs.run(["sh", "-c", script], **HOW)
+
+
+def test_a_program_that_is_missing_is_named() -> None:
+    with pytest.raises(InputError, match=r"^the program: there is no nobody-has-this; install it"):
+        programs.run(["nobody-has-this"], **HOW)
 
 
 def test_a_program_that_does_not_end_is_killed_at_its_limit() -> None:
