@@ -13,7 +13,7 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup check-tools check-python demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -80,8 +80,10 @@ e2e: setup packages ## the scenarios of docs/e2e.md on such a cluster, or one: m
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m scenarios $(SCENARIO) \
 	  $(if $(STRATEGIES),--strategies $(STRATEGIES))
 
-e2e-clean: setup ## remove what a cluster of real nodes has left on this machine, and nothing else
-	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed cluster clean
+# It needs nothing that is installed, so that it does not install first what a user wants to be rid of.
+HAS_VENV := $(wildcard $(BIN)/python)
+e2e-clean: $(if $(HAS_VENV),,check-python) ## remove what a cluster of real nodes has left on this machine, and nothing else
+	@PYTHONPATH=recovery:e2e $(or $(HAS_VENV),$(PYTHON)) -m testbed cluster clean
 
 wheel: setup ## build the wheel, jar included, into dist/
 	@rm -rf build dist
@@ -95,15 +97,7 @@ clean: ## remove all that make has made
 	find recovery operator e2e tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Not a prerequisite of the files below: it has no file of its own and would make them always old.
-check-tools:
-	@command -v $(PYTHON) >/dev/null 2>&1 || { \
-	  echo 'make setup: there is no $(PYTHON); install Python 3.11 or newer,' \
-	    'on Debian `apt-get install python3 python3-venv`, or name it: make PYTHON=... setup' >&2; \
-	  exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo 'make setup: $(PYTHON) is' "$$($(PYTHON) -V);" \
-	    'install Python 3.11 or newer, or name one: make PYTHON=python3.12 setup' >&2; \
-	  exit 2; }
+check-tools: check-python
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo 'make setup: $(PYTHON) cannot make virtual environments;' \
 	    'on Debian `apt-get install python3-venv`' >&2; \
@@ -112,6 +106,16 @@ check-tools:
 	  [ "$${major:-0}" -ge 17 ] || { \
 	  echo 'make setup: there is no javac 17 or newer; install a JDK,' \
 	    'on Debian `apt-get install openjdk-17-jdk-headless`' >&2; \
+	  exit 2; }
+
+check-python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo 'make setup: there is no $(PYTHON); install Python 3.11 or newer,' \
+	    'on Debian `apt-get install python3 python3-venv`, or name it: make PYTHON=... setup' >&2; \
+	  exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'make setup: $(PYTHON) is' "$$($(PYTHON) -V);" \
+	    'install Python 3.11 or newer, or name one: make PYTHON=python3.12 setup' >&2; \
 	  exit 2; }
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -269,6 +269,18 @@ def test_a_cluster_outlives_defects_of_orders_and_callers_that_say_nothing(
         clerk.join()
 
 
+def test_clean_needs_nothing_that_is_installed() -> None:
+    root = Path(__file__).parents[2]
+    shown = subprocess.run(
+        [sys.executable, "-S", "-m", "testbed", "cluster", "clean", "--help"],
+        env={"PYTHONPATH": f"{root}/recovery:{root}/e2e"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == 0, shown.stderr
+
+
 def test_a_call_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "ANSWER_SECONDS_MAX", 0.05)
     with (

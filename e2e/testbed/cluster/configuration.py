@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 from testbed.bodies import ZONE
 from testbed.cluster.archives import PAUSE
@@ -103,7 +102,7 @@ def kubelet(place: Place, spec: NodeSpec, authority: Path) -> str:
         "cpu": f"{max(0, round((cores - spec.cores) * 1000))}m",
         "memory": f"{max(0, machine_mib() - MEMORY_LEFT_MIB - spec.memory_mib)}Mi",
     }
-    return yaml.safe_dump(
+    return _dumped(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
@@ -133,8 +132,7 @@ def kubelet(place: Place, spec: NodeSpec, authority: Path) -> str:
             "imageGCHighThresholdPercent": 100,
             "volumeStatsAggPeriod": "15s",
             "registerWithTaints": [dict(taint) for taint in spec.taints],
-        },
-        sort_keys=False,
+        }
     )
 
 
@@ -151,7 +149,7 @@ def kubelet_arguments(place: Place, spec: NodeSpec) -> list[str]:
 
 def proxy(name: str, kubeconfig: Path) -> str:
     """YAML of the kube-proxy of a node."""
-    return yaml.safe_dump(
+    return _dumped(
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
@@ -168,8 +166,7 @@ def proxy(name: str, kubeconfig: Path) -> str:
                 "tcpEstablishedTimeout": "0s",
                 "tcpCloseWaitTimeout": "0s",
             },
-        },
-        sort_keys=False,
+        }
     )
 
 
@@ -192,3 +189,11 @@ def corefile(kubeconfig: Path) -> str:
     }}
 }}
 """
+
+
+def _dumped(record: Mapping[str, Any]) -> str:
+    # Only here: `clean` has to do without what is installed for Rekindle.
+    import yaml
+
+    told: str = yaml.safe_dump(record, sort_keys=False)
+    return told
