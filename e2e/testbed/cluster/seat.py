@@ -77,7 +77,7 @@ def claimed() -> Iterator[None]:
         raise InputError(
             where=WHERE,
             what=f"{owners.described(owner() or 0)} has one on this machine already",
-            remedy="wait for its end, or end it with `python -m testbed cluster down`",
+            remedy="end it with `python -m testbed cluster down`, or wait for its end",
         )
     try:
         yield
