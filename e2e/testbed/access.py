@@ -2,7 +2,7 @@
 
 A kubeconfig names files instead of holding their content: clients then need no temporary copies,
 which a killed one would leave behind. Who may do what is RBAC's, set up by the tests.
-control_plane.py calls it.
+control_plane.py and scenarios call it.
 """
 
 import re
@@ -15,9 +15,15 @@ from kubernetes import client, config
 
 from testbed.certificates import Certificate
 
-__all__ = ["certificate_credential", "make_client", "token_credential", "write_kubeconfig"]
+__all__ = [
+    "CONNECT_SECONDS_MAX",
+    "certificate_credential",
+    "make_client",
+    "token_credential",
+    "write_kubeconfig",
+]
 
-CONNECT_SECONDS_MAX = 30.0
+CONNECT_SECONDS_MAX = 10.0
 # The API server gives up a request after 60 s, and says so.
 ANSWER_SECONDS_MAX = 90.0
 _ENDLESS = re.compile("[?&](watch|follow)=")
@@ -54,15 +60,21 @@ def write_kubeconfig(
     return path
 
 
-def make_client(kubeconfig: Path) -> client.ApiClient:
+def make_client(
+    kubeconfig: Path | str, *, context: str | None = None, repeats: bool = True
+) -> client.ApiClient:
     """A client for whom the kubeconfig stands; it takes no proxy, whatever the environment says.
 
-    Its requests have a limit of time, but for watches and logs that are followed.
+    `kubeconfig` may be several files, as the variable of this name has them; `context` is one of
+    theirs, the current one when left out. With `repeats` a request that finds nobody is sent again.
+    Requests have a limit of time, but for watches and logs that are followed.
     """
-    configuration = client.Configuration()
+    configuration: Any = client.Configuration()
     load: Callable[..., None] = config.load_kube_config
-    load(config_file=str(kubeconfig), client_configuration=configuration)
+    load(config_file=str(kubeconfig), context=context, client_configuration=configuration)
     configuration.proxy = None
+    if not repeats:
+        configuration.retries = False
     return _Client(configuration)
 
 
