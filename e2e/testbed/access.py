@@ -16,7 +16,6 @@ from kubernetes import client, config
 from testbed.certificates import Certificate
 
 __all__ = [
-    "CONNECT_SECONDS_MAX",
     "certificate_credential",
     "make_client",
     "token_credential",

@@ -21,6 +21,7 @@ __all__ = [
     "FOLDER",
     "WHERE",
     "Record",
+    "check_free",
     "claimed",
     "forget",
     "orders_socket",
@@ -74,15 +75,18 @@ def claimed() -> Iterator[None]:
     """Inside, no other process has a cluster. Raises `InputError` when one has it already."""
     held = _lock()
     if held is None:
-        raise InputError(
-            where=WHERE,
-            what=f"{owners.described(owner() or 0)} has one on this machine already",
-            remedy="end it with `python -m testbed cluster down`, or wait for its end",
-        )
+        raise _taken(owner() or 0)
     try:
         yield
     finally:
         held.close()
+
+
+def check_free() -> None:
+    """Raises `InputError` where a process has a cluster now; claims nothing."""
+    there = owner()
+    if there is not None:
+        raise _taken(there)
 
 
 def read() -> Record | None:
@@ -131,6 +135,18 @@ def forget() -> None:
 def not_yours() -> InputError:
     """For who may not speak to the cluster that there is."""
     return InputError(where=WHERE, what="is another user's", remedy="run this as root")
+
+
+def _taken(there: int) -> InputError:
+    """What this process has may be somebody's run, which nobody else should end."""
+    record = read()
+    place = "" if record is None else f", in {record.directory}"
+    return InputError(
+        where=WHERE,
+        what=f"{owners.described(there)} has one on this machine already{place}",
+        remedy="wait for its end; if nobody needs that run, end it with "
+        "`python -m testbed cluster down`",
+    )
 
 
 def _lock() -> IO[str] | None:
