@@ -25,7 +25,7 @@ from kubernetes import client
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import processes
-from testbed import binaries, programs
+from testbed import binaries, faults, programs
 
 __all__ = [
     "FOREIGN",
@@ -34,6 +34,7 @@ __all__ = [
     "definition",
     "find",
     "install",
+    "lacking",
     "schemaless",
     "spark_applications",
     "stored",
@@ -102,15 +103,23 @@ def find(name: str) -> list[Path]:
 
     Raises `InputError` when Go is missing to download with, `RunError` when it cannot.
     """
-    wanted = FOREIGN[name]
-    folder = binaries.cache_folder(os.environ) / "definitions" / wanted.folder
-    files = [folder / Path(file).name for file in wanted.files]
+    wanted, files = FOREIGN[name], _files(name)
     if not all(file.is_file() for file in files):
         with _module(wanted) as root:
-            folder.mkdir(parents=True, exist_ok=True)
+            files[0].parent.mkdir(parents=True, exist_ok=True)
             for file, source in zip(files, wanted.files, strict=True):
                 _keep(root / source, file)
     return files
+
+
+def lacking(name: str) -> list[InputError]:
+    """Why `find` would end before it downloaded anything; nothing where it would not."""
+
+    def look() -> None:
+        if not all(file.is_file() for file in _files(name)):
+            _find_go(FOREIGN[name])
+
+    return faults.raised(look)
 
 
 def definition(file: Path, *, versions: Iterable[str] = ()) -> dict[str, Any]:
@@ -199,16 +208,17 @@ def _is_established(found: client.V1CustomResourceDefinition) -> bool:
     return any(item.type == "Established" and item.status == "True" for item in conditions)
 
 
+def _files(name: str) -> list[Path]:
+    """Where the files of an entry are kept."""
+    wanted = FOREIGN[name]
+    folder = binaries.cache_folder(os.environ) / "definitions" / wanted.folder
+    return [folder / Path(file).name for file in wanted.files]
+
+
 @contextmanager
 def _module(wanted: Foreign) -> Iterator[Path]:
     """The module's folder, unpacked for a moment: some are ten thousand files of no use here."""
-    go = shutil.which("go")
-    if go is None:
-        raise InputError(
-            where=f"the definitions of {wanted.module}",
-            what="are not in the cache, and Go is not installed to download them",
-            remedy="install Go, on Debian `apt-get install golang-go`",
-        )
+    go = _find_go(wanted)
     with tempfile.TemporaryDirectory(prefix="definitions-") as workshop:
         cache = Path(workshop) / "modules"
         settings = {"GOMODCACHE": str(cache), "GOFLAGS": "-modcacherw -mod=mod", "GOWORK": "off"}
@@ -221,6 +231,17 @@ def _module(wanted: Foreign) -> Iterator[Path]:
             env={**os.environ, **settings},
         )
         yield cache / f"{wanted.module}@{wanted.version}"
+
+
+def _find_go(wanted: Foreign) -> str:
+    go = shutil.which("go")
+    if go is None:
+        raise InputError(
+            where=f"the definitions of {wanted.module}",
+            what="are not in the cache, and Go is not installed to download them",
+            remedy="install Go, on Debian `apt-get install golang-go`",
+        )
+    return go
 
 
 def _keep(source: Path, file: Path) -> None:

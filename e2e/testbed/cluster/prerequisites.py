@@ -88,15 +88,18 @@ def _missing() -> Iterator[InputError]:
         )
 
 
-def check_folder(folder: Path) -> None:
-    """Raises `InputError` for a folder that machines do not see, having one of their own there."""
+def check_folder(folder: Path, chosen_by: str = "REKINDLE_TESTBED and --directory") -> None:
+    """Raises `InputError` for a folder that machines do not see, having one of their own there.
+
+    `chosen_by` names what a person has chosen it by.
+    """
     resolved = folder.resolve()
     for hidden in HIDDEN:
         if resolved.is_relative_to(hidden):
             raise InputError(
                 where=str(folder),
                 what=f"is below {hidden}, of which every node has its own",
-                remedy="use another folder; REKINDLE_TESTBED and --directory choose",
+                remedy=f"name another folder by {chosen_by}",
             )
 
 
