@@ -16,20 +16,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from kubernetes import client, config
+from kubernetes import client
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import processes
-from scenarios import afterwards
+from scenarios import afterwards, contexts
+from scenarios.contexts import CONTEXT, Context
 from scenarios.flights import ROLE
 from scenarios.means import Means
 from testbed import access
 from testbed.bodies import ZONE
 from testbed.cluster.configuration import NodeSpec
 
-__all__ = ["CONTEXT", "SHUTDOWN", "Cluster", "GivenCluster", "is_ready"]
+__all__ = ["SHARED", "SHUTDOWN", "Cluster", "GivenCluster", "is_ready", "shared_folder"]
 
-CONTEXT, SHARED = "REKINDLE_E2E_CONTEXT", "REKINDLE_E2E_SHARED"
+SHARED = "REKINDLE_E2E_SHARED"
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 MARKS = (SHUTDOWN, "node.kubernetes.io/out-of-service")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
@@ -105,12 +106,13 @@ class GivenCluster:
         kubectl: Path,
         images: Mapping[str, str],
     ) -> None:
-        self._context = context
+        self._name = context
+        self._environment = environment
         self._directory = directory
         self._kubectl = kubectl
         self._images = images
         self._means = Means(environment)
-        self._shared = _shared(environment)
+        self._shared = shared_folder(environment)
         self._names: list[str] = []
         self._taken: dict[str, Taken] = {}
 
@@ -130,7 +132,7 @@ class GivenCluster:
         return self._directory / "kubeconfig.yaml"
 
     def __enter__(self) -> Self:
-        self._check_context()
+        context = contexts.find(self._name, self._environment)
         self._directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
             held.callback(self.kubeconfig.unlink, missing_ok=True)  # reports are shown to others
@@ -140,7 +142,7 @@ class GivenCluster:
             api_client: Any = access.make_client(self.kubeconfig)
             held.callback(api_client.close)
             self._core: Any = client.CoreV1Api(api_client)
-            self._check_images()
+            self._check_images(context)
             held.callback(self._give_back)
             self._held = held.pop_all()
         return self
@@ -163,9 +165,8 @@ class GivenCluster:
         )
         free = self._free()
         if len(free) < count:
-            raise _refusal(
-                f"has {len(free)} free nodes where {count} are wanted",
-                "make a cluster of more nodes, or wait for a scenario that uses them",
+            raise self._refusal(
+                f"has {len(free)} free nodes where {count} are wanted", self._remedy_for_more()
             )
         taken = tuple(node.metadata.name for node in free[:count])
         for turn, node in enumerate(free[:count]):
@@ -215,42 +216,52 @@ class GivenCluster:
         """Kubelets go on."""
         self._means.do("start_kubelet", names)
 
-    def _check_context(self) -> None:
-        try:
-            list_contexts: Any = config.list_kube_config_contexts
-            contexts, _ = list_contexts()
-        except config.ConfigException as error:
-            raise _refusal(f"cannot be looked up: {error}", "set KUBECONFIG") from error
-        if self._context not in {one["name"] for one in contexts}:
-            raise _refusal(
-                "names no context of the kubeconfig", "see `kubectl config get-contexts`"
-            )
-
     def _write_context(self) -> None:
         """The kubeconfig of one context, whole, as kubectl prints it."""
-        view = ("config", "view", "--raw", "--flatten", "--minify", f"--context={self._context}")
+        view = ("config", "view", "--raw", "--flatten", "--minify", f"--context={self._name}")
         command = [str(self._kubectl), *view]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise _refusal(done.stderr.strip() or "kubectl fails", "see `kubectl config view`")
+            said = done.stderr.strip() or "kubectl fails"
+            raise self._refusal(said, "see `kubectl config view`")
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(done.stdout, encoding="utf-8")
 
-    def _check_images(self) -> None:
+    def _check_images(self, context: Context) -> None:
         """A name that stays while its content changes may be an older image's on some nodes."""
+        with context.explained():
+            free = self._free() if self._images else []
         for name, mark in self._images.items():
-            without = [node.metadata.name for node in self._free() if not _has(node, {name, mark})]
+            without = [node.metadata.name for node in free if not _has(node, {name, mark})]
             if without:
-                raise _refusal(
+                raise self._refusal(
                     f"has another image than {mark} as {name}, or none, on {', '.join(without)}",
                     "load it by both names, as docs/e2e.md shows, and give the nodes a minute",
                 )
+
+    def _remedy_for_more(self) -> str:
+        """More nodes; or those that have a role and are none of ours: a run that was killed has
+        left them so, or one that goes on has them."""
+        nodes = self._core.list_node().items
+        others = [
+            node.metadata.name
+            for node in nodes
+            if ROLE in (node.metadata.labels or {}) and node.metadata.name not in self._taken
+        ]
+        remedy = "make a cluster of more nodes"
+        if others:
+            command = f"kubectl --context {self._name} label nodes {' '.join(others)} {ROLE}-"
+            remedy += f", or, if no scenario runs there, free those of a killed one by `{command}`"
+        return remedy
 
     def _free(self) -> list[Any]:
         return [node for node in self._core.list_node().items if _is_free(node)]
 
     def _ready(self) -> set[str]:
         return {node.metadata.name for node in self._core.list_node().items if is_ready(node)}
+
+    def _refusal(self, what: str, remedy: str) -> InputError:
+        return InputError(where=f"{CONTEXT}={self._name}", what=what, remedy=remedy)
 
     def _give_back(self) -> None:
         afterwards.attempt("bring nodes back", self.revive)
@@ -287,16 +298,19 @@ def _has(node: Any, names: set[str]) -> bool:
     return any(names <= set(image.names or ()) for image in node.status.images or ())
 
 
-def _shared(environment: Mapping[str, str]) -> Path:
+def shared_folder(environment: Mapping[str, str]) -> Path:
+    """The folder that a given cluster shares with us. Raises `InputError` for what cannot be it."""
     named = environment.get(SHARED, "")
-    if not Path(named).is_absolute() or not Path(named).is_dir():
-        raise InputError(
-            where=f"{SHARED}={named}",
-            what="is no folder",
-            remedy="name one that all nodes have at the same place, as kind's extraMounts give it",
-        )
-    return Path(named)
-
-
-def _refusal(what: str, remedy: str) -> InputError:
-    return InputError(where=f"{CONTEXT}={os.environ.get(CONTEXT, '')}", what=what, remedy=remedy)
+    folder = Path(named)
+    what, remedy = "", "name one that all nodes have at the same place, as kind's extraMounts do"
+    if not named:
+        what = "is not set, and has to name a folder"
+    elif not folder.is_absolute():
+        what, remedy = "is not absolute", "give the whole path, from / on"
+    elif not os.path.isdir(folder):
+        what = "is no folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        what, remedy = "cannot be written", "let this user write there, or name another folder"
+    if what:
+        raise InputError(where=f"{SHARED}={named}", what=what, remedy=remedy)
+    return folder

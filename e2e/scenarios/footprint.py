@@ -45,7 +45,8 @@ class Footprint:
             raise InputError(
                 where="the cluster",
                 what=f"has {', '.join(found)}, which scenarios make, and remove",
-                remedy="remove what a killed run has left, or name a cluster without Rekindle",
+                remedy="if a killed run has left it, remove it as docs/e2e.md shows; or name a "
+                "cluster without Rekindle",
             )
 
     def await_absent(self) -> None:

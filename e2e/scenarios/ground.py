@@ -20,7 +20,8 @@ from kubernetes import client
 from images import building
 from images.building import Built
 from scenarios import afterwards, helm
-from scenarios.clusters import CONTEXT, Cluster, GivenCluster
+from scenarios.clusters import Cluster, GivenCluster
+from scenarios.contexts import CONTEXT
 from scenarios.footprint import CLAIM, NAMESPACES, OPERATORS, SYSTEM, VOLUMES, Footprint
 from submission.tending import SparkOperators
 from testbed import access, binaries, definitions

@@ -14,6 +14,7 @@ from kubernetes.client.exceptions import ApiException
 from rekindle.errors import InputError, RunError
 from scenarios import clusters
 from scenarios.clusters import SHARED, GivenCluster
+from scenarios.contexts import KUBECONFIG, Context
 from scenarios.flights import ROLE
 from scenarios.means import KIND, MEANS
 from scenarios.site import EXECUTOR
@@ -21,7 +22,7 @@ from testbed.bodies import ZONE
 
 
 def given(tmp_path: Path, means: str | None = None, **images: str) -> GivenCluster:
-    environment = {SHARED: str(tmp_path)}
+    environment = {SHARED: str(tmp_path), KUBECONFIG: str(tmp_path / "printed.yaml")}
     if means is not None:
         (tmp_path / "means.yaml").write_text(means)
         environment[MEANS] = str(tmp_path / "means.yaml")
@@ -31,7 +32,7 @@ def given(tmp_path: Path, means: str | None = None, **images: str) -> GivenClust
     )
 
 
-KUBECONFIG = """
+CONFIGURATION = """
 apiVersion: v1
 kind: Config
 clusters: [{name: kind, cluster: {server: "https://127.0.0.1:1"}}]
@@ -44,10 +45,8 @@ current-context: kind-kind
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubeconfig with a context, and the kubectl that prints it."""
-    contexts = [{"name": "kind-kind"}]
     monkeypatch.setattr(clusters, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(config, "list_kube_config_contexts", lambda: (contexts, contexts[0]))
-    (tmp_path / "printed.yaml").write_text(KUBECONFIG)
+    (tmp_path / "printed.yaml").write_text(CONFIGURATION)
     program(tmp_path, f"cat {tmp_path}/printed.yaml").rename(tmp_path / "kubectl")
 
 
@@ -111,6 +110,9 @@ def commands(**changed: str) -> str:
     return "\n".join(f"{name}: {command!r}" for name, command in {**KIND, **changed}.items())
 
 
+CONTEXT = Context("kind-kind", "https://127.0.0.1:1", "kubeconfig")
+
+
 def program(tmp_path: Path, body: str) -> Path:
     path = tmp_path / "program"
     path.write_text(f"#!/bin/sh\n{body}\n")
@@ -142,14 +144,22 @@ def test_a_node_has_the_image_that_was_built_or_is_refused(tmp_path: Path) -> No
     with pytest.raises(
         InputError, match="another image than spark:new as spark, or none, on b; lo"
     ):
-        cluster._check_images()
+        cluster._check_images(CONTEXT)
     del nodes.there["b"]
-    cluster._check_images()
+    cluster._check_images(CONTEXT)
 
 
-def test_a_shared_folder_has_to_be_there() -> None:
-    with pytest.raises(InputError, match="is no folder; name one that all nodes have"):
-        GivenCluster("kind-kind", Path("cluster"), {}, kubectl=Path("kubectl"), images={})
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("", "SHARED=: is not set, and has to name a folder; name one that all nodes have"),
+        ("shared", "SHARED=shared: is not absolute; give the whole path"),
+        ("/dev/null", "SHARED=/dev/null: is no folder; name one that all nodes have"),
+    ],
+)
+def test_a_shared_folder_has_to_be_there(named: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        clusters.shared_folder({SHARED: named})
 
 
 @pytest.mark.usefixtures("context")
@@ -164,7 +174,7 @@ def test_the_keys_of_a_cluster_are_its_owners_and_go_with_the_run(tmp_path: Path
 
 @pytest.mark.usefixtures("context")
 def test_the_keys_of_a_cluster_go_where_it_cannot_be_entered_too(tmp_path: Path) -> None:
-    (tmp_path / "printed.yaml").write_text("")
+    program(tmp_path, "true").rename(tmp_path / "kubectl")
     cluster = given(tmp_path)
     with pytest.raises(config.ConfigException):
         cluster.__enter__()
@@ -226,6 +236,19 @@ def test_a_node_that_is_cordoned_is_not_taken(
         nodes.there["c"].spec.unschedulable = True
     assert nodes.there["a"].spec.unschedulable
     assert not nodes.there["c"].spec.unschedulable
+
+
+@pytest.mark.usefixtures("context")
+def test_nodes_that_a_killed_run_has_left_are_named_with_what_frees_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "READY_SECONDS_MAX", 0.0)
+    nodes = Nodes(a={}, b={ROLE: "executor"}, c={ROLE: "driver"})
+    command = f"`kubectl --context kind-kind label nodes b c {ROLE}-`"
+    with entered(tmp_path, nodes) as cluster:
+        cluster.add(1, EXECUTOR)
+        with pytest.raises(InputError, match=f"if no scenario runs there, .* by {command}"):
+            cluster.add(1, EXECUTOR)
 
 
 def test_nodes_are_lost_by_the_command_of_the_cluster(tmp_path: Path) -> None:
