@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +234,26 @@ def test_the_command_takes_what_is_lost_from_the_scenarios_themselves(
     assert cells(docs, first=OUTCOMES)[0][1].startswith("Eight of ten executors' nodes at once")
     assert command.main([*given, "--pictures", "no-such"]) == 2
     assert "choose from eight-of-ten" in capsys.readouterr().err
+
+
+@pytest.fixture
+def unreadable(reports: Path) -> Iterator[None]:
+    """The folder of reports lies where this process may not look, not even as root."""
+    user, mode = os.geteuid(), reports.parent.stat().st_mode
+    reports.parent.chmod(0)
+    if user == 0:
+        os.seteuid(65_534)
+    yield
+    os.seteuid(user)
+    reports.parent.chmod(mode)
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_a_folder_that_may_not_be_read_is_named(
+    reports: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["book", "--report", str(reports), "--docs", str(tmp_path)]) == 2
+    assert f"{reports}: cannot be read (Permission denied); let" in capsys.readouterr().err
 
 
 def test_the_page_of_this_project_has_a_place_and_tells_of_every_scenario() -> None:

@@ -166,11 +166,15 @@ def read(report: Path, kept: Path, scenarios: Sequence[str]) -> Found:
 
     InputError names the first file or folder that is not as it should be.
     """
-    if not report.is_dir():
+    try:
+        runs, without_report = _runs(report, scenarios)
+        kept_runs = _kept_runs(kept, scenarios)
+    except OSError as error:
         raise InputError(
-            where=f"--report {report}", what="is no folder", remedy="name that of a run"
-        )
-    runs, without_report = _runs(report, scenarios)
+            where=str(error.filename or report),
+            what=f"cannot be read ({error.strerror})",
+            remedy="let this user read it, or name other folders by --report and --docs",
+        ) from error
     if not runs:
         raise InputError(
             where=f"--report {report}",
@@ -178,7 +182,7 @@ def read(report: Path, kept: Path, scenarios: Sequence[str]) -> Found:
             remedy="run `python -m scenarios` first",
         )
     known = {run.name for run in runs}
-    runs += [run for run in _kept_runs(kept, scenarios) if run.name not in known]
+    runs += [run for run in kept_runs if run.name not in known]
     runs.sort(key=lambda run: (scenarios.index(run.scenario), not run.is_ours, run.name))
     _check_different(runs)
     return Found(tuple(runs), tuple(without_report))
@@ -191,7 +195,11 @@ def kept_text(run: Run) -> str:
 
 
 def _runs(report: Path, scenarios: Sequence[str]) -> tuple[list[Run], list[str]]:
-    """The runs in a folder, and names of those that have no report."""
+    """The runs in a folder, and names of those that have no report. Raises `OSError`."""
+    if not report.is_dir():
+        raise InputError(
+            where=f"--report {report}", what="is no folder", remedy="name that of a run"
+        )
     runs, without_report = [], []
     for folder in sorted(path for path in report.iterdir() if path.is_dir()):
         scenario = _scenario(folder.name, scenarios)
