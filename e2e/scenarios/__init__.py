@@ -22,6 +22,9 @@
     example_rows    the rows of the examples' pipeline against a batch computation
     quickstart      docs/quickstart.md, followed to the letter
     reports         the report of a scenario, whoever ran the queries
+    report_folders  where reports go, one folder for each run
+    selection       which scenarios run, and with what
+    prerequisites   what they need, looked at before anything is made
     performing      one scenario from an empty machine to its report
     book            what they have measured, as tables and pictures in docs/e2e.md
 

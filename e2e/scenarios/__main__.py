@@ -1,31 +1,37 @@
 """`python -m scenarios [NAME ...]`: runs scenarios one after the other, or all of them.
 
-The last line is `N passed, M failed`. `python -m scenarios book` makes tables and pictures of what
-they have measured. Exit codes: 0 all passed; 1 one failed; 2 wrong usage or bad input; 130
-interrupted.
+The last line is `N passed, M failed`, and how many did not run if that are any. `python -m
+scenarios book` makes tables and pictures of what they have measured. Exit codes: 0 all passed; 1
+one failed; 2 wrong usage or bad input, or none failed and one could not begin; 130 interrupted.
 """
 
 import argparse
-import shutil
+import os
 import signal
 import sys
+import textwrap
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rekindle.errors import InputError, RekindleError
-from rekindle_local import options
-from scenarios import strategies
-from testbed import locks
+from scenarios import report_folders, strategies
+from testbed import binaries
 from testbed.exits import exit_code
+
+if TYPE_CHECKING:
+    from scenarios.selection import Run
 
 __all__ = ["main"]
 
 BOOK = "book"
 FOLDER = Path("e2e-report")
-RUN_MARK = ".scenario"
+EPILOG = f"""\
+`python -m scenarios {BOOK}` makes tables and pictures of their reports.
+Example: python -m scenarios eight-of-ten --strategies incremental,blocking"""
+PASSED, FAILED, NOT_BEGUN = "passed", "failed", "could not begin"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,16 +39,29 @@ def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == BOOK:
         return exit_code(lambda: _book(_book_parser().parse_args(arguments[1:])))
     given = _parser().parse_args(arguments)
-    # Whoever ends it otherwise than by Ctrl-C wants its clusters given back as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Whoever ends it wants its clusters given back: by SIGTERM, or by SIGINT to what a shell has
+    # started in the background, where it is ignored otherwise.
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, signal.default_int_handler)
     return exit_code(lambda: _run(given.names, given.strategies.split(","), given.report))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Names the scenarios when it is asked for help; they import clients, and Spark."""
+
+    def format_help(self) -> str:
+        from scenarios import selection
+
+        names = textwrap.fill(f"Scenarios: {', '.join(selection.NAMES)}.", break_on_hyphens=False)
+        self.epilog = f"{names}\n\n{EPILOG}"
+        return super().format_help()
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m scenarios",
         description="Failures of whole clusters, with everything real.",
-        epilog=f"`python -m scenarios {BOOK}` makes tables and pictures of their reports.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="all that there are otherwise")
     parser.add_argument(
@@ -52,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"each scenario once with each of them, of {', '.join(strategies.NAMES)}",
     )
     parser.add_argument(
-        "--report", type=Path, default=FOLDER, metavar="DIR", help="where reports go"
+        "--report", type=Path, default=FOLDER, metavar="DIR", help=f"where reports go ({FOLDER})"
     )
     return parser
 
@@ -85,47 +104,58 @@ def _book(given: argparse.Namespace) -> None:
 
 
 def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
-    # Only here: it imports clients, and Spark.
-    from scenarios import losses, quickstart
+    # Only here: they import clients, and Spark.
+    from scenarios import prerequisites, selection
 
-    known = (*losses.SCENARIOS, quickstart.NAME)
-    for name in names:
-        options.check_choice("NAME", name, known)
-    for strategy in wanted:
-        options.check_choice("--strategies", strategy, strategies.NAMES)
-    runs = [
-        (name, strategy)
-        for name in names or known
-        # A page is for one strategy, whatever others run with.
-        for strategy in (wanted if name in losses.SCENARIOS else [strategies.INCREMENTAL])
-        if strategy != strategies.SPARK_ALONE or losses.SCENARIOS[name].is_compared
-    ]
-    if not runs:
-        compared = [name for name, one in losses.SCENARIOS.items() if one.is_compared]
-        raise InputError(
-            where="--strategies",
-            what=f"{strategies.SPARK_ALONE} runs in none of these scenarios",
-            remedy=f"name some of: {', '.join(compared)}",
-        )
-    failed = 0
-    for name, strategy in runs:
-        began = time.monotonic()
-        run = name if strategy == strategies.INCREMENTAL else f"{name}-{strategy}"
-        with _fresh(folder / run) as directory:
-            try:
-                said = _perform(name, directory, strategy)
-            except InputError:
-                raise
-            except Exception as error:
-                # The others are run all the same, and what is no error in words is a defect.
-                failed += 1
-                said = f"broke: {error!r}"
-                if isinstance(error, RekindleError):
-                    said = f"failed: {error}"
-                (directory / "trace.txt").write_text(traceback.format_exc(), encoding="utf-8")
-        print(f"{run}: {said}; {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{len(runs) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    selected = selection.select(names, wanted)
+    for line in selected.left_out:
+        binaries.say(line)
+    prerequisites.check([run.scenario for run in selected.runs], folder, os.environ)
+    outcomes: list[str] = []
+    try:
+        for run in selected.runs:
+            outcomes.append(_outcome(run, folder / run.name))
+    finally:
+        print(_tally(outcomes, len(selected.runs)), flush=True)
+    if FAILED in outcomes:
+        return 1
+    return 2 if NOT_BEGUN in outcomes else 0
+
+
+def _outcome(run: "Run", folder: Path) -> str:
+    """Perform a run, and say what came of it; one of three words.
+
+    The others are run all the same.
+    """
+    began = time.monotonic()
+    try:
+        with report_folders.fresh(folder) as directory:
+            outcome, said = _performed(run, directory)
+    except InputError as error:
+        outcome, said = NOT_BEGUN, f"{NOT_BEGUN}: {error}"
+    print(f"{run.name}: {said}; {time.monotonic() - began:.0f} s", flush=True)
+    return outcome
+
+
+def _performed(run: "Run", directory: Path) -> tuple[str, str]:
+    """Whether it has passed, and what to say of it. Raises `InputError` where it cannot begin."""
+    try:
+        return PASSED, _perform(run.scenario, directory, run.strategy)
+    except InputError:
+        raise
+    except Exception as error:
+        (directory / "trace.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        # What is no error in words is a defect.
+        return FAILED, f"failed: {error}" if isinstance(
+            error, RekindleError
+        ) else f"broke: {error!r}"
+
+
+def _tally(outcomes: Sequence[str], count: int) -> str:
+    """The last line."""
+    passed, failed = outcomes.count(PASSED), outcomes.count(FAILED)
+    others = count - passed - failed
+    return f"{passed} passed, {failed} failed" + (f", {others} did not run" if others else "")
 
 
 def _perform(name: str, directory: Path, strategy: str) -> str:
@@ -136,53 +166,6 @@ def _perform(name: str, directory: Path, strategy: str) -> str:
         return f"{quickstart.perform(directory):,} rows, all of them right"
     report = performing.perform(losses.SCENARIOS[name], directory, strategy=strategy)
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
-
-
-@contextmanager
-def _fresh(directory: Path) -> Iterator[Path]:
-    """An empty folder in place of what an earlier run has left there, and of nothing else.
-
-    That one comes back where this one cannot begin for want of something. Raises `InputError` for a
-    folder that no scenario has made, or in which one runs.
-    """
-    directory = directory.absolute()
-    before = directory.with_name(f"{directory.name}.before")
-    with ExitStack() as held:
-        for folder in (directory, before):
-            if folder.exists():
-                _hold(folder, held)
-        if directory.exists():
-            shutil.rmtree(before, ignore_errors=True)
-            directory.rename(before)
-        directory.mkdir(parents=True)
-        (directory / RUN_MARK).touch()
-        _hold(directory, held)
-        try:
-            yield directory
-        except InputError:
-            if before.exists():
-                shutil.rmtree(directory)
-                before.rename(directory)
-            raise
-        shutil.rmtree(before, ignore_errors=True)
-
-
-def _hold(folder: Path, held: ExitStack) -> None:
-    """Keep the folder of a run for this process."""
-    if not (folder / RUN_MARK).exists():
-        raise InputError(
-            where=str(folder),
-            what="is there already, and no scenario has made it",
-            remedy="name another folder by --report",
-        )
-    mark = locks.take(folder / RUN_MARK)
-    if mark is None:
-        raise InputError(
-            where=str(folder),
-            what="is of a scenario that runs",
-            remedy="wait for its end, or name another folder by --report",
-        )
-    held.enter_context(mark)
 
 
 if __name__ == "__main__":

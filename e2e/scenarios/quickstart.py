@@ -5,7 +5,7 @@ page shows. One block is the reader's own: where the images are, and how a machi
 Here the nodes have the images, and the shell asks by a file for a machine to be killed. Afterwards
 the cluster must have told of it, and each row of the output must be right.
 
-`python -m scenarios` calls `perform`.
+`python -m scenarios` calls `perform`, and `prerequisites` what checks.
 """
 
 import os
@@ -33,7 +33,7 @@ from testbed import binaries
 from testbed.binaries import HELM, KUBECTL
 from testbed.cluster.configuration import NodeSpec
 
-__all__ = ["NAME", "PAGE", "YOURS", "perform"]
+__all__ = ["NAME", "PAGE", "YOURS", "check_plugin", "perform"]
 
 NAME = "quickstart"
 ROOT = Path(__file__).parents[2]
@@ -199,22 +199,28 @@ class _Reading:
         programs.mkdir()
         for name in (KUBECTL, HELM):
             (programs / name).symlink_to(self.ground.programs[name])
-        path = os.pathsep.join(
-            (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
-        )
-        if shutil.which(PLUGIN, path=path) is None:
-            raise InputError(
-                where=PLUGIN,
-                what="is not beside this Python, nor on the PATH",
-                remedy="run `make setup`",
-            )
         return {
             **os.environ,
             **helm.homes(self.directory / "helm"),
             "KUBECONFIG": str(self.ground.cluster.kubeconfig),
-            "PATH": path,
+            "PATH": os.pathsep.join((str(programs), _path())),
             "STOP": str(self.stop),
         }
+
+
+def check_plugin() -> None:
+    """Raises `InputError` where the reader's plugin of kubectl is missing."""
+    if shutil.which(PLUGIN, path=_path()) is None:
+        raise InputError(
+            where=PLUGIN,
+            what="is not beside this Python, nor on the PATH",
+            remedy="run `make setup`",
+        )
+
+
+def _path() -> str:
+    """Programs that are installed with us, and all others."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
 def _is_protected(policy: Any) -> bool:

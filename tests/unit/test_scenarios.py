@@ -1,15 +1,16 @@
 """What scenarios are made of, without a cluster: applications, records, figures, folders."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, RunError
 from rekindle_local.flights.pipeline import QUERY_KEYS
 from scenarios import __main__ as command
-from scenarios import losses
+from scenarios import losses, prerequisites, report_folders, selection, strategies
 from scenarios.figures import DRIVER_TO_QUERY, MEMORY, SILENT_TO_PLAN, figures
 from scenarios.flights import Flights
 from scenarios.ordinary import OrdinaryFlights
@@ -134,19 +135,85 @@ def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
 
 def test_a_run_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with command._fresh(run):
+    with report_folders.fresh(run):
         (run / "report.json").touch()
-        with pytest.raises(InputError, match="of a scenario that runs"), command._fresh(run):
+        with pytest.raises(InputError, match="of a scenario that runs"), report_folders.fresh(run):
             pass
-    with pytest.raises(InputError, match="no root"), command._fresh(run):
+    with pytest.raises(InputError, match="no root"), report_folders.fresh(run):
         raise InputError(where="here", what="no root", remedy="become it")
     assert (run / "report.json").exists()
-    with command._fresh(run) as fresh:
+    with report_folders.fresh(run) as fresh:
         assert not (fresh / "report.json").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     (tmp_path / "mine").mkdir()
     with pytest.raises(InputError, match="no scenario has made it"):
-        command._fresh(tmp_path / "mine").__enter__()
+        report_folders.fresh(tmp_path / "mine").__enter__()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone" / "away")
+    for name in ("file", "file/below", "nowhere", "nowhere/below"):
+        folder = tmp_path / name
+        with pytest.raises(InputError, match=f"^{folder}: .*is no folder; .* by --report$"):
+            report_folders.check(folder)
+        with pytest.raises(InputError):
+            report_folders.fresh(folder / "run").__enter__()
+    report_folders.check(tmp_path / "new" / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "nowhere"]
+
+
+def test_a_scenario_runs_once_with_each_strategy_however_often_it_is_named() -> None:
+    selected = selection.select(["wave", "wave", "quickstart"], ["blocking", "blocking"])
+    assert [run.name for run in selected.runs] == ["wave-blocking", "quickstart"]
+
+
+def test_what_was_asked_for_and_does_not_run_is_said() -> None:
+    selected = selection.select(["wave", "quickstart", "zone-loss"], strategies.NAMES)
+    assert selected.left_out == (
+        "blocking is left out in quickstart: it does not run there",
+        "structured-streaming is left out in quickstart, zone-loss: it does not run there",
+    )
+    assert selection.select([], ["incremental"]).left_out == ()
+
+
+def test_a_scenario_that_cannot_begin_keeps_no_other_from_being_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def perform(name: str, *_: object) -> str:
+        if name == "wave":
+            raise InputError(where="the cluster", what="is too small", remedy="add nodes")
+        if name == "zone-loss":
+            raise RunError(where="a row", what="is missing", remedy="see it")
+        return "all right"
+
+    monkeypatch.setattr(prerequisites, "check", lambda *_: None)
+    monkeypatch.setattr(command, "_perform", perform)
+    report = ["--report", str(tmp_path)]
+    assert command.main(["two-of-four", "wave", "one-of-ten", *report]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("wave: could not begin: the cluster: is too small; add nodes;")
+    assert lines[3] == "2 passed, 0 failed, 1 did not run"
+    assert command.main(["two-of-four", "wave", "zone-loss", *report]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 did not run"
+
+
+def test_an_interrupt_ends_a_run_that_was_begun_where_interrupts_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr(prerequisites, "check", lambda *_: signal.raise_signal(signal.SIGINT))
+        assert command.main(["wave"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_help_names_the_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    told = capsys.readouterr().out
+    assert all(name in told for name in selection.NAMES)
 
 
 def test_each_scenario_says_what_is_lost() -> None:

@@ -1,0 +1,80 @@
+"""What scenarios need, looked at before anything is built or made; all that is amiss said at once.
+
+    everywhere            a folder for reports, Java, programs and images, or what builds them
+    on this machine       root, cgroups, packages, nobody else's cluster; folders that nodes see
+    on a given cluster    its context, the folder that its nodes share, commands that lose nodes
+
+`python -m scenarios` calls `check`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from images import building
+from rekindle.errors import InputError
+from rekindle_local import distribution
+from scenarios import clusters, contexts, quickstart, report_folders
+from scenarios.contexts import CONTEXT
+from scenarios.means import MEANS, Means
+from testbed import binaries, definitions, faults
+from testbed.binaries import CONTROL_PLANE, HELM, KUBECTL, NODE
+from testbed.cluster import prerequisites as machine
+from testbed.cluster import seat
+from testbed.faults import raised
+
+__all__ = ["check"]
+
+
+def check(names: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    """Raises `InputError` that tells all that scenarios of these names would fail for.
+
+    `folder` is that of reports.
+    """
+    context = environment.get(CONTEXT)
+    found = raised(partial(report_folders.check, folder))
+    found += _on_given(context, environment) if context else _on_own(folder, environment)
+    if quickstart.NAME in names:
+        found += raised(quickstart.check_plugin)
+    found += raised(distribution.find_distribution)
+    # Where programs and images are, or would be made.
+    if unknown := raised(partial(binaries.cache_folder, environment)):
+        found += unknown
+    else:
+        found += _to_build(environment, is_given=bool(context))
+    faults.check(found)
+
+
+def _on_own(folder: Path, environment: Mapping[str, str]) -> Iterator[InputError]:
+    yield from raised(partial(_check_no_cluster_is_meant, environment))
+    yield from machine.lacking()
+    yield from raised(seat.check_free)
+    yield from raised(partial(machine.check_folder, folder, "--report"))
+
+
+def _on_given(context: str, environment: Mapping[str, str]) -> Iterator[InputError]:
+    binaries.say(f"asking the API server of the context {context}")
+    yield from raised(lambda: contexts.find(context, environment).check())
+    yield from raised(partial(clusters.shared_folder, environment))
+    yield from raised(partial(Means, environment))
+
+
+def _to_build(environment: Mapping[str, str], *, is_given: bool) -> Iterator[InputError]:
+    nodes = () if is_given else (*CONTROL_PLANE, *NODE)
+    if not is_given:
+        cache = binaries.cache_folder(environment)
+        yield from raised(partial(machine.check_folder, cache, "REKINDLE_TESTBED"))
+    yield from binaries.lacking((*nodes, HELM, KUBECTL), environment=environment)
+    yield from definitions.lacking("spark-operator")
+    yield from building.lacking()
+
+
+def _check_no_cluster_is_meant(environment: Mapping[str, str]) -> None:
+    """Raises `InputError` for settings of a given cluster where none is given."""
+    given = [name for name in (clusters.SHARED, MEANS) if environment.get(name)]
+    if given:
+        raise InputError(
+            where=", ".join(given),
+            what=f"is for a cluster that {CONTEXT} names, and that is not set",
+            remedy=f"set {CONTEXT} too, or leave all of them out for a cluster of our own",
+        )
