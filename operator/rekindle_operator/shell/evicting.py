@@ -1,10 +1,12 @@
-"""Executor pods that are of no use: those of lost nodes, orphans of a driver that has gone, and
-those that wait for a node while they are kept off where they may be again.
+"""Executor pods that are of no use: of lost nodes, of a driver that has gone, or kept off in vain.
 
 Those of lost nodes are deleted by force: they stay Running for ever otherwise. Spark counts them as
 its own until they are gone, so nothing becomes Pending, and no autoscaler acts. One of each
 application is read first, for replacements have to fit what it asked for; deleted is only the very
 pod that was meant. Drivers are never among them. Runs in errands.
+
+Kept off in vain are those that wait for a node while they may not run in a domain that is not
+avoided any more.
 
 The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
 executors from there, they are deleted too, later each time, so that they find another node without
