@@ -35,17 +35,14 @@ def check(folder: Path) -> None:
 def check_place(folder: Path, *, remedy: str = ELSEWHERE) -> None:
     """Raises `InputError` for a folder that is none, or can be neither made nor written."""
     nearest = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-    what = ""
-    if not nearest.is_dir():
-        what = "is no folder" if nearest == folder else f"cannot be made: {nearest} is no folder"
+    if not os.path.isdir(nearest):  # unlike a Path's it says no where this user may not look
+        fault = "is no folder"
     elif not os.access(nearest, os.W_OK | os.X_OK):
-        what = (
-            "may not be written"
-            if nearest == folder
-            else f"cannot be made: {nearest} may not be written"
-        )
-    if what:
-        raise InputError(where=str(folder), what=what, remedy=remedy)
+        fault = "may not be written"
+    else:
+        return
+    what = fault if nearest == folder else f"cannot be made: {nearest} {fault}"
+    raise InputError(where=str(folder), what=what, remedy=remedy)
 
 
 def make(folder: Path, mode: int = 0o777) -> None:
