@@ -175,20 +175,26 @@ def _running(given: argparse.Namespace) -> Path:
 def _down(given: argparse.Namespace) -> None:
     directory = _running(given)
     file = directory / OWNER
-    told = file.read_text(errors="replace").strip()
-    # Anything else would name no process, or many.
-    if re.fullmatch("[1-9][0-9]{0,9}", told) is None:
+    owner = _owner(file)
+    if owner == 0:
         raise InputError(
             where=str(file),
             what="does not say which process runs the control plane",
             remedy="look again in a moment, or end it by Ctrl-C",
         )
     owners.end(
-        int(told),
+        owner,
         lambda: locks.take(file) is not None,
         seconds_max=END_SECONDS_MAX,
         remedy="kill it: nothing is left of it then either",
     )
+
+
+def _owner(file: Path) -> int:
+    """The process that a file names, 0 for a file that names none."""
+    told = file.read_text(errors="replace").strip()
+    # Anything else would be no process, or many.
+    return int(told) if re.fullmatch("[1-9][0-9]{0,9}", told) else 0
 
 
 def _directory(given: argparse.Namespace) -> Path:
@@ -202,7 +208,6 @@ def _owned(directory: Path) -> Iterator[None]:
     for a directory that holds something else."""
     file = directory / OWNER
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         folders.make(directory)
         if not folders.is_ours(directory):
             raise InputError(
@@ -220,7 +225,7 @@ def _owned(directory: Path) -> Iterator[None]:
     if held is None:
         raise InputError(
             where=str(directory),
-            what=f"process {file.read_text().strip()} runs a control plane there",
+            what=f"{owners.described(_owner(file))} runs a control plane there",
             remedy="end it with `python -m testbed down`, or give another --directory",
         )
     with held:

@@ -65,9 +65,17 @@ def test_a_word_of_the_owner_that_cannot_be_read_is_named(
     )
 
 
+def test_a_second_control_plane_in_a_directory_is_refused_and_the_first_named(
+    tmp_path: Path,
+) -> None:
+    refused = rf"process {os.getpid()} \(.*\) runs a control plane there; end it with"
+    with _owned(tmp_path), pytest.raises(InputError, match=refused), _owned(tmp_path):
+        pass
+
+
 def test_a_directory_that_cannot_be_made_is_refused() -> None:
     with (
-        pytest.raises(InputError, match="--directory /proc/x: cannot be written"),
+        pytest.raises(InputError, match=r"/proc/x: cannot be made \(No such file"),
         _owned(Path("/proc/x")),
     ):
         pass
