@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rekindle.errors import InputError
 from testbed import faults
-from testbed.cluster import groups, network
+from testbed.cluster import groups, network, seat
 from testbed.cluster.groups import Groups
 from testbed.cluster.machine import ENVIRONMENT, HIDDEN
 
@@ -116,4 +116,4 @@ def _has_plugins(folder: Path) -> bool:
 
 
 def _refusal(what: str, remedy: str) -> InputError:
-    return InputError(where="the cluster of real nodes", what=what, remedy=remedy)
+    return InputError(where=seat.WHERE, what=what, remedy=remedy)
