@@ -37,6 +37,7 @@ cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0
 cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0
 cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
 """
+NOBODY = 2**22 + 1  # Linux gives no process a number as high
 HOLDER = "from testbed.cluster import seat; import sys, time; from pathlib import Path\n"
 
 
@@ -205,6 +206,22 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
         seat.forget()
     assert not free_seat.exists()
     assert seat.read() is None
+
+
+@pytest.mark.parametrize(("pid", "ticks"), [(NOBODY, None), (NOBODY, 1), (os.getpid(), 1)])
+def test_the_record_of_a_killed_cluster_names_nobody_as_the_owner_of_the_next(
+    pid: int, ticks: int | None, free_seat: Path
+) -> None:
+    free_seat.mkdir()
+    seat.write(seat.Record(pid, Path("/somewhere"), 128, ticks))
+    with seat.claimed():
+        assert seat.owner() == 0
+        with pytest.raises(InputError, match="another process has one on this machine already; w"):
+            seat.check_free()
+    now = processes.start_ticks(os.getpid())
+    with seat.claimed():
+        seat.write(seat.Record(os.getpid(), Path("/somewhere"), 128, now))
+        assert seat.owner() == os.getpid()
 
 
 @pytest.mark.usefixtures("free_seat")

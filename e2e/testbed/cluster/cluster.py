@@ -254,7 +254,8 @@ class Cluster:
             self._progress(f"removing what {ended} has left: {left}")
             leftovers.remove(left)
         before = limits.instances() if record is None else record.instances
-        seat.write(seat.Record(os.getpid(), self.layout.directory, before))
+        ticks = processes.start_ticks(os.getpid())
+        seat.write(seat.Record(os.getpid(), self.layout.directory, before, ticks))
         self._held.callback(seat.forget)
         limits.lift()
         self._held.callback(limits.put_back, before)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from rekindle.errors import InputError
+from rekindle_local import processes
 from testbed import locks, owners
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "check_free",
     "claimed",
     "forget",
+    "not_yours",
     "orders_socket",
     "owner",
     "read",
@@ -40,11 +42,21 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A cluster's process, the folder that it lies in, and a limit as it was before (limits.py)."""
+    """A cluster's process, the folder that it lies in, and a limit as it was before (limits.py).
+
+    `owner_ticks` is when the process was started, as `processes.start_ticks` has it.
+    """
 
     owner: int
     directory: Path
     instances: int
+    owner_ticks: int | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its process is there still, and no other that has been given its number since."""
+        ticks = processes.start_ticks(self.owner)
+        return ticks is not None and self.owner_ticks in (None, ticks)
 
 
 def orders_socket() -> Path:
@@ -55,6 +67,7 @@ def orders_socket() -> Path:
 def owner() -> int | None:
     """The process that has a cluster now, 0 for one that is not known; None where there is none.
 
+    Until a process has written down its own record, there may be that of one that was killed.
     Raises `InputError` where it is another user's, and for a record that is none.
     """
     try:
@@ -64,7 +77,7 @@ def owner() -> int | None:
         return None
     except BlockingIOError:
         record = read()
-        return 0 if record is None else record.owner
+        return record.owner if record is not None and record.is_current else 0
     except PermissionError as error:
         raise not_yours() from error
     return None
@@ -96,7 +109,12 @@ def read() -> Record | None:
     """
     try:
         record = json.loads((FOLDER / _RECORD).read_text(encoding="utf-8"))
-        found = Record(record["owner"], Path(record["directory"]), int(record["instances"]))
+        found = Record(
+            record["owner"],
+            Path(record["directory"]),
+            int(record["instances"]),
+            record.get("owner_ticks"),
+        )
         if not isinstance(found.owner, int) or found.owner < 1:
             raise ValueError(f"no process has the number {found.owner}")  # a signal goes there
         return found
@@ -118,6 +136,7 @@ def write(record: Record) -> None:
     text = {
         "version": _VERSION,
         "owner": record.owner,
+        "owner_ticks": record.owner_ticks,
         "directory": str(record.directory),
         "instances": record.instances,
     }
@@ -140,7 +159,7 @@ def not_yours() -> InputError:
 def _taken(there: int) -> InputError:
     """What this process has may be somebody's run, which nobody else should end."""
     record = read()
-    place = "" if record is None else f", in {record.directory}"
+    place = f", in {record.directory}" if record is not None and record.owner == there else ""
     return InputError(
         where=WHERE,
         what=f"{owners.described(there)} has one on this machine already{place}",
