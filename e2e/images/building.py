@@ -79,7 +79,7 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
     archive = _archive(image, base_image)
     if not _is_there(archive):
         with workshops.alone(cache, progress):
-            if not archive.exists():
+            if not _is_there(archive):
                 _Building(image, cache, progress).make(archive, base_image)
     return Built(image.reference, archive)
 
