@@ -63,7 +63,7 @@ def test_a_killed_machine_that_is_on_again_takes_pods_again_under_its_old_name(
     uid = core.read_node(name).metadata.uid
     cluster.kill(name)
     await_true(lambda: readiness(core, name) == "Unknown", "the node is still Ready")
-    with pytest.raises(InputError, match="other: is no node; there are: "):
+    with pytest.raises(InputError, match="other: is no killed machine; there are: "):
         cluster.revive("other")
     cluster.revive(name)
     cluster.await_ready(name)

@@ -30,6 +30,7 @@ from testbed.cluster.archives import Content
 from testbed.cluster.cluster import Cluster
 from testbed.cluster.configuration import NodeSpec
 from testbed.cluster.machine import Machine
+from testbed.cluster.node import Node
 from testbed.cluster.places import NODES_MAX, PODS, Layout, Place
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
@@ -324,6 +325,13 @@ def test_a_node_that_never_was_cannot_be_removed(tmp_path: Path) -> None:
     cluster = Cluster(directory=tmp_path)
     with pytest.raises(InputError, match="node-1: is no node; there are: none"):
         cluster.remove("node-1")
+
+
+def test_a_node_that_runs_cannot_be_revived(tmp_path: Path, place: Place) -> None:
+    cluster = Cluster(directory=tmp_path)
+    cluster._nodes["node-7"] = Node(place, NodeSpec(), None)
+    with pytest.raises(InputError, match="node-7: is no killed machine; there are: none"):
+        cluster.revive("node-7")
 
 
 @pytest.mark.parametrize(

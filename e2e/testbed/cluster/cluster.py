@@ -170,7 +170,7 @@ class Cluster:
     def revive(self, *names: str) -> None:
         """Machines that were killed are on again, with empty disks; does not wait until their nodes
         are Ready."""
-        self._check(names, self._killed)
+        self._check(names, self._killed, what="is no killed machine")
         nodes = [self._killed.pop(name) for name in dict.fromkeys(names)]
         for node in nodes:
             self._nodes[node.name] = node
@@ -347,11 +347,11 @@ class Cluster:
         return [self._nodes[name] for name in dict.fromkeys(names)]
 
     @staticmethod
-    def _check(names: Sequence[str], known: Collection[str]) -> None:
+    def _check(names: Sequence[str], known: Collection[str], what: str = "is no node") -> None:
         for name in names:
             if name not in known:
                 there = ", ".join(known) or "none"
-                raise InputError(where=name, what="is no node", remedy=f"there are: {there}")
+                raise InputError(where=name, what=what, remedy=f"there are: {there}")
 
     def _has_failed(self, name: str) -> bool:
         return not self._nodes[name].has_kubelet
