@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rekindle.errors import InputError
@@ -99,14 +100,17 @@ def lacking(
 ) -> list[InputError]:
     """Why `find` would end before it built anything; nothing where it would not."""
     variables = os.environ if environment is None else environment
-
-    def look() -> None:
+    try:
         wanted = [name for _, _, missing in _look(names, variables) for name in missing]
-        if wanted:
-            workshops.check(cache_folder(variables))
-            building.find_go(wanted, cache_folder(variables))
-
-    return faults.raised(look)
+        folder = cache_folder(variables)
+    except InputError as fault:
+        return [fault]
+    if not wanted:
+        return []
+    return [
+        *faults.raised(partial(workshops.check, folder)),
+        *faults.raised(partial(building.find_go, wanted, folder)),
+    ]
 
 
 def _look(

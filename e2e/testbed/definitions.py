@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from kubernetes import client
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import processes
-from testbed import binaries, faults, programs
+from testbed import binaries, faults, programs, workshops
 
 __all__ = [
     "FOREIGN",
@@ -101,10 +102,12 @@ PROVIDERS = ("autoscaler", "karpenter", "cluster-api")
 def find(name: str) -> list[Path]:
     """The files of one entry of `FOREIGN`, downloaded first where the cache does not have them.
 
-    Raises `InputError` when Go is missing to download with, `RunError` when it cannot.
+    Raises `InputError` when Go is missing to download with, or the cache cannot be written, and
+    `RunError` when the download fails.
     """
     wanted, files = FOREIGN[name], _files(name)
-    if not all(file.is_file() for file in files):
+    if not _are_there(files):
+        workshops.check(files[0].parent)
         with _module(wanted) as root:
             files[0].parent.mkdir(parents=True, exist_ok=True)
             for file, source in zip(files, wanted.files, strict=True):
@@ -114,12 +117,13 @@ def find(name: str) -> list[Path]:
 
 def lacking(name: str) -> list[InputError]:
     """Why `find` would end before it downloaded anything; nothing where it would not."""
-
-    def look() -> None:
-        if not all(file.is_file() for file in _files(name)):
-            _find_go(FOREIGN[name])
-
-    return faults.raised(look)
+    files = _files(name)
+    if _are_there(files):
+        return []
+    return [
+        *faults.raised(partial(workshops.check, files[0].parent)),
+        *faults.raised(partial(_find_go, FOREIGN[name])),
+    ]
 
 
 def definition(file: Path, *, versions: Iterable[str] = ()) -> dict[str, Any]:
@@ -213,6 +217,10 @@ def _files(name: str) -> list[Path]:
     wanted = FOREIGN[name]
     folder = binaries.cache_folder(os.environ) / "definitions" / wanted.folder
     return [folder / Path(file).name for file in wanted.files]
+
+
+def _are_there(files: Iterable[Path]) -> bool:
+    return all(file.is_file() for file in files)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """What a machine lacks for something: looked for before anything is made, and said all at once.
 
 Each part of e2e that needs something has a function `lacking`, which makes nothing and gives an
-`InputError` for each thing: cluster/prerequisites.py, binaries.py, and building.py of `images`.
-Whoever starts several of these hands what they give to `check`.
+`InputError` for each thing: binaries.py, definitions.py and cluster/prerequisites.py, and bases.py
+and building.py of `images`. Whoever starts several of these hands what they give to `check`.
 """
 
 from collections.abc import Callable, Iterable

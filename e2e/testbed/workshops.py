@@ -1,6 +1,6 @@
 """Folders into which one process at a time builds; what killed builders have left there goes.
 
-building.py builds programs so, and `images` its archives.
+building.py builds programs so, and `images` its archives; definitions.py asks `check` as well.
 """
 
 import fcntl

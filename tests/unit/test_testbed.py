@@ -11,7 +11,7 @@ from kubernetes import client
 from urllib3.exceptions import HTTPError
 
 from rekindle.errors import InputError, RunError
-from testbed import access, binaries, bodies, building, components
+from testbed import access, binaries, bodies, building, components, definitions
 from testbed.__main__ import main
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from testbed.bodies import NodeShape
@@ -135,6 +135,15 @@ def test_without_go_it_is_said_before_anything_is_built_what_cannot_be(
     monkeypatch.setenv("REKINDLE_KUBERNETES", "latest")
     (fault,) = binaries.lacking()
     assert fault.where == "REKINDLE_KUBERNETES"
+
+
+def test_neither_a_cache_that_cannot_be_made_nor_missing_go_hides_the_other(cache: Path) -> None:
+    cache.touch()
+    for faults in (binaries.lacking(), definitions.lacking("spark-operator")):
+        assert [("no folder" in fault.what, "Go is not" in fault.what) for fault in faults] == [
+            (True, False),
+            (False, True),
+        ]
 
 
 @pytest.mark.parametrize("version", ["1.34", "v1.34.4", "latest", "2.0.0", "1.34.4; rm"])
