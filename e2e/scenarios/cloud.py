@@ -100,16 +100,19 @@ def _waits(pod: Any) -> bool:
 
 
 def _excluded_zones(pod: Any) -> set[str]:
-    """The zones that its node affinity names as those where it must not run."""
+    """The zones that each alternative of its node affinity names as those where it must not run."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     required = affinity and affinity.required_during_scheduling_ignored_during_execution
-    return {
-        zone
+    excluded = [
+        {
+            zone
+            for expression in term.match_expressions or ()
+            if (expression.key, expression.operator) == (ZONE, "NotIn")
+            for zone in expression.values
+        }
         for term in (required.node_selector_terms if required else ())
-        for expression in term.match_expressions or ()
-        if (expression.key, expression.operator) == (ZONE, "NotIn")
-        for zone in expression.values
-    }
+    ]
+    return set.intersection(*excluded) if excluded else set()
 
 
 def _read(core: Any, name: str) -> Any:
