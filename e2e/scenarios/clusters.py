@@ -21,7 +21,7 @@ from kubernetes import client
 from rekindle.errors import InputError, RunError
 from rekindle_local import processes
 from scenarios import afterwards, contexts
-from scenarios.contexts import CONTEXT, Context
+from scenarios.contexts import Context
 from scenarios.flights import ROLE
 from scenarios.means import Means
 from testbed import access
@@ -261,7 +261,7 @@ class GivenCluster:
         return {node.metadata.name for node in self._core.list_node().items if is_ready(node)}
 
     def _refusal(self, what: str, remedy: str) -> InputError:
-        return InputError(where=f"{CONTEXT}={self._name}", what=what, remedy=remedy)
+        return contexts.refusal(self._name, what, remedy)
 
     def _give_back(self) -> None:
         afterwards.attempt("bring nodes back", self.revive)

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from rekindle.errors import InputError
 from testbed import access
 
-__all__ = ["CONTEXT", "KUBECONFIG", "Context", "find"]
+__all__ = ["CONTEXT", "KUBECONFIG", "Context", "find", "refusal"]
 
 CONTEXT, KUBECONFIG = "REKINDLE_E2E_CONTEXT", "KUBECONFIG"
 FILE = "~/.kube/config"
@@ -55,6 +55,8 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _User(msgspec.Struct, frozen=True):
+    """Nobody reads it here: the client meets what is none with a traceback."""
+
     name: str
     user: dict[str, Any] | None = None
 
@@ -94,7 +96,7 @@ class Context:
                 f"does not answer: {_line(error)}", "see whether {} comes to it"
             ) from error
         except config.ConfigException as error:
-            raise _bad(self.name, _line(error), f"correct it in {self.files}") from error
+            raise refusal(self.name, _line(error), f"correct it in {self.files}") from error
 
     def _check_rights(self, asked: Any) -> None:
         refused = [
@@ -109,7 +111,7 @@ class Context:
 
     def _refusal(self, what: str, remedy: str, command: str = "get nodes") -> InputError:
         shown = f"`kubectl --context {self.name} {command}`"
-        return _bad(self.name, f"its API server {self.server} {what}", remedy.format(shown))
+        return refusal(self.name, f"its API server {self.server} {what}", remedy.format(shown))
 
 
 def find(name: str, environment: Mapping[str, str]) -> Context:
@@ -121,10 +123,10 @@ def find(name: str, environment: Mapping[str, str]) -> Context:
     clusters = _first(one for file in read for one in file.clusters or ())
     if name not in contexts:
         known = ", ".join(contexts) or "none"
-        raise _bad(name, f"names no context of {files}", f"name one that is there: {known}")
+        raise refusal(name, f"names no context of {files}", f"name one that is there: {known}")
     cluster = clusters.get(contexts[name].context.cluster)
     if cluster is None or not cluster.cluster.server:
-        raise _bad(name, f"leads to no API server in {files}", "see `kubectl config view`")
+        raise refusal(name, f"leads to no API server in {files}", "see `kubectl config view`")
     return Context(name, cluster.cluster.server, files)
 
 
@@ -182,5 +184,6 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:SAID_MAX] or repr(error)[:SAID_MAX]
 
 
-def _bad(name: str, what: str, remedy: str) -> InputError:
+def refusal(name: str, what: str, remedy: str) -> InputError:
+    """What is wrong with the context of a name, or with its cluster."""
     return InputError(where=f"{CONTEXT}={name}", what=what, remedy=remedy)
