@@ -6,7 +6,6 @@ one failed; 2 wrong usage or bad input, or none failed and one could not begin; 
 """
 
 import argparse
-import os
 import signal
 import sys
 import textwrap
@@ -110,7 +109,7 @@ def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     selected = selection.select(names, wanted)
     for line in selected.left_out:
         binaries.say(line)
-    prerequisites.check([run.scenario for run in selected.runs], folder, os.environ)
+    prerequisites.check([run.scenario for run in selected.runs], folder)
     outcomes: list[str] = []
     try:
         for run in selected.runs:
@@ -145,10 +144,9 @@ def _performed(run: "Run", directory: Path) -> tuple[str, str]:
         raise
     except Exception as error:
         (directory / "trace.txt").write_text(traceback.format_exc(), encoding="utf-8")
-        # What is no error in words is a defect.
-        return FAILED, f"failed: {error}" if isinstance(
-            error, RekindleError
-        ) else f"broke: {error!r}"
+        if isinstance(error, RekindleError):
+            return FAILED, f"failed: {error}"
+        return FAILED, f"broke: {error!r}"  # what is no error in words is a defect
 
 
 def _tally(outcomes: Sequence[str], count: int) -> str:

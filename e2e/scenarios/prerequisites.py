@@ -7,7 +7,8 @@
 `python -m scenarios` calls `check`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,52 +27,52 @@ from testbed.faults import raised
 __all__ = ["check"]
 
 
-def check(names: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+def check(names: Sequence[str], folder: Path) -> None:
     """Raises `InputError` that tells all that scenarios of these names would fail for.
 
     `folder` is that of reports.
     """
-    context = environment.get(CONTEXT)
+    context = os.environ.get(CONTEXT)
     found = raised(partial(report_folders.check, folder))
-    found += _on_given(context, environment) if context else _on_own(folder, environment)
+    found += _on_given(context) if context else _on_own(folder)
     if quickstart.NAME in names:
         found += raised(quickstart.check_plugin)
     found += raised(distribution.find_distribution)
     # Where programs and images are, or would be made.
-    if unknown := raised(partial(binaries.cache_folder, environment)):
+    if unknown := raised(partial(binaries.cache_folder, os.environ)):
         found += unknown
     else:
-        found += _to_build(environment, is_given=bool(context))
+        found += _to_build(is_given=bool(context))
     faults.check(found)
 
 
-def _on_own(folder: Path, environment: Mapping[str, str]) -> Iterator[InputError]:
-    yield from raised(partial(_check_no_cluster_is_meant, environment))
+def _on_own(folder: Path) -> Iterator[InputError]:
+    yield from raised(_check_no_cluster_is_meant)
     yield from machine.lacking()
     yield from raised(seat.check_free)
     yield from raised(partial(machine.check_folder, folder, "--report"))
 
 
-def _on_given(context: str, environment: Mapping[str, str]) -> Iterator[InputError]:
+def _on_given(context: str) -> Iterator[InputError]:
     binaries.say(f"asking the API server of the context {context}")
-    yield from raised(lambda: contexts.find(context, environment).check())
-    yield from raised(partial(clusters.shared_folder, environment))
-    yield from raised(partial(Means, environment))
+    yield from raised(lambda: contexts.find(context, os.environ).check())
+    yield from raised(partial(clusters.shared_folder, os.environ))
+    yield from raised(partial(Means, os.environ))
 
 
-def _to_build(environment: Mapping[str, str], *, is_given: bool) -> Iterator[InputError]:
+def _to_build(*, is_given: bool) -> Iterator[InputError]:
     nodes = () if is_given else (*CONTROL_PLANE, *NODE)
     if not is_given:
-        cache = binaries.cache_folder(environment)
+        cache = binaries.cache_folder(os.environ)
         yield from raised(partial(machine.check_folder, cache, "REKINDLE_TESTBED"))
-    yield from binaries.lacking((*nodes, HELM, KUBECTL), environment=environment)
+    yield from binaries.lacking((*nodes, HELM, KUBECTL))
     yield from definitions.lacking("spark-operator")
     yield from building.lacking()
 
 
-def _check_no_cluster_is_meant(environment: Mapping[str, str]) -> None:
+def _check_no_cluster_is_meant() -> None:
     """Raises `InputError` for settings of a given cluster where none is given."""
-    given = [name for name in (clusters.SHARED, MEANS) if environment.get(name)]
+    given = [name for name in (clusters.SHARED, MEANS) if os.environ.get(name)]
     if given:
         raise InputError(
             where=", ".join(given),

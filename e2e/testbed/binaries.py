@@ -95,14 +95,11 @@ def find(
     return {name: found[name] for name in names}
 
 
-def lacking(
-    names: Sequence[str] = CONTROL_PLANE, *, environment: Mapping[str, str] | None = None
-) -> list[InputError]:
+def lacking(names: Sequence[str] = CONTROL_PLANE) -> list[InputError]:
     """Why `find` would end before it built anything; nothing where it would not."""
-    variables = os.environ if environment is None else environment
     try:
-        wanted = [name for _, _, missing in _look(names, variables) for name in missing]
-        folder = cache_folder(variables)
+        wanted = [name for _, _, missing in _look(names, os.environ) for name in missing]
+        folder = cache_folder(os.environ)
     except InputError as fault:
         return [fault]
     if not wanted:

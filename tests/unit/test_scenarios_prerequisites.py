@@ -43,8 +43,11 @@ def test_without_root_a_cluster_of_our_own_is_refused_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("REKINDLE_TESTBED", str(tmp_path / "cache"))
+    monkeypatch.delenv(CONTEXT, raising=False)
+    monkeypatch.setenv(SHARED, "/srv")
+    monkeypatch.setenv(MEANS, "means.yaml")
     with pytest.raises(InputError) as caught:
-        prerequisites.check(["wave"], tmp_path, {SHARED: "/srv", MEANS: "means.yaml"})
+        prerequisites.check(["wave"], tmp_path)
     said = str(caught.value)
     assert "the cluster of real nodes: needs root; run it as root" in said
     assert f"{SHARED}, {MEANS}: is for a cluster that {CONTEXT} names, and that is not set" in said
