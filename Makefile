@@ -81,9 +81,9 @@ e2e: setup packages ## the scenarios of docs/e2e.md on such a cluster, or one: m
 	  $(if $(STRATEGIES),--strategies $(STRATEGIES))
 
 # It needs nothing that is installed, so that it does not install first what a user wants to be rid of.
-HAS_VENV := $(wildcard $(BIN)/python)
-e2e-clean: $(if $(HAS_VENV),,check-python) ## remove what a cluster of real nodes has left on this machine, and nothing else
-	@PYTHONPATH=recovery:e2e $(or $(HAS_VENV),$(PYTHON)) -m testbed cluster clean
+INSTALLED_PYTHON := $(wildcard $(BIN)/python)
+e2e-clean: $(if $(INSTALLED_PYTHON),,check-python) ## remove what a cluster of real nodes has left on this machine, and nothing else
+	@PYTHONPATH=recovery:e2e $(or $(INSTALLED_PYTHON),$(PYTHON)) -m testbed cluster clean
 
 wheel: setup ## build the wheel, jar included, into dist/
 	@rm -rf build dist
@@ -110,12 +110,12 @@ check-tools: check-python
 
 check-python:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
-	  echo 'make setup: there is no $(PYTHON); install Python 3.11 or newer,' \
-	    'on Debian `apt-get install python3 python3-venv`, or name it: make PYTHON=... setup' >&2; \
+	  echo 'make: there is no $(PYTHON); install Python 3.11 or newer,' \
+	    'on Debian `apt-get install python3 python3-venv`, or name it: make PYTHON=python3.12 ...' >&2; \
 	  exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo 'make setup: $(PYTHON) is' "$$($(PYTHON) -V);" \
-	    'install Python 3.11 or newer, or name one: make PYTHON=python3.12 setup' >&2; \
+	  echo 'make: $(PYTHON) is' "$$($(PYTHON) -V);" \
+	    'install Python 3.11 or newer, or name one: make PYTHON=python3.12 ...' >&2; \
 	  exit 2; }
 
 $(INSTALLED): pyproject.toml constraints.txt
