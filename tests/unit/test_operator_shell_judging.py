@@ -2,9 +2,11 @@
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
+import spark_objects
 
 from benchmarks import layout
 from benchmarks.drivers import driver
@@ -16,12 +18,14 @@ from rekindle.reasons import Reason
 from rekindle_operator import narrowing
 from rekindle_operator.domains import Domain
 from rekindle_operator.leases import Timers
+from rekindle_operator.nodes import node_seen
 from rekindle_operator.observation import Leases
 from rekindle_operator.pods import pod_seen
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.testing import make_class, make_policy
 from rekindle_operator.verdicts import Kind, Verdict
+from testbed.bodies import ZONE
 
 SPARK = layout.applications(Size(nodes=25, pods=100, policies=1))[0]
 LOST = SPARK.executors[4]
@@ -45,6 +49,7 @@ def judge_of_a_running_application() -> tuple[Judge, Reading]:
     judge = Judge(known)
     judge.hear(SPARK.place, reading, now=0.0)
     judge.state = replace(judge.state, told={LOST.node: frozenset({str(SPARK.place)})})
+    judge._keep_lost()
     judge._heard.clear()  # the driver hears nothing of it
     return judge, reading
 
@@ -134,6 +139,30 @@ def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> 
     assert judge.avoided(SPARK.place, held) == (Domain("kubernetes.io/hostname", LOST.node),)
     judge.state = replace(judge.state, told={})
     assert judge.avoided(SPARK.place, held) == ()
+
+
+@pytest.mark.parametrize(
+    ("since_seconds", "ready", "is_impaired"),
+    [(-60, "True", True), (60, "True", False), (60, "False", True)],
+)
+def test_a_domain_is_let_alone_once_a_node_is_up_in_it_that_came_after_its_last_loss(
+    since_seconds: float, ready: str, is_impaired: bool
+) -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    others = {LOST.node: "a", "also-lost": "a", "third": "a", "fresh": "a", "elsewhere": "b"}
+    for name, zone in others.items():
+        body = spark_objects.node(name)
+        body["metadata"] |= {"labels": {ZONE: zone}, "creationTimestamp": "2020-01-01T00:00:00Z"}
+        if name == "fresh":
+            made = datetime.fromtimestamp(time.time() + since_seconds, UTC)
+            body["metadata"]["creationTimestamp"] = made.isoformat()
+            body["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+        judge.known.registry.see_node(node_seen(body))
+    told = dict.fromkeys((LOST.node, "also-lost", "third"), frozenset({str(SPARK.place)}))
+    judge.state = replace(judge.state, told=told)
+    judge._keep_lost()
+    assert (Domain(ZONE, "a") in judge.avoided(SPARK.place, held)) == is_impaired
 
 
 def test_an_executor_without_an_address_yet_is_not_the_one_that_had_its_number_before() -> None:
