@@ -92,9 +92,9 @@ def judge(
 
     `nodes` (name -> labels) are the nodes of the cluster, ours or not, those that are lost or
     deleted included; `lost` says when, and `arrived` since when a node that is up has been there,
-    both in whole seconds by the same clock. In this order: who gives nodes since its last loss is
-    not avoided; one lost node says nothing of its domain; more than half of a domain is evidence;
-    and where every domain is hit there is nothing to turn to.
+    both in whole seconds, by clocks that agree. In this order: who gives nodes since its last loss
+    is not avoided; one lost node says nothing of its domain; more than half of a domain is
+    evidence; and where every domain is hit there is nothing to turn to.
     """
     found: list[Judgement] = []
     for key in keys:

@@ -49,7 +49,8 @@ class Evictor:
     def evict(
         self, place: Place, lost: tuple[PodSeen, ...], others: tuple[PodSeen, ...] = ()
     ) -> None:
-        """Delete these executors of an application, soon, and no others any more."""
+        """Delete these executors of an application, soon, and no others any more: `lost` by force,
+        `others` in order. Those without a node are delayed together."""
         forced = frozenset(pod.uid for pod in lost)
         left = tuple(pod for pod in others if pod.uid not in forced and not pod.deleting_at)
         self._wanted[place] = forced | {pod.uid for pod in left}
@@ -85,7 +86,7 @@ class Evictor:
             self.measured(place, executor_of(body))
             self._read.add(place)
         if pod.uid not in self._wanted.get(place, ()):
-            return  # its node was heard of again
+            return  # its node was heard of again, or it is not kept off in vain any more
         try:
             there = self.api.delete(path, {**grace, "preconditions": {"uid": pod.uid}})
         except Conflict:

@@ -325,7 +325,8 @@ class Judge:
         return views
 
     def _keep_lost(self) -> None:
-        """Labels of lost nodes outlive their Node objects; when they were, by the time of day."""
+        """Keep of lost nodes their labels, which outlive their Node objects, and when they were
+        lost, as far as this process knows: to one that starts, all are lost now."""
         for name in self.state.told:
             self._lost_at.setdefault(name, int(time.time()))  # as Nodes have their moments
             node = self.known.registry.nodes.get(name)
