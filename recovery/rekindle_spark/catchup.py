@@ -109,18 +109,19 @@ class CatchUp:
         self.control.results.put(result)
         if result.finished:
             target_seconds = application.settings.runtime.catch_up_piece_seconds
-            rests_until = time.monotonic() + self._rest_seconds(executor, result.seconds)
+            epochs = max(last - first + 1 for first, last in job.specification.ranges.values())
+            rests_until = time.monotonic() + self._rest_seconds(executor, result.seconds, epochs)
             stream.finished(result.seconds, target_seconds, rests_until)
         elif result.reason != "interrupted":
             stream.failed(time.monotonic())
             self.control.failures.put((result, stream.attempts))
 
-    def _rest_seconds(self, executor: str, job_seconds: float) -> float:
+    def _rest_seconds(self, executor: str, job_seconds: float, epochs: int) -> float:
         """How long the executor rests after a job: not at all where nothing on it is live."""
         progress = self.application.progress
         with self.application.lock:
             shares = any(progress.placed.get(partition) == executor for partition in progress.live)
-        return self.application.pace.rest_seconds(job_seconds) if shares else 0.0
+        return self.application.pace.rest_seconds(job_seconds, epochs) if shares else 0.0
 
     def _work(self, executor: str, stream: Stream) -> dict[int, tuple[int, int]]:
         """The executor's partitions that are behind and can go on, each with its next piece."""

@@ -3,8 +3,8 @@
 On an executor both share the CPU that it may use. Work is done in whole epochs of partitions, which
 cannot be put aside for a live query, so catching up is paced: after each of its jobs an executor
 with live partitions rests, the longer the more the epochs exceed what they take otherwise. Never
-longer than it has worked: where nodes have little to spare, what catches up would fall behind for
-ever.
+so long that it gains less than half an epoch in the time of one: where nodes have little to spare,
+it would be behind for ever.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 __all__ = ["Pace"]
 
 SLOWED_MAX = 0.1
-REST_FIRST, REST_MAX = 0.25, 1.0
+REST_FIRST, REST_MAX = 0.25, 4.0
+# Epochs that are caught up in the time of one, at least, however slow the live ones are.
+GAIN_MIN = 1.5
 GROWTH = 1.5
 SMOOTHING = 0.2
 
@@ -38,6 +40,7 @@ class Pace:
         else:
             self.rest_ratio = 0.0
 
-    def rest_seconds(self, job_seconds: float) -> float:
-        """How long to rest after a job of catching up."""
-        return self.rest_ratio * job_seconds
+    def rest_seconds(self, job_seconds: float, epochs: int) -> float:
+        """How long to rest after a job of catching up by so many epochs."""
+        spare = epochs * self.interval_seconds / GAIN_MIN - job_seconds
+        return max(0.0, min(self.rest_ratio * job_seconds, spare))

@@ -3,7 +3,7 @@
 import pytest
 
 from rekindle_spark.catchup import PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX, Stream
-from rekindle_spark.pace import REST_FIRST, REST_MAX, Pace
+from rekindle_spark.pace import GAIN_MIN, REST_FIRST, REST_MAX, Pace
 from rekindle_spark.running import RETRY_SECONDS
 
 
@@ -48,16 +48,31 @@ def test_an_executor_rests_after_a_piece_as_long_as_it_is_told() -> None:
 def test_rests_grow_while_epochs_are_slowed_and_shrink_when_they_are_not() -> None:
     pace = Pace(interval_seconds=2.0)
     pace.epoch_took(2.1, alone=False)
-    assert pace.rest_seconds(4.0) == 0.0
+    assert pace.rest_seconds(4.0, 100) == 0.0
     for _ in range(2):
         pace.epoch_took(3.0, alone=False)
-    assert pace.rest_seconds(4.0) == pytest.approx(4.0 * 1.5 * REST_FIRST)
+    assert pace.rest_seconds(4.0, 100) == pytest.approx(4.0 * 1.5 * REST_FIRST)
     for _ in range(20):
         pace.epoch_took(3.0, alone=False)
-    assert pace.rest_seconds(1.0) == REST_MAX
+    assert pace.rest_seconds(1.0, 100) == REST_MAX
     for _ in range(20):
         pace.epoch_took(2.1, alone=False)
-    assert pace.rest_seconds(1.0) == 0.0
+    assert pace.rest_seconds(1.0, 100) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("job_seconds", "epochs"), [(1.0, 1), (1.0, 2), (1.0, 3), (3.0, 4), (9.0, 4)]
+)
+def test_what_catches_up_gains_however_much_epochs_are_slowed(
+    job_seconds: float, epochs: int
+) -> None:
+    pace = Pace(interval_seconds=2.0)
+    for _ in range(50):
+        pace.epoch_took(9.0, alone=False)
+    rest = pace.rest_seconds(job_seconds, epochs)
+    in_time_of_an_epoch = epochs * 2.0 / (job_seconds + rest)
+    assert rest >= 0.0
+    assert in_time_of_an_epoch >= GAIN_MIN or rest == 0.0
 
 
 def test_epochs_that_are_long_by_themselves_give_no_reason_to_rest() -> None:
