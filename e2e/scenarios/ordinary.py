@@ -13,8 +13,8 @@ from scenarios.witness import Record, Witness
 
 __all__ = ["ROWS_PER_SECOND", "OrdinaryFlights"]
 
-# What one of these nodes sustains, with room to catch up: at 300 the join of two streams took longer
-# for a batch than its rows had come in, and never came back. A higher rate would favour Rekindle.
+# What one of these nodes sustains, with room to catch up: at 300 a batch of the join of two streams
+# took longer than its rows had come in, and it never came back. More would favour Rekindle.
 ROWS_PER_SECOND = 200.0
 # Batches that tell what a query's lag is when all is well, and that it is so again.
 BATCHES_WARM, BATCHES_BACK = 3, 2
