@@ -209,7 +209,11 @@ def test_a_second_cluster_is_refused_until_the_first_has_ended(free_seat: Path) 
     assert seat.read() is None
 
 
-@pytest.mark.parametrize(("pid", "ticks"), [(NOBODY, None), (NOBODY, 1), (os.getpid(), 1)])
+@pytest.mark.parametrize(
+    ("pid", "ticks"),
+    [(NOBODY, None), (NOBODY, 1), (os.getpid(), 1)],
+    ids=["of before", "gone", "another's number"],
+)
 def test_the_record_of_a_killed_cluster_names_nobody_as_the_owner_of_the_next(
     pid: int, ticks: int | None, free_seat: Path
 ) -> None:
