@@ -6,7 +6,7 @@ store and events lie on the claim that the example shares; here, in a folder of 
 
 import copy
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,8 @@ class Flights:
     """`directory` is the shared claim's on this machine, `image` Spark's.
 
     `example` names a file of examples/kubernetes. Where the rate is calibrated, the driver moves it
-    until the load is the demo's. Nodes have the role of their pods as their label `ROLE`.
+    until the load is the demo's. Nodes have the role of their pods as their label `ROLE`. Half of
+    `storage_mib`, the disk of an executor, may be kept for those who are behind.
     """
 
     directory: Path
@@ -50,6 +51,7 @@ class Flights:
     executors: int = 10
     seed: int = 1
     is_calibrated: bool = True
+    storage_mib: int | None = None
 
     @property
     def warm_seconds(self) -> float:
@@ -98,15 +100,18 @@ class Flights:
                 "node_cpu_percent": CPU_PERCENT,
                 "epoch_seconds": EPOCH_SECONDS,
                 "rows_per_second": FIRST_ROWS_PER_SECOND * self.executors,
-                **(
-                    {"load_target_percent": inputs.LOAD_TARGET_PERCENT}
-                    if self.is_calibrated
-                    else {}
-                ),
+                **dict(self._limits()),
             },
         )
         named = {f"{NAME}.py": files.pipeline, "settings.yaml": files.settings}
         return {"metadata": {"name": NAME}, "data": named}
+
+    def _limits(self) -> Iterator[tuple[str, float]]:
+        """Settings that not every scenario has."""
+        if self.is_calibrated:
+            yield "load_target_percent", inputs.LOAD_TARGET_PERCENT
+        if self.storage_mib is not None:
+            yield "retained_mib_max", self.storage_mib // 2
 
     def application(self) -> Object:
         """The SparkApplication."""

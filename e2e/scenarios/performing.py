@@ -60,6 +60,7 @@ def perform(
             example=scenario.example,
             executors=scenario.executors,
             is_calibrated=scenario.is_calibrated,
+            storage_mib=scenario.storage_mib,
         )
         files = flights.prepare()
         shutil.copytree(flights.input, directory / "input")  # what the report's rows come from

@@ -142,6 +142,12 @@ class RuntimeSettings:
     load_target_percent: float | None = _setting(None, _Number(1.0, 100.0, optional=True))
     join_gap_epochs: int = _count(1, low=0, high=1_000)
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
+    retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
+
+    @property
+    def retained_bytes_max(self) -> int:
+        """The same in bytes."""
+        return int(self.retained_mib_max * 2**20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,7 +20,7 @@ from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.pace import Pace
 from rekindle_spark.program import Program
-from rekindle_spark.progress import Progress
+from rekindle_spark.progress import Progress, Readers
 from rekindle_spark.store import Store
 
 __all__ = ["Application", "EventLog", "Staged", "open_events"]
@@ -100,7 +100,14 @@ class Application:
     buffering: Mode = ON
     ordering: Mode = ON
     staged: dict[int, Staged] = field(default_factory=dict)
+    readers: Readers = field(default_factory=Readers)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def remove(self, shuffles: Iterable[int]) -> None:
+        """Remove shuffles that nobody needs, as soon as no job on its way reads them."""
+        with self.lock:
+            free = self.readers.sift(shuffles)
+        self.exchange.remove(free)
 
     def offsets(self, epoch: int) -> Mapping[str, Any]:
         """Source offsets of an epoch, as requests carry them."""

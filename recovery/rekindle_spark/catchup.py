@@ -136,9 +136,21 @@ class CatchUp:
             first = progress.finished[partition] + 1
             goal = min(application.newest, self._piece_end(stream, first))
             last = jobs.reachable(progress, partition, goal)
+            if self._waits(executor, partition):
+                continue
             if last >= first:
                 work[partition] = (first, last)
         return work
+
+    def _waits(self, executor: str, partition: int) -> bool:
+        """Whether a source is ahead of who reads it while its executor keeps a lot already: what it
+        would make now might have to go before it is read."""
+        program, progress = self.application.program, self.application.progress
+        limit_bytes = self.application.settings.runtime.retained_bytes_max
+        if partition not in program.sources or progress.retained.held[executor] <= limit_bytes / 2:
+            return False
+        readers = (number for number in program.consumers(partition) if number in progress.placed)
+        return any(progress.finished[number] < progress.finished[partition] for number in readers)
 
     def _piece_end(self, stream: Stream, first: int) -> int:
         """The last epoch of a piece: bounded in epochs and in rows of input."""

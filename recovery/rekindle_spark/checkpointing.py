@@ -105,7 +105,7 @@ class Checkpointing:
                 del application.digests[key]
             for old in [number for number in application.cuts if number < epoch]:
                 del application.cuts[old]
-        application.exchange.remove(emptied)
+        application.remove(emptied)
         application.events.write("checkpoint", epoch=epoch)
         self.epoch = None
         self.completed.append(epoch)

@@ -186,7 +186,7 @@ class Control:
                 application.executors.pop(executor, None)
                 self.statistics.forget(executor)
         self.host_failures.forget(loss.executors)
-        application.exchange.remove(emptied)
+        application.remove(emptied)
         for executor, node in sorted(loss.executors.items()):
             application.events.write(
                 "confirmed", executor=executor, node=node, silent=executor in loss.silent
@@ -289,7 +289,7 @@ class Control:
             application.losses += 1
             emptied = application.progress.roll_back(plan_epoch)
             application.staged.clear()
-        application.exchange.remove(emptied)
+        application.remove(emptied)
         application.events.write("rolled-back", epoch=application.progress.restore_point)
 
     def _announce(self, plan: Plan) -> None:

@@ -155,7 +155,7 @@ class Host:
                 work = _work(program, request, item, epoch)
                 with self.turns.turn(request["urgency"]), self.meter.measured(number):
                     outcome = partition.run(program, work, state, received.get((number, epoch), []))
-                    for query, sunk in outcome.sinks.items():
+                    for query, sunk in outcome.sinks.items() if _counts(item, epoch) else ():
                         done.outputs.write(query, sunk.file, sunk.table)
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
@@ -171,7 +171,8 @@ class Host:
             fault = {"where": error.where, "what": error.what, "remedy": error.remedy}
             done.add(number, {"status": "error", **fault}, [])
         else:
-            done.add(number, {"status": "ok", "epochs": epochs}, blocks)
+            size = sum(len(block) for _, block in blocks)
+            done.add(number, {"status": "ok", "epochs": epochs, "bytes": size}, blocks)
 
     def _base(self, program: Program, request: dict[str, Any], item: dict[str, Any]) -> State:
         """The state before the first epoch of the item, from memory or the checkpoint store."""
@@ -232,6 +233,11 @@ class Host:
             self.generation, self.plan_epoch = told
             for number in self.versions.keys() - set(request["held"]):
                 self.versions.pop(number, None)
+
+
+def _counts(item: dict[str, Any], epoch: int) -> bool:
+    """Whether an epoch's output is wanted; otherwise it is only made again for those who read."""
+    return bool(item["counts"]) and item["counts"][0] <= epoch <= item["counts"][1]
 
 
 def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch: int) -> Work:

@@ -2,7 +2,8 @@
 
 One rule for both: a job takes every partition in it from the epoch behind its last finished one
 to a given epoch. Frames of epochs that the producer runs in the same job come from the job's own
-exchange, all others from retained ones.
+exchange, all others from retained ones. Frames of a source that nobody keeps any more are made
+again: the job takes its partition along for these epochs, in which nothing else of it counts.
 """
 
 import json
@@ -23,6 +24,7 @@ Ranges = Mapping[int, tuple[int, int]]
 class Specification:
     """A job ready to submit. `produced[s]`: per map index of stage s its executor and ranges.
 
+    `ranges` are the epochs that count: of a source more may run, which only makes frames again.
     `ordered`: its partitions take their input in the fixed order.
     """
 
@@ -30,6 +32,25 @@ class Specification:
     produced: tuple[tuple[tuple[str, dict[int, tuple[int, int]]], ...], ...]
     ranges: dict[int, tuple[int, int]]
     ordered: bool = True
+
+    @property
+    def partitions(self) -> set[int]:
+        """All that run."""
+        return {number for tasks in self.produced for _, run in tasks for number in run}
+
+    @property
+    def reads(self) -> set[int]:
+        """The retained shuffles that are read."""
+        reads = (read for tasks in self.stages for task in tasks for read in task.reads)
+        return {read.shuffle for read in reads if read.shuffle >= 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The epochs of each partition that count, and those that run."""
+
+    counts: Ranges
+    runs: Ranges
 
 
 def specify(
@@ -44,7 +65,8 @@ def specify(
     `nodes` gives each executor's node, `common` the header fields of every request, `offsets`
     the source offsets of each epoch.
     """
-    layout = [_by_executor(progress, stage) for stage in _stages(progress, work)]
+    extent = _Extent(work, {**work, **_made_again(progress, work)})
+    layout = [_by_executor(progress, stage) for stage in _stages(progress, extent.runs)]
     index = {
         partition: (stage, task)
         for stage, tasks in enumerate(layout)
@@ -58,14 +80,17 @@ def specify(
                 Task(
                     nodes[executor],
                     executor,
-                    _header(progress, executor, partitions, work, common, offsets),
-                    _reads(progress, partitions, work, index),
+                    _header(progress, executor, partitions, extent, common, offsets),
+                    _reads(progress, partitions, extent.runs, index),
                 )
                 for executor, partitions in tasks
             )
         )
         produced.append(
-            tuple((executor, {p: work[p] for p in partitions}) for executor, partitions in tasks)
+            tuple(
+                (executor, {p: extent.runs[p] for p in partitions})
+                for executor, partitions in tasks
+            )
         )
     ordered = common.get("ordering", ON) == ON
     return Specification(tuple(stages), tuple(produced), dict(work), ordered)
@@ -77,8 +102,36 @@ def reachable(progress: Progress, partition: int, last: int) -> int:
     return min([last, *(progress.finished.get(producer, 0) for _, producer in producers)])
 
 
+def _made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
+    """What sources have to run so that `work` gets frames of theirs that nobody keeps.
+
+    Operators with state are not among them: what they give is kept as long as it may be needed.
+    """
+    runs: dict[int, tuple[int, int]] = {}
+    for partition, (first, last) in work.items():
+        sources = {
+            producer
+            for _, producer in progress.program.producers(partition)
+            if not progress.program.owner[producer].keyed
+        }
+        for source in sorted(sources):
+            for epoch in range(first, last + 1):
+                own = runs.get(source) or work.get(source)
+                if (source, epoch) in progress.retained.places:
+                    continue
+                runs[source] = (
+                    (epoch, epoch) if own is None else (min(own[0], epoch), max(own[1], epoch))
+                )
+    return runs
+
+
 def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
-    """Partitions by the number of producers in a row whose frames come from this very job."""
+    """Partitions by the number of producers in a row whose frames come from this very job.
+
+    Sources have a stage of their own, for what they give may go sooner than what others do.
+    """
+    keyed = {partition: progress.program.owner[partition].keyed for partition in work}
+    least = {True: 0 if all(keyed.values()) else 1, False: 0}
     depth: dict[int, int] = {}
     for partition in sorted(work):
         feeding = (
@@ -86,7 +139,7 @@ def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
             for _, producer in progress.program.producers(partition)
             if producer in work and work[producer][0] <= work[partition][1]
         )
-        depth[partition] = max(feeding, default=0)
+        depth[partition] = max(feeding, default=least[keyed[partition]])
     stages: list[list[int]] = [[] for _ in range(max(depth.values()) + 1)]
     for partition, stage in depth.items():
         stages[stage].append(partition)
@@ -104,7 +157,7 @@ def _header(
     progress: Progress,
     executor: str,
     partitions: Sequence[int],
-    work: Ranges,
+    extent: _Extent,
     common: Mapping[str, Any],
     offsets: Mapping[int, Mapping[str, Any]],
 ) -> bytes:
@@ -112,8 +165,9 @@ def _header(
         {
             "partition": partition,
             "plan_epoch": progress.plan_epochs[partition],
-            "from": work[partition][0],
-            "to": work[partition][1],
+            "from": extent.runs[partition][0],
+            "to": extent.runs[partition][1],
+            "counts": list(extent.counts.get(partition, ())),
             "finished": progress.finished[partition],
         }
         for partition in partitions
@@ -122,7 +176,7 @@ def _header(
         epoch
         for partition in partitions
         if not progress.program.owner[partition].keyed
-        for epoch in range(work[partition][0], work[partition][1] + 1)
+        for epoch in range(extent.runs[partition][0], extent.runs[partition][1] + 1)
     }
     header = {
         **common,

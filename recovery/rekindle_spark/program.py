@@ -97,6 +97,13 @@ class Program:
         return tuple(chain for chain in self.chains for _ in chain.partitions)
 
     @cached_property
+    def sources(self) -> frozenset[int]:
+        """The partitions that read input and keep no state: what they give can be made again."""
+        return frozenset(
+            number for chain in self.chains if not chain.keyed for number in chain.partitions
+        )
+
+    @cached_property
     def inputs(self) -> tuple[tuple[Edge, ...], ...]:
         """Edges into each chain, in the fixed order in which they are read."""
         return tuple(
@@ -134,6 +141,11 @@ class Program:
         """Of the structure, not of the functions: a mended function may go on with the state."""
         text = repr([list(_describe(chain, self)) for chain in self.chains])
         return sha256(text.encode()).hexdigest()[:16]
+
+    def consumers(self, partition: int) -> Iterator[int]:
+        """The partitions that a partition has frames for."""
+        for edge in self.outputs[self.owner[partition].index]:
+            yield from self.chains[edge.consumer].partitions
 
     def producers(self, partition: int) -> Iterator[tuple[Edge, int]]:
         """Each input edge of a partition with each producer partition of it."""

@@ -8,32 +8,44 @@
 Plain bookkeeping for one driver; it decides nothing and talks to nobody.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rekindle_spark.program import Program
 
-__all__ = ["Progress", "Retained"]
+__all__ = ["Progress", "Readers", "Retained"]
 
 
 @dataclass(slots=True)
 class Retained:
-    """Which map output holds the frames of a producer partition and epoch."""
+    """Which map output holds the frames of a producer partition and epoch.
+
+    `held` is how many bytes of frames each executor has on its disk, files of which a part is
+    needed counted whole.
+    """
 
     places: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     contents: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     executors: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    sizes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
 
     def add(
-        self, shuffle: int, tasks: Sequence[tuple[str, Mapping[int, tuple[int, int]]]]
+        self,
+        shuffle: int,
+        tasks: Sequence[tuple[str, Mapping[int, tuple[int, int]]]],
+        sizes: Sequence[int],
     ) -> list[int]:
-        """Enter a shuffle: per map index, its executor and {producer: (first, last epoch)}.
+        """Enter a shuffle: per map index, its executor, {producer: (first, last epoch)} and bytes.
 
         Returns shuffles that hold nothing any more because newer blocks took their place.
         """
         emptied = []
         content = self.contents.setdefault(shuffle, set())
         self.executors[shuffle] = tuple(executor for executor, _ in tasks)
+        self.sizes[shuffle] = tuple(sizes)
+        self._hold(shuffle, 1)
         for index, (_, produced) in enumerate(tasks):
             for producer, (first, last) in produced.items():
                 for epoch in range(first, last + 1):
@@ -49,12 +61,31 @@ class Retained:
             for key, (shuffle, index) in self.places.items()
             if self.executors[shuffle][index] == executor
         ]
-        return [shuffle for key in lost for shuffle in self._forget(key)]
+        emptied = [shuffle for key in lost for shuffle in self._forget(key)]
+        for shuffle, executors in self.executors.items():
+            sizes = zip(executors, self.sizes[shuffle], strict=True)
+            self.sizes[shuffle] = tuple(0 if where == executor else size for where, size in sizes)
+        self.held.pop(executor, None)
+        return emptied
 
     def trim(self, epoch: int) -> list[int]:
         """Forget blocks of epochs up to `epoch`; returns shuffles to remove."""
         old = [key for key in self.places if key[1] <= epoch]
         return [shuffle for key in old for shuffle in self._forget(key)]
+
+    def shed(self, limit_bytes: int, sources: Container[int]) -> list[int]:
+        """Forget what sources can make again, the oldest first, until no executor holds more than
+        the limit or nothing of the kind is left; returns shuffles to remove."""
+        emptied: list[int] = []
+        for shuffle in sorted(self.contents):
+            full = {executor for executor, held in self.held.items() if held > limit_bytes}
+            if not full:
+                break
+            content = self.contents[shuffle]
+            helps = not full.isdisjoint(self.executors[shuffle])
+            if helps and all(producer in sources for producer, _ in content):
+                emptied += [gone for key in list(content) for gone in self._forget(key)]
+        return emptied
 
     def clear(self) -> list[int]:
         """Forget everything; returns the shuffles to remove."""
@@ -68,8 +99,39 @@ class Retained:
         content.discard(key)
         if content:
             return []
-        del self.contents[place[0]], self.executors[place[0]]
+        self._hold(place[0], -1)
+        del self.contents[place[0]], self.executors[place[0]], self.sizes[place[0]]
         return [place[0]]
+
+    def _hold(self, shuffle: int, sign: int) -> None:
+        for executor, size in zip(self.executors[shuffle], self.sizes[shuffle], strict=True):
+            self.held[executor] += sign * size
+
+
+@dataclass(slots=True)
+class Readers:
+    """Which shuffles jobs on their way read: those are removed when the last of them has ended."""
+
+    jobs: Counter[int] = field(default_factory=Counter)
+    awaited: set[int] = field(default_factory=set)
+
+    def begin(self, shuffles: Iterable[int]) -> None:
+        """A job that reads them has been submitted."""
+        self.jobs.update(shuffles)
+
+    def end(self, shuffles: Iterable[int]) -> list[int]:
+        """It has ended; shuffles that can be removed now."""
+        self.jobs.subtract(shuffles)
+        self.jobs = +self.jobs
+        free = sorted(self.awaited - self.jobs.keys())
+        self.awaited.difference_update(free)
+        return free
+
+    def sift(self, shuffles: Iterable[int]) -> list[int]:
+        """Of shuffles that nobody needs those that can be removed at once."""
+        unneeded = set(shuffles)
+        self.awaited |= unneeded & self.jobs.keys()
+        return sorted(unneeded - self.jobs.keys())
 
 
 @dataclass(slots=True)

@@ -102,6 +102,7 @@ def start(
     with application.lock:
         losses = application.losses
         specification = _specification(application, work, urgency, checkpoint)
+        application.readers.begin(specification.reads)
     targets = len(application.program.partition_names)
     job = application.exchange.submit(specification.stages, targets)
     return Running(specification, job, losses, began)
@@ -121,6 +122,9 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
         result = Result(False, 0.0, reason=f"did not end within {JOB_SECONDS_MAX:.0f} s")
     else:
         return None
+    with application.lock:
+        free = application.readers.end(running.specification.reads)
+    application.exchange.remove(free)
     result.seconds = time.monotonic() - running.began
     result.losses = running.losses
     return result
@@ -147,8 +151,8 @@ def _specification(
     application: Application, work: Ranges, urgency: int, checkpoint: int | None
 ) -> Specification:
     common = {**application.common_header(), "urgency": urgency, "checkpoint": checkpoint}
-    epochs = {epoch for first, last in work.values() for epoch in range(first, last + 1)}
-    offsets = {epoch: application.offsets(epoch) for epoch in epochs}
+    first, last = min(first for first, _ in work.values()), max(last for _, last in work.values())
+    offsets = {epoch: application.offsets(epoch) for epoch in range(first, last + 1)}
     return jobs.specify(application.progress, work, application.executors, common, offsets)
 
 
@@ -165,13 +169,14 @@ def _absorb(
             _discard(application, specification, job)
             return result
         partitions = _partitions(reports)
-        _retain(application, specification, job)
+        _retain(application, specification, job, partitions)
         # what follows unordered epochs counts no earlier than they do
+        counted = _counted(specification, partitions)
         if specification.ordered and not application.staged:
             _check_digests(application, partitions)
-            _commit(application, specification, partitions)
+            _commit(application, specification, counted)
         else:
-            _stage(application, specification, partitions)
+            _stage(application, specification, counted)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
     return result
@@ -205,11 +210,25 @@ def _judge(
     good = {number for number, outcome in partitions.items() if outcome["status"] == "ok"}
     if failure:
         result.reason = result.reason or failure
-    result.finished = not failure and good == set(specification.ranges)
+    result.finished = not failure and good == specification.partitions
+    counted = _counted(specification, {number: partitions[number] for number in good})
     result.rows_by_partition = {
-        number: sum(epoch[1] for epoch in partitions[number]["epochs"]) for number in good
+        number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in counted.items()
     }
     return result
+
+
+def _counted(
+    specification: Specification, partitions: Mapping[int, dict[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """The outcomes without epochs that ran only to be read again."""
+    found: dict[int, dict[str, Any]] = {}
+    for number, outcome in partitions.items():
+        if number in specification.ranges:
+            first, last = specification.ranges[number]
+            epochs = [epoch for epoch in outcome["epochs"] if first <= epoch[0] <= last]
+            found[number] = {**outcome, "epochs": epochs}
+    return found
 
 
 def _partitions(reports: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
@@ -242,10 +261,16 @@ def _check_digests(application: Application, partitions: Mapping[int, Any]) -> N
                 )
 
 
-def _retain(application: Application, specification: Specification, job: Job) -> None:
+def _retain(
+    application: Application,
+    specification: Specification,
+    job: Job,
+    partitions: Mapping[int, dict[str, Any]],
+) -> None:
     """Keep the exchanges that some consumer may still need; remove the others at once.
 
     Without buffering that are those of partitions which lag behind: once all are live, nothing.
+    Over the limit of an executor's disk, sources make again what somebody needs.
     """
     program, emptied = application.program, []
     for stage, tasks in enumerate(specification.produced):
@@ -256,12 +281,15 @@ def _retain(application: Application, specification: Specification, job: Job) ->
         shuffle = job.shuffle(stage)
         buffering = application.buffering == ON or not application.progress.complete
         if buffering and any(produced for _, produced in kept):
-            emptied += application.progress.retained.add(shuffle, kept)
+            sizes = [sum(partitions[p]["bytes"] for p in produced) for _, produced in tasks]
+            emptied += application.progress.retained.add(shuffle, kept, sizes)
         else:
             emptied.append(shuffle)
     if application.buffering != ON and application.progress.complete:
         emptied += application.progress.retained.clear()
-    application.exchange.remove(emptied)
+    limit_bytes = application.settings.runtime.retained_bytes_max
+    emptied += application.progress.retained.shed(limit_bytes, program.sources)
+    application.remove(emptied)
 
 
 def _feeds(program: Any, partition: int) -> bool:

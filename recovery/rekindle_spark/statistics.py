@@ -86,6 +86,7 @@ class Statistics:
             rows_per_second=self.rows_per_second,
             epoch=application.newest,
             retained_shuffles=application.exchange.retained_count(),
+            retained_bytes=max(progress.retained.held.values(), default=0),
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
         if application.losses == 0:

@@ -61,6 +61,34 @@ def test_a_second_worker_killed_during_catch_up_changes_no_row(prepare: Prepare)
     application.finish()
 
 
+def test_frames_of_sources_that_had_to_go_are_made_again_and_change_no_row(
+    prepare: Prepare,
+) -> None:
+    application = prepare(runtime={"checkpoint_seconds": 600, "retained_mib_max": 0.05})
+    application.start()
+    application.await_event("recovered")
+    application.await_condition("frames have gone", lambda: has_shed(application))
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    application.cluster.kill([victim])
+    application.await_event("confirmed", after=before.events, node=victim)
+    application.await_event("recovered", after=before.events)
+    assert not application.happened("checkpoint"), "nothing would have been made again"
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()
+
+
+def has_shed(application: Application) -> bool:
+    """Whether fewer exchanges are kept than the sources alone have given in the epochs so far:
+    operators behind them have given as many."""
+    seen = application.happened("statistics")
+    return (
+        bool(seen)
+        and seen[-1]["epoch"] >= 12
+        and (seen[-1]["retained_shuffles"] < 1.5 * seen[-1]["epoch"])
+    )
+
+
 def test_a_worker_killed_during_a_checkpoint_changes_no_row(prepare: Prepare) -> None:
     application = prepare()
     application.start_and_recover()

@@ -70,6 +70,7 @@ class Desk:
             "plan_epoch": header.pop("plan_epoch", 1),
             "from": first,
             "to": last,
+            "counts": header.pop("counts", [first, last]),
             "finished": header.pop("finished", first - 1),
         }
         request = {

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from rekindle_spark import jobs, program
 from rekindle_spark.exchange import Read, ranges
@@ -74,8 +75,8 @@ def test_frames_of_the_same_job_come_from_the_stage_below() -> None:
 def test_frames_of_earlier_epochs_come_from_where_they_are_retained() -> None:
     progress = placed()
     progress.finished[LARGEST] = 5
-    progress.retained.add(31, [("a", {COUNTED0: (5, 7)}), ("b", {COUNTED1: (5, 6)})])
-    progress.retained.add(32, [("b", {ROWS1: (7, 7)}), ("b", {COUNTED1: (7, 7)})])
+    progress.retained.add(31, [("a", {COUNTED0: (5, 7)}), ("b", {COUNTED1: (5, 6)})], [1, 1])
+    progress.retained.add(32, [("b", {ROWS1: (7, 7)}), ("b", {COUNTED1: (7, 7)})], [1, 1])
     ((task,),) = specify(progress, {LARGEST: (6, 7)}).stages
     assert task.reads == (
         Read(31, (0, 2), (LARGEST, LARGEST + 1)),
@@ -86,7 +87,7 @@ def test_frames_of_earlier_epochs_come_from_where_they_are_retained() -> None:
 def test_one_that_joins_reads_what_it_missed_and_the_new_epoch_at_once() -> None:
     progress = placed()
     progress.finished[LARGEST] = 6
-    progress.retained.add(31, [("a", {COUNTED0: (7, 7)}), ("b", {COUNTED1: (7, 7)})])
+    progress.retained.add(31, [("a", {COUNTED0: (7, 7)}), ("b", {COUNTED1: (7, 7)})], [1, 1])
     work = {**dict.fromkeys(PLACES, (8, 8)), LARGEST: (7, 8)}
     (largest,) = specify(progress, work).stages[2]
     assert [read.shuffle for read in largest.reads] == [-2, 31]
@@ -95,8 +96,8 @@ def test_one_that_joins_reads_what_it_missed_and_the_new_epoch_at_once() -> None
 
 def test_stages_are_as_many_as_producers_in_a_row_within_the_job() -> None:
     progress = placed()
-    progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (5, 7)})])
-    progress.retained.add(32, [("a", {COUNTED0: (5, 7)}), ("b", {COUNTED1: (5, 7)})])
+    progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (5, 7)})], [1, 1])
+    progress.retained.add(32, [("a", {COUNTED0: (5, 7)}), ("b", {COUNTED1: (5, 7)})], [1, 1])
     work = {COUNTED0: (6, 6), LARGEST: (7, 7)}
     assert len(specify(progress, {LARGEST: (6, 7)}).stages) == 1
     assert len(specify(progress, work).stages) == 2
@@ -108,7 +109,14 @@ def test_a_header_says_from_which_version_to_start_and_what_to_read_of_sources()
     specification = specify(progress, {ROWS0: (6, 7)})
     content = header(specification.stages[0][0])
     assert content["work"] == [
-        {"partition": ROWS0, "plan_epoch": 2, "from": 6, "to": 7, "finished": 5}
+        {
+            "partition": ROWS0,
+            "plan_epoch": 2,
+            "from": 6,
+            "to": 7,
+            "counts": [6, 7],
+            "finished": 5,
+        }
     ]
     assert content["offsets"] == {"6": {"rows": [6, 7, 0]}, "7": {"rows": [7, 8, 0]}}
     assert (content["restore_point"], content["executor"]) == (4, "a")
@@ -145,3 +153,46 @@ def test_a_partition_can_go_as_far_as_the_slowest_of_its_producers() -> None:
 def test_numbers_in_a_row_become_ranges() -> None:
     assert ranges([]) == ()
     assert ranges([3, 1, 2, 7, 7]) == (1, 4, 7, 8)
+
+
+def test_frames_of_sources_that_nobody_keeps_are_made_again_in_the_same_job() -> None:
+    progress = placed()
+    progress.finished[COUNTED0] = 4
+    progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (7, 7)})], [1, 1])
+    specification = specify(progress, {COUNTED0: (5, 7)})
+    assert layout(specification) == [{"b": [ROWS1]}, {"a": [COUNTED0]}]
+    (again,), (counted,) = specification.stages
+    assert header(again)["work"][0]["counts"] == []
+    assert header(again)["offsets"].keys() == {"5", "6"}
+    assert {read.shuffle: read.maps for read in counted.reads} == {-1: (0, 1), 31: (0, 2)}
+    assert specification.ranges == {COUNTED0: (5, 7)}
+    assert specification.partitions == {ROWS1, COUNTED0}
+    assert specification.produced[0] == (("b", {ROWS1: (5, 6)}),), "others may read it as well"
+
+
+def test_a_source_runs_earlier_epochs_for_one_that_joins_and_counts_only_its_own() -> None:
+    progress = placed()
+    progress.finished[COUNTED0] = 5
+    progress.retained.add(31, [("a", {ROWS0: (7, 7)}), ("b", {ROWS1: (6, 7)})], [1, 1])
+    work = {**dict.fromkeys(PLACES, (8, 8)), COUNTED0: (6, 8)}
+    specification = specify(progress, work)
+    items = {
+        item["partition"]: item for task in specification.stages[0] for item in header(task)["work"]
+    }
+    assert (items[ROWS0]["from"], items[ROWS0]["to"], items[ROWS0]["counts"]) == (6, 8, [8, 8])
+    assert (items[ROWS1]["from"], items[ROWS1]["to"], items[ROWS1]["counts"]) == (8, 8, [8, 8])
+    assert specification.ranges == work
+
+
+def test_what_operators_with_state_have_made_is_never_made_again() -> None:
+    progress = placed()
+    progress.finished[LARGEST] = 5
+    with pytest.raises(KeyError):
+        specify(progress, {LARGEST: (6, 7)})
+
+
+def test_sources_have_a_stage_of_their_own() -> None:
+    progress = placed()
+    progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (5, 7)})], [1, 1])
+    specification = specify(progress, {ROWS0: (8, 8), COUNTED0: (6, 6), COUNTED1: (6, 6)})
+    assert layout(specification) == [{"a": [ROWS0]}, {"a": [COUNTED0], "b": [COUNTED1]}]

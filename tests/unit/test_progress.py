@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.progress import Progress, Retained
+from rekindle_spark.progress import Progress, Readers, Retained
 from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -83,7 +83,7 @@ def test_a_suspended_partition_is_lost_with_its_executor() -> None:
 
 def test_a_host_without_state_keeps_its_blocks() -> None:
     progress = running()
-    progress.retained.add(11, [("a", {ROWS0: (5, 7)})])
+    progress.retained.add(11, [("a", {ROWS0: (5, 7)})], [1])
     progress.forget_state("a")
     assert ROWS0 not in progress.placed
     assert progress.retained.places[ROWS0, 6] == (11, 0)
@@ -100,7 +100,7 @@ def test_a_partition_that_is_close_behind_may_join() -> None:
 
 def test_a_shuffle_is_needed_until_the_last_of_its_epochs_is_trimmed() -> None:
     retained = Retained()
-    assert retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 3)})]) == []
+    assert retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 3)})], [1, 1]) == []
     assert retained.trim(2) == []
     assert retained.places == {(ROWS1, 3): (1, 1)}
     assert retained.trim(3) == [1]
@@ -108,15 +108,15 @@ def test_a_shuffle_is_needed_until_the_last_of_its_epochs_is_trimmed() -> None:
 
 def test_blocks_made_again_take_the_place_of_the_old_ones() -> None:
     retained = Retained()
-    retained.add(1, [("a", {ROWS0: (1, 2)})])
-    assert retained.add(2, [("b", {ROWS0: (1, 1)})]) == []
-    assert retained.add(3, [("b", {ROWS0: (2, 2)})]) == [1]
+    retained.add(1, [("a", {ROWS0: (1, 2)})], [1])
+    assert retained.add(2, [("b", {ROWS0: (1, 1)})], [1]) == []
+    assert retained.add(3, [("b", {ROWS0: (2, 2)})], [1]) == [1]
     assert retained.places == {(ROWS0, 1): (2, 0), (ROWS0, 2): (3, 0)}
 
 
 def test_a_shuffle_that_is_half_lost_serves_with_its_other_half() -> None:
     retained = Retained()
-    retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 2)})])
+    retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 2)})], [1, 1])
     assert retained.lose("a") == []
     assert set(retained.places) == {(ROWS1, 1), (ROWS1, 2)}
     assert retained.lose("b") == [1]
@@ -148,7 +148,7 @@ def test_a_shuffle_is_removed_once_and_exactly_when_nothing_of_it_is_needed(
         if kind == "add":
             made += 1
             tasks = [(executor, {p: (first, 6)}) for executor, p, first in value]  # type: ignore[attr-defined]
-            removed += retained.add(made, tasks)
+            removed += retained.add(made, tasks, [1] * len(tasks))
         elif kind == "lose":
             removed += retained.lose(str(value))
         else:
@@ -157,3 +157,39 @@ def test_a_shuffle_is_removed_once_and_exactly_when_nothing_of_it_is_needed(
         assert len(removed) == len(set(removed))
         assert needed == set(range(1, made + 1)) - set(removed)
         assert set(retained.executors) == set(retained.contents) == needed
+
+
+def test_what_sources_can_make_again_goes_first_made_first_until_executors_have_room() -> None:
+    retained, sources = Retained(), {ROWS0, ROWS1}
+    for epoch in (1, 2, 3):
+        tasks = [("a", {ROWS0: (epoch, epoch)}), ("b", {ROWS1: (epoch, epoch)})]
+        retained.add(10 * epoch, tasks, [40, 10])
+        retained.add(10 * epoch + 1, [("a", {COUNTED0: (epoch, epoch)})], [20])
+    assert retained.held == {"a": 180, "b": 30}
+    assert retained.shed(180, sources) == []
+    assert retained.shed(100, sources) == [10, 20]
+    assert retained.held == {"a": 100, "b": 10}
+    assert retained.shed(10, sources) == [30], "what others have made stays, whatever it takes"
+    assert sorted(retained.places) == [(COUNTED0, 1), (COUNTED0, 2), (COUNTED0, 3)]
+    assert retained.shed(10, sources) == []
+
+
+def test_nothing_goes_for_the_sake_of_an_executor_that_is_lost() -> None:
+    retained = Retained()
+    retained.add(1, [("a", {ROWS0: (1, 1)}), ("b", {ROWS1: (1, 1)})], [100, 10])
+    retained.lose("a")
+    assert retained.shed(50, {ROWS0, ROWS1}) == []
+    assert retained.held == {"b": 10}
+    assert retained.trim(1) == [1]
+    assert retained.held["b"] == 0
+
+
+def test_a_shuffle_that_jobs_read_is_removed_when_the_last_of_them_has_ended() -> None:
+    readers = Readers()
+    readers.begin({1, 2})
+    readers.begin({2})
+    assert readers.sift([1, 2, 3]) == [3]
+    assert readers.end({2}) == []
+    assert readers.end({1, 2}) == [1, 2]
+    assert readers.end(()) == []
+    assert readers.sift([1, 2]) == [1, 2]

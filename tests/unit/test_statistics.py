@@ -8,6 +8,7 @@ import pytest
 
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.progress import Retained
 from rekindle_spark.statistics import WINDOW_SECONDS, Statistics
 from rekindle_spark.testing import UnreadSource
 
@@ -22,7 +23,7 @@ def running() -> Any:
         cuts={0: SimpleNamespace(cut_at=1000.0)},
         newest=0,
         losses=0,
-        progress=SimpleNamespace(complete=True, placed={0: "a"}),
+        progress=SimpleNamespace(complete=True, placed={0: "a"}, retained=Retained()),
         executors={"a": "node-a"},
         settings=SimpleNamespace(
             runtime=SimpleNamespace(
