@@ -22,7 +22,7 @@ from rekindle_operator.observation import READY, Application, Node, Observation,
 from rekindle_operator.population import Gone, State
 from rekindle_operator.verdicts import Kind, Verdict, Word
 
-__all__ = ["State", "detect", "looks_lost"]
+__all__ = ["State", "detect", "looks_lost", "silent_nodes"]
 
 Verdicts = tuple[Verdict, ...]
 
@@ -59,15 +59,11 @@ def detect(
     return population.forget_told(state), (*heard, *suspected, *turned, *lost)
 
 
-def looks_lost(
+def silent_nodes(
     state: State, now: float, rules: Rules, among: Iterable[str] | None = None
 ) -> frozenset[str]:
-    """Nodes of the list, ours or not, that count as lost without a driver's word; of `among`, where
-    not all are asked about.
-
-    They are suspected, singled out, and not Ready or lost to some application. For whoever has to
-    know whether a driver is gone with its node, or how many nodes a failure domain has lost.
-    """
+    """Nodes of the list, ours or not, that are suspected and singled out; of `among`, where not all
+    are asked about. What runs there may well go on, but nothing new can start there."""
     if state.held_at is not None or not leases.steady(state.timers, now, rules):
         return frozenset()
     return frozenset(
@@ -76,7 +72,18 @@ def looks_lost(
         if name in state.suspects
         and leases.is_silent(state.timers, name, rules)
         and leases.singled_out(state.timers, name, rules)
-        and (state.nodes[name].ready != READY or state.told.get(name))
+    )
+
+
+def looks_lost(
+    state: State, now: float, rules: Rules, among: Iterable[str] | None = None
+) -> frozenset[str]:
+    """The silent nodes that are not Ready, or lost to some application: they count as lost without
+    a driver's word. For whoever has to know whether a driver is gone with its node."""
+    return frozenset(
+        name
+        for name in silent_nodes(state, now, rules, among)
+        if state.nodes[name].ready != READY or state.told.get(name)
     )
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "Timers",
     "forget",
     "is_silent",
+    "overdue_seconds",
     "read",
     "renewed",
     "restart",
@@ -120,16 +121,20 @@ def is_silent(timers: Timers, name: str, rules: Rules) -> bool:
 
 def singled_out(timers: Timers, name: str, rules: Rules) -> bool:
     """Whether some lease was renewed when that of this node ought to have been, and was not."""
-    due_seconds = _interval(timers, name, rules) * (1 + rules.renewal_slack)
-    return timers.renewed_after >= timers.since[name] + due_seconds
+    return timers.renewed_after >= timers.since[name] + _due_seconds(timers, name, rules)
+
+
+def overdue_seconds(timers: Timers, name: str, now: float, rules: Rules) -> float:
+    """For how long a renewal has been due at `now`; 0 where none is, or nobody watches."""
+    since = timers.since.get(name, now)
+    return max(0.0, now - since - _due_seconds(timers, name, rules))
 
 
 def renewed(timers: Timers, name: str, rules: Rules) -> bool:
     """Whether a watched node's lease had changed within its last interval when we looked last."""
     if timers.asked_at is None or timers.since[name] <= timers.restarted_at:
         return False
-    due_seconds = _interval(timers, name, rules) * (1 + rules.renewal_slack)
-    return timers.asked_at - timers.since[name] <= due_seconds
+    return timers.asked_at - timers.since[name] <= _due_seconds(timers, name, rules)
 
 
 def steady(timers: Timers, now: float, rules: Rules) -> bool:
@@ -141,6 +146,10 @@ def steady(timers: Timers, now: float, rules: Rules) -> bool:
 
 def _interval(timers: Timers, name: str, rules: Rules) -> float:
     return max(rules.lease_seconds, timers.intervals.get(name, 0.0))
+
+
+def _due_seconds(timers: Timers, name: str, rules: Rules) -> float:
+    return _interval(timers, name, rules) * (1 + rules.renewal_slack)
 
 
 def _seconds_between(earlier: Timers, later: Timers) -> float:

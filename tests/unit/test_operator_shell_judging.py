@@ -1,6 +1,7 @@
 """What the shell's judge answers about an application that has lost a node."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,12 +16,14 @@ from rekindle.coordination.application import Reading
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
 from rekindle.protocol.tree import Place
 from rekindle.reasons import Reason
-from rekindle_operator import narrowing
+from rekindle_operator import detection, narrowing
+from rekindle_operator.detection import State
 from rekindle_operator.domains import Domain
 from rekindle_operator.leases import Timers
 from rekindle_operator.nodes import node_seen
 from rekindle_operator.observation import Leases
 from rekindle_operator.pods import pod_seen
+from rekindle_operator.shell.avoiding import SILENT_MAX
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.testing import make_class, make_policy
@@ -49,7 +52,7 @@ def judge_of_a_running_application() -> tuple[Judge, Reading]:
     judge = Judge(known)
     judge.hear(SPARK.place, reading, now=0.0)
     judge.state = replace(judge.state, told={LOST.node: frozenset({str(SPARK.place)})})
-    judge._keep_lost()
+    judge.avoidance.note(judge.state, 0.0, judge.rules)
     judge._heard.clear()  # the driver hears nothing of it
     return judge, reading
 
@@ -141,6 +144,77 @@ def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> 
     assert judge.avoided(SPARK.place, held) == ()
 
 
+def silent_for(judge: Judge, seconds: float, *nodes: str) -> Judge:
+    """A judge to whom these nodes have been silent for so long, while others renewed."""
+    now = time.monotonic()
+    timers = Timers(
+        since=dict.fromkeys(nodes, now - seconds), asked_at=now, answered_at=now, renewed_after=now
+    )
+    suspects = dict.fromkeys(nodes, now - seconds)
+    judge.state = replace(judge.state, timers=timers, suspects=suspects)
+    judge.avoidance.note(judge.state, now, judge.rules)
+    return judge
+
+
+def test_silent_nodes_are_avoided_by_who_has_lost_others_until_they_are_heard_of() -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    names = {LOST.node, "nobodys"}
+    silent_for(judge, 60.0, "nobodys")
+    assert {domain.value for domain in judge.avoided(SPARK.place, held)} == names
+    told, judge.state = judge.state.told, replace(judge.state, told={})
+    assert judge.avoided(SPARK.place, held) == (), "it has lost nothing"
+    judge.state = replace(judge.state, told=told, timers=Timers())  # after a gap nothing is silent
+    judge.avoidance.note(judge.state, time.monotonic(), judge.rules)
+    assert {domain.value for domain in judge.avoided(SPARK.place, held)} == names
+    judge.state = replace(judge.state, suspects={})
+    judge.avoidance.note(judge.state, time.monotonic(), judge.rules)
+    assert {domain.value for domain in judge.avoided(SPARK.place, held)} == {LOST.node}
+
+
+def test_so_many_silent_nodes_that_all_cannot_be_named_are_not_avoided_one_by_one() -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    silent_for(judge, 60.0, *(f"silent-{number}" for number in range(SILENT_MAX + 1)))
+    assert judge.avoided(SPARK.place, held) == (Domain("kubernetes.io/hostname", LOST.node),)
+
+
+def test_who_has_lost_nodes_is_looked_at_again_when_others_fall_silent_or_are_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge, _ = judge_of_a_running_application()
+    told, silent = judge.state.told, frozenset({"nobodys"})
+
+    def round_of_detection(at: float) -> frozenset[Place]:
+        found = judge.judge((), Leases(tokens={}, asked_at=at, answered_at=at), at)
+        judge.state = replace(judge.state, told=told)
+        return found
+
+    def detect(before: State, *_: object) -> tuple[State, tuple[Verdict, ...]]:
+        return before, ()
+
+    monkeypatch.setattr(detection, "detect", detect)
+    monkeypatch.setattr(detection, "silent_nodes", lambda *_: silent)
+    assert round_of_detection(10.0) == {SPARK.place}
+    assert round_of_detection(20.0) == frozenset()
+    silent = frozenset()
+    assert round_of_detection(30.0) == {SPARK.place}
+
+
+@pytest.mark.parametrize(
+    ("since_seconds", "is_impaired"), [(-60, False), (-120, True)], ids=["after", "before"]
+)
+def test_a_node_counts_as_missing_from_when_its_lease_was_due(
+    since_seconds: float, is_impaired: bool
+) -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    see_nodes(judge, {LOST.node: "a", "late": "a", "fresh": "a", "elsewhere": "b"}, since_seconds)
+    judge.avoidance._since[LOST.node] = 0.0
+    silent_for(judge, 90.0, "late")
+    assert (Domain(ZONE, "a") in judge.avoided(SPARK.place, held)) == is_impaired
+
+
 @pytest.mark.parametrize(
     ("since_seconds", "ready", "is_impaired"),
     [(-60, "True", True), (60, "True", False), (60, "False", True)],
@@ -150,8 +224,19 @@ def test_a_domain_is_let_alone_once_a_node_is_up_in_it_that_came_after_its_last_
 ) -> None:
     judge, _ = judge_of_a_running_application()
     held = narrowing.effective(make_policy(), make_class("shared"))
-    others = {LOST.node: "a", "also-lost": "a", "third": "a", "fresh": "a", "elsewhere": "b"}
-    for name, zone in others.items():
+    zones = {LOST.node: "a", "also-lost": "a", "third": "a", "fresh": "a", "elsewhere": "b"}
+    see_nodes(judge, zones, since_seconds, ready)
+    told = dict.fromkeys((LOST.node, "also-lost", "third"), frozenset({str(SPARK.place)}))
+    judge.state = replace(judge.state, told=told)
+    judge.avoidance.note(judge.state, 0.0, judge.rules)
+    assert (Domain(ZONE, "a") in judge.avoided(SPARK.place, held)) == is_impaired
+
+
+def see_nodes(
+    judge: Judge, zones: Mapping[str, str], since_seconds: float, ready: str = "True"
+) -> None:
+    """Nodes by their zones; that named `fresh` was made so many seconds from now."""
+    for name, zone in zones.items():
         body = spark_objects.node(name)
         body["metadata"] |= {"labels": {ZONE: zone}, "creationTimestamp": "2020-01-01T00:00:00Z"}
         if name == "fresh":
@@ -159,10 +244,6 @@ def test_a_domain_is_let_alone_once_a_node_is_up_in_it_that_came_after_its_last_
             body["metadata"]["creationTimestamp"] = made.isoformat()
             body["status"]["conditions"] = [{"type": "Ready", "status": ready}]
         judge.known.registry.see_node(node_seen(body))
-    told = dict.fromkeys((LOST.node, "also-lost", "third"), frozenset({str(SPARK.place)}))
-    judge.state = replace(judge.state, told=told)
-    judge._keep_lost()
-    assert (Domain(ZONE, "a") in judge.avoided(SPARK.place, held)) == is_impaired
 
 
 def test_an_executor_without_an_address_yet_is_not_the_one_that_had_its_number_before() -> None:

@@ -19,6 +19,7 @@ Deciding, in one thread, within the coordinator's loop:
 
     surroundings    all that is known of the cluster
     judging         rounds of detection, and what follows from them
+    avoiding        domains and nodes where new executors should not be
     limiting        how many applications of a policy recover at once
     overseer        provider of nodes and oversight, as the coordinator's loop sees them
     remedying       what has to be done to nodes themselves

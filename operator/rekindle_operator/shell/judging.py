@@ -18,13 +18,14 @@ from rekindle.protocol.tree import Place
 from rekindle_operator import detection, domains, hearing, locating, story
 from rekindle_operator.classes import Detection
 from rekindle_operator.detection import State
-from rekindle_operator.domains import HOSTNAME, Domain
+from rekindle_operator.domains import Domain
 from rekindle_operator.hearing import Heard
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
-from rekindle_operator.observation import READY, Leases, Observation, Rules
 from rekindle_operator.observation import Application as Observed
-from rekindle_operator.pods import PodSeen, moment
+from rekindle_operator.observation import Leases, Observation, Rules
+from rekindle_operator.pods import PodSeen
+from rekindle_operator.shell.avoiding import Avoidance
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.story import Sighting
 from rekindle_operator.verdicts import Verdict
@@ -44,25 +45,26 @@ class Judge:
     drivers hear from nodes that they have lost: they are looked at again with the next round."""
 
     known: Surroundings
+    avoidance: Avoidance = field(init=False)
     state: State = field(default_factory=State)
     sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
     _left: dict[Place, dict[str, str]] = field(default_factory=dict)
     _heard: dict[Place, Heard] = field(default_factory=dict)
     _readings: dict[Place, Reading] = field(default_factory=dict)
     _observed: dict[str, Observed] = field(default_factory=dict)
-    _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _lost_at: dict[str, float] = field(default_factory=dict)
     _drivers: dict[Place, str] = field(default_factory=dict)
     _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
     _hosts_for: dict[Place, tuple[ProgressReport, Application]] = field(default_factory=dict)
     _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _told_to: dict[str, list[str]] = field(default_factory=dict)
-    _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
     _doubted: set[Place] = field(default_factory=set)
     _leases: Leases | None = None
     _round_at: float = 0.0
     _rules: tuple[tuple[Detection, ...], Rules] = field(default_factory=lambda: ((), Rules()))
     _verdicts: list[tuple[Verdict, float | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.avoidance = Avoidance(self.known)
 
     @property
     def rules(self) -> Rules:
@@ -123,12 +125,14 @@ class Judge:
         nodes = {name: node.judged for name, node in self.known.registry.nodes.items()}
         observation = Observation(fresh, nodes, self._views(now))
         self.state, verdicts = detection.detect(before, observation, now, self.rules)
-        self._keep_lost()
-        self._impaired.clear()
+        silent = self.avoidance.silent
+        self.avoidance.note(self.state, now, self.rules)
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
         # a driver's word ages, which is no news to anybody else
-        doubted, self._doubted = frozenset(self._doubted), set()
-        return doubted | (self._sight(verdicts, now) if verdicts else frozenset())
+        touched, self._doubted = frozenset(self._doubted), set()
+        if silent != self.avoidance.silent:
+            touched |= {_place(name) for those in self.state.told.values() for name in those}
+        return touched | (self._sight(verdicts, now) if verdicts else frozenset())
 
     def lost_nodes(self, place: Place) -> frozenset[str]:
         """Nodes that are lost to an application, by their names in Kubernetes. Without those that
@@ -207,31 +211,14 @@ class Judge:
 
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
-        return self._impaired_by(tuple(held.failure_domain_keys)) if self.lost_nodes(place) else ()
+        keys = tuple(held.failure_domain_keys)
+        return self.avoidance.impaired(keys) if self.lost_nodes(place) else ()
 
     def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
-        """Where nothing new of an application should be: impaired domains, and lost nodes, which a
-        scheduler takes for sound for a while yet."""
-        lost = sorted(self.lost_nodes(place))
-        if not lost:
-            return ()
-        domains_ = self._impaired_by(tuple(held.failure_domain_keys))
-        return (*domains_, *(Domain(HOSTNAME, name) for name in lost))
-
-    def _impaired_by(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
-        """The domains by these labels that have lost most of their nodes."""
-        if keys not in self._impaired:  # the same for all applications until the next round
-            lost = {name: self._lost_at[name] for name in self.state.told}
-            known = self.known.registry.nodes
-            nodes = {name: node.judged.labels for name, node in known.items()}
-            labels = {**{name: self._labels.get(name, {}) for name in lost}, **nodes}
-            up = {
-                name: moment(node.created_at)
-                for name, node in (known.items() if lost else ())
-                if node.judged.ready == READY
-            }
-            self._impaired[keys] = domains.impaired(domains.judge(labels, lost, keys, up))
-        return self._impaired[keys]
+        """Where nothing new of an application that has lost nodes should be: impaired domains, and
+        lost and silent nodes, which a scheduler takes for sound for a while yet."""
+        lost = self.lost_nodes(place)
+        return (*self.impaired(place, held), *self.avoidance.hosts(lost)) if lost else ()
 
     def take_verdicts(self) -> list[tuple[Verdict, float | None]]:
         """Verdicts since the last call, each with since when its node was suspected."""
@@ -312,7 +299,7 @@ class Judge:
             return dict(self._observed)
         views = dict(self._observed)
         for name, view in self._observed.items():
-            place = Place(*name.split("/", 1))
+            place = _place(name)
             driver = self.drivers_node(place)
             if suspects.isdisjoint(view.executors) and driver not in suspects:
                 continue
@@ -323,18 +310,6 @@ class Judge:
                 else Observed(view.executors, driver_now, heard.silent_seconds, now - heard.said_at)
             )
         return views
-
-    def _keep_lost(self) -> None:
-        """Keep of lost nodes their labels, which outlive their Node objects, and when they were
-        lost, as far as this process knows: to one that starts, all are lost now."""
-        for name in self.state.told:
-            self._lost_at.setdefault(name, int(time.time()))  # as Nodes have their moments
-            node = self.known.registry.nodes.get(name)
-            if node is not None:
-                self._labels[name] = node.judged.labels
-        for kept in (self._labels, self._lost_at):
-            for name in kept.keys() - self.state.told.keys():
-                del kept[name]
 
     def _sight(self, verdicts: tuple[Verdict, ...], now: float) -> frozenset[Place]:
         """Keep what verdicts say of each application's nodes."""
@@ -363,7 +338,7 @@ class Judge:
         found: dict[str, Sighting] = {}
         for name in names:
             node = self.known.registry.nodes.get(name)
-            labels = node.judged.labels if node is not None else self._labels.get(name, {})
+            labels = node.judged.labels if node is not None else self.avoidance.labels.get(name, {})
             domain = domains.of(labels, keys)
             found[name] = Sighting(
                 uid=node.judged.uid if node is not None else None,
@@ -371,6 +346,11 @@ class Judge:
                 driver=driver is not None and driver.node == name,
             )
         return found
+
+
+def _place(name: str) -> Place:
+    """The place of an application that detection knows as `namespace/name`."""
+    return Place(*name.split("/", 1))
 
 
 def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:

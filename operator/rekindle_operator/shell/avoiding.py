@@ -1,0 +1,78 @@
+"""Where new executors should not be: domains that have lost most of their nodes, and silent nodes.
+
+A node is *missing* here when it is lost to some application, or when it is silent alone: suspected,
+and others have renewed when it ought to have. Nothing is confirmed of the latter while nobody runs
+there, but no kubelet there starts a pod either, and the scheduler takes it for sound for a while
+yet. A missing node counts from when its lease was due, however late that was confirmed: a node that
+came after that shows that its domain gives nodes.
+
+Used by the judge alone, which tells it of each round.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rekindle_operator import detection, domains, leases
+from rekindle_operator.detection import State
+from rekindle_operator.domains import HOSTNAME, Domain
+from rekindle_operator.observation import READY, Rules
+from rekindle_operator.pods import moment
+from rekindle_operator.shell.surroundings import Surroundings
+
+__all__ = ["Avoidance"]
+
+# Every new executor names them all; of more than this none is named that its application has not
+# lost, and executors that come there are made anew once their driver has missed them long enough.
+SILENT_MAX = 100
+
+
+@dataclass(slots=True)
+class Avoidance:
+    """What is kept of missing nodes: their `labels`, which outlive their Node objects, and since
+    when (seconds since 1970) each has been missing. `silent` are those that are suspected."""
+
+    known: Surroundings
+    labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+    _since: dict[str, float] = field(default_factory=dict)
+    _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
+
+    def note(self, state: State, now: float, rules: Rules) -> None:
+        """After a round of detection at `now` (`time.monotonic`). A silent node stays one until it
+        is heard of, also while we have not looked for long enough to say it anew."""
+        known = self.silent & state.suspects.keys()
+        self.silent = known | detection.silent_nodes(state, now, rules)
+        missing = state.told.keys() | self.silent
+        for name in missing:
+            if name not in self._since:
+                silence = leases.overdue_seconds(state.timers, name, now, rules)
+                self._since[name] = int(time.time() - silence)  # as Nodes have their moments
+            node = self.known.registry.nodes.get(name)
+            if node is not None:
+                self.labels[name] = node.judged.labels
+        for kept in (self.labels, self._since):
+            for name in kept.keys() - missing:
+                del kept[name]
+        self._impaired.clear()
+
+    def impaired(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
+        """The domains by these labels that have lost most of their nodes."""
+        if keys not in self._impaired:  # the same for all applications until the next round
+            nodes = self.known.registry.nodes
+            labels = {
+                **{name: self.labels.get(name, {}) for name in self._since},
+                **{name: node.judged.labels for name, node in nodes.items()},
+            }
+            up = {
+                name: moment(node.created_at)
+                for name, node in (nodes.items() if self._since else ())
+                if node.judged.ready == READY
+            }
+            self._impaired[keys] = domains.impaired(domains.judge(labels, self._since, keys, up))
+        return self._impaired[keys]
+
+    def hosts(self, lost: frozenset[str]) -> tuple[Domain, ...]:
+        """The nodes that an application which has lost these should avoid, one by one."""
+        silent = self.silent if len(self.silent) <= SILENT_MAX else frozenset[str]()
+        return tuple(Domain(HOSTNAME, name) for name in sorted(lost | silent))
