@@ -247,7 +247,8 @@ def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch
     if chain.keyed:
         return Work(number, plan_epoch, epoch, ordered=ordered)
     begin, end, watermark = request["offsets"][str(epoch)][chain.name]
-    return Work(number, plan_epoch, epoch, begin, end, watermark, ordered)
+    readers = None if item["readers"] is None else frozenset(item["readers"])
+    return Work(number, plan_epoch, epoch, begin, end, watermark, ordered, readers)
 
 
 def _sinks(outcome: Outcome) -> dict[str, list[Any]]:

@@ -3,7 +3,9 @@
 One rule for both: a job takes every partition in it from the epoch behind its last finished one
 to a given epoch. Frames of epochs that the producer runs in the same job come from the job's own
 exchange, all others from retained ones. Frames of a source that nobody keeps any more are made
-again: the job takes its partition along for these epochs, in which nothing else of it counts.
+again: the job takes its partition along for these epochs, in which nothing of it counts, on the
+executor of the first that reads them, and for those that read them alone. So nobody else is held
+up by what was missed long ago.
 """
 
 import json
@@ -24,8 +26,9 @@ Ranges = Mapping[int, tuple[int, int]]
 class Specification:
     """A job ready to submit. `produced[s]`: per map index of stage s its executor and ranges.
 
-    `ranges` are the epochs that count: of a source more may run, which only makes frames again.
-    `ordered`: its partitions take their input in the fixed order.
+    `ranges` are the epochs that count: of a source more may run, which only makes frames again;
+    of one that is not among them, only for readers in this job. `ordered`: its partitions take
+    their input in the fixed order.
     """
 
     stages: tuple[tuple[Task, ...], ...]
@@ -47,10 +50,12 @@ class Specification:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """The epochs of each partition that count, and those that run."""
+    """The epochs of each partition that count, and those that run. `readers` are those of sources
+    that run for them alone."""
 
     counts: Ranges
     runs: Ranges
+    readers: Mapping[int, list[int]]
 
 
 def specify(
@@ -65,8 +70,8 @@ def specify(
     `nodes` gives each executor's node, `common` the header fields of every request, `offsets`
     the source offsets of each epoch.
     """
-    extent = _Extent(work, {**work, **_made_again(progress, work)})
-    layout = [_by_executor(progress, stage) for stage in _stages(progress, extent.runs)]
+    extent = _extent(progress, work)
+    layout = [_by_executor(progress, extent, stage) for stage in _stages(progress, extent.runs)]
     index = {
         partition: (stage, task)
         for stage, tasks in enumerate(layout)
@@ -100,6 +105,15 @@ def reachable(progress: Progress, partition: int, last: int) -> int:
     """The last epoch that all producers of a partition have finished, at most `last`."""
     producers = progress.program.producers(partition)
     return min([last, *(progress.finished.get(producer, 0) for _, producer in producers)])
+
+
+def _extent(progress: Progress, work: Ranges) -> _Extent:
+    again = _made_again(progress, work)
+    readers = {
+        source: sorted({number for number in progress.program.consumers(source) if number in work})
+        for source in again.keys() - work.keys()
+    }
+    return _Extent(work, {**work, **again}, readers)
 
 
 def _made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
@@ -146,10 +160,13 @@ def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
     return stages
 
 
-def _by_executor(progress: Progress, partitions: Sequence[int]) -> list[tuple[str, list[int]]]:
+def _by_executor(
+    progress: Progress, extent: _Extent, partitions: Sequence[int]
+) -> list[tuple[str, list[int]]]:
     tasks: dict[str, list[int]] = {}
     for partition in partitions:
-        tasks.setdefault(progress.placed[partition], []).append(partition)
+        first = extent.readers.get(partition, [partition])[0]
+        tasks.setdefault(progress.placed[first], []).append(partition)
     return sorted(tasks.items())
 
 
@@ -168,6 +185,7 @@ def _header(
             "from": extent.runs[partition][0],
             "to": extent.runs[partition][1],
             "counts": list(extent.counts.get(partition, ())),
+            "readers": extent.readers.get(partition),
             "finished": progress.finished[partition],
         }
         for partition in partitions

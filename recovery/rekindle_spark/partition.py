@@ -33,8 +33,9 @@ class State:
 class Work:
     """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's.
 
-    `ordered`: input is taken in the fixed order, so that a repeat gives the same; otherwise as it
-    came, and the names of its files tell repeats apart.
+    `readers` are the partitions that frames are made for, None for all. `ordered`: input is taken
+    in the fixed order, so that a repeat gives the same; otherwise as it came, and the names of its
+    files tell repeats apart.
     """
 
     partition: int
@@ -44,6 +45,7 @@ class Work:
     end: int = 0
     watermark: int = BEFORE_ALL
     ordered: bool = True
+    readers: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,9 @@ def _outgoing(
     program: Program, edge: Edge, work: Work, watermark: int, table: pa.Table, sums: list[bytes]
 ) -> list[tuple[int, bytes]]:
     consumer = program.chains[edge.consumer]
+    targets = [p for p in consumer.partitions if work.readers is None or p in work.readers]
+    if not targets:
+        return []
     if edge.combine:
         table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
     if consumer.parallelism == 1:
@@ -198,7 +203,7 @@ def _outgoing(
     else:
         parts = hashing.split(table, list(edge.keys), consumer.parallelism)
     blocks = []
-    for target in consumer.partitions:
+    for target in targets:
         part = parts.get(target - consumer.first)
         label = Label(edge.index, work.partition, target, work.plan_epoch, work.epoch, watermark)
         block = frames.encode(label, part)

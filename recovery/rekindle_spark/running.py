@@ -173,7 +173,7 @@ def _absorb(
         # what follows unordered epochs counts no earlier than they do
         counted = _counted(specification, partitions)
         if specification.ordered and not application.staged:
-            _check_digests(application, partitions)
+            _check_digests(application, {p: partitions[p] for p in specification.ranges})
             _commit(application, specification, counted)
         else:
             _stage(application, specification, counted)
@@ -270,12 +270,14 @@ def _retain(
     """Keep the exchanges that some consumer may still need; remove the others at once.
 
     Without buffering that are those of partitions which lag behind: once all are live, nothing.
-    Over the limit of an executor's disk, sources make again what somebody needs.
+    Over the limit of an executor's disk, sources make again what somebody needs; what they made for
+    readers in this job alone has been read.
     """
     program, emptied = application.program, []
+    needed = {p for p in specification.ranges if _feeds(program, p)}
     for stage, tasks in enumerate(specification.produced):
         kept = [
-            (executor, {p: span for p, span in produced.items() if _feeds(program, p)})
+            (executor, {p: span for p, span in produced.items() if p in needed})
             for executor, produced in tasks
         ]
         shuffle = job.shuffle(stage)

@@ -71,6 +71,7 @@ class Desk:
             "from": first,
             "to": last,
             "counts": header.pop("counts", [first, last]),
+            "readers": header.pop("readers", None),
             "finished": header.pop("finished", first - 1),
         }
         request = {

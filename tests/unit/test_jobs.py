@@ -115,6 +115,7 @@ def test_a_header_says_from_which_version_to_start_and_what_to_read_of_sources()
             "from": 6,
             "to": 7,
             "counts": [6, 7],
+            "readers": None,
             "finished": 5,
         }
     ]
@@ -160,14 +161,15 @@ def test_frames_of_sources_that_nobody_keeps_are_made_again_in_the_same_job() ->
     progress.finished[COUNTED0] = 4
     progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (7, 7)})], [1, 1])
     specification = specify(progress, {COUNTED0: (5, 7)})
-    assert layout(specification) == [{"b": [ROWS1]}, {"a": [COUNTED0]}]
+    assert layout(specification) == [{"a": [ROWS1]}, {"a": [COUNTED0]}], "where they are read"
     (again,), (counted,) = specification.stages
     assert header(again)["work"][0]["counts"] == []
+    assert header(again)["work"][0]["readers"] == [COUNTED0]
     assert header(again)["offsets"].keys() == {"5", "6"}
     assert {read.shuffle: read.maps for read in counted.reads} == {-1: (0, 1), 31: (0, 2)}
     assert specification.ranges == {COUNTED0: (5, 7)}
     assert specification.partitions == {ROWS1, COUNTED0}
-    assert specification.produced[0] == (("b", {ROWS1: (5, 6)}),), "others may read it as well"
+    assert specification.produced[0] == (("a", {ROWS1: (5, 6)}),)
 
 
 def test_a_source_runs_earlier_epochs_for_one_that_joins_and_counts_only_its_own() -> None:

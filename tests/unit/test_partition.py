@@ -105,6 +105,15 @@ def test_every_target_gets_a_frame_of_every_producer_also_when_it_is_empty() -> 
         assert (frame.rows, frame.producer, frame.epoch) == (0, ROWS0, 3)
 
 
+def test_frames_for_some_readers_are_those_that_all_would_get() -> None:
+    made = built()
+    whole = dict(read(made, ROWS0).blocks)
+    for readers in ({SUMS1}, {SUMS0, SUMS1}, set()):
+        work = Work(ROWS0, 1, 3, 0, 40, 40 * SECOND, readers=frozenset(readers))
+        outcome = partition.run(made, work, partition.initial(made.owner[ROWS0]), [])
+        assert dict(outcome.blocks) == {target: whole[target] for target in readers}
+
+
 def test_the_same_work_twice_gives_the_same_blocks_rows_and_digests() -> None:
     first, again = (read(built(), ROWS1) for _ in range(2))
     assert first.digest == again.digest
