@@ -20,7 +20,7 @@
     owners         the process that has a control plane or a cluster: named, ended
     definitions    custom resource definitions of others, from their Go modules
     bodies         what is written to the API server for a node, its lease, its pods
-    faults         what this machine lacks, said all at once before anything is made
+    faults         what is missing or wrong, said all at once before anything is made
     exits          exit codes of the commands, and errors said in a line
     connection     many small requests to the API server over a few connections
     cluster        the same control plane with kubelets and containerds on this machine

@@ -1,4 +1,4 @@
-"""What a machine lacks for something: looked for before anything is made, and said all at once.
+"""What is missing or wrong: looked for before anything is made, and said all at once.
 
 Each part of e2e that needs something has a function `lacking`, which makes nothing and gives an
 `InputError` for each thing: binaries.py, definitions.py and cluster/prerequisites.py, and bases.py
@@ -21,14 +21,14 @@ def check(faults: Iterable[InputError]) -> None:
         raise next(iter(found.values()))
     lines = "".join(f"\n  {fault}" for fault in found)
     raise InputError(
-        where="this machine",
-        what=f"lacks {len(found)} things that this needs",
+        where="prerequisites",
+        what=f"{len(found)} are missing or wrong",
         remedy=f"see to each:{lines}",
     )
 
 
 def raised(look: Callable[[], object]) -> list[InputError]:
-    """The fault with which a look at the machine ends, if it does."""
+    """The fault with which a look at something ends, if it does."""
     try:
         look()
     except InputError as fault:

@@ -107,7 +107,7 @@ def test_all_that_images_lack_is_said_before_one_is_built(
     monkeypatch.setattr(bases, "SOURCES", ())
     assert main(["build", "operator"]) == 2
     first, *lines = capsys.readouterr().err.splitlines()
-    assert first == "this machine: lacks 4 things that this needs; see to each:"
+    assert first == "prerequisites: 4 are missing or wrong; see to each:"
     engine, program, sources, root = lines
     assert "buildah: is not installed, nor podman or docker" in engine
     assert "mmdebstrap: is not installed" in program

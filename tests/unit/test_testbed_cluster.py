@@ -156,7 +156,7 @@ def test_all_that_is_in_the_way_of_a_cluster_is_said_in_one_message(
     with pytest.raises(InputError) as caught:
         prerequisites.find_installed(other, other)
     first, *lines = str(caught.value).splitlines()
-    assert first == "this machine: lacks 3 things that this needs; see to each:"
+    assert first == "prerequisites: 3 are missing or wrong; see to each:"
     assert "needs root; run it as root, or use simulated nodes" in lines[0]
     assert "these are not installed: containerd, " in lines[1]
     assert lines[2:] == ["  Go: is not installed; install it"]
