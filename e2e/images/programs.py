@@ -4,12 +4,10 @@ Everything in `images` that takes its time and is not Python goes through here.
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rekindle.errors import InputError
 from testbed import programs
 
 __all__ = ["run", "where_is"]
@@ -20,14 +18,12 @@ SECONDS_MAX = 3_600.0
 
 def where_is(program: str, package: str) -> str:
     """The path of a program. Raises `InputError` with its Debian package where it is missing."""
-    found = shutil.which(program)
-    if found is None:
-        raise InputError(
-            where=program,
-            what="is not installed",
-            remedy=f"install it, on Debian `apt-get install {package}`",
-        )
-    return found
+    return programs.find(
+        program,
+        where=program,
+        what="is not installed",
+        remedy=f"install it, on Debian `apt-get install {package}`",
+    )
 
 
 def run(

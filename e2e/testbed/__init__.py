@@ -3,7 +3,7 @@
     binaries       where the programs come from: found, or built once and kept
     building       builds them from their Go modules
     workshops      one process at a time builds into a folder
-    programs       runs a program to its end, which has a limit
+    programs       finds programs, and runs them to their end, which has a limit
     locks          a file that one process holds at a time
     folders        folders that are removed: ours alone, which a mark in them says
     control_plane  etcd, API server, controller manager and scheduler: started, harmed, ended

@@ -8,13 +8,11 @@ waits for the first. binaries.py decides what is missing, and is the only caller
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rekindle.errors import InputError
 from testbed import programs, workshops
 
 __all__ = ["Source", "build", "compose_module", "coredns", "find_go", "helm", "kubernetes"]
@@ -106,15 +104,13 @@ def build(source: Source, names: Sequence[str], folder: Path, progress: Progress
 
 def find_go(names: Sequence[str], folder: Path) -> str:
     """The path of Go. Raises `InputError` for programs that `folder` lacks when it is missing."""
-    go = shutil.which("go")
-    if go is None:
-        raise InputError(
-            where="the test control plane",
-            what=f"{folder} holds no {', '.join(names)}, and Go is not installed to build them",
-            remedy="install Go (on Debian `apt-get install golang-go`), or let KUBEBUILDER_ASSETS "
-            "name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler",
-        )
-    return go
+    return programs.find(
+        "go",
+        where="the test control plane",
+        what=f"{folder} holds no {', '.join(names)}, and Go is not installed to build them",
+        remedy="install Go (on Debian `apt-get install golang-go`), or let KUBEBUILDER_ASSETS "
+        "name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler",
+    )
 
 
 def compose_module(source: Source, upstream: str) -> str:

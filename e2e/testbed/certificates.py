@@ -6,13 +6,11 @@ one authority each time it starts.
 """
 
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rekindle.errors import InputError
 from testbed import programs
 
 __all__ = ["Authority", "Certificate", "make_signing_keys"]
@@ -103,14 +101,12 @@ def make_signing_keys(directory: Path) -> tuple[Path, Path]:
 
 def find_openssl() -> str:
     """The path of the program that makes certificates. Raises `InputError` where it is missing."""
-    program = shutil.which("openssl")
-    if program is None:
-        raise InputError(
-            where="the test control plane",
-            what="needs the program openssl for its certificates",
-            remedy="install it (on Debian `apt-get install openssl`)",
-        )
-    return program
+    return programs.find(
+        "openssl",
+        where="the test control plane",
+        what="needs the program openssl for its certificates",
+        remedy="install it (on Debian `apt-get install openssl`)",
+    )
 
 
 def _run(*arguments: str) -> None:

@@ -12,7 +12,6 @@ Installs nothing by itself: `install` does, for tests and scenarios.
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -242,14 +241,12 @@ def _module(wanted: Foreign) -> Iterator[Path]:
 
 
 def _find_go(wanted: Foreign) -> str:
-    go = shutil.which("go")
-    if go is None:
-        raise InputError(
-            where=f"the definitions of {wanted.module}",
-            what="are not in the cache, and Go is not installed to download them",
-            remedy="install Go, on Debian `apt-get install golang-go`",
-        )
-    return go
+    return programs.find(
+        "go",
+        where=f"the definitions of {wanted.module}",
+        what="are not in the cache, and Go is not installed to download them",
+        remedy="install Go, on Debian `apt-get install golang-go`",
+    )
 
 
 def _keep(source: Path, file: Path) -> None:

@@ -1,8 +1,9 @@
-"""Runs a program to its end, which has a limit; an error tells the last line that it has said.
+"""Finds programs, and runs them to their end, which has a limit; errors tell what they said last.
 
 Who wants a program's output in a log, as `images` does, takes `finish` and `failure`.
 """
 
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +11,17 @@ from typing import Any
 
 from rekindle.errors import InputError, RunError
 
-__all__ = ["failure", "finish", "run"]
+__all__ = ["failure", "find", "finish", "run"]
 
 SAID_MAX = 300
+
+
+def find(program: str, *, where: str, what: str, remedy: str) -> str:
+    """The path of a program. Raises `InputError` of these words where it is missing."""
+    found = shutil.which(program)
+    if found is None:
+        raise InputError(where=where, what=what, remedy=remedy)
+    return found
 
 
 def run(
