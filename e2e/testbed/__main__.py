@@ -158,7 +158,7 @@ def _running(given: argparse.Namespace) -> Path:
     directory = _directory(given)
     file = directory / OWNER
     try:
-        runs = folders.is_ours(directory) and file.exists() and locks.take(file) is None
+        runs = folders.is_ours(directory) and file.exists() and locks.is_taken(file)
     except OSError as error:
         raise InputError(
             where=str(file),
@@ -184,7 +184,7 @@ def _down(given: argparse.Namespace) -> None:
         )
     owners.end(
         owner,
-        lambda: locks.take(file) is not None,
+        lambda: not locks.is_taken(file),
         seconds_max=END_SECONDS_MAX,
         remedy="kill it: nothing is left of it then either",
     )

@@ -4,7 +4,7 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-__all__ = ["take"]
+__all__ = ["is_taken", "take"]
 
 
 def take(file: Path) -> IO[str] | None:
@@ -17,3 +17,12 @@ def take(file: Path) -> IO[str] | None:
         held.close()
         return None
     return held
+
+
+def is_taken(file: Path) -> bool:
+    """Whether another process has it, or this one. The file is made where it is missing."""
+    held = take(file)
+    if held is None:
+        return True
+    held.close()
+    return False
