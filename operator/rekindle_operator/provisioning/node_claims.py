@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle_operator.domains import Domain
+from rekindle_operator.domains import HOSTNAME, Domain
 from rekindle_operator.providers import Karpenter
 from rekindle_operator.provisioning.actions import Action, Create, delete
 from rekindle_operator.provisioning.bodies import (
@@ -36,7 +36,7 @@ __all__ = ["NODE_CLAIM", "NodeClaims"]
 
 NODE_CLAIM = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
 # Labels that NodeClaims may not require anything of: each node has its own.
-REFUSED_KEYS = ("kubernetes.io/hostname",)
+REFUSED_KEYS = (HOSTNAME,)
 
 
 @dataclass(frozen=True, slots=True)
