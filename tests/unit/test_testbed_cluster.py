@@ -345,7 +345,8 @@ def test_a_node_that_runs_cannot_be_revived(tmp_path: Path, place: Place) -> Non
         (["up", "--images", "none.tar"], "image none.tar: is not a file"),
         (["kill", "node-1"], "none runs here; start one with"),
         (["up", "--directory", "/dev/null"], "cannot be made: /dev/null is no folder"),
-        (["up", "--shared", "/dev/null"], "/dev/null: is no folder"),
+        (["up", "--shared", "/dev/null"], "/dev/null: is no folder; name another folder by --sha"),
+        (["up", "--shared", "/run/x"], "has its own; name another folder by --shared"),
         (["down"], "none runs here"),
     ],
 )

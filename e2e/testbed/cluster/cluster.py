@@ -109,12 +109,13 @@ class Cluster:
 
     def start(self) -> None:
         """Start control plane, switch and name service, without nodes; wait until they serve."""
-        for folder in (self.layout.directory, self.shared):
-            prerequisites.check_folder(folder)
+        prerequisites.check_folder(self.layout.directory)
+        prerequisites.check_folder(self.shared, "--shared")
         for folder in self.layout.passing:
             folders.check(folder)
-        for folder in (self.layout.plane, self.logs, self.shared):
+        for folder in (self.layout.plane, self.logs):
             folders.check_place(folder)
+        folders.check_place(self.shared, remedy="name another folder by --shared")
         names = () if self._programs else (*CONTROL_PLANE, *binaries.NODE)
         self._installed = prerequisites.find_installed(*binaries.lacking(names))
         self._programs = self._programs or binaries.find(names)
