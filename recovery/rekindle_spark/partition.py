@@ -3,7 +3,7 @@
 Pure: the same state and the same frames give the same results. The host keeps them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,16 +94,20 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     else:
         table = _slice(chain, work)
         rows, watermark, operator_state = table.num_rows, work.watermark, None
-    tables = _stateless(chain, table)
+    exits = [(edge, _targets(program, edge, work)) for edge in program.outputs[chain.index]]
+    exits = [(edge, targets) for edge, targets in exits if targets]
+    counted = chain.sinks if work.readers is None else ()
+    ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
+    tables = _stateless(chain, table, ends)
     sums: list[bytes] = []
     blocks = [
-        (target, block)
-        for edge in program.outputs[chain.index]
-        for target, block in _outgoing(program, edge, work, watermark, tables[edge.step], sums)
+        block
+        for edge, targets in exits
+        for block in _outgoing(program, edge, work, watermark, tables[edge.step], targets, sums)
     ]
     sinks = {
         sink.name: _sunk(chain, work, tables[sink.inputs[0]], sums)
-        for sink in chain.sinks
+        for sink in counted
         if tables[sink.inputs[0]].num_rows
     }
     return Outcome(
@@ -154,10 +158,16 @@ def _slice(chain: Chain, work: Work) -> pa.Table:
     return table
 
 
-def _stateless(chain: Chain, table: pa.Table) -> dict[str, pa.Table]:
+def _stateless(chain: Chain, table: pa.Table, ends: Set[str]) -> dict[str, pa.Table]:
+    """The tables of the steps that lead to `ends`, and of the root."""
+    needed = set(ends)
+    for step in reversed(chain.steps):
+        if step.name in needed:
+            needed.update(step.inputs)
     tables = {chain.name: table}
     for step in chain.steps:
-        tables[step.name] = _apply(step, tables[step.inputs[0]])
+        if step.name in needed:
+            tables[step.name] = _apply(step, tables[step.inputs[0]])
     return tables
 
 
@@ -189,19 +199,26 @@ def _guarded(step: Step, work: Any) -> Any:
         ) from error
 
 
+def _targets(program: Program, edge: Edge, work: Work) -> list[int]:
+    """The partitions that get frames of an edge."""
+    consumers = program.chains[edge.consumer].partitions
+    return [number for number in consumers if work.readers is None or number in work.readers]
+
+
 def _outgoing(
-    program: Program, edge: Edge, work: Work, watermark: int, table: pa.Table, sums: list[bytes]
+    program: Program,
+    edge: Edge,
+    work: Work,
+    watermark: int,
+    table: pa.Table,
+    targets: Sequence[int],
+    sums: list[bytes],
 ) -> list[tuple[int, bytes]]:
     consumer = program.chains[edge.consumer]
-    targets = [p for p in consumer.partitions if work.readers is None or p in work.readers]
-    if not targets:
-        return []
     if edge.combine:
         table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
-    if consumer.parallelism == 1:
-        parts = {0: table}
-    else:
-        parts = hashing.split(table, list(edge.keys), consumer.parallelism)
+    among = [target - consumer.first for target in targets]
+    parts = hashing.split(table, list(edge.keys), consumer.parallelism, among)
     blocks = []
     for target in targets:
         part = parts.get(target - consumer.first)

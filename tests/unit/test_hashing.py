@@ -161,6 +161,16 @@ def test_a_split_keeps_every_row_and_its_order_in_the_partition_of_its_key(
         assert part.schema == table.schema
 
 
+@given(keys=st.lists(st.sampled_from("abcdefgh"), max_size=20), among=st.sets(st.integers(0, 4)))
+def test_a_split_for_some_partitions_has_theirs_of_the_whole_one(
+    keys: list[str], among: set[int]
+) -> None:
+    table = pa.table({"key": pa.array(keys, pa.string()), "row": range(len(keys))})
+    whole = hashing.split(table, ["key"], 5)
+    found = hashing.split(table, ["key"], 5, among)
+    assert found == {target: part for target, part in whole.items() if target in among}
+
+
 def test_more_partitions_than_sixteen_bits_can_number_still_split() -> None:
     table = pa.table({"key": range(1_000)})
     parts = hashing.split(table, ["key"], 100_000)

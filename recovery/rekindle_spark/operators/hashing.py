@@ -11,7 +11,7 @@ send a key to another partition than its state: it needs a new HASH_VERSION and 
 Called by `partition` for exchanges and by `joins`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -47,13 +47,21 @@ def partition_of(table: pa.Table, keys: Sequence[str], partitions: int) -> Integ
     return ((upper * np.uint64(partitions)) >> np.uint64(32)).view(np.int64)
 
 
-def split(table: pa.Table, keys: Sequence[str], partitions: int) -> dict[int, pa.Table]:
-    """Rows by partition, in the order they had; only partitions that have rows."""
+def split(
+    table: pa.Table, keys: Sequence[str], partitions: int, among: Collection[int] | None = None
+) -> dict[int, pa.Table]:
+    """Rows by partition, in the order they had; only partitions that have rows, and of `among`
+    where not all are wanted."""
     if table.num_rows == 0:
         return {}
     if partitions == 1:
         return {0: table}
     targets = partition_of(table, keys, partitions)
+    if among is not None and len(among) < partitions:
+        wanted = np.isin(targets, list(among))
+        table, targets = table.filter(pa.array(wanted)), targets[wanted]
+        if table.num_rows == 0:
+            return {}
     counts = np.bincount(targets)
     found = np.flatnonzero(counts).tolist()
     if len(found) == 1:
