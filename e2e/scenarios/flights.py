@@ -40,9 +40,10 @@ Object = dict[str, Any]
 class Flights:
     """`directory` is the shared claim's on this machine, `image` Spark's.
 
-    `example` names a file of examples/kubernetes. Where the rate is calibrated, the driver moves it
-    until the load is the demo's. Nodes have the role of their pods as their label `ROLE`. Half of
-    `storage_mib`, the disk of an executor, may be kept for those who are behind.
+    `example` names a file of examples/kubernetes. The driver moves the rate until the load (percent
+    of what executors may use) is `load_percent`, if that is given. Nodes have the role of their
+    pods as their label `ROLE`. Half of `storage_mib`, the disk of an executor, may be kept for
+    those who are behind.
     """
 
     directory: Path
@@ -50,7 +51,7 @@ class Flights:
     example: str = "kubeflow"
     executors: int = 10
     seed: int = 1
-    is_calibrated: bool = True
+    load_percent: float | None = inputs.LOAD_TARGET_PERCENT
     storage_mib: int | None = None
 
     @property
@@ -108,8 +109,8 @@ class Flights:
 
     def _limits(self) -> Iterator[tuple[str, float]]:
         """Settings that not every scenario has."""
-        if self.is_calibrated:
-            yield "load_target_percent", inputs.LOAD_TARGET_PERCENT
+        if self.load_percent is not None:
+            yield "load_target_percent", self.load_percent
         if self.storage_mib is not None:
             yield "retained_mib_max", self.storage_mib // 2
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle_local import processes
+from rekindle_local.demo import inputs
 from scenarios import stories
 from scenarios.site import ZONES, Site
 from scenarios.stage import Stage
@@ -20,6 +21,9 @@ __all__ = ["SCENARIOS", "Scenario"]
 # So small that a driver or executor that kept what it buffers for ten minutes would be evicted.
 STORAGE_MIB = 512
 OUTAGE_SECONDS = 600.0
+# Their disks are full within three minutes at it as well, and at two thirds it would take them an
+# hour to catch up, as each that does reads all sources for itself.
+LONG_LOAD_PERCENT = 35.0
 LEADER_SECONDS_MAX = 120.0
 
 Object = Mapping[str, Any]
@@ -38,9 +42,9 @@ class Scenario:
     """`act` is the scenario itself; the rest is the site and the application that it needs.
 
     `arrange` is called before the application is submitted; `chart` has values of the chart,
-    `class_spec` the class's fields, both beside the defaults. One that is
-    not calibrated is for its rows alone, not for its figures; one that is compared runs on
-    ordinary Spark as well.
+    `class_spec` the class's fields, both beside the defaults. One without
+    a load is for its rows alone, not for its figures; one that is compared runs on ordinary Spark
+    as well.
     """
 
     act: Callable[[Stage], None]
@@ -50,7 +54,7 @@ class Scenario:
     chart: Object = field(default_factory=dict)
     class_spec: Object = field(default_factory=dict)
     storage_mib: int | None = None
-    is_calibrated: bool = True
+    load_percent: float | None = inputs.LOAD_TARGET_PERCENT
     is_compared: bool = False
 
     @property
@@ -201,7 +205,7 @@ def _keep_driver_from_leader(site: Site) -> None:
 
 SCENARIOS: Mapping[str, Scenario] = {
     "eight-of-ten": Scenario(eight_of_ten, is_compared=True),
-    "two-of-four": Scenario(two_of_four, executors=4, is_calibrated=False, is_compared=True),
+    "two-of-four": Scenario(two_of_four, executors=4, load_percent=None, is_compared=True),
     "zone-loss": Scenario(zone_loss, arrange=_keep_driver_from_leader, executors=9),
     "driver-lost": Scenario(driver_lost, chart=FENCING_RIGHTS, class_spec=FENCING),
     "everything-lost": Scenario(
@@ -211,6 +215,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     "node-drained": Scenario(node_drained, executors=6),
     "one-of-ten": Scenario(one_of_ten, example="apache"),
     "wave": Scenario(wave, is_compared=True),
-    "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB),
+    "long-outage": Scenario(long_outage, storage_mib=STORAGE_MIB, load_percent=LONG_LOAD_PERCENT),
     "kubelets-stopped": Scenario(kubelets_stopped, executors=6),
 }

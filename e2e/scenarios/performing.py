@@ -59,7 +59,7 @@ def perform(
             site.spark_image,
             example=scenario.example,
             executors=scenario.executors,
-            is_calibrated=scenario.is_calibrated,
+            load_percent=scenario.load_percent,
             storage_mib=scenario.storage_mib,
         )
         files = flights.prepare()

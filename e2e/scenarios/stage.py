@@ -28,7 +28,8 @@ from testbed import binaries
 __all__ = ["Stage"]
 
 POLL_SECONDS = 1.0
-LOAD_PERCENT = (60.0, 80.0)
+# Least and most of the load that is wanted.
+LOAD_SHARES = (0.9, 1.2)
 # When all is lost, executors at two thirds of their load take a quarter of an hour to catch up.
 WAIT_SECONDS_MAX = 1_800.0
 
@@ -61,9 +62,13 @@ class Stage:
         self.await_that("the load is calibrated", lambda: flights.is_calibrated_by(witness))
         self.witness.note("warm")
         self.stay(flights.warm_seconds)
-        if flights.is_calibrated and self.site.is_protected:
+        if flights.load_percent is not None and self.site.is_protected:
             # Until the first loss, as nodes get faster, or others need the machine.
-            self.await_that("the load is between 60 and 80 %", self._is_load_fair)
+            low, high = (share * flights.load_percent for share in LOAD_SHARES)
+            self.await_that(
+                f"the load is between {low:.0f} and {high:.0f} %",
+                lambda: low <= self.witness.of_kind("statistics")[-1]["load_percent"] <= high,
+            )
 
     def stay(self, seconds: float) -> None:
         """Let the application run for a while."""
@@ -222,10 +227,6 @@ class Stage:
                 what="has failed",
                 remedy=f"see its log in {self.witness.logs.folder}",
             )
-
-    def _is_load_fair(self) -> bool:
-        low, high = LOAD_PERCENT
-        return bool(low <= self.witness.of_kind("statistics")[-1]["load_percent"] <= high)
 
     def _is_recovered(self) -> bool:
         there = len(self.executors()) == self.flights.executors

@@ -79,10 +79,10 @@ def test_ordinary_spark_is_back_when_batches_lag_no_more_than_before(tmp_path: P
 
 def test_a_rate_is_calibrated_only_where_figures_count(tmp_path: Path) -> None:
     settings = [
-        Flights(tmp_path, "image", is_calibrated=yes).config_map()["data"]["settings.yaml"]
-        for yes in (True, False)
+        Flights(tmp_path, "image", load_percent=load).config_map()["data"]["settings.yaml"]
+        for load in (35.0, None)
     ]
-    assert ["load_target_percent" in text for text in settings] == [True, False]
+    assert ["load_target_percent: 35.0" in text for text in settings] == [True, False]
 
 
 def test_a_log_that_is_followed_again_is_not_heard_again(tmp_path: Path) -> None:
