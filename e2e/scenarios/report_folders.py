@@ -36,6 +36,8 @@ def fresh(directory: Path) -> Iterator[Path]:
         try:
             _make(directory, before, held)
         except OSError as error:
+            if before.exists() and not directory.exists():
+                before.rename(directory)
             raise InputError(
                 where=str(error.filename or directory),
                 what=f"cannot be made ({error.strerror})",

@@ -1,5 +1,6 @@
 """What scenarios are made of, without a cluster: applications, records, figures, folders."""
 
+import errno
 import json
 import signal
 from pathlib import Path
@@ -133,7 +134,12 @@ def test_a_lost_driver_counts_without_the_start_of_its_pod() -> None:
     assert found == {DRIVER_TO_QUERY: {"value": 67.0, "unit": "s", "bar": 60.0}}
 
 
-def test_a_run_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path: Path) -> None:
+def test_a_run_takes_the_place_of_an_earlier_one_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left", str(path))
+
     run = tmp_path / "run"
     with report_folders.fresh(run):
         (run / "report.json").touch()
@@ -144,7 +150,13 @@ def test_a_run_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path: P
     assert (run / "report.json").exists()
     with report_folders.fresh(run) as fresh:
         assert not (fresh / "report.json").exists()
+        (fresh / "figures.json").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", refuse)
+        with pytest.raises(InputError, match=f"^{run}: cannot be made"):
+            report_folders.fresh(run).__enter__()
+    assert (run / "figures.json").exists(), "the earlier one is back"
     (tmp_path / "mine").mkdir()
     with pytest.raises(InputError, match="no scenario has made it"):
         report_folders.fresh(tmp_path / "mine").__enter__()
