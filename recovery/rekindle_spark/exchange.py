@@ -35,6 +35,10 @@ _DEFAULTS = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
+    # A task comes by a broadcast, which executors get from each other, and nothing ends a read from
+    # a machine that is gone but this: by default it takes 120 s, in which a survivor does nothing.
+    "spark.shuffle.io.connectionTimeout": "10s",
+    "spark.shuffle.io.connectionCreationTimeout": "5s",
     # dropped references (stages, broadcasts) are freed by a collection only
     "spark.cleaner.periodicGC.interval": "60s",
     # waiting for a machine that is gone takes 120 s, for which the driver could not end
