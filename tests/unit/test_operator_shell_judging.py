@@ -201,6 +201,23 @@ def test_who_has_lost_nodes_is_looked_at_again_when_others_fall_silent_or_are_ba
     assert round_of_detection(30.0) == {SPARK.place}
 
 
+def test_who_has_lost_nodes_is_looked_at_again_when_their_domain_gives_nodes() -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    see_nodes(judge, {LOST.node: "a", "also-lost": "a", "elsewhere": "b"}, 0.0)
+    told = dict.fromkeys((LOST.node, "also-lost"), frozenset({str(SPARK.place)}))
+
+    judge.state = replace(judge.state, told=told)
+    avoided, otherwise = [], []
+    for came in (False, False, True, False):
+        if came:
+            see_nodes(judge, {"fresh": "a"}, 60.0)
+        otherwise.append(judge.avoidance.note(judge.state, 10.0, judge.rules))
+        avoided.append(Domain(ZONE, "a") in judge.avoided(SPARK.place, held))
+    assert avoided == [True, True, False, False]
+    assert otherwise == [False, False, True, False], "also where nothing else has changed"
+
+
 @pytest.mark.parametrize(
     ("since_seconds", "is_impaired"), [(-60, False), (-120, True)], ids=["after", "before"]
 )

@@ -38,9 +38,11 @@ class Avoidance:
     _since: dict[str, float] = field(default_factory=dict)
     _impaired: dict[tuple[str, ...], tuple[Domain, ...]] = field(default_factory=dict)
 
-    def note(self, state: State, now: float, rules: Rules) -> None:
-        """After a round of detection at `now` (`time.monotonic`). A silent node stays one until it
-        is heard of, also while we have not looked for long enough to say it anew."""
+    def note(self, state: State, now: float, rules: Rules) -> bool:
+        """After a round of detection at `now` (`time.monotonic`); whether something else is avoided
+        than before it. A silent node stays one until it is heard of, also while we have not looked
+        for long enough to say it anew."""
+        silent, impaired = self.silent, dict(self._impaired)
         known = self.silent & state.suspects.keys()
         self.silent = known | detection.silent_nodes(state, now, rules)
         missing = state.told.keys() | self.silent
@@ -55,9 +57,13 @@ class Avoidance:
             for name in kept.keys() - missing:
                 del kept[name]
         self._impaired.clear()
+        otherwise = any(self.impaired(keys) != domains_ for keys, domains_ in impaired.items())
+        return otherwise or self.silent != silent
 
     def impaired(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
         """The domains by these labels that have lost most of their nodes."""
+        if not self._since:
+            return ()
         if keys not in self._impaired:  # the same for all applications until the next round
             nodes = self.known.registry.nodes
             labels = {
@@ -66,7 +72,7 @@ class Avoidance:
             }
             up = {
                 name: moment(node.created_at)
-                for name, node in (nodes.items() if self._since else ())
+                for name, node in nodes.items()
                 if node.judged.ready == READY
             }
             self._impaired[keys] = domains.impaired(domains.judge(labels, self._since, keys, up))

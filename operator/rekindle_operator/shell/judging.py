@@ -125,12 +125,11 @@ class Judge:
         nodes = {name: node.judged for name, node in self.known.registry.nodes.items()}
         observation = Observation(fresh, nodes, self._views(now))
         self.state, verdicts = detection.detect(before, observation, now, self.rules)
-        silent = self.avoidance.silent
-        self.avoidance.note(self.state, now, self.rules)
+        otherwise = self.avoidance.note(self.state, now, self.rules)
         self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
         # a driver's word ages, which is no news to anybody else
         touched, self._doubted = frozenset(self._doubted), set()
-        if silent != self.avoidance.silent:
+        if otherwise:
             touched |= {_place(name) for those in self.state.told.values() for name in those}
         return touched | (self._sight(verdicts, now) if verdicts else frozenset())
 
