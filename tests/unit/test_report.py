@@ -187,6 +187,20 @@ def test_the_input_of_a_query_may_end_with_an_epoch_that_only_its_own_cut_names(
     assert compute(same)["queries"] == compute(run)["queries"]
 
 
+def test_epochs_longer_than_the_time_of_normal_lag_are_measured_over_all_before_the_failure() -> (
+    None
+):
+    run = runs.make(SCENARIO)
+    before = sorted(e.epoch or 0 for e in run.events if e.kind == "cut" and e.t <= 0.0)
+    dropped = set(before[1:]) - {before[-1]}
+    events = tuple(e for e in run.events if e.kind != "cut" or e.epoch not in dropped)
+    warm = replace(run.events[0], kind="warm", t=-0.75, epoch=None, query=None)
+    late = tuple(sorted([*(e for e in events if e.kind != "warm"), warm], key=lambda e: e.t))
+    computed = compute(replace(run, events=late))
+    cuts = [e.t for e in run.events if e.kind == "cut" and e.epoch in (before[0], before[-1])]
+    assert computed["epoch_seconds"] == pytest.approx(cuts[1] - cuts[0])
+
+
 @pytest.mark.parametrize(
     ("without", "message"),
     [("finish", "no finish event"), ("cut", "fewer than two cuts")],

@@ -70,12 +70,16 @@ BARS = "| scenario | strategy"
 
 
 def test_a_run_is_a_row_with_the_figures_of_its_report(docs: Path, reports: Path) -> None:
-    perform(reports / "eight-of-ten", weighted_unavailable_seconds=7.25)
+    perform(
+        reports / "eight-of-ten",
+        weighted_unavailable_seconds=7.25,
+        throughput_rows_per_second=36.4,
+    )
     book.write(reports, docs, LOSSES)
     assert cells(docs, first=OUTCOMES) == [
         [
             *("eight-of-ten", "Eight", "incremental", "1 of 3", "10.6"),
-            *("12.0", "12.0", "7.2", "–", "–", "1,234", "0, 0, 0"),
+            *("12.0", "12.0", "7.2", "–", "–", "36", "1,234", "0, 0, 0"),
         ]
     ]
 

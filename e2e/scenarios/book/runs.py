@@ -89,6 +89,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     first_plan_seconds: float | None = None
     plans: tuple[Plan, ...]
     exactly_once: ExactlyOnce
+    throughput_rows_per_second: float | None = None  # runs that were kept before have none
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ HEADS = (
     "weighted unavailability, s",
     "÷ blocking",
     "÷ Spark alone",
+    "rows a second",
     "rows checked",
     "missing, doubled, wrong",
 )
@@ -66,6 +67,7 @@ def _outcome(run: Run, found: Found) -> tuple[str, ...]:
         _seconds(report.weighted_unavailable_seconds),
         _ratio(run, found.beside(run, strategies.BLOCKING)),
         _ratio(run, found.beside(run, SPARK_ALONE_SHOWN)),
+        _amount(report.throughput_rows_per_second),
         words.amount(rows.expected_rows),
         ", ".join(words.amount(count) for count in (rows.missing, rows.duplicated, rows.wrong)),
     )
@@ -84,6 +86,10 @@ def _against_bar(figure: Figure) -> tuple[str, str, str]:
     if figure.bar is None:
         return value, NONE, NONE
     return value, f"{figure.bar:g} {figure.unit}", "yes" if figure.value <= figure.bar else "no"
+
+
+def _amount(value: float | None) -> str:
+    return NONE if value is None else words.amount(round(value))
 
 
 def _seconds(value: float | None) -> str:

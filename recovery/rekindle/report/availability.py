@@ -4,6 +4,7 @@ Takes events and the topology, gives values; pure. Definitions in DESIGN 2 and d
 `computation` calls `measure`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -76,10 +77,12 @@ def end_of_run(events: Sequence[Event]) -> float:
 
 
 def epoch_seconds(events: Sequence[Event], query: str | None = None) -> float:
-    """Give the median length of an epoch before the failure."""
-    spacing = cuts_of(events, query).spacing(_window(events).start, 0.0)
+    """Give the median length of an epoch before the failure, within the time that normal lag is
+    measured over; of epochs so long that it has none whole, of all before the failure."""
+    cuts = cuts_of(events, query)
+    spacing = cuts.spacing(_window(events).start, 0.0) or cuts.spacing(-math.inf, 0.0)
     if spacing is None:
-        raise _missing("fewer than two cuts between warm-up and failure")
+        raise _missing("fewer than two cuts before the failure")
     return spacing
 
 
