@@ -4,12 +4,13 @@
     ├── InputError   bad input or wrong usage: exit code 2, nothing was started or lost
     └── RunError     the run failed or a check found a wrong row: exit code 1
         ├── StepError    a step of the pipeline raised, or returned what it did not declare
-        └── FencedError  a newer generation or plan has taken over
+        ├── FencedError  a newer generation or plan has taken over
+        └── DamagedError what is in the store is not what was written there
 
 Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
 """
 
-__all__ = ["FencedError", "InputError", "RekindleError", "RunError", "StepError"]
+__all__ = ["DamagedError", "FencedError", "InputError", "RekindleError", "RunError", "StepError"]
 
 
 class RekindleError(Exception):
@@ -43,6 +44,10 @@ class StepError(RunError):
 
 class FencedError(RunError):
     """A newer generation or plan has taken over: whoever meets it stops."""
+
+
+class DamagedError(RunError):
+    """What is in the store is not what was written there, or is there no more."""
 
 
 def _rebuild(kind: type[RekindleError], where: str, what: str, remedy: str) -> RekindleError:

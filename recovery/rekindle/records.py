@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rekindle.errors import RunError
+from rekindle.errors import DamagedError, RunError
 
 __all__ = ["VERSIONS", "decode", "encode"]
 
@@ -43,8 +43,8 @@ def encode(kind: str, content: Mapping[str, Any]) -> bytes:
 def decode(kind: str, data: bytes, where: str) -> dict[str, Any]:
     """The content of a record, without the record's own fields.
 
-    Raises RunError that names the place `where` when it is damaged, of another kind, or written
-    by another version than this one reads.
+    Raises an error that names the place `where`: DamagedError when it is damaged or of another
+    kind, RunError when it was written by another version than this one reads.
     """
     try:
         record = json.loads(data)
@@ -77,8 +77,8 @@ def _line(record: Mapping[str, Any]) -> bytes:
     return f"{text}\n".encode()
 
 
-def _damaged(where: str, what: str) -> RunError:
-    return RunError(
+def _damaged(where: str, what: str) -> DamagedError:
+    return DamagedError(
         where=where,
         what=what,
         remedy="restore it from a copy of the store, or start with an empty store",

@@ -11,6 +11,8 @@ What runs in an executor's host:
     program        a pipeline fused into chains and edges, as it is shipped to hosts
     partition      one operator partition: runs its chain for one epoch
     states         versions of partition states, checkpoints and acknowledgements
+    inputs         durable input: the frames for a partition that is behind, in the store
+    sealed         files of checkpoints: a head, and a body with its checksum
     outputs        the sinks' files: whole and on disk before they get their names
     usage          CPU used per partition and by the executor as a whole
     host           the resident process: socket, requests, priorities
@@ -26,6 +28,8 @@ What runs in the driver:
     jobs           epochs and catch-up pieces as job specifications
     exchange       Spark jobs of pinned tasks, retained and removed shuffles (Java in jvm/)
     progress       where partitions are, how far, and which blocks are retained
+    restoring      from where each partition can be brought back
+    preserving     has the input of partitions that are behind written to the store
     checkpointing  when to take a checkpoint, and when one is global
     arrivals       when rows arrive, and how they are cut into epochs
     store          the checkpoint store: generations, offset log, commit log
@@ -37,6 +41,7 @@ What runs in the driver:
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs
     jar            builds the Java classes
+    ranges         stretches of consecutive numbers
     disk           puts files and folders on disk for good
     testing        for tests of the runtime: a source, a look at what is put on disk
 """

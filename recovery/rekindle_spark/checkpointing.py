@@ -3,64 +3,92 @@
     idle ──due──► taking (epoch k) ──all acknowledged──► global: trim, idle
                      └──a loss, or a failed write──► given up, idle
 
-States are written by the hosts while epochs go on; acknowledgements ride on later reports. A
-checkpoint is taken only while every partition is live: until then all exchanges since the last
-one are retained, and recovery starts from it.
+States are written by the hosts while epochs go on; acknowledgements ride on later reports. While
+partitions are behind, a checkpoint has the states of those that run, and of the others their input
+(`preserving`): taken rarely, or when executors have a lot to keep. Until it is global everything
+since the one before is retained, and recovery starts from that one.
 """
 
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle_spark import staging
+from rekindle.coordination.instructions import ON
+from rekindle_spark import preserving, running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.jobs import Ranges
+from rekindle_spark.preserving import Preserving
+from rekindle_spark.restoring import DurableInput
+from rekindle_spark.running import Result
 
 __all__ = ["Checkpointing"]
 
 # an acknowledgement may be lost with the report that carried it
 TAKING_SECONDS_MAX = 120.0
+# of what an executor may retain: then a checkpoint cannot wait until all partitions run
+PRESSING_SHARE = 0.5
 
 
 @dataclass(slots=True)
 class Checkpointing:
-    """The newest checkpoint that is being taken, and what it still waits for."""
+    """The newest checkpoint that is being taken, and what it still waits for: states that are to be
+    acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
+    results of such jobs, `completed` epochs whose checkpoint has the states of all."""
 
     application: Application
     epoch: int | None = None
     waiting: set[int] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)
+    preserving: Preserving | None = None
+    written: DurableInput | None = None
+    is_stored: bool = True
     sizes: dict[int, int] = field(default_factory=dict)
     losses: int = 0
     last_at: float = field(default_factory=time.monotonic)
+    ended: list[Result] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)
 
     def due(self, epoch: int, work: Ranges) -> int | None:
         """The epoch to checkpoint in this job, or None."""
         application = self.application
-        late = time.monotonic() - self.last_at > TAKING_SECONDS_MAX
-        if self.epoch is not None and late:
-            application.events.write("checkpoint-failed", text="was not acknowledged in time")
-        if late or self.losses != application.losses:
+        seconds = time.monotonic() - self.last_at
+        if self.epoch is not None and seconds > TAKING_SECONDS_MAX:
+            self._give_up("was not acknowledged in time")
+        if self.losses != application.losses:
             self.epoch = None
-        if self.epoch == epoch:
-            return epoch
-        wanted = application.settings.runtime.checkpoint_seconds
-        if self.epoch is not None or time.monotonic() - self.last_at < wanted:
+        if self.epoch is not None and self.epoch != epoch:
             return None
-        everything = len(work) == len(application.program.partition_names)
-        if not everything or not application.progress.complete:
+        if self.epoch is None and not self._is_wanted(epoch, work, seconds):
             return None
+        self._begin(epoch, work)
+        return epoch
+
+    def _is_wanted(self, epoch: int, work: Ranges, seconds: float) -> bool:
+        application, runtime = self.application, self.application.settings.runtime
+        if seconds < runtime.checkpoint_seconds or self.preserving is not None:
+            return False
+        with application.lock:
+            progress = application.progress
+            behind = _behind(application, work)
+            if not behind:
+                return progress.complete
+            kept = max(progress.retained.held.values(), default=0)
+            pressing = kept > runtime.retained_bytes_max * PRESSING_SHARE
+            if not pressing and seconds < runtime.outage_checkpoint_seconds:
+                return False
+            certain = application.ordering == ON and not application.staged
+            return certain and preserving.is_covered(progress, epoch - 1, behind)
+
+    def _begin(self, epoch: int, work: Ranges) -> None:
+        """Wait for the states of all that runs in this epoch."""
+        application = self.application
         self.epoch, self.losses = epoch, application.losses
         self.last_at = time.monotonic()
-        self.waiting = {
-            number
-            for chain in application.program.chains
-            if chain.keyed
-            for number in chain.partitions
-        }
+        self.waiting = {number for number in work if application.program.owner[number].keyed}
+        self.behind = _behind(application, work)
+        self.written, self.is_stored = None, not self.behind
         self.sizes = {}
         application.store.begin_checkpoint(epoch)
-        return epoch
 
     def acknowledge(self, acknowledgements: list[dict[str, Any]]) -> None:
         """Enter what hosts have written."""
@@ -68,8 +96,7 @@ class Checkpointing:
             if done["epoch"] != self.epoch:
                 continue
             if "failed" in done:
-                self.application.events.write("checkpoint-failed", text=done["failed"])
-                self.epoch = None
+                self._give_up(done["failed"])
                 return
             self.waiting.discard(done["partition"])
             self.sizes[done["partition"]] = done["bytes"]
@@ -81,12 +108,41 @@ class Checkpointing:
 
     def advance(self) -> None:
         """Complete the checkpoint when nothing is waited for: it becomes the restore point."""
-        application, epoch = self.application, self.epoch
-        if epoch is None or self.waiting or self.losses != application.losses:
+        self._preserve()
+        epoch = self.epoch
+        if epoch is None or self.waiting or not self.is_stored:
             return
+        if self.losses == self.application.losses:
+            self._complete(epoch)
+            self.epoch = None
+
+    def _preserve(self) -> None:
+        """Have the input of what is behind written once the epoch has run; see what came of it."""
+        application, epoch, job = self.application, self.epoch, self.preserving
+        if job is None:
+            ran = epoch is not None and application.newest >= epoch
+            if epoch is not None and ran and not self.is_stored:
+                self.preserving = preserving.start(application, epoch, self.behind)
+                self.is_stored = self.preserving is None
+            return
+        result = running.poll(application, job.running, 0.0)
+        if result is None:
+            return
+        self.preserving = None
+        self.ended.append(result)
+        if epoch != job.written.checkpoint:
+            return
+        if result.finished:
+            self.written, self.is_stored = job.written, True
+        else:
+            self._give_up(result.reason)
+
+    def _complete(self, epoch: int) -> None:
+        application = self.application
         names = application.program.partition_names
         with application.lock:
             published = staging.publishable(application, epoch)
+            points = application.progress.restore_points.after(epoch, self.behind, self.written)
         application.store.complete_checkpoint(
             epoch,
             {
@@ -94,18 +150,27 @@ class Checkpointing:
                 "at": time.time(),
                 "bytes": {names[number]: size for number, size in sorted(self.sizes.items())},
                 "published": published,
+                **points.record(names),
             },
         )
         if published is not None:
             staging.publish(application, epoch, published)
         with application.lock:
-            application.progress.restore_point = epoch
-            emptied = application.progress.retained.trim(epoch)
-            for key in [key for key in application.digests if key[1] <= epoch]:
+            emptied = application.progress.checkpointed(points)
+            for key in [key for key in application.digests if key[1] <= points.epoch(key[0])]:
                 del application.digests[key]
-            for old in [number for number in application.cuts if number < epoch]:
+            for old in [number for number in application.cuts if number < points.oldest]:
                 del application.cuts[old]
         application.remove(emptied)
-        application.events.write("checkpoint", epoch=epoch)
+        application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
+        if not self.behind:
+            self.completed.append(epoch)
+
+    def _give_up(self, text: str) -> None:
+        self.application.events.write("checkpoint-failed", text=text)
         self.epoch = None
-        self.completed.append(epoch)
+
+
+def _behind(application: Application, work: Ranges) -> set[int]:
+    """The partitions that do not run in an epoch's job."""
+    return set(range(len(application.program.partition_names))) - work.keys()

@@ -107,8 +107,8 @@ class Control:
     def fail_after(self, result: Result, attempts: Attempts) -> None:
         """Decide about a job that failed without a loss: once more, or the end.
 
-        A step's error counts: it will not go away by itself. Anything else is most often a loss
-        that has not been noticed yet, so it gets time.
+        A step's error counts: it will not go away by itself. Nor does damage in the store. Anything
+        else is most often a loss that has not been noticed yet, so it gets time.
         """
         # after a loss this verdict is of partitions that have been placed anew since
         stale = result.losses != self.application.losses
@@ -120,6 +120,8 @@ class Control:
         attempts.count(result.step_error is not None)
         self.application.events.write("job-failed", text=result.reason)
         settings = self.application.settings
+        if result.damage is not None:
+            raise self.application.store.set_aside(result.damage)
         if result.step_error is not None:
             if attempts.step_errors >= settings.runtime.epoch_attempts_max:
                 raise result.step_error
@@ -131,6 +133,9 @@ class Control:
             )
 
     def _take_results(self) -> None:
+        ended, self.checkpointing.ended = self.checkpointing.ended, []
+        for result in ended:
+            self.results.put(result)
         while not self.results.empty():
             result = self.results.get()
             self.host_failures.forget(result.cpu.keys() - result.hostless_executors)
@@ -290,7 +295,7 @@ class Control:
             emptied = application.progress.roll_back(plan_epoch)
             application.staged.clear()
         application.remove(emptied)
-        application.events.write("rolled-back", epoch=application.progress.restore_point)
+        application.events.write("rolled-back", epoch=application.progress.restore_points.oldest)
 
     def _announce(self, plan: Plan) -> None:
         self.application.events.write(

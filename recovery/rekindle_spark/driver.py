@@ -21,7 +21,7 @@ from rekindle.coordination.instructions import OFF, ON
 from rekindle.errors import InputError, RunError
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
-from rekindle_spark import arrivals, jar, program, staging
+from rekindle_spark import arrivals, jar, program, restoring, staging
 from rekindle_spark.application import Application, EventLog, open_events
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.catchup import CatchUp
@@ -35,6 +35,7 @@ from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.reporting import Reports, topology_report
+from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.sidecar import Sidecar
 from rekindle_spark.store import History, Store
 
@@ -154,12 +155,12 @@ def _application(
     store.make_outputs(sink.name for chain in built.chains for sink in chain.sinks)
     sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
-    restore_point = history.checkpoint["epoch"] if history.checkpoint else 0
+    restore_points = restoring.from_record(history.checkpoint, built)
     runtime = settings.runtime
     if not cuts:
         cuts[0] = arrivals.beginning(sources, time.time(), runtime.rows_per_second)
     last = cuts[max(cuts)]
-    digests, committed = _committed(built, history, restore_point)
+    digests, committed = _committed(built, history, restore_points)
     return Application(
         program=built,
         program_path=path,
@@ -167,7 +168,7 @@ def _application(
         exchange=exchange,
         settings=settings,
         events=events,
-        progress=Progress(built, restore_point),
+        progress=Progress(built, restore_points),
         arrivals=Arrivals(
             sources,
             last,
@@ -186,7 +187,7 @@ def _application(
 
 
 def _committed(
-    built: Program, history: History, restore_point: int
+    built: Program, history: History, restore_points: RestorePoints
 ) -> tuple[dict[tuple[int, int], str], dict[str, int]]:
     """Digests of epochs that will be run again, and how far each query partition has got.
 
@@ -199,7 +200,7 @@ def _committed(
             number = built.numbers[name]
             chain = built.owner[number]
             for epoch, digest in zip(range(first, last + 1), sums, strict=True):
-                if epoch > restore_point and "checkpoint" not in record:
+                if epoch > restore_points.epoch(number) and "checkpoint" not in record:
                     digests[number, epoch] = digest
             for sink in chain.sinks:
                 key = f"{sink.name}/{number - chain.first}"

@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 
 from rekindle.errors import RunError
 
-__all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "ranges"]
+__all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task"]
 
 
 PLUGIN = "rekindle.HostPlugin"
@@ -226,17 +226,6 @@ def _cause(error: Exception) -> str:
     lines = [line.strip(" :\t") for line in str(error).splitlines() if line.strip(" :\t")]
     told = [line for line in lines if line.startswith(("org.", "java.", "Caused by"))]
     return (told or lines or [type(error).__name__])[0][:300]
-
-
-def ranges(numbers: Iterable[int]) -> tuple[int, ...]:
-    """Begin and end (exclusive) of each stretch of consecutive numbers, flattened."""
-    found: list[int] = []
-    for number in sorted(set(numbers)):
-        if found and found[-1] == number:
-            found[-1] = number + 1
-        else:
-            found += [number, number + 1]
-    return tuple(found)
 
 
 def _encode(stages: Sequence[Sequence[Task]]) -> bytes:

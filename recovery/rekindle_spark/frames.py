@@ -22,6 +22,7 @@ __all__ = [
     "digest",
     "encode",
     "frames",
+    "raw",
     "stored_digest",
 ]
 
@@ -70,6 +71,12 @@ def frames(data: memoryview) -> Iterator[Frame]:
         begin = position + HEADER.size
         position = begin + fields[-1]
         yield Frame(*fields[1:-1], data[begin:position])  # type: ignore[call-arg]
+
+
+def raw(frame: Frame) -> bytes:
+    """The bytes that a frame was read from."""
+    head = (*_fields(frame), frame.rows, frame.digest, len(frame.payload))
+    return HEADER.pack(FRAME_VERSION, *head) + bytes(frame.payload)
 
 
 def decode(frame: Frame, schema: pa.Schema) -> pa.Table:

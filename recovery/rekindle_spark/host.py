@@ -34,12 +34,13 @@ import polars
 import pyarrow as pa
 
 from rekindle.coordination.instructions import ON
-from rekindle.errors import RekindleError
-from rekindle_spark import frames, partition, states, usage
+from rekindle.errors import DamagedError, RekindleError
+from rekindle_spark import frames, inputs, partition, states, usage
 from rekindle_spark.frames import Frame
 from rekindle_spark.outputs import Outputs
 from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.program import Program
+from rekindle_spark.restoring import file_name
 
 __all__ = ["Host", "main"]
 
@@ -132,6 +133,8 @@ class Host:
         received = _sorted_frames(data)
         for item in request["work"]:
             self._run_one(program, request, item, received, done)
+        for item in request.get("preserve", ()):
+            _preserve(program, request, item, received, done)
         done.outputs.put_in_place()
         report["partitions"] = done.partitions
         report["acks"] = self.checkpoints.taken()
@@ -151,10 +154,12 @@ class Host:
         blocks: list[tuple[int, bytes]] = []
         try:
             state = self._base(program, request, item)
+            stored = _stored_frames(program, request, item)
             for epoch in range(item["from"], item["to"] + 1):
                 work = _work(program, request, item, epoch)
+                arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 with self.turns.turn(request["urgency"]), self.meter.measured(number):
-                    outcome = partition.run(program, work, state, received.get((number, epoch), []))
+                    outcome = partition.run(program, work, state, arrived)
                     for query, sunk in outcome.sinks.items() if _counts(item, epoch) else ():
                         done.outputs.write(query, sunk.file, sunk.table)
                 state = outcome.state
@@ -168,8 +173,9 @@ class Host:
         except Refused as refused:
             done.add(number, {"status": "refused", "text": str(refused)}, [])
         except RekindleError as error:
+            status = "damaged" if isinstance(error, DamagedError) else "error"
             fault = {"where": error.where, "what": error.what, "remedy": error.remedy}
-            done.add(number, {"status": "error", **fault}, [])
+            done.add(number, {"status": status, **fault}, [])
         else:
             size = sum(len(block) for _, block in blocks)
             done.add(number, {"status": "ok", "epochs": epochs, "bytes": size}, blocks)
@@ -185,9 +191,9 @@ class Host:
         kept.plan_epoch = item["plan_epoch"]
         base = item["from"] - 1
         if base not in kept.by_epoch:
-            if base != request["restore_point"]:
+            if base != item["restore_point"]:
                 raise Missing(f"no version {base} of {program.partition_names[number]}")
-            path = _checkpoint_path(request, program, number, base)
+            path = _checkpoint_path(request, program, number, base, "state")
             kept.by_epoch[base] = states.load(path, chain, base)
         return kept.by_epoch[base]
 
@@ -210,7 +216,7 @@ class Host:
             kept.by_epoch[epoch] = state
             kept.keep_from(min(item["finished"], item["from"] - 1))
         if epoch == request.get("checkpoint"):
-            path = _checkpoint_path(request, program, number, epoch)
+            path = _checkpoint_path(request, program, number, epoch, "state")
             self.checkpoints.submit(states.Writing(path, chain, number, epoch, state))
 
     def _program(self, request: dict[str, Any]) -> Program:
@@ -259,9 +265,42 @@ def _sinks(outcome: Outcome) -> dict[str, list[Any]]:
     }
 
 
-def _checkpoint_path(request: dict[str, Any], program: Program, number: int, epoch: int) -> Path:
-    name = program.partition_names[number].replace("/", "-")
-    return Path(request["store"]) / "checkpoints" / str(epoch) / f"{name}.state"
+def _preserve(
+    program: Program,
+    request: dict[str, Any],
+    item: dict[str, Any],
+    received: dict[tuple[int, int], list[Frame]],
+    done: Done,
+) -> None:
+    """Write the input of a partition that is behind to the store; it need not be this host's."""
+    number = item["partition"]
+    wanted = {int(producer): tuple(spans) for producer, spans in item["frames"].items()}
+    path = _checkpoint_path(request, program, number, item["checkpoint"], "input")
+    try:
+        size = inputs.save(path, inputs.chosen(program, number, wanted, received))
+    except (Incomplete, OSError) as fault:
+        done.add(number, {"status": "incomplete", "text": str(fault)}, [])
+    else:
+        done.add(number, {"status": "ok", "bytes": size}, [])
+
+
+def _stored_frames(
+    program: Program, request: dict[str, Any], item: dict[str, Any]
+) -> dict[int, list[Frame]]:
+    """The durable input of an item, by epoch."""
+    found: dict[int, list[Frame]] = {}
+    for checkpoint in item["inputs"]:
+        path = _checkpoint_path(request, program, item["partition"], checkpoint, "input")
+        for frame in inputs.load(path, item["from"], item["to"]):
+            found.setdefault(frame.epoch, []).append(frame)
+    return found
+
+
+def _checkpoint_path(
+    request: dict[str, Any], program: Program, number: int, epoch: int, kind: str
+) -> Path:
+    name = file_name(program.partition_names[number], kind)
+    return Path(request["store"]) / "checkpoints" / str(epoch) / name
 
 
 def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:

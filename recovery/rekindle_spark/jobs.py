@@ -2,10 +2,10 @@
 
 One rule for both: a job takes every partition in it from the epoch behind its last finished one
 to a given epoch. Frames of epochs that the producer runs in the same job come from the job's own
-exchange, all others from retained ones. Frames of a source that nobody keeps any more are made
-again: the job takes its partition along for these epochs, in which nothing of it counts, on the
-executor of the first that reads them, and for those that read them alone. So nobody else is held
-up by what was missed long ago.
+exchange, all others from retained ones or from durable input. Frames of a source that nobody keeps
+any more are made again: the job takes its partition along for these epochs, in which nothing of it
+counts, on the executor of the first that reads them, and for those that read them alone. So nobody
+else is held up by what was missed long ago.
 """
 
 import json
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekindle.coordination.instructions import ON
-from rekindle_spark.exchange import Read, Task, ranges
+from rekindle_spark import ranges
+from rekindle_spark.exchange import Read, Task
 from rekindle_spark.progress import Progress
 
 __all__ = ["Specification", "reachable", "specify"]
@@ -131,7 +132,7 @@ def _made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
         for source in sorted(sources):
             for epoch in range(first, last + 1):
                 own = runs.get(source) or work.get(source)
-                if (source, epoch) in progress.retained.places:
+                if progress.is_kept(source, epoch, partition):
                     continue
                 runs[source] = (
                     (epoch, epoch) if own is None else (min(own[0], epoch), max(own[1], epoch))
@@ -187,6 +188,8 @@ def _header(
             "counts": list(extent.counts.get(partition, ())),
             "readers": extent.readers.get(partition),
             "finished": progress.finished[partition],
+            "restore_point": progress.restore_points.epoch(partition),
+            "inputs": progress.restore_points.checkpoints(partition, *extent.runs[partition]),
         }
         for partition in partitions
     ]
@@ -199,7 +202,6 @@ def _header(
     header = {
         **common,
         "executor": executor,
-        "restore_point": progress.restore_point,
         "held": progress.held(executor),
         "work": items,
         "offsets": {str(epoch): offsets[epoch] for epoch in sorted(needed)},
@@ -220,11 +222,15 @@ def _reads(
         producers = {producer for _, producer in progress.program.producers(partition)}
         for producer in producers:
             for epoch in range(first, last + 1):
-                shuffle, number = _place(progress, producer, epoch, work, index)
-                maps.setdefault(shuffle, set()).add(number)
-                targets.setdefault(shuffle, set()).add(partition)
+                place = _place(progress, producer, epoch, work, index)
+                if place is None and progress.restore_points.has(partition, producer, epoch):
+                    continue
+                assert place is not None, f"nobody keeps epoch {epoch} of partition {producer}"
+                maps.setdefault(place[0], set()).add(place[1])
+                targets.setdefault(place[0], set()).add(partition)
     return tuple(
-        Read(shuffle, ranges(maps[shuffle]), ranges(targets[shuffle])) for shuffle in sorted(maps)
+        Read(shuffle, ranges.of(maps[shuffle]), ranges.of(targets[shuffle]))
+        for shuffle in sorted(maps)
     )
 
 
@@ -234,10 +240,10 @@ def _place(
     epoch: int,
     work: Ranges,
     index: Mapping[int, tuple[int, int]],
-) -> tuple[int, int]:
-    """Shuffle and map index that hold a producer's frames of an epoch."""
+) -> tuple[int, int] | None:
+    """Shuffle and map index that hold a producer's frames of an epoch; None: no shuffle does."""
     own = work.get(producer)
     if own is not None and own[0] <= epoch <= own[1]:
         stage, task = index[producer]
         return -1 - stage, task
-    return progress.retained.places[producer, epoch]
+    return progress.retained.places.get((producer, epoch))

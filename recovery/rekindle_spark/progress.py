@@ -1,6 +1,6 @@
 """What the driver knows of its partitions: where they are, how far, and which blocks are kept.
 
-    inactive      not placed; its input is retained since the restore point
+    inactive      not placed; its input since its restore point is retained or in the store
     resident      inactive, but its state is still in a living host
     catching up   placed by a plan, behind the newest epoch
     live          runs in every epoch
@@ -9,10 +9,11 @@ Plain bookkeeping for one driver; it decides nothing and talks to nobody.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rekindle_spark.program import Program
+from rekindle_spark.restoring import RestorePoints
 
 __all__ = ["Progress", "Readers", "Retained"]
 
@@ -68,9 +69,9 @@ class Retained:
         self.held.pop(executor, None)
         return emptied
 
-    def trim(self, epoch: int) -> list[int]:
-        """Forget blocks of epochs up to `epoch`; returns shuffles to remove."""
-        old = [key for key in self.places if key[1] <= epoch]
+    def trim(self, needless: Callable[[int, int], bool]) -> list[int]:
+        """Forget blocks that nobody needs, by producer and epoch; returns shuffles to remove."""
+        old = [key for key in self.places if needless(*key)]
         return [shuffle for key in old for shuffle in self._forget(key)]
 
     def shed(self, limit_bytes: int, sources: Container[int]) -> list[int]:
@@ -139,7 +140,7 @@ class Progress:
     """Placement and progress of every partition, by number; epochs are the last finished."""
 
     program: Program
-    restore_point: int = 0
+    restore_points: RestorePoints = field(default_factory=RestorePoints)
     placed: dict[int, str] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
     resident: dict[int, str] = field(default_factory=dict)
@@ -169,16 +170,16 @@ class Progress:
     def place(self, partition: int, executor: str, plan_epoch: int) -> None:
         """Activate a partition: it goes on from its resident state, or from the restore point."""
         if self.resident.pop(partition, None) != executor:
-            self.finished[partition] = self.restore_point
+            self.finished[partition] = self.restore_points.epoch(partition)
         self.placed[partition] = executor
         self.plan_epochs[partition] = plan_epoch
 
     def roll_back(self, plan_epoch: int) -> list[int]:
-        """Everything that is placed goes back to the restore point, as if placed there by this
+        """Everything that is placed goes back to its restore point, as if placed there by this
         plan; what was resident is forgotten. Returns the shuffles that held what was retained."""
         self.live.clear()
         self.resident.clear()
-        self.finished = dict.fromkeys(self.placed, self.restore_point)
+        self.finished = {number: self.restore_points.epoch(number) for number in self.placed}
         self.plan_epochs |= dict.fromkeys(self.placed, plan_epoch)
         return self.retained.clear()
 
@@ -210,6 +211,23 @@ class Progress:
             if any(u not in self.placed for _, u in self.program.producers(partition)):
                 self.resident[partition] = self.placed.pop(partition)
                 self.live.discard(partition)
+
+    def is_kept(self, producer: int, epoch: int, reader: int) -> bool:
+        """Whether a producer's frames of an epoch for a reader are retained, or in the store."""
+        retained = (producer, epoch) in self.retained.places
+        return retained or self.restore_points.has(reader, producer, epoch)
+
+    def checkpointed(self, points: RestorePoints) -> list[int]:
+        """A checkpoint has become global; returns shuffles that nobody needs any more."""
+        self.restore_points = points
+        return self.retained.trim(
+            lambda producer, epoch: (
+                not any(
+                    points.needs(reader, producer, epoch)
+                    for reader in self.program.consumers(producer)
+                )
+            )
+        )
 
     def caught_up(self, partition: int, newest: int, gap: int) -> bool:
         """Whether a partition is so close behind that it may join the next epoch."""

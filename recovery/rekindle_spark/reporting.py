@@ -143,7 +143,7 @@ def lags(application: Application, now: float) -> dict[str, float]:
 def topology_report(application: Application, *, resumed: bool) -> TopologyReport:
     """The pipeline and its settings; the first report of a generation."""
     progress, settings = application.progress, application.settings
-    restored = resumed and progress.restore_point > 0
+    newest = progress.restore_points.newest
     return TopologyReport(
         generation=application.store.generation,
         sequence=0,
@@ -153,7 +153,7 @@ def topology_report(application: Application, *, resumed: bool) -> TopologyRepor
         nodes_expected=settings.runtime.nodes_expected,
         hints=_hints(application),
         resumed=resumed,
-        checkpoint_at=application.cuts[progress.restore_point].cut_at if restored else None,
+        checkpoint_at=application.cuts[newest].cut_at if resumed and newest else None,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.coordination.instructions import ON
-from rekindle.errors import RunError, StepError
+from rekindle.errors import DamagedError, RunError, StepError
 from rekindle_spark import jobs, staging
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
@@ -28,6 +28,7 @@ __all__ = [
     "poll",
     "run",
     "start",
+    "submit",
 ]
 
 POLL_SECONDS = 0.02
@@ -53,6 +54,7 @@ class Result:
     cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows_by_partition: dict[int, int] = field(default_factory=dict)
     step_error: StepError | None = None
+    damage: DamagedError | None = None
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
     reason: str = ""
@@ -98,10 +100,14 @@ def start(
     application: Application, work: Ranges, *, urgency: int, checkpoint: int | None = None
 ) -> Running:
     """Submit a job that runs `work`."""
+    return submit(application, lambda: _specification(application, work, urgency, checkpoint))
+
+
+def submit(application: Application, specify: Callable[[], Specification]) -> Running:
+    """Submit the job that `specify` gives for the moment at which nothing changes."""
     began = time.monotonic()
     with application.lock:
-        losses = application.losses
-        specification = _specification(application, work, urgency, checkpoint)
+        losses, specification = application.losses, specify()
         application.readers.begin(specification.reads)
     targets = len(application.program.partition_names)
     job = application.exchange.submit(specification.stages, targets)
@@ -170,8 +176,10 @@ def _absorb(
             return result
         partitions = _partitions(reports)
         _retain(application, specification, job, partitions)
-        # what follows unordered epochs counts no earlier than they do
         counted = _counted(specification, partitions)
+        # what follows unordered epochs counts no earlier than they do
+        if not counted:
+            return result
         if specification.ordered and not application.staged:
             _check_digests(application, {p: partitions[p] for p in specification.ranges})
             _commit(application, specification, counted)
@@ -200,9 +208,12 @@ def _judge(
         if report["status"] != "ok":
             result.reason = f"{report['status']}: {report.get('text', '')}"
     for number, outcome in partitions.items():
-        if outcome["status"] == "error":
+        if outcome["status"] in ("error", "damaged"):
             fault = {key: outcome[key] for key in ("where", "what", "remedy")}
-            result.step_error = StepError(**fault)
+            if outcome["status"] == "error":
+                result.step_error = StepError(**fault)
+            else:
+                result.damage = DamagedError(**fault)
         if outcome["status"] == "missing":
             result.stateless_executors.add(application.progress.placed.get(number, ""))
         if outcome["status"] != "ok" and not result.reason:

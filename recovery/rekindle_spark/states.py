@@ -5,18 +5,15 @@ stay; older ones go. Checkpoints are written by one background thread; what it h
 acknowledged with the next report. Nothing here decides which version is right: the driver does.
 """
 
-import json
 import queue
 import threading
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from rekindle.errors import RunError
-from rekindle_spark import disk
+from rekindle_spark import disk, sealed
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
 
@@ -112,41 +109,19 @@ def save(path: Path, chain: Chain, state: State) -> int:
             writer.write_table(table)
         parts.append(sink.getvalue().to_pybytes())
     body = b"".join(parts)
-    head = {
-        "version": CHECKPOINT_VERSION,
-        "watermark": state.watermark,
-        "sizes": [len(part) for part in parts],
-        "sha256": sha256(body).hexdigest(),
-    }
-    unfinished = disk.aside(path)
-    unfinished.write_bytes(json.dumps(head).encode() + b"\n" + body)
-    disk.flush(unfinished)
-    unfinished.replace(path)
+    head = {"watermark": state.watermark, "sizes": [len(part) for part in parts]}
+    sealed.save(path, CHECKPOINT_VERSION, head, body)
     return len(body)
 
 
 def load(path: Path, chain: Chain, epoch: int) -> State:
-    """Read a state back. Raises RunError when the file is absent or damaged."""
+    """Read a state back. Raises what `sealed.load` raises."""
     if epoch == 0:
         return initial(chain)
-    try:
-        head_line, _, body = path.read_bytes().partition(b"\n")
-        head = json.loads(head_line)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, str(error)) from error
-    if head.get("version") != CHECKPOINT_VERSION or sha256(body).hexdigest() != head["sha256"]:
-        raise _damaged(path, "has another version or checksum")
+    head, body = sealed.load(path, CHECKPOINT_VERSION)
     tables, position = [], 0
     for size in head["sizes"]:
         with pa.ipc.open_stream(pa.py_buffer(body[position : position + size])) as reader:
             tables.append(reader.read_all())
         position += size
     return State(head["watermark"], chain.root.function.load(tables))
-
-
-def _damaged(path: Path, what: str) -> RunError:
-    return RunError(
-        where=f"checkpoint {path.name}",
-        what=f"cannot be read: {what}",
-        remedy="restore the checkpoint store, or start from an older checkpoint",
-    )

@@ -3,7 +3,7 @@
     generations/N.json     one per driver start; the highest number is the driver that may write
     offsets/EPOCH.json     the input of an epoch, written before it runs, never again
     commits/N.json         what became finished, in order; readers ignore output that none names
-    checkpoints/EPOCH.json a global checkpoint; the states are in the folder EPOCH
+    checkpoints/EPOCH.json a global checkpoint; its files are in the folder EPOCH, and in older ones
     generations/program-N.pickle   the program that hosts load
     outputs/QUERY/*.parquet
 
@@ -13,17 +13,20 @@ Formats: docs/formats.md. The store is a folder that all nodes share.
 """
 
 import os
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rekindle import records
-from rekindle.errors import FencedError
-from rekindle_spark import disk
+from rekindle.errors import DamagedError, FencedError
+from rekindle_spark import disk, restoring
 
 __all__ = ["History", "Store"]
+
+# where the newest turns out to be damaged, the one before is gone on from
+CHECKPOINTS_KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class Store:
         disk.make_folder(self.directory / "checkpoints" / str(epoch))
 
     def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
-        """Record a global checkpoint; remove older ones and the offsets before it.
+        """Record a global checkpoint; remove what neither it nor the one before it needs.
 
         Raises FencedError when a newer driver has started. One that starts after the second look
         finds the new record, so it needs nothing of what goes.
@@ -110,15 +113,44 @@ class Store:
         self.check_generation()
         self._create("checkpoints", epoch, "checkpoint", {"epoch": epoch, **content})
         self.check_generation()
-        for old in _numbers(self.directory / "checkpoints"):
-            if old < epoch:
-                (self.directory / "checkpoints" / f"{old}.json").unlink(missing_ok=True)
+        whole, _ = self._checkpoints()
+        self._prune(whole)
+
+    def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Remove checkpoints but the newest ones, and what only they needed."""
+        kept = records[-CHECKPOINTS_KEPT:]
+        needed = {file for record in kept for file in restoring.files(record)}
+        begin = min(restoring.oldest(record) for record in kept)
+        folder = self.directory / "checkpoints"
+        for old in _numbers(folder):
+            if old < kept[0]["epoch"]:
+                (folder / f"{old}.json").unlink(missing_ok=True)
         for old in _numbers(self.directory / "offsets"):
-            if old < epoch:
+            if old < begin:
                 (self.directory / "offsets" / f"{old}.json").unlink(missing_ok=True)
-        for folder in (self.directory / "checkpoints").iterdir():
-            if folder.is_dir() and int(folder.name) < epoch:
-                shutil.rmtree(folder, ignore_errors=True)
+        for states in folder.iterdir():
+            if states.is_dir() and int(states.name) < kept[-1]["epoch"]:
+                _remove_but(states, needed)
+
+    def set_aside(self, damage: DamagedError) -> DamagedError:
+        """Take the newest checkpoint out of use, of which a file is damaged; what to end with.
+
+        Not where the one before needs the same file, or output has become public with the newest.
+        """
+        self.check_generation()
+        whole, _ = self._checkpoints()
+        if len(whole) < 2 or whole[-1].get("published") is not None:
+            return damage
+        if damage.where in (f"checkpoints/{file}" for file in restoring.files(whole[-2])):
+            return damage
+        path = self.directory / "checkpoints" / f"{whole[-1]['epoch']}.json"
+        path.rename(path.with_suffix(".damaged"))
+        disk.flush(path.parent)
+        return DamagedError(
+            where=damage.where,
+            what=damage.what,
+            remedy=f"start again: checkpoint {whole[-2]['epoch']} is gone on from",
+        )
 
     def write_program(self, data: bytes) -> Path:
         """Put the program where hosts read it, one file per generation."""
@@ -161,14 +193,47 @@ class Store:
         numbers = _numbers(self.directory / "commits")
         commits = [self._read("commits", number, "commit") for number in numbers]
         self.commits = max(numbers, default=0)
-        checkpoints = _numbers(self.directory / "checkpoints")
-        newest = checkpoints[-1] if checkpoints else 0
-        checkpoint = self._read("checkpoints", newest, "checkpoint") if newest else None
-        return History(offsets, commits, checkpoint)
+        return History(offsets, commits, _chosen(*self._checkpoints(), commits))
+
+    def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
+        """The records of checkpoints that are whole, and what is wrong with others."""
+        whole, damaged = [], []
+        for number in _numbers(self.directory / "checkpoints"):
+            try:
+                whole.append(self._read("checkpoints", number, "checkpoint"))
+            except DamagedError as error:
+                damaged.append(error)
+        return whole, damaged
 
     def _read(self, folder: str, number: int, kind: str) -> dict[str, Any]:
         path = self.directory / folder / f"{number}.json"
         return records.decode(kind, path.read_bytes(), f"{folder}/{number}.json")
+
+
+def _chosen(
+    whole: Sequence[dict[str, Any]],
+    damaged: Sequence[DamagedError],
+    commits: Iterable[Mapping[str, Any]],
+) -> dict[str, Any] | None:
+    """The checkpoint to go on from: the newest that is whole.
+
+    Not where output has become public with a later one: what is run again unordered may give
+    something else.
+    """
+    newest = whole[-1] if whole else None
+    public = max((record.get("checkpoint", 0) for record in commits), default=0)
+    if damaged and (newest is None or public > newest["epoch"]):
+        raise damaged[-1]
+    return newest
+
+
+def _remove_but(folder: Path, needed: Container[str]) -> None:
+    """Remove a folder, or of its files those that are not needed."""
+    for path in folder.iterdir():
+        if f"{folder.name}/{path.name}" not in needed:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from rekindle_spark import jobs, program
-from rekindle_spark.exchange import Read, ranges
+from rekindle_spark.exchange import Read
 from rekindle_spark.jobs import Ranges, Specification
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
+from rekindle_spark.restoring import DurableInput, RestorePoints
 from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -27,7 +28,7 @@ def placed() -> Progress:
         "counted", keys=["key"], size_seconds=1, aggregates={"n": count()}, parallelism=2
     )
     counted.top("largest", by="n", count=1).sink("top")
-    progress = Progress(program.build(built), 4)
+    progress = Progress(program.build(built), RestorePoints(4))
     for partition, executor in PLACES.items():
         progress.place(partition, executor, 2)
         progress.finished[partition] = 7
@@ -117,10 +118,12 @@ def test_a_header_says_from_which_version_to_start_and_what_to_read_of_sources()
             "counts": [6, 7],
             "readers": None,
             "finished": 5,
+            "restore_point": 4,
+            "inputs": [],
         }
     ]
     assert content["offsets"] == {"6": {"rows": [6, 7, 0]}, "7": {"rows": [7, 8, 0]}}
-    assert (content["restore_point"], content["executor"]) == (4, "a")
+    assert content["executor"] == "a"
 
 
 def test_a_header_says_which_partitions_the_executor_is_to_keep() -> None:
@@ -151,9 +154,26 @@ def test_a_partition_can_go_as_far_as_the_slowest_of_its_producers() -> None:
     assert jobs.reachable(progress, COUNTED0, 9) == 0
 
 
-def test_numbers_in_a_row_become_ranges() -> None:
-    assert ranges([]) == ()
-    assert ranges([3, 1, 2, 7, 7]) == (1, 4, 7, 8)
+def test_frames_in_the_store_are_read_there_and_no_source_makes_them_again() -> None:
+    progress = placed()
+    progress.finished[COUNTED0] = 3
+    progress.restore_points = RestorePoints(
+        6,
+        {COUNTED0: 3},
+        [
+            DurableInput(5, {ROWS0: (4, 6), ROWS1: (4, 6)}, frozenset({COUNTED0})),
+            DurableInput(6, {ROWS0: (6, 7), ROWS1: (6, 7)}, frozenset({COUNTED0})),
+        ],
+    )
+    progress.retained.add(31, [("a", {ROWS0: (7, 7)}), ("b", {ROWS1: (7, 7)})], [1, 1])
+    specification = specify(progress, {COUNTED0: (4, 5)})
+    assert layout(specification) == [{"a": [COUNTED0]}]
+    ((task,),) = specification.stages
+    (item,) = header(task)["work"]
+    assert (item["restore_point"], item["inputs"], task.reads) == (3, [5], ())
+    ((task,),) = specify(progress, {COUNTED0: (5, 7)}).stages
+    (item,) = header(task)["work"]
+    assert (item["inputs"], [read.shuffle for read in task.reads]) == ([5, 6], [31])
 
 
 def test_frames_of_sources_that_nobody_keeps_are_made_again_in_the_same_job() -> None:
@@ -189,7 +209,7 @@ def test_a_source_runs_earlier_epochs_for_one_that_joins_and_counts_only_its_own
 def test_what_operators_with_state_have_made_is_never_made_again() -> None:
     progress = placed()
     progress.finished[LARGEST] = 5
-    with pytest.raises(KeyError):
+    with pytest.raises(AssertionError, match="nobody keeps epoch 6"):
         specify(progress, {LARGEST: (6, 7)})
 
 

@@ -1,5 +1,7 @@
 """Bookkeeping of partitions: who runs where, how far, and which exchanges are still needed."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress, Readers, Retained
+from rekindle_spark.restoring import DurableInput, RestorePoints
 from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -33,13 +36,17 @@ def two_closures() -> Progress:
 def running() -> Progress:
     """All live on a, b and c, after epoch 7; restore point 4."""
     progress = two_closures()
-    progress.restore_point = 4
+    progress.restore_points = RestorePoints(4)
     places = {ROWS0: "a", ROWS1: "b", OTHER: "c", COUNTED0: "a", COUNTED1: "b", LARGEST: "c"}
     for partition, executor in {**places, OTHERS: "c"}.items():
         progress.place(partition, executor, 1)
         progress.finished[partition] = 7
         progress.live.add(partition)
     return progress
+
+
+def up_to(last: int) -> Callable[[int, int], bool]:
+    return lambda _, epoch: epoch <= last
 
 
 def test_a_loss_takes_what_was_there_and_suspends_what_is_downstream() -> None:
@@ -101,9 +108,9 @@ def test_a_partition_that_is_close_behind_may_join() -> None:
 def test_a_shuffle_is_needed_until_the_last_of_its_epochs_is_trimmed() -> None:
     retained = Retained()
     assert retained.add(1, [("a", {ROWS0: (1, 2)}), ("b", {ROWS1: (1, 3)})], [1, 1]) == []
-    assert retained.trim(2) == []
+    assert retained.trim(up_to(2)) == []
     assert retained.places == {(ROWS1, 3): (1, 1)}
-    assert retained.trim(3) == [1]
+    assert retained.trim(up_to(3)) == [1]
 
 
 def test_blocks_made_again_take_the_place_of_the_old_ones() -> None:
@@ -152,7 +159,7 @@ def test_a_shuffle_is_removed_once_and_exactly_when_nothing_of_it_is_needed(
         elif kind == "lose":
             removed += retained.lose(str(value))
         else:
-            removed += retained.trim(int(str(value)))
+            removed += retained.trim(up_to(int(str(value))))
         needed = {shuffle for shuffle, _ in retained.places.values()}
         assert len(removed) == len(set(removed))
         assert needed == set(range(1, made + 1)) - set(removed)
@@ -180,7 +187,7 @@ def test_nothing_goes_for_the_sake_of_an_executor_that_is_lost() -> None:
     retained.lose("a")
     assert retained.shed(50, {ROWS0, ROWS1}) == []
     assert retained.held == {"b": 10}
-    assert retained.trim(1) == [1]
+    assert retained.trim(up_to(1)) == [1]
     assert retained.held["b"] == 0
 
 
@@ -193,3 +200,30 @@ def test_a_shuffle_that_jobs_read_is_removed_when_the_last_of_them_has_ended() -
     assert readers.end({1, 2}) == [1, 2]
     assert readers.end(()) == []
     assert readers.sift([1, 2]) == [1, 2]
+
+
+def test_a_checkpoint_trims_what_nobody_would_lack() -> None:
+    progress = running()
+    progress.retained.add(11, [("a", {ROWS0: (5, 8)}), ("b", {ROWS1: (5, 8)})], [1, 1])
+    progress.retained.add(12, [("c", {OTHER: (5, 8)})], [1])
+    written = DurableInput(7, {ROWS0: (5, 8), ROWS1: (5, 7)}, frozenset({COUNTED0}))
+    points = progress.restore_points.after(7, {COUNTED0, LARGEST}, written)
+    assert progress.checkpointed(points) == []
+    assert sorted(progress.retained.places) == [
+        (ROWS0, 8),
+        (ROWS1, 7),  # was made after the checkpoint had looked
+        (ROWS1, 8),
+        (OTHER, 8),
+    ]
+    assert progress.checkpointed(points.after(8, (), None)) == [11, 12]
+
+
+def test_what_was_behind_goes_on_from_its_own_restore_point() -> None:
+    progress = running()
+    progress.lose(["a"])
+    points = progress.restore_points
+    progress.checkpointed(points.after(7, {ROWS0, COUNTED0, COUNTED1, LARGEST}, None))
+    for partition in (ROWS0, COUNTED0):
+        progress.place(partition, "b", 2)
+    progress.place(OTHER, "b", 2)
+    assert [progress.finished[number] for number in (ROWS0, COUNTED0, OTHER)] == [4, 4, 7]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import FencedError, RunError
+from rekindle.errors import DamagedError, FencedError, RunError
 from rekindle_spark.store import Store
 from rekindle_spark.testing import watched_flushes
 
@@ -17,6 +17,11 @@ FINISHED: dict[str, Any] = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs
 
 def cut(end: int) -> dict[str, Any]:
     return {**CUT, "offsets": {"rows": [0, end]}, "final": False}
+
+
+def states(*names: str) -> dict[str, Any]:
+    """A checkpoint's record with the states of some partitions."""
+    return {"program": "abc", "bytes": dict.fromkeys(names, 5)}
 
 
 def opened(directory: Path) -> Store:
@@ -42,7 +47,7 @@ def test_the_next_driver_finds_what_the_one_before_has_left(tmp_path: Path) -> N
     first = opened(tmp_path)
     first.log_offsets(1, cut(5))
     first.commit({**FINISHED, "finished": {"rows/0": [1, 1, ["d"]]}})
-    first.complete_checkpoint(1, {"program": "abc"})
+    first.complete_checkpoint(1, states("rows/0"))
     second = Store(tmp_path)
     history = second.open(20.0)
     assert second.generation == 2
@@ -95,21 +100,121 @@ def test_an_older_driver_completes_no_checkpoint(tmp_path: Path) -> None:
     older = opened(tmp_path)
     newer = opened(tmp_path)
     with pytest.raises(FencedError):
-        older.complete_checkpoint(4, {"program": "abc"})
+        older.complete_checkpoint(4, states("rows/0"))
     assert newer.read().checkpoint is None
 
 
-def test_a_global_checkpoint_removes_older_ones_and_the_offsets_before_it(tmp_path: Path) -> None:
-    store = opened(tmp_path)
-    for epoch in (1, 2, 3):
+def with_states(directory: Path, *epochs: int) -> Store:
+    """A store with offsets of these epochs, and with folders of two states each."""
+    store = opened(directory)
+    for epoch in epochs:
         store.log_offsets(epoch, cut(epoch))
-        folder = tmp_path / "checkpoints" / str(epoch)
-        folder.mkdir()
-        (folder / "rows-0.state").write_text("state")
-    store.complete_checkpoint(1, {"program": "abc"})
-    store.complete_checkpoint(3, {"program": "abc"})
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["3", "3.json"]
-    assert list(store.read().offsets) == [3]
+        store.begin_checkpoint(epoch)
+        for name in ("rows-0.state", "counts-0.state"):
+            (directory / "checkpoints" / str(epoch) / name).write_text("state")
+    return store
+
+
+def kept(directory: Path) -> list[str]:
+    """The files below the folder of checkpoints."""
+    folder = directory / "checkpoints"
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_global_checkpoint_removes_all_but_the_one_before_it(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2, 3, 4)
+    for epoch in (1, 3, 4):
+        store.complete_checkpoint(epoch, states("rows/0", "counts/0"))
+    names = ["counts-0.state", "rows-0.state"]
+    folders = [f"{epoch}/{name}" for epoch in (3, 4) for name in names]
+    assert kept(tmp_path) == sorted([*folders, "3.json", "4.json"])
+    assert list(store.read().offsets) == [3, 4]
+
+
+def test_what_is_behind_keeps_its_state_and_its_input_through_later_checkpoints(
+    tmp_path: Path,
+) -> None:
+    store = with_states(tmp_path, 1, 2, 3, 4)
+    store.complete_checkpoint(1, states("rows/0", "counts/0"))
+    inputs = []
+    for epoch in (2, 3, 4):
+        (tmp_path / "checkpoints" / str(epoch) / "counts-0.input").write_text("input")
+        frames = {"rows/0": [epoch, epoch + 1]}
+        inputs.append({"checkpoint": epoch, "frames": frames, "partitions": ["counts/0"]})
+        behind = {"older": {"counts/0": 1}, "inputs": list(inputs)}
+        store.complete_checkpoint(epoch, {**states("rows/0"), **behind})
+    assert kept(tmp_path) == [
+        "1/counts-0.state",
+        "2/counts-0.input",
+        "3.json",
+        "3/counts-0.input",
+        "3/rows-0.state",
+        "4.json",
+        "4/counts-0.input",
+        "4/counts-0.state",
+        "4/rows-0.state",
+    ]
+    assert list(store.read().offsets) == [1, 2, 3, 4]
+
+
+def test_the_checkpoint_before_a_damaged_one_is_gone_on_from(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, states("rows/0"))
+    (tmp_path / "checkpoints" / "2.json").write_text("{")
+    history = store.read()
+    assert history.checkpoint is not None
+    assert history.checkpoint["epoch"] == 1
+    assert list(history.offsets) == [1, 2]
+
+
+def test_damage_is_not_passed_over_where_output_has_become_public_with_it(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, states("rows/0"))
+    store.commit({**FINISHED, "checkpoint": 2})
+    (tmp_path / "checkpoints" / "2.json").write_text("{")
+    with pytest.raises(DamagedError, match=r"checkpoints/2\.json: is no JSON; restore it"):
+        store.read()
+
+
+def test_a_store_whose_checkpoints_are_all_damaged_is_refused(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1)
+    store.complete_checkpoint(1, states("rows/0"))
+    (tmp_path / "checkpoints" / "1.json").write_text("[]")
+    with pytest.raises(DamagedError, match=r"checkpoints/1\.json: is no JSON object"):
+        store.read()
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, states("rows/0"))
+    path = tmp_path / "checkpoints" / "2.json"
+    path.write_text(path.read_text().replace('"version":1', '"version":2'))
+    with pytest.raises(RunError, match="run the version of Rekindle that wrote it"):
+        store.read()
+
+
+def test_a_checkpoint_with_a_damaged_file_is_set_aside_for_the_one_before(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, states("rows/0"))
+    damage = DamagedError(where="checkpoints/2/rows-0.state", what="is not there", remedy="restore")
+    assert "start again: checkpoint 1 is gone on from" in str(store.set_aside(damage))
+    history = store.read()
+    assert history.checkpoint is not None
+    assert history.checkpoint["epoch"] == 1
+    assert store.set_aside(damage) is damage, "there is none before"
+
+
+def test_a_checkpoint_is_not_set_aside_for_one_that_needs_the_same_file(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 1, 2)
+    store.complete_checkpoint(1, states("rows/0"))
+    store.complete_checkpoint(2, {**states(), "older": {"rows/0": 1}, "inputs": []})
+    damage = DamagedError(where="checkpoints/1/rows-0.state", what="is not there", remedy="restore")
+    assert store.set_aside(damage) is damage
+    assert store.read().checkpoint is not None
 
 
 def test_a_driver_that_is_fenced_while_it_completes_a_checkpoint_removes_nothing(
@@ -118,7 +223,7 @@ def test_a_driver_that_is_fenced_while_it_completes_a_checkpoint_removes_nothing
     older = opened(tmp_path)
     for epoch in (1, 2):
         older.begin_checkpoint(epoch)
-    older.complete_checkpoint(1, {"program": "abc"})
+    older.complete_checkpoint(1, states("rows/0"))
     older.log_offsets(1, cut(1))
     link, newer = os.link, Store(tmp_path)
 
@@ -129,7 +234,7 @@ def test_a_driver_that_is_fenced_while_it_completes_a_checkpoint_removes_nothing
 
     monkeypatch.setattr("os.link", overtaken)
     with pytest.raises(FencedError):
-        older.complete_checkpoint(2, {"program": "abc"})
+        older.complete_checkpoint(2, states("rows/0"))
     assert sorted(path.name for path in (tmp_path / "checkpoints").glob("1*")) == ["1", "1.json"]
     assert 1 in newer.read().offsets
 

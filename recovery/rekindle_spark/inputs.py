@@ -1,0 +1,62 @@
+"""Durable input: the frames for one partition of some epochs, as a file in the store.
+
+    checkpoints/EPOCH/OPERATOR-INDEX.input
+
+Written by a host whatever partitions it owns, from what it is handed, and read by the host that
+brings the partition back. Which frames they are the driver knows (`restoring`). Format:
+docs/formats.md.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rekindle_spark import disk, frames, ranges, sealed
+from rekindle_spark.frames import Frame
+from rekindle_spark.partition import Incomplete
+from rekindle_spark.program import Program
+
+__all__ = ["chosen", "load", "save"]
+
+INPUT_VERSION = 1
+
+
+def chosen(
+    program: Program,
+    partition: int,
+    wanted: Mapping[int, tuple[int, ...]],
+    received: Mapping[tuple[int, int], Sequence[Frame]],
+) -> list[Frame]:
+    """The frames of `wanted`, {producer: stretches of epochs}, among those received by (target,
+    epoch), in order of epoch, edge and producer. Raises Incomplete where one is absent."""
+    keys = sorted(
+        (epoch, edge.index, producer)
+        for edge, producer in program.producers(partition)
+        for epoch in ranges.numbers(wanted.get(producer, ()))
+    )
+    found = {
+        (epoch, frame.edge, frame.producer): frame
+        for epoch in {epoch for epoch, _, _ in keys}
+        for frame in received.get((partition, epoch), ())
+    }
+    for key in keys:
+        if key not in found:
+            name = program.partition_names[key[2]]
+            raise Incomplete(f"no frame of {name} in epoch {key[0]} to be preserved")
+    return [found[key] for key in keys]
+
+
+def save(path: Path, kept: Iterable[Frame]) -> int:
+    """Write frames to a file, on disk with its name when this returns; gives its bytes.
+
+    The folder must be there.
+    """
+    body = b"".join(frames.raw(frame) for frame in kept)
+    sealed.save(path, INPUT_VERSION, {}, body)
+    disk.flush(path.parent)
+    return len(body)
+
+
+def load(path: Path, first: int, last: int) -> list[Frame]:
+    """The frames of some epochs. Raises what `sealed.load` raises."""
+    _, body = sealed.load(path, INPUT_VERSION)
+    return [frame for frame in frames.frames(memoryview(body)) if first <= frame.epoch <= last]

@@ -1,0 +1,125 @@
+"""Has the input of partitions that are behind written to the store, as a part of a checkpoint.
+
+    frames that are retained and not in the store yet ──job──► a file for each partition behind
+
+A job of one stage, beside epochs and catch-up: a task for each partition reads the frames for it,
+wherever they lie, and hands them to its executor's host, which writes them (`inputs`). After that
+nobody needs them on the executors' disks.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from rekindle_spark import ranges, running
+from rekindle_spark.application import Application
+from rekindle_spark.exchange import Read, Task
+from rekindle_spark.jobs import Specification
+from rekindle_spark.progress import Progress
+from rekindle_spark.restoring import DurableInput
+from rekindle_spark.running import Running
+
+__all__ = ["Preserving", "is_covered", "start", "unwritten"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preserving:
+    """A job on its way, and what will be in the store once it has ended well."""
+
+    written: DurableInput
+    running: Running
+
+
+def is_covered(progress: Progress, epoch: int, behind: Iterable[int]) -> bool:
+    """Whether all that partitions behind need of the epochs up to a checkpoint's is there.
+
+    What sources made can be made again; of operators with state it must be retained, or in the
+    store, as far as they are: from there on they will make it.
+    """
+    points = progress.restore_points
+    for partition in behind:
+        for _, producer in progress.program.producers(partition):
+            if not progress.program.owner[producer].keyed:
+                continue
+            reached = progress.finished.get(producer, points.epoch(producer))
+            needed = range(points.epoch(partition) + 1, min(reached, epoch) + 1)
+            if not all(progress.is_kept(producer, number, partition) for number in needed):
+                return False
+    return True
+
+
+def unwritten(progress: Progress, epoch: int, behind: Set[int]) -> dict[int, tuple[int, ...]]:
+    """The epochs of each producer up to a checkpoint's, as stretches, whose frames are retained and
+    that somebody behind would lack without them."""
+    points = progress.restore_points
+    found: dict[int, list[int]] = {}
+    for producer, number in progress.retained.places:
+        readers = (reader for reader in progress.program.consumers(producer) if reader in behind)
+        if number <= epoch and any(points.needs(reader, producer, number) for reader in readers):
+            found.setdefault(producer, []).append(number)
+    return {producer: ranges.of(numbers) for producer, numbers in sorted(found.items())}
+
+
+def start(application: Application, epoch: int, behind: Set[int]) -> Preserving | None:
+    """Submit the job of a checkpoint; None where there is nothing to write."""
+    with application.lock:
+        progress = application.progress
+        wanted = unwritten(progress, epoch, behind)
+        items = {
+            partition: {
+                producer: wanted[producer]
+                for _, producer in progress.program.producers(partition)
+                if producer in wanted
+            }
+            for partition in sorted(behind)
+        }
+        items = {partition: frames for partition, frames in items.items() if frames}
+        if not items:
+            return None
+        tasks = _tasks(application, epoch, items)
+        job = running.submit(application, lambda: _specification(tasks, items))
+    return Preserving(DurableInput(epoch, wanted, frozenset(items)), job)
+
+
+def _specification(tasks: Sequence[Task], items: Iterable[int]) -> Specification:
+    """The partitions do not run: no epoch of theirs counts."""
+    produced = tuple(
+        (task.executor, {partition: (0, 0)}) for task, partition in zip(tasks, items, strict=True)
+    )
+    return Specification((tuple(tasks),), (produced,), {})
+
+
+def _tasks(
+    application: Application, epoch: int, items: Mapping[int, Mapping[int, tuple[int, ...]]]
+) -> list[Task]:
+    """A task for each partition, spread over the executors."""
+    executors = sorted(application.executors)
+    tasks = []
+    for index, (partition, frames) in enumerate(items.items()):
+        executor = executors[index % len(executors)]
+        header = {
+            **application.common_header(),
+            "urgency": running.CATCH_UP,
+            "checkpoint": None,
+            "executor": executor,
+            "held": application.progress.held(executor),
+            "work": [],
+            "offsets": {},
+            "preserve": [{"partition": partition, "checkpoint": epoch, "frames": frames}],
+        }
+        reads = _reads(application.progress, partition, frames)
+        node = application.executors[executor]
+        tasks.append(Task(node, executor, json.dumps(header).encode(), reads))
+    return tasks
+
+
+def _reads(
+    progress: Progress, partition: int, frames: Mapping[int, tuple[int, ...]]
+) -> tuple[Read, ...]:
+    maps: dict[int, set[int]] = {}
+    for producer, epochs in frames.items():
+        for epoch in ranges.numbers(epochs):
+            shuffle, number = progress.retained.places[producer, epoch]
+            maps.setdefault(shuffle, set()).add(number)
+    target = (partition, partition + 1)
+    return tuple(Read(shuffle, ranges.of(maps[shuffle]), target) for shuffle in sorted(maps))

@@ -1,0 +1,31 @@
+"""Stretches of consecutive numbers: begin and end (exclusive) of each, one after the other.
+
+of([3, 1, 2, 7])  ->  (1, 4, 7, 8)
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["has", "numbers", "of"]
+
+
+def of(found: Iterable[int]) -> tuple[int, ...]:
+    """The stretches of some numbers, which may come in any order and more than once."""
+    stretches: list[int] = []
+    for number in sorted(set(found)):
+        if stretches and stretches[-1] == number:
+            stretches[-1] = number + 1
+        else:
+            stretches += [number, number + 1]
+    return tuple(stretches)
+
+
+def numbers(stretches: Sequence[int]) -> Iterator[int]:
+    """All numbers in stretches, ascending."""
+    for begin, end in zip(stretches[::2], stretches[1::2], strict=True):
+        yield from range(begin, end)
+
+
+def has(stretches: Sequence[int], number: int) -> bool:
+    """Whether a number is in one of the stretches."""
+    return bisect_right(stretches, number) % 2 == 1

@@ -1,0 +1,143 @@
+"""From where each partition can be brought back: its state in the store, and its input since.
+
+A global checkpoint has the state of every partition that runs. Of one that is behind, it has an
+older state and *durable input*: the frames for it of the epochs since. So checkpoints go on through
+the longest outage, and executors keep only what came after the last one. Bookkeeping of the driver;
+`inputs` reads and writes the files, `preserving` has them written.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rekindle_spark import ranges
+from rekindle_spark.program import Program
+
+__all__ = ["DurableInput", "RestorePoints", "file_name", "files", "from_record", "oldest"]
+
+
+@dataclass(frozen=True, slots=True)
+class DurableInput:
+    """What was written with one checkpoint, whose epoch it bears: frames of some epochs of some
+    producers, for each of some partitions. Epochs are stretches as in `ranges`."""
+
+    checkpoint: int
+    frames: Mapping[int, tuple[int, ...]]
+    partitions: frozenset[int]
+
+    def overlaps(self, first: int, last: int) -> bool:
+        """Whether a frame of these epochs may be in it."""
+        return any(
+            begin <= last and first < end
+            for epochs in self.frames.values()
+            for begin, end in zip(epochs[::2], epochs[1::2], strict=True)
+        )
+
+
+@dataclass(slots=True)
+class RestorePoints:
+    """`newest` is the epoch of the newest global checkpoint, `older` has the epoch of the state of
+    each partition that was behind then, `inputs` what they have of the epochs since."""
+
+    newest: int = 0
+    older: dict[int, int] = field(default_factory=dict)
+    inputs: list[DurableInput] = field(default_factory=list)
+    _covered: dict[tuple[int, int], tuple[int, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @property
+    def oldest(self) -> int:
+        """The earliest epoch that anybody starts from."""
+        return min([self.newest, *self.older.values()])
+
+    def epoch(self, partition: int) -> int:
+        """The epoch of the state that a partition starts from; 0 before all input."""
+        return self.older.get(partition, self.newest)
+
+    def has(self, partition: int, producer: int, epoch: int) -> bool:
+        """Whether the frames of a producer's epoch for a partition are in the store."""
+        key = (partition, producer)
+        if key not in self._covered:
+            found = (
+                number
+                for stored in self.inputs
+                if partition in stored.partitions
+                for number in ranges.numbers(stored.frames.get(producer, ()))
+            )
+            self._covered[key] = ranges.of(found)
+        return ranges.has(self._covered[key], epoch)
+
+    def needs(self, partition: int, producer: int, epoch: int) -> bool:
+        """Whether a partition that is brought back would lack these frames if nobody kept them."""
+        return epoch > self.epoch(partition) and not self.has(partition, producer, epoch)
+
+    def checkpoints(self, partition: int, first: int, last: int) -> list[int]:
+        """With which checkpoints input of these epochs was written for a partition."""
+        return [
+            stored.checkpoint
+            for stored in self.inputs
+            if partition in stored.partitions and stored.overlaps(first, last)
+        ]
+
+    def after(
+        self, epoch: int, behind: Iterable[int], written: DurableInput | None
+    ) -> "RestorePoints":
+        """As it is when a checkpoint has become global: all but those `behind` have their state
+        in it, and `written` is what they have got with it."""
+        older = {partition: self.epoch(partition) for partition in behind}
+        stored = [*self.inputs, *([] if written is None else [written])]
+        kept = (replace(one, partitions=one.partitions & older.keys()) for one in stored)
+        return RestorePoints(epoch, older, [one for one in kept if one.partitions])
+
+    def record(self, names: Mapping[int, str] | tuple[str, ...]) -> dict[str, Any]:
+        """As a checkpoint's record has it; partitions by name."""
+        return {
+            "older": {names[number]: epoch for number, epoch in sorted(self.older.items())},
+            "inputs": [
+                {
+                    "checkpoint": stored.checkpoint,
+                    "frames": {names[u]: list(spans) for u, spans in sorted(stored.frames.items())},
+                    "partitions": [names[number] for number in sorted(stored.partitions)],
+                }
+                for stored in self.inputs
+            ],
+        }
+
+
+def from_record(record: Mapping[str, Any] | None, program: Program) -> RestorePoints:
+    """Read back what a checkpoint's record says; None: there is no checkpoint."""
+    if record is None:
+        return RestorePoints()
+    numbers = program.numbers
+    inputs = [
+        DurableInput(
+            stored["checkpoint"],
+            {numbers[name]: tuple(spans) for name, spans in stored["frames"].items()},
+            frozenset(numbers[name] for name in stored["partitions"]),
+        )
+        for stored in record.get("inputs", ())  # absent in the records of earlier versions
+    ]
+    older = {numbers[name]: epoch for name, epoch in record.get("older", {}).items()}
+    return RestorePoints(record["epoch"], older, inputs)
+
+
+def oldest(record: Mapping[str, Any]) -> int:
+    """The earliest epoch that somebody starts from, as a checkpoint's record says."""
+    return int(min([record["epoch"], *record.get("older", {}).values()]))
+
+
+def files(record: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a checkpoint's record needs, below the folder of checkpoints."""
+    for name in record["bytes"]:
+        yield f"{record['epoch']}/{file_name(name, 'state')}"
+    for name, epoch in record.get("older", {}).items():
+        yield f"{epoch}/{file_name(name, 'state')}"
+    for stored in record.get("inputs", ()):
+        for name in stored["partitions"]:
+            yield f"{stored['checkpoint']}/{file_name(name, 'input')}"
+
+
+def file_name(partition_name: str, kind: str) -> str:
+    """Of a partition's `state` or `input` in a checkpoint's folder."""
+    return f"{partition_name.replace('/', '-')}.{kind}"

@@ -1,0 +1,59 @@
+"""Files of checkpoints: a line of JSON, then a body whose checksum is in it.
+
+A file is put in place whole: it is written and flushed under another name first. Its folder must be
+there, and is flushed by who calls this. Formats: docs/formats.md.
+"""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rekindle.errors import DamagedError, RunError
+from rekindle_spark import disk
+
+__all__ = ["load", "save"]
+
+
+def save(path: Path, version: int, head: Mapping[str, Any], body: bytes) -> None:
+    """Write a file; `head` is JSON without `version` and `sha256`."""
+    line = {"version": version, **head, "sha256": sha256(body).hexdigest()}
+    unfinished = disk.aside(path)
+    unfinished.write_bytes(json.dumps(line).encode() + b"\n" + body)
+    disk.flush(unfinished)
+    unfinished.replace(path)
+
+
+def load(path: Path, version: int) -> tuple[dict[str, Any], bytes]:
+    """Head and body of a file. Raises DamagedError when it is absent or not what was written,
+    RunError when another version has written it, OSError when the store cannot be read."""
+    try:
+        line, _, body = path.read_bytes().partition(b"\n")
+        head = json.loads(line)
+        found, sum_ = head["version"], head["sha256"]
+    except FileNotFoundError:
+        raise _damaged(path, "is not there") from None
+    except (ValueError, TypeError, KeyError):
+        raise _damaged(path, "has no line that says what it is") from None
+    if found != version:
+        raise RunError(
+            where=_place(path),
+            what=f"has version {found!r}, known is {version}",
+            remedy="run the version of Rekindle that wrote it",
+        )
+    if sha256(body).hexdigest() != sum_:
+        raise _damaged(path, "does not match its checksum")
+    return head, body
+
+
+def _damaged(path: Path, what: str) -> DamagedError:
+    return DamagedError(
+        where=_place(path),
+        what=what,
+        remedy="restore it from a copy of the store, or start with an empty store",
+    )
+
+
+def _place(path: Path) -> str:
+    return f"checkpoints/{path.parent.name}/{path.name}"

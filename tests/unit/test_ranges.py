@@ -1,0 +1,18 @@
+"""Stretches of consecutive numbers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle_spark import ranges
+
+
+def test_numbers_in_a_row_become_one_stretch() -> None:
+    assert ranges.of([]) == ()
+    assert ranges.of([3, 1, 2, 7, 7]) == (1, 4, 7, 8)
+
+
+@given(st.sets(st.integers(-5, 30)))
+def test_stretches_have_the_numbers_that_they_were_made_of(found: set[int]) -> None:
+    stretches = ranges.of(found)
+    assert list(ranges.numbers(stretches)) == sorted(found)
+    assert {number for number in range(-6, 32) if ranges.has(stretches, number)} == found
