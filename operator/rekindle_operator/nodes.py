@@ -22,13 +22,15 @@ Record = Mapping[str, Any]
 class ClusterNode(msgspec.Struct, frozen=True, gc=False):
     """A node of the cluster. `cpu_millis` is what pods may have of it, that is, without what the
     system keeps for itself; `addresses` are its own, which pods in its network have as well;
-    `created_at` is its creationTimestamp; `fenced`: we have set it out of service."""
+    `created_at` is its creationTimestamp, `ready_since` when Ready became what it is; `fenced`: we
+    have set it out of service."""
 
     name: str
     cpu_millis: int
     addresses: tuple[str, ...]
     judged: Node
     created_at: str = ""
+    ready_since: str = ""
     fenced: bool = False
 
 
@@ -53,6 +55,7 @@ def node_seen(body: Mapping[str, Any]) -> ClusterNode:
         addresses=tuple(item["address"] for item in status.get("addresses") or ()),
         judged=judged,
         created_at=metadata.get("creationTimestamp") or "",
+        ready_since=ready.get("lastTransitionTime") or "",
         fenced=any(map(remedies.is_ours, spec.get("taints") or ())),
     )
 

@@ -23,7 +23,7 @@ from rekindle_operator.leases import Timers
 from rekindle_operator.nodes import node_seen
 from rekindle_operator.observation import Leases
 from rekindle_operator.pods import pod_seen
-from rekindle_operator.shell.avoiding import SILENT_MAX
+from rekindle_operator.shell.avoiding import SILENT_NODES_MAX
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.testing import make_class, make_policy
@@ -172,11 +172,29 @@ def test_silent_nodes_are_avoided_by_who_has_lost_others_until_they_are_heard_of
     assert {domain.value for domain in judge.avoided(SPARK.place, held)} == {LOST.node}
 
 
-def test_so_many_silent_nodes_that_all_cannot_be_named_are_not_avoided_one_by_one() -> None:
+def test_of_very_many_silent_nodes_those_are_named_that_have_been_so_longest() -> None:
     judge, _ = judge_of_a_running_application()
     held = narrowing.effective(make_policy(), make_class("shared"))
-    silent_for(judge, 60.0, *(f"silent-{number}" for number in range(SILENT_MAX + 1)))
-    assert judge.avoided(SPARK.place, held) == (Domain("kubernetes.io/hostname", LOST.node),)
+    first = {f"silent-{number}" for number in range(SILENT_NODES_MAX)}
+    silent_for(judge, 60.0, *first)
+    silent_for(judge, 20.0, *first, "another")
+    named = {domain.value for domain in judge.avoided(SPARK.place, held)}
+    assert named == first | {LOST.node}, "one more pushes nobody out"
+
+
+def test_what_fell_silent_before_we_looked_counts_from_when_it_was_said_not_to_be_ready() -> None:
+    judge, _ = judge_of_a_running_application()
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    see_nodes(judge, {LOST.node: "a", "dead": "a", "fresh": "a", "elsewhere": "b"}, -60)
+    judge.avoidance._since[LOST.node] = 0.0
+    body = spark_objects.node("dead")
+    body["metadata"]["labels"] = {ZONE: "a"}
+    said = datetime.fromtimestamp(time.time() - 300, UTC).isoformat()
+    condition = {"type": "Ready", "status": "Unknown", "lastTransitionTime": said}
+    body["status"]["conditions"] = [condition]
+    judge.known.registry.see_node(node_seen(body))
+    silent_for(judge, 20.0, "dead")
+    assert Domain(ZONE, "a") not in judge.avoided(SPARK.place, held), "`fresh` came after that"
 
 
 def test_who_has_lost_nodes_is_looked_at_again_when_others_fall_silent_or_are_back(

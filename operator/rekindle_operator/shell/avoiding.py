@@ -22,15 +22,16 @@ from rekindle_operator.shell.surroundings import Surroundings
 
 __all__ = ["Avoidance"]
 
-# Every new executor names them all; of more than this none is named that its application has not
-# lost, and executors that come there are made anew once their driver has missed them long enough.
-SILENT_MAX = 100
+# Every new executor names them all. Of more the longest missing are named, beside those that its
+# application has lost: executors that come to others are made anew once their driver misses them.
+SILENT_NODES_MAX = 100
 
 
 @dataclass(slots=True)
 class Avoidance:
     """What is kept of missing nodes: their `labels`, which outlive their Node objects, and since
-    when (seconds since 1970) each has been missing. `silent` are those that are suspected."""
+    when (seconds since 1970) each has been missing. `silent` are those that are suspected, and were
+    silent alone at least once."""
 
     known: Surroundings
     labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Avoidance:
         for name in missing:
             if name not in self._since:
                 silence = leases.overdue_seconds(state.timers, name, now, rules)
-                self._since[name] = int(time.time() - silence)  # as Nodes have their moments
+                self._since[name] = self._missing_since(name, time.time() - silence)
             node = self.known.registry.nodes.get(name)
             if node is not None:
                 self.labels[name] = node.judged.labels
@@ -59,6 +60,13 @@ class Avoidance:
         self._impaired.clear()
         otherwise = any(self.impaired(keys) != domains_ for keys, domains_ in impaired.items())
         return otherwise or self.silent != silent
+
+    def _missing_since(self, name: str, due_at: float) -> float:
+        """From when its lease was due, in whole seconds as Nodes have their moments; what had
+        happened before we looked, Kubernetes has said by Ready."""
+        node = self.known.registry.nodes.get(name)
+        said_at = moment(node.ready_since) if node and node.judged.ready != READY else 0
+        return min(int(due_at), said_at or int(due_at))
 
     def impaired(self, keys: tuple[str, ...]) -> tuple[Domain, ...]:
         """The domains by these labels that have lost most of their nodes."""
@@ -80,5 +88,6 @@ class Avoidance:
 
     def hosts(self, lost: frozenset[str]) -> tuple[Domain, ...]:
         """The nodes that an application which has lost these should avoid, one by one."""
-        silent = self.silent if len(self.silent) <= SILENT_MAX else frozenset[str]()
-        return tuple(Domain(HOSTNAME, name) for name in sorted(lost | silent))
+        longest = sorted(self.silent, key=lambda name: (self._since[name], name))
+        named = lost.union(longest[:SILENT_NODES_MAX])
+        return tuple(Domain(HOSTNAME, name) for name in sorted(named))
