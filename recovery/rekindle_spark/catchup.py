@@ -140,7 +140,7 @@ class CatchUp:
                 continue
             if last >= first:
                 work[partition] = (first, last)
-        return work
+        return jobs.together(progress, work)
 
     def _waits(self, executor: str, partition: int) -> bool:
         """Whether a source is ahead of who reads it while its executor keeps a lot already: what it

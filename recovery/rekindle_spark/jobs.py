@@ -4,8 +4,8 @@ One rule for both: a job takes every partition in it from the epoch behind its l
 to a given epoch. Frames of epochs that the producer runs in the same job come from the job's own
 exchange, all others from retained ones or from durable input. Frames of a source that nobody keeps
 any more are made again: the job takes its partition along for these epochs, in which nothing of it
-counts, on the executor of the first that reads them, and for those that read them alone. So nobody
-else is held up by what was missed long ago.
+counts, on the executor of the first that reads them, and for the readers in this job alone. So
+nobody else is held up by what was missed long ago.
 """
 
 import json
@@ -18,7 +18,7 @@ from rekindle_spark import ranges
 from rekindle_spark.exchange import Read, Task
 from rekindle_spark.progress import Progress
 
-__all__ = ["Specification", "reachable", "specify"]
+__all__ = ["Specification", "made_again", "reachable", "specify", "together"]
 
 Ranges = Mapping[int, tuple[int, int]]
 
@@ -109,7 +109,7 @@ def reachable(progress: Progress, partition: int, last: int) -> int:
 
 
 def _extent(progress: Progress, work: Ranges) -> _Extent:
-    again = _made_again(progress, work)
+    again = made_again(progress, work)
     readers = {
         source: sorted({number for number in progress.program.consumers(source) if number in work})
         for source in again.keys() - work.keys()
@@ -117,7 +117,7 @@ def _extent(progress: Progress, work: Ranges) -> _Extent:
     return _Extent(work, {**work, **again}, readers)
 
 
-def _made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
+def made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
     """What sources have to run so that `work` gets frames of theirs that nobody keeps.
 
     Operators with state are not among them: what they give is kept as long as it may be needed.
@@ -138,6 +138,18 @@ def _made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
                     (epoch, epoch) if own is None else (min(own[0], epoch), max(own[1], epoch))
                 )
     return runs
+
+
+def together(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
+    """What of `work` goes into one job.
+
+    Where sources must run again, that is what overlaps the piece of who is furthest behind: for all
+    the others they would run the epochs in between as well.
+    """
+    if not made_again(progress, work):
+        return dict(work)
+    _, last = min(work.values())
+    return {partition: span for partition, span in work.items() if span[0] <= last}
 
 
 def _stages(progress: Progress, work: Ranges) -> list[list[int]]:

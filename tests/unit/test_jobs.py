@@ -218,3 +218,14 @@ def test_sources_have_a_stage_of_their_own() -> None:
     progress.retained.add(31, [("a", {ROWS0: (5, 7)}), ("b", {ROWS1: (5, 7)})], [1, 1])
     specification = specify(progress, {ROWS0: (8, 8), COUNTED0: (6, 6), COUNTED1: (6, 6)})
     assert layout(specification) == [{"a": [ROWS0]}, {"a": [COUNTED0], "b": [COUNTED1]}]
+
+
+def test_where_sources_run_again_only_what_is_near_goes_into_one_job() -> None:
+    progress = placed()
+    far = {COUNTED0: (1, 4), COUNTED1: (6, 7)}
+    assert jobs.together(progress, far) == {COUNTED0: (1, 4)}
+    near = {COUNTED0: (1, 4), COUNTED1: (4, 7)}
+    assert jobs.together(progress, near) == near
+    produced = {ROWS0: (1, 7), ROWS1: (1, 7)}
+    progress.retained.add(31, [("a", produced)], [1])
+    assert jobs.together(progress, far) == far, "nothing runs again"
