@@ -7,6 +7,7 @@ Nothing imports this package; it stands on the runtime and the pure core.
     options               checks of options that several commands share
     demo                  the demo: a real failure, and a report that anyone can check
     bench                 benchmarks: figures beside bars
+    chaos                 random pipelines under random faults, checked row by row
     flights               the pipeline of the demo and the benchmarks
     structured_streaming  the same queries as ordinary Spark, to be compared with
     report_html           the report as a page, with the timeline as a picture

@@ -83,6 +83,7 @@ COMMANDS = (
         "Coordinate the applications of a store; several coordinators elect the one that does.",
     ),
     Command("sidecar", "Carry the reports of one driver to ZooKeeper, and directives back."),
+    Command("chaos", "Run random pipelines under random faults, and check every row."),
     Command("sim", "Simulate crashes, cuts and late messages under many seeds."),
 )
 

@@ -3,6 +3,7 @@
 They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which lists them.
 
     bench            benchmarks beside their bars
+    chaos            random pipelines under random faults
     check_history    judges a recorded history
     coordinator      coordinates the applications of a store
     demo             the demo, its report and its summary

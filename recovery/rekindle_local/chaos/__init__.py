@@ -1,0 +1,16 @@
+"""Chaos: random pipelines, loads and faults from a seed, on the real local cluster.
+
+trials       what one seed is: steps, load, settings, faults; plain data that a file can keep
+shapes       which columns each step gives
+drawing      draws a trial from a seed
+statements   the same queries in SQL, for the check
+application  the same queries as a pipeline, for the driver
+inputs       the sources' files
+faults       does the harm
+running      runs one trial
+checking     compares its output with the queries' answers
+shrinking    the fewest faults that still fail
+results      what many trials came to
+session      one trial after the other
+sabotage     what is broken on purpose, to see that it is found
+"""

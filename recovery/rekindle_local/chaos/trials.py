@@ -1,0 +1,203 @@
+"""A trial: the pipeline, the load, the settings and the faults of one run, as plain data.
+
+Made by `drawing` from a seed, or read from a file. Times are seconds since the trial began to be
+live; sizes of windows are seconds of event time.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from rekindle.errors import InputError
+
+__all__ = [
+    "Fault",
+    "Filter",
+    "Join",
+    "Pick",
+    "Rises",
+    "Scale",
+    "Sink",
+    "Source",
+    "Step",
+    "Top",
+    "Trial",
+    "Union",
+    "Window",
+    "inputs",
+    "load",
+    "serialize",
+]
+
+TRIAL_VERSION = 1
+
+
+class Source(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=True):
+    """A file of `rows`: columns at, key (one of `keys`, or null), code and value (or null)."""
+
+    name: str
+    rows: int
+    keys: int
+    parallelism: int
+
+
+class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=True):
+    """Rows with a whole number above another; nulls are not."""
+
+    name: str
+    input: str
+    column: str
+    above: int
+
+
+class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True):
+    """A further column: a whole number times a factor, plus a number."""
+
+    name: str
+    input: str
+    column: str
+    factor: int
+    plus: int
+    into: str
+
+
+class Pick(msgspec.Struct, frozen=True, tag="pick", forbid_unknown_fields=True):
+    """Some columns under other names, {name: new name}; the event time is among them."""
+
+    name: str
+    input: str
+    columns: dict[str, str]
+
+
+class Window(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=True):
+    """Aggregates, {name: (function, column)}, per keys and window."""
+
+    name: str
+    input: str
+    keys: tuple[str, ...]
+    size_seconds: int
+    slide_seconds: int | None
+    aggregates: dict[str, tuple[str, str | None]]
+    parallelism: int
+
+
+class Top(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
+    """The rows with the largest `by` per event time and keys."""
+
+    name: str
+    input: str
+    by: str
+    count: int
+    keys: tuple[str, ...]
+    parallelism: int
+
+
+class Rises(msgspec.Struct, frozen=True, tag="rises", forbid_unknown_fields=True):
+    """Custom state: by how much a whole number is above the one before it of the same keys."""
+
+    name: str
+    input: str
+    column: str
+    keys: tuple[str, ...]
+    parallelism: int
+
+
+class Join(msgspec.Struct, frozen=True, tag="join", forbid_unknown_fields=True):
+    """Pairs of rows with equal keys, close in event time."""
+
+    name: str
+    left: str
+    right: str
+    keys: tuple[str, ...]
+    within_seconds: int
+    parallelism: int
+
+
+class Union(msgspec.Struct, frozen=True, tag="union", forbid_unknown_fields=True):
+    """Several streams of the same columns, for a step with keys."""
+
+    name: str
+    inputs: tuple[str, ...]
+
+
+class Sink(msgspec.Struct, frozen=True, tag="sink", forbid_unknown_fields=True):
+    """A query."""
+
+    name: str
+    input: str
+    priority: int
+
+
+Step = Source | Filter | Scale | Pick | Window | Top | Rises | Join | Union | Sink
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is harmed `at` which time: some nodes by their numbers, or no node in particular.
+
+    `seconds` is how long it lasts, for what passes by itself.
+    """
+
+    at: float
+    kind: str
+    nodes: tuple[int, ...] = ()
+    seconds: float = 0.0
+
+
+class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that decides a run, but for what the machine does meanwhile."""
+
+    version: int
+    seed: int
+    seconds: float
+    rows_per_second: int
+    nodes: int
+    processes: bool
+    steps: tuple[Step, ...]
+    policy: dict[str, float | int | str]
+    runtime: dict[str, float | int | str]
+    faults: tuple[Fault, ...]
+
+    @property
+    def sources(self) -> list[Source]:
+        """Its sources."""
+        return [step for step in self.steps if isinstance(step, Source)]
+
+    @property
+    def sinks(self) -> list[Sink]:
+        """Its queries."""
+        return [step for step in self.steps if isinstance(step, Sink)]
+
+
+def inputs(step: Step) -> tuple[str, ...]:
+    """The steps that a step reads."""
+    match step:
+        case Source():
+            return ()
+        case Join():
+            return (step.left, step.right)
+        case Union():
+            return step.inputs
+    return (step.input,)
+
+
+def serialize(trial: Trial) -> str:
+    """As JSON, for a file."""
+    return msgspec.json.format(msgspec.json.encode(trial), indent=1).decode() + "\n"
+
+
+def load(path: Path) -> Trial:
+    """Read a trial back. Raises InputError where the file is none."""
+    try:
+        trial = msgspec.json.decode(path.read_bytes(), type=Trial)
+    except OSError as error:
+        raise _unusable(path, f"cannot be read ({error.strerror})") from error
+    except msgspec.DecodeError as error:
+        raise _unusable(path, f"is no trial ({error})") from error
+    if trial.version != TRIAL_VERSION:
+        raise _unusable(path, f"has version {trial.version}, known is {TRIAL_VERSION}")
+    return trial
+
+
+def _unusable(path: Path, what: str) -> InputError:
+    remedy = "give a file that `rekindle chaos` has written"
+    return InputError(where=f"trial {path}", what=what, remedy=remedy)

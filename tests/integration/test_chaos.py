@@ -1,0 +1,34 @@
+"""Chaos as a user calls it: a few short seeds, on a cluster of their own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+LIMIT_SECONDS = 900.0
+
+
+def chaos(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rekindle_local", "chaos", *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+    )
+
+
+def test_a_few_seeds_come_to_their_end_with_every_row_right(tmp_path: Path) -> None:
+    done = chaos("--seeds", "2..3", "--minutes", "0.35", "--report", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "out" / "chaos.json").read_text())
+    assert (found["runs"], found["seeds"], found["failures"]) == (2, [2, 3], {})
+    assert [found[kind] for kind in ("missing", "duplicated", "wrong")] == [0, 0, 0]
+    assert found["rows_checked"] > 0
+    assert found["faults"]
+
+
+def test_what_is_broken_on_purpose_is_found(tmp_path: Path) -> None:
+    options = ("--break", "watermark", "--seeds", "1..10", "--minutes", "0.3")
+    done = chaos(*options, "--report", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].endswith("finds watermark")
+    found = json.loads((tmp_path / "out" / "chaos.json").read_text())
+    assert found["failures"]
