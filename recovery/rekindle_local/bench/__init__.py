@@ -2,6 +2,7 @@
 
     coordinator  many applications in one coordinator: cost, speed, failover
     fleet        the records of many applications at rest
+    overhead     what checkpoints, buffering and ordering cost
     recovery     strategies compared on the demo's failure
     soak         many small epochs: does anything grow
     results      rows of bars, written and printed

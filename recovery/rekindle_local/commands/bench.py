@@ -89,6 +89,28 @@ def coordinator(
     _enforce(benchmark.measure(applications, queries, options.new_directory(report)), enforce)
 
 
+@bench.command()
+def overhead(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each way is run.")] = 3,
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 20.0,
+    sweep: Annotated[
+        bool, typer.Option(help="Also intervals of checkpoints, and sizes of epochs.")
+    ] = False,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-overhead"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure what checkpoints, buffering and ordering cost.
+
+    Example: rekindle bench overhead --rounds 3 --report overhead
+    """
+    from rekindle_local.bench import overhead as benchmark
+
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(rounds, seconds, sweep, directory), enforce)
+
+
 def _enforce(result: dict[str, object], enforce: bool) -> None:
     rows = result["bars"]
     assert isinstance(rows, list)

@@ -1,0 +1,172 @@
+"""What safety costs: throughput with checkpoints, buffering and ordering, and with each off.
+
+The demo's queries on a few nodes without a quota, with more input than they can take, so that the
+rows of an epoch over its time are what they sustain. The ways of running take turns; ratios are of
+medians. Beside the bars, the paper's sweeps (Su and Zhou, figures 17 to 20): intervals of
+checkpoints, and sizes of epochs.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from rekindle.errors import RunError
+from rekindle_local.bench import results
+from rekindle_local.bench.results import Bar
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.flights import data
+from rekindle_spark import jar
+
+__all__ = ["measure"]
+
+PIPELINE = '''"""The demo's queries."""
+
+from pathlib import Path
+
+from rekindle_local.flights import pipeline as flights
+
+
+def pipeline():
+    return flights.build(Path({path!r}), 1)
+'''
+NODES = 4
+ROWS_PER_EPOCH = 100_000
+NEVER_SECONDS = 86_400
+CHECKPOINT_SECONDS = 10
+INTERVALS_SECONDS = (1, 2, 5, 10, 30)
+EPOCH_ROWS = (10_000, 30_000, 100_000, 300_000)
+START_SECONDS_MAX = 180.0
+CHECKPOINT_PERCENT_MAX, ALWAYS_PERCENT_MAX = 3.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way of running: what is on, how often states are kept, how large epochs are."""
+
+    name: str
+    buffering: str
+    ordering: str
+    checkpoint_seconds: int
+    rows_per_epoch: int = ROWS_PER_EPOCH
+
+
+BARE = Way("ordered, no checkpoints", "adaptive", "always", NEVER_SECONDS)
+CHECKPOINTS = Way("ordered, checkpoints", "adaptive", "always", CHECKPOINT_SECONDS)
+ADAPTIVE = Way("unordered, checkpoints", "adaptive", "adaptive", CHECKPOINT_SECONDS)
+ALWAYS = Way("all on", "always", "always", CHECKPOINT_SECONDS)
+SWEEP = (
+    *(Way(f"all on, every {n} s", "always", "always", n) for n in INTERVALS_SECONDS),
+    *(Way(f"all on, {n} rows", "always", "always", CHECKPOINT_SECONDS, n) for n in EPOCH_ROWS),
+)
+
+
+def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[str, Any]:
+    """Run every way `rounds` times for `seconds`; returns what `overhead.json` holds."""
+    console = Console(highlight=False)
+    data.prepare(directory / "input")
+    pipeline = directory / "pipeline.py"
+    pipeline.write_text(PIPELINE.format(path=str(directory / "input")))
+    rates: dict[Way, list[float]] = {}
+    with LocalCluster(
+        nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
+    ) as cluster:
+        for way, place in _turns(rounds, sweep, directory):
+            place.mkdir()
+            rate = _throughput(way, place, pipeline, cluster, seconds)
+            rates.setdefault(way, []).append(rate)
+            console.print(f"{way.name}: {rate:,.0f} rows a second")
+    return _judge(rates, rounds, directory)
+
+
+def _turns(rounds: int, sweep: bool, directory: Path) -> Iterator[tuple[Way, Path]]:
+    """The four ways in turn, the first of a round being another one each time; then the sweep."""
+    ways = [BARE, CHECKPOINTS, ADAPTIVE, ALWAYS]
+    numbers = itertools.count(1)
+    for turn in range(rounds):
+        for way in ways[turn % 4 :] + ways[: turn % 4]:
+            yield way, directory / f"run-{next(numbers)}"
+    for way in SWEEP if sweep else ():
+        yield way, directory / f"run-{next(numbers)}"
+
+
+def _throughput(
+    way: Way, directory: Path, pipeline: Path, cluster: LocalCluster, seconds: float
+) -> float:
+    """Rows a second, once every query runs."""
+    settings = directory / "settings.yaml"
+    settings.write_text(yaml.safe_dump(_settings(way)))
+    driver = DriverProcess(directory)
+    conf = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": cluster.executor_java_options(),
+    }
+    driver.start(pipeline, cluster.master_url, settings, conf)
+    try:
+        return _follow(driver, seconds)
+    finally:
+        driver.end()
+
+
+def _settings(way: Way) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "policy": {"buffering": way.buffering, "ordering": way.ordering},
+        "runtime": {
+            "nodes_expected": NODES,
+            "checkpoint_seconds": way.checkpoint_seconds,
+            "rows_per_second": 1e9,
+            "rows_per_epoch_max": way.rows_per_epoch,
+        },
+    }
+
+
+def _follow(driver: DriverProcess, seconds: float) -> float:
+    """Rows of the epochs that were cut in a stretch of time; each is cut when the last has run."""
+    live, cuts = False, list[Mapping[str, Any]]()
+    limit = time.monotonic() + START_SECONDS_MAX
+    while not cuts or cuts[-1]["at"] - cuts[0]["at"] < seconds:
+        for event in driver.fresh_events():
+            live = live or event["kind"] == "recovered"
+            if live and event["kind"] == "cut":
+                cuts.append(event)
+        driver.check()
+        if time.monotonic() > limit + seconds:
+            raise RunError(
+                where="bench overhead",
+                what="queries did not come to run in time",
+                remedy=f"see {driver.log}",
+            )
+        time.sleep(0.1)
+    return float(sum(cut["rows"] for cut in cuts[:-1]) / (cuts[-1]["at"] - cuts[0]["at"]))
+
+
+def _judge(rates: Mapping[Way, Sequence[float]], rounds: int, directory: Path) -> dict[str, Any]:
+    middle = {way: median(found) for way, found in rates.items()}
+    command = f"rekindle bench overhead --rounds {rounds}"
+    checkpoint = 100 * (1 - middle[CHECKPOINTS] / middle[BARE])
+    always = 100 * (1 - middle[ALWAYS] / middle[ADAPTIVE])
+    figures = {
+        "checkpoint_percent": checkpoint,
+        "always_buffering_and_ordering_percent": always,
+        "rows_per_second": {way.name: list(found) for way, found in rates.items()},
+    }
+    bars = [
+        _bar("cost of checkpoints", checkpoint, CHECKPOINT_PERCENT_MAX, command),
+        _bar("cost of always-on buffering and ordering", always, ALWAYS_PERCENT_MAX, command),
+    ]
+    return results.write(directory / "overhead.json", figures, bars)
+
+
+def _bar(what: str, percent: float, most: float, command: str) -> Bar:
+    bar = f"{what}: at most {most:g} % of throughput"
+    return Bar(bar, f"{percent:.1f} %", percent <= most, command)
