@@ -138,6 +138,7 @@ class RuntimeSettings:
     epoch_attempts_max: int = _count(3, high=100)
     checkpoint_seconds: float = _seconds(10.0, low=1.0)
     outage_checkpoint_seconds: float = _seconds(60.0, low=1.0)
+    store_patience_seconds: float = _seconds(600.0)
     rows_per_second: float = _setting(1_000.0, _Number(0.001, 1e9))
     rows_per_epoch_max: int = _count(2_000_000, high=10**9)
     load_target_percent: float | None = _setting(None, _Number(1.0, 100.0, optional=True))

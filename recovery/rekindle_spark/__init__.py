@@ -33,6 +33,7 @@ What runs in the driver:
     checkpointing  when to take a checkpoint, and when one is global
     arrivals       when rows arrive, and how they are cut into epochs
     store          the checkpoint store: generations, offset log, commit log
+    patience       waits for a store that is away
     control        observes, confers, obeys: the control plane's end in the driver
     guidance       whose orders are followed: the coordinator's, or those of the core in here
     reporting      what the driver says of itself

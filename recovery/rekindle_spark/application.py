@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,6 +25,8 @@ from rekindle_spark.progress import Progress, Readers
 from rekindle_spark.store import Store
 
 __all__ = ["Application", "EventLog", "Staged", "open_events"]
+
+WAITING_BYTES_MAX = 1 << 20
 
 
 def open_events(path: Path) -> TextIO:
@@ -42,14 +45,18 @@ def open_events(path: Path) -> TextIO:
 
 @dataclass(slots=True)
 class EventLog:
-    """Writes events.jsonl: one line per event, `at` in seconds since 1970."""
+    """Writes events.jsonl: one line per event, `at` in seconds since 1970.
+
+    While there is no room for them events wait, up to a limit; later ones are dropped.
+    """
 
     file: TextIO
     generation: int
     lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: bytes = b""
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Append one event and flush it."""
+        """Append one event."""
         record = {
             "version": 1,
             "at": time.time(),
@@ -57,9 +64,19 @@ class EventLog:
             "generation": self.generation,
             **fields,
         }
+        line = json.dumps(record).encode() + b"\n"
         with self.lock:
-            self.file.write(json.dumps(record) + "\n")
-            self.file.flush()
+            if len(self.waiting) + len(line) <= WAITING_BYTES_MAX:
+                self.waiting += line
+            with suppress(OSError):  # written with the next one, once there is room again
+                self.waiting = self.waiting[os.write(self.file.fileno(), self.waiting) :]
+
+    def store_away(self, cause: str | None) -> None:
+        """The store cannot be written, or can be again."""
+        if cause is None:
+            self.write("store-back")
+        else:
+            self.write("store-away", text=cause)
 
 
 @dataclass(slots=True)

@@ -119,13 +119,17 @@ class Control:
                 self._lose_state(executor)
         attempts.count(result.step_error is not None)
         self.application.events.write("job-failed", text=result.reason)
-        settings = self.application.settings
         if result.damage is not None:
             raise self.application.store.set_aside(result.damage)
+        settings = self.application.settings
         if result.step_error is not None:
             if attempts.step_errors >= settings.runtime.epoch_attempts_max:
                 raise result.step_error
-        elif attempts.seconds > settings.policy.silent_seconds + FAILING_SECONDS_MAX:
+            return
+        seconds_max = settings.policy.silent_seconds + FAILING_SECONDS_MAX
+        if result.store_away:
+            seconds_max = max(seconds_max, settings.runtime.store_patience_seconds)
+        if attempts.seconds > seconds_max:
             raise RunError(
                 where="epoch job",
                 what=f"failed for {attempts.seconds:.0f} s: {result.reason}",

@@ -31,6 +31,7 @@ from rekindle_spark.epochs import EpochLoop
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.guidance import Guidance
 from rekindle_spark.pace import Pace
+from rekindle_spark.patience import Patience
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
@@ -89,6 +90,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
             history = store.read()
         file = stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
+        store.patience = Patience(settings.runtime.store_patience_seconds, events.store_away)
         application = _application(built, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store.generation)
         if sidecar is not None:

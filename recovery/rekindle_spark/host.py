@@ -123,23 +123,36 @@ class Host:
             "host": os.getpid(),
             "partitions": {},
         }
+        done = Done(Outputs(Path(request["store"]) / "outputs"))
         try:
             program = self._program(request)
             self._fence(request)
+            self._run(program, request, _sorted_frames(data), done)
         except (RekindleError, Refused) as error:
             report.update(status="refused", text=str(error))
             return report, []
-        done = Done(Outputs(Path(request["store"]) / "outputs"))
-        received = _sorted_frames(data)
+        except OSError as error:
+            done.outputs.drop()
+            report.update(status="store-away", text=str(error))
+            return report, []
+        report["partitions"] = done.partitions
+        report["acks"] = self.checkpoints.taken()
+        report["cpu"] = self.meter.read()
+        return report, list(done.blocks.items())
+
+    def _run(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        received: dict[tuple[int, int], list[Frame]],
+        done: Done,
+    ) -> None:
+        """All that a request asks for; when this returns, its files are on disk."""
         for item in request["work"]:
             self._run_one(program, request, item, received, done)
         for item in request.get("preserve", ()):
             _preserve(program, request, item, received, done)
         done.outputs.put_in_place()
-        report["partitions"] = done.partitions
-        report["acks"] = self.checkpoints.taken()
-        report["cpu"] = self.meter.read()
-        return report, list(done.blocks.items())
 
     def _run_one(
         self,
@@ -278,8 +291,8 @@ def _preserve(
     path = _checkpoint_path(request, program, number, item["checkpoint"], "input")
     try:
         size = inputs.save(path, inputs.chosen(program, number, wanted, received))
-    except (Incomplete, OSError) as fault:
-        done.add(number, {"status": "incomplete", "text": str(fault)}, [])
+    except Incomplete as incomplete:
+        done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
     else:
         done.add(number, {"status": "ok", "bytes": size}, [])
 

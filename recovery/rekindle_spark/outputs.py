@@ -7,6 +7,7 @@ nothing here asks whether a file is there already. The driver makes the folders;
 files and report them when they are on disk.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,8 +30,8 @@ class Outputs:
         """Write one file aside."""
         path = self.folder / query / name
         aside = disk.aside(path)
-        pq.write_table(table, aside, compression="zstd")
         self.unfinished.append((aside, path))
+        pq.write_table(table, aside, compression="zstd")
 
     def put_in_place(self) -> None:
         """Give all files their names; when this returns, files and names are on disk.
@@ -43,4 +44,11 @@ class Outputs:
             aside.replace(path)
         for folder in sorted({path.parent for _, path in self.unfinished}):
             disk.flush(folder)
+        self.unfinished.clear()
+
+    def drop(self) -> None:
+        """Remove what was written aside and is not wanted any more."""
+        for aside, _ in self.unfinished:
+            with suppress(OSError):
+                aside.unlink()
         self.unfinished.clear()

@@ -55,6 +55,7 @@ class Result:
     rows_by_partition: dict[int, int] = field(default_factory=dict)
     step_error: StepError | None = None
     damage: DamagedError | None = None
+    store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
     reason: str = ""
@@ -205,6 +206,7 @@ def _judge(
         if report["status"] == "host-lost":
             result.stateless_executors.add(report["executor"])
             result.hostless_executors.add(report["executor"])
+        result.store_away = result.store_away or report["status"] == "store-away"
         if report["status"] != "ok":
             result.reason = f"{report['status']}: {report.get('text', '')}"
     for number, outcome in partitions.items():

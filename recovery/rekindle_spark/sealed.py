@@ -33,6 +33,8 @@ def load(path: Path, version: int) -> tuple[dict[str, Any], bytes]:
         head = json.loads(line)
         found, sum_ = head["version"], head["sha256"]
     except FileNotFoundError:
+        if not path.parents[1].is_dir():  # all of the store is away
+            raise
         raise _damaged(path, "is not there") from None
     except (ValueError, TypeError, KeyError):
         raise _damaged(path, "has no line that says what it is") from None

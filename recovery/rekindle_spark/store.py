@@ -22,6 +22,7 @@ from typing import Any
 from rekindle import records
 from rekindle.errors import DamagedError, FencedError
 from rekindle_spark import disk, restoring
+from rekindle_spark.patience import Patience
 
 __all__ = ["History", "Store"]
 
@@ -41,8 +42,9 @@ class History:
 class Store:
     """One application's folder in the checkpoint store."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, patience: Patience | None = None) -> None:
         self.directory = directory.resolve()
+        self.patience = patience or Patience()
         self.generation = 0
         self.commits = 0
 
@@ -102,7 +104,14 @@ class Store:
 
     def begin_checkpoint(self, epoch: int) -> None:
         """Make the folder for the states after an epoch."""
-        disk.make_folder(self.directory / "checkpoints" / str(epoch))
+        folder = self.directory / "checkpoints" / str(epoch)
+
+        def make() -> None:
+            with suppress(FileExistsError):
+                folder.mkdir()
+            disk.flush(folder.parent)
+
+        self.patience.through(make)
 
     def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
         """Record a global checkpoint; remove what neither it nor the one before it needs.
@@ -113,8 +122,8 @@ class Store:
         self.check_generation()
         self._create("checkpoints", epoch, "checkpoint", {"epoch": epoch, **content})
         self.check_generation()
-        whole, _ = self._checkpoints()
-        self._prune(whole)
+        with suppress(OSError):  # what cannot be removed now goes with the next one
+            self._prune(self._checkpoints()[0])
 
     def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Remove checkpoints but the newest ones, and what only they needed."""
@@ -167,16 +176,10 @@ class Store:
     def _create(self, folder: str, number: int, kind: str, content: Mapping[str, Any]) -> None:
         path = self.directory / folder / f"{number}.json"
         data = records.encode(kind, {"generation": self.generation, **content})
-        unfinished = disk.aside(path)
-        unfinished.write_bytes(data)
-        disk.flush(unfinished)
         try:
-            os.link(unfinished, path)
+            self.patience.through(lambda: _put(path, data))
         except FileExistsError:
             raise self._fenced(f"{folder}/{number}.json is there already") from None
-        finally:
-            unfinished.unlink()
-        disk.flush(path.parent)
 
     def _fenced(self, what: str) -> FencedError:
         return FencedError(
@@ -208,6 +211,26 @@ class Store:
     def _read(self, folder: str, number: int, kind: str) -> dict[str, Any]:
         path = self.directory / folder / f"{number}.json"
         return records.decode(kind, path.read_bytes(), f"{folder}/{number}.json")
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Make a file that must not be there yet, on disk with its name when this returns.
+
+    That very content is as good as made: an earlier try may have come that far.
+    """
+    unfinished = disk.aside(path)
+    try:
+        unfinished.write_bytes(data)
+        disk.flush(unfinished)
+        try:
+            os.link(unfinished, path)
+        except FileExistsError:
+            if path.read_bytes() != data:
+                raise
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+    disk.flush(path.parent)
 
 
 def _chosen(

@@ -1,6 +1,7 @@
 """The event log: one line per event, and a torn line stays alone."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,22 @@ def test_a_line_that_a_killed_driver_left_torn_is_ended_by_the_next_one(
     assert json.loads(first)["kind"] == "cut"
     assert second == torn
     assert json.loads(third)["kind"] == "commit"
+
+
+def test_events_wait_for_room_on_the_disk_and_none_is_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, room, write_all = tmp_path / "events.jsonl", [0, 30, 0], os.write
+
+    def write_some(descriptor: int, data: bytes) -> int:
+        allowed = room.pop(0) if room else len(data)
+        if not allowed:
+            raise OSError(28, "No space left on device")
+        return write_all(descriptor, data[:allowed])
+
+    monkeypatch.setattr("os.write", write_some)
+    with open_events(path) as file:
+        log = EventLog(file, 1)
+        for epoch in range(4):
+            log.write("cut", epoch=epoch)
+    assert [json.loads(line)["epoch"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import DamagedError, FencedError, RunError
+from rekindle_spark.patience import Patience
 from rekindle_spark.store import Store
 from rekindle_spark.testing import watched_flushes
 
@@ -281,3 +282,43 @@ def test_what_a_crash_left_half_written_is_no_record(tmp_path: Path) -> None:
 def test_each_driver_writes_a_program_of_its_own(tmp_path: Path) -> None:
     first, second = opened(tmp_path), opened(tmp_path)
     assert first.write_program(b"one") != second.write_program(b"two")
+
+
+def test_a_store_that_is_away_is_waited_for_and_a_commit_is_made_once(tmp_path: Path) -> None:
+    directory, away = tmp_path / "store", tmp_path / "away"
+    store, said = opened(directory), list[str | None]()
+
+    def say(cause: str | None) -> None:
+        said.append(cause)
+        if cause is not None:
+            away.rename(directory)
+
+    store.patience = Patience(60.0, say)
+    directory.rename(away)
+    store.commit(FINISHED)
+    store.commit(FINISHED)
+    assert len(store.read().commits) == 2
+    assert [cause is None for cause in said] == [False, True]
+
+
+def test_a_commit_that_was_made_though_it_seemed_to_fail_is_not_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, link = opened(tmp_path), os.link
+    store.patience = Patience(60.0)
+
+    def made_and_failed(source: Path, path: Path) -> None:
+        link(source, path)
+        monkeypatch.setattr("os.link", link)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.link", made_and_failed)
+    store.commit(FINISHED)
+    assert len(store.read().commits) == 1
+
+
+def test_patience_with_a_store_has_an_end_that_says_what_to_do(tmp_path: Path) -> None:
+    store = opened(tmp_path / "store")
+    (tmp_path / "store").rename(tmp_path / "away")
+    with pytest.raises(RunError, match="checkpoint store: could not be written for 0 s"):
+        store.commit(FINISHED)
