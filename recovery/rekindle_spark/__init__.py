@@ -11,6 +11,7 @@ What runs in an executor's host:
     program        a pipeline fused into chains and edges, as it is shipped to hosts
     partition      one operator partition: runs its chain for one epoch
     states         versions of partition states, checkpoints and acknowledgements
+    deltas         what has changed in a table since the checkpoint before
     inputs         durable input: the frames for a partition that is behind, in the store
     sealed         files of checkpoints: a head, and a body with its checksum
     outputs        the sinks' files: whole and on disk before they get their names

@@ -43,6 +43,7 @@ class Checkpointing:
     written: DurableInput | None = None
     is_stored: bool = True
     sizes: dict[int, int] = field(default_factory=dict)
+    bases: dict[int, int] = field(default_factory=dict)
     losses: int = 0
     last_at: float = field(default_factory=time.monotonic)
     ended: list[Result] = field(default_factory=list)
@@ -87,7 +88,7 @@ class Checkpointing:
         self.waiting = {number for number in work if application.program.owner[number].keyed}
         self.behind = _behind(application, work)
         self.written, self.is_stored = None, not self.behind
-        self.sizes = {}
+        self.sizes, self.bases = {}, {}
         application.store.begin_checkpoint(epoch)
 
     def acknowledge(self, acknowledgements: list[dict[str, Any]]) -> None:
@@ -100,6 +101,10 @@ class Checkpointing:
                 return
             self.waiting.discard(done["partition"])
             self.sizes[done["partition"]] = done["bytes"]
+            if "base" in done:
+                self.bases[done["partition"]] = done["base"]
+            else:
+                self.bases.pop(done["partition"], None)
 
     def taken(self) -> list[int]:
         """Epochs whose checkpoint has become global since the last call."""
@@ -142,7 +147,9 @@ class Checkpointing:
         names = application.program.partition_names
         with application.lock:
             published = staging.publishable(application, epoch)
-            points = application.progress.restore_points.after(epoch, self.behind, self.written)
+            points = application.progress.restore_points.after(
+                epoch, self.behind, self.written, self.bases
+            )
         application.store.complete_checkpoint(
             epoch,
             {

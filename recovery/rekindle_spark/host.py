@@ -230,7 +230,8 @@ class Host:
             kept.keep_from(min(item["finished"], item["from"] - 1))
         if epoch == request.get("checkpoint"):
             path = _checkpoint_path(request, program, number, epoch, "state")
-            self.checkpoints.submit(states.Writing(path, chain, number, epoch, state))
+            base = item["restore_point"]
+            self.checkpoints.submit(states.Writing(path, chain, number, epoch, base, state))
 
     def _program(self, request: dict[str, Any]) -> Program:
         digest, path = request["program"]
@@ -250,7 +251,9 @@ class Host:
             self.versions.clear()
         if told >= (self.generation, self.plan_epoch):
             self.generation, self.plan_epoch = told
-            for number in self.versions.keys() - set(request["held"]):
+            gone = self.versions.keys() - set(request["held"])
+            self.checkpoints.forget(gone)
+            for number in gone:
                 self.versions.pop(number, None)
 
 

@@ -8,6 +8,7 @@ the longest outage, and executors keep only what came after the last one. Bookke
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from rekindle_spark import ranges
@@ -37,11 +38,13 @@ class DurableInput:
 @dataclass(slots=True)
 class RestorePoints:
     """`newest` is the epoch of the newest global checkpoint, `older` has the epoch of the state of
-    each partition that was behind then, `inputs` what they have of the epochs since."""
+    each partition that was behind then, `inputs` what they have of the epochs since. `chains` are
+    the epochs of the files that a state is made of, oldest first, where they are several."""
 
     newest: int = 0
     older: dict[int, int] = field(default_factory=dict)
     inputs: list[DurableInput] = field(default_factory=list)
+    chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _covered: dict[tuple[int, int], tuple[int, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -81,14 +84,24 @@ class RestorePoints:
         ]
 
     def after(
-        self, epoch: int, behind: Iterable[int], written: DurableInput | None
+        self,
+        epoch: int,
+        behind: Iterable[int],
+        written: DurableInput | None,
+        bases: Mapping[int, int] = MappingProxyType({}),
     ) -> "RestorePoints":
         """As it is when a checkpoint has become global: all but those `behind` have their state
-        in it, and `written` is what they have got with it."""
+        in it, and `written` is what they have got with it. `bases` are the epochs of the files that
+        files of this checkpoint build on."""
         older = {partition: self.epoch(partition) for partition in behind}
+        chains = {number: chain for number, chain in self.chains.items() if number in older}
+        for number, base in bases.items():
+            assert base == self.epoch(number), f"partition {number} builds on epoch {base}"
+            chains[number] = (*self.chains.get(number, (base,)), epoch)
         stored = [*self.inputs, *([] if written is None else [written])]
         kept = (replace(one, partitions=one.partitions & older.keys()) for one in stored)
-        return RestorePoints(epoch, older, [one for one in kept if one.partitions])
+        inputs = [one for one in kept if one.partitions]
+        return RestorePoints(epoch, older, inputs, chains)
 
     def record(self, names: Mapping[int, str] | tuple[str, ...]) -> dict[str, Any]:
         """As a checkpoint's record has it; partitions by name."""
@@ -102,6 +115,7 @@ class RestorePoints:
                 }
                 for stored in self.inputs
             ],
+            "chains": {names[number]: list(chain) for number, chain in sorted(self.chains.items())},
         }
 
 
@@ -119,7 +133,8 @@ def from_record(record: Mapping[str, Any] | None, program: Program) -> RestorePo
         for stored in record.get("inputs", ())  # absent in the records of earlier versions
     ]
     older = {numbers[name]: epoch for name, epoch in record.get("older", {}).items()}
-    return RestorePoints(record["epoch"], older, inputs)
+    chains = {numbers[name]: tuple(chain) for name, chain in record.get("chains", {}).items()}
+    return RestorePoints(record["epoch"], older, inputs, chains)
 
 
 def oldest(record: Mapping[str, Any]) -> int:
@@ -133,6 +148,8 @@ def files(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"{record['epoch']}/{file_name(name, 'state')}"
     for name, epoch in record.get("older", {}).items():
         yield f"{epoch}/{file_name(name, 'state')}"
+    for name, chain in record.get("chains", {}).items():
+        yield from (f"{epoch}/{file_name(name, 'state')}" for epoch in chain)
     for stored in record.get("inputs", ()):
         for name in stored["partitions"]:
             yield f"{stored['checkpoint']}/{file_name(name, 'input')}"

@@ -25,9 +25,12 @@ def save(path: Path, version: int, head: Mapping[str, Any], body: bytes) -> None
     unfinished.replace(path)
 
 
-def load(path: Path, version: int) -> tuple[dict[str, Any], bytes]:
-    """Head and body of a file. Raises DamagedError when it is absent or not what was written,
-    RunError when another version has written it, OSError when the store cannot be read."""
+def load(path: Path, *versions: int) -> tuple[dict[str, Any], bytes]:
+    """Head and body of a file of one of these versions, the newest last.
+
+    Raises DamagedError when it is absent or not what was written, RunError when another version has
+    written it, OSError when the store cannot be read.
+    """
     try:
         line, _, body = path.read_bytes().partition(b"\n")
         head = json.loads(line)
@@ -38,10 +41,10 @@ def load(path: Path, version: int) -> tuple[dict[str, Any], bytes]:
         raise _damaged(path, "is not there") from None
     except (ValueError, TypeError, KeyError):
         raise _damaged(path, "has no line that says what it is") from None
-    if found != version:
+    if found not in versions:
         raise RunError(
             where=_place(path),
-            what=f"has version {found!r}, known is {version}",
+            what=f"has version {found!r}, known is {versions[-1]}",
             remedy="run the version of Rekindle that wrote it",
         )
     if sha256(body).hexdigest() != sum_:

@@ -3,23 +3,33 @@
 A version is kept under its epoch and never changed. The newest finished one and what is newer
 stay; older ones go. Checkpoints are written by one background thread; what it has put on disk is
 acknowledged with the next report. Nothing here decides which version is right: the driver does.
+
+A file has a whole state, or what has changed since the file of an earlier checkpoint (`deltas`).
 """
 
 import queue
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from polars.exceptions import PolarsError
 
-from rekindle_spark import disk, sealed
+from rekindle_spark import deltas, disk, sealed
+from rekindle_spark.deltas import Marks
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
 
 __all__ = ["Checkpoints", "Versions", "Writing", "load"]
 
-CHECKPOINT_VERSION = 1
+WHOLE, CHANGED = 1, 2
+# Files that a state is made of at most, and bytes of changes as a share of the whole state.
+FILES_MAX = 8
+CHANGES_SHARE_MAX = 0.5
+# Of smaller states finding out what has changed costs more than it saves.
+SMALL_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -37,21 +47,39 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A state to be written to `path`; it is immutable, so processing goes on meanwhile."""
+    """A state to be written to `path`; it is immutable, so processing goes on meanwhile.
+
+    `base` is the epoch of the partition's state in the newest global checkpoint.
+    """
 
     path: Path
     chain: Chain
     partition: int
     epoch: int
+    base: int
     state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is known of a file that was written: the marks of its tables, of how many files its
+    state is made, and how many bytes of changes are among them."""
+
+    marks: Sequence[Marks]
+    files: int
+    changed_bytes: int
 
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Writes states to the store in the background; `taken` hands over acknowledgements."""
+    """Writes states to the store in the background; `taken` hands over acknowledgements.
+
+    `known` is of the thread that writes: by partition and epoch, what later files may build on.
+    """
 
     pending: "queue.Queue[Writing]" = field(default_factory=queue.Queue)
     written: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
+    known: dict[int, dict[int, Written]] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start the writer thread; it ends with the process."""
@@ -68,40 +96,63 @@ class Checkpoints:
             found.append(self.written.get())
         return found
 
+    def forget(self, partitions: Iterable[int]) -> None:
+        """These are somebody else's now."""
+        for partition in partitions:
+            self.known.pop(partition, None)
+
     def _write_all(self) -> None:
         while True:
             batch = [self.pending.get()]
             while not self.pending.empty():
                 batch.append(self.pending.get())
-            for done in _write(batch):
+            for done in self._write(batch):
                 self.written.put(done)
 
-
-def _write(batch: list[Writing]) -> list[dict[str, Any]]:
-    """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
-    acknowledged = []
-    for writing in batch:
-        done: dict[str, Any] = {"partition": writing.partition, "epoch": writing.epoch}
+    def _write(self, batch: list[Writing]) -> list[dict[str, Any]]:
+        """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
+        acknowledged = []
+        for writing in batch:
+            done: dict[str, Any] = {"partition": writing.partition, "epoch": writing.epoch}
+            try:
+                done |= self._write_one(writing)
+            except Exception as error:
+                done["failed"] = str(error)
+            acknowledged.append(done)
         try:
-            done["bytes"] = save(writing.path, writing.chain, writing.state)
-        except Exception as error:
-            done["failed"] = str(error)
-        acknowledged.append(done)
-    try:
-        for folder in {writing.path.parent for writing in batch}:
-            disk.flush(folder)
-    except OSError as error:
-        for done in acknowledged:
-            done.setdefault("failed", str(error))
-    return acknowledged
+            for folder in {writing.path.parent for writing in batch}:
+                disk.flush(folder)
+        except OSError as error:
+            for done in acknowledged:
+                done.setdefault("failed", str(error))
+        return acknowledged
+
+    def _write_one(self, writing: Writing) -> dict[str, Any]:
+        """Write what has changed where that is worth it, else the whole state."""
+        known = self.known.pop(writing.partition, {})
+        before = known.get(writing.base)
+        tables = writing.chain.root.function.dump(writing.state.operator)
+        marks = _marks(tables)
+        parts = None if before is None or marks is None else _changes(before, marks, tables)
+        if parts is None or before is None:
+            size = save(writing.path, tables, writing.state.watermark)
+            done, kept = {"bytes": size}, Written(marks or (), 1, 0)
+        else:
+            size = save(writing.path, parts, writing.state.watermark, base=writing.base)
+            done = {"bytes": size, "base": writing.base}
+            kept = Written(marks or (), before.files + 1, before.changed_bytes + size)
+        if marks is not None:
+            since = {epoch: one for epoch, one in known.items() if epoch >= writing.base}
+            self.known[writing.partition] = {**since, writing.epoch: kept}
+        return done
 
 
-def save(path: Path, chain: Chain, state: State) -> int:
-    """Write one state atomically; returns its size in bytes. Format: docs/formats.md.
+def save(path: Path, tables: Sequence[pa.Table], watermark: int, base: int | None = None) -> int:
+    """Write one file atomically; returns its size in bytes. Format: docs/formats.md.
 
-    The folder must be there, and be flushed afterwards.
+    `tables` are those of the operator's state; with `base` runs and fresh rows of each. The folder
+    must be there, and be flushed afterwards.
     """
-    tables = chain.root.function.dump(state.operator)
     parts = []
     for table in tables:
         sink = pa.BufferOutputStream()
@@ -109,19 +160,57 @@ def save(path: Path, chain: Chain, state: State) -> int:
             writer.write_table(table)
         parts.append(sink.getvalue().to_pybytes())
     body = b"".join(parts)
-    head = {"watermark": state.watermark, "sizes": [len(part) for part in parts]}
-    sealed.save(path, CHECKPOINT_VERSION, head, body)
+    head: dict[str, Any] = {"watermark": watermark, "sizes": [len(part) for part in parts]}
+    if base is None:
+        sealed.save(path, WHOLE, head, body)
+    else:
+        sealed.save(path, CHANGED, {**head, "base": base}, body)
     return len(body)
 
 
 def load(path: Path, chain: Chain, epoch: int) -> State:
-    """Read a state back. Raises what `sealed.load` raises."""
+    """Read a state back, from as many files as it is made of. Raises what `sealed.load` raises."""
     if epoch == 0:
         return initial(chain)
-    head, body = sealed.load(path, CHECKPOINT_VERSION)
-    tables, position = [], 0
+    watermark, tables = _read(path)
+    return State(watermark, chain.root.function.load(tables))
+
+
+def _read(path: Path) -> tuple[int, list[pa.Table]]:
+    head, body = sealed.load(path, WHOLE, CHANGED)
+    parts, position = [], 0
     for size in head["sizes"]:
         with pa.ipc.open_stream(pa.py_buffer(body[position : position + size])) as reader:
-            tables.append(reader.read_all())
+            parts.append(reader.read_all())
         position += size
-    return State(head["watermark"], chain.root.function.load(tables))
+    if head["version"] == WHOLE:
+        return head["watermark"], parts
+    _, before = _read(path.parents[1] / str(head["base"]) / path.name)
+    changed = zip(before, parts[::2], parts[1::2], strict=True)
+    return head["watermark"], [deltas.apply(table, runs, fresh) for table, runs, fresh in changed]
+
+
+def _marks(tables: Sequence[pa.Table]) -> list[Marks] | None:
+    """Of all tables; None where it is not worth it, or a column cannot be hashed."""
+    if sum(table.nbytes for table in tables) < SMALL_BYTES:
+        return None
+    try:
+        return [deltas.marks(table) for table in tables]
+    except (PolarsError, pa.ArrowException):
+        return None
+
+
+def _changes(
+    before: Written, marks: Sequence[Marks], tables: Sequence[pa.Table]
+) -> list[pa.Table] | None:
+    """Runs and fresh rows of each table; None where the whole state is as good."""
+    if before.files >= FILES_MAX or len(before.marks) != len(marks):
+        return None
+    parts = [
+        part
+        for was, now, table in zip(before.marks, marks, tables, strict=True)
+        for part in deltas.changes(was, now, table)
+    ]
+    changed = before.changed_bytes + sum(part.nbytes for part in parts)
+    whole = sum(table.nbytes for table in tables)
+    return parts if changed <= whole * CHANGES_SHARE_MAX else None

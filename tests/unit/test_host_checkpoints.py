@@ -140,3 +140,53 @@ def test_a_state_is_acknowledged_when_it_and_its_name_are_on_disk(
     found = [path.parent for path in flushed if path.parent in (folder, folder.parent)]
     assert found == [folder, folder.parent]
     assert [path.name for path in folder.iterdir()] == ["counts-0.state"]
+
+
+def test_states_written_as_changes_give_the_digests_that_the_lost_one_gave(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "SMALL_BYTES", 0)
+    monkeypatch.setattr(states, "CHANGES_SHARE_MAX", 1e9)
+    for epoch in (3, 5, 8):
+        desk.store.begin_checkpoint(epoch)
+    desk.count_rows(1, 3, checkpoint=3)
+    await_acknowledgements(desk)
+    desk.count_rows(4, 5, checkpoint=5, restore_point=3)
+    desk.count_rows(6, 8, checkpoint=8, restore_point=5)
+    while len(desk.acknowledged) < 3:
+        await_acknowledgements(desk)
+        desk.ask(ROWS, 1, 1)
+    assert [done.get("base") for done in desk.acknowledged] == [None, 3, 5]
+    first = digests(desk.count_rows(9, 12))
+    assert digests(Desk(desk.directory).count_rows(9, 12, restore_point=8)) == first
+    (desk.directory / "checkpoints" / "3" / "counts-0.state").unlink()
+    outcome = Desk(desk.directory).count_rows(9, 12, restore_point=8)
+    assert (outcome["status"], outcome["where"]) == ("damaged", "checkpoints/3/counts-0.state")
+
+
+def test_changes_on_changes_come_to_an_end_with_a_whole_state(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "SMALL_BYTES", 0)
+    monkeypatch.setattr(states, "CHANGES_SHARE_MAX", 1e9)
+    files = states.FILES_MAX + 2
+    for epoch in range(1, files + 1):
+        desk.store.begin_checkpoint(epoch)
+        desk.count_rows(epoch, epoch, checkpoint=epoch, restore_point=epoch - 1)
+        while len(desk.acknowledged) < epoch:
+            desk.ask(ROWS, 1, 1)
+    bases = [done.get("base") for done in desk.acknowledged]
+    assert bases == [None, *range(1, states.FILES_MAX), None, states.FILES_MAX + 1]
+
+
+def test_a_file_builds_on_none_that_never_became_a_restore_point(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "SMALL_BYTES", 0)
+    monkeypatch.setattr(states, "CHANGES_SHARE_MAX", 1e9)
+    for epoch in (1, 2, 3):
+        desk.store.begin_checkpoint(epoch)
+        desk.count_rows(epoch, epoch, checkpoint=epoch, restore_point=min(epoch - 1, 1))
+        while len(desk.acknowledged) < epoch:
+            desk.ask(ROWS, 1, 1)
+    assert [done.get("base") for done in desk.acknowledged] == [None, 1, 1]

@@ -1,6 +1,7 @@
 """Restore points: what a checkpoint has of partitions that are behind, and what they would lack."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,3 +149,23 @@ def test_of_a_producer_that_is_gone_nobody_needs_what_it_will_make() -> None:
     progress = largest_is_behind()
     progress.lose(["a"])
     assert preserving.is_covered(progress, 9, {LARGEST, COUNTED0, COUNTED1})
+
+
+def test_a_state_that_is_made_of_several_files_needs_them_all_until_it_is_written_whole() -> None:
+    points = RestorePoints(4).after(9, (), None, {COUNTED0: 4}).after(12, (), None, {COUNTED0: 9})
+    assert points.chains == {COUNTED0: (4, 9, 12)}
+    record = {"epoch": 12, "bytes": {"counted/0": 5}, **points.record(built().partition_names)}
+    assert sorted(set(restoring.files(record))) == [
+        "12/counted-0.state",
+        "4/counted-0.state",
+        "9/counted-0.state",
+    ]
+    assert restoring.from_record(record, built()) == points
+    behind = points.after(15, {COUNTED0}, None)
+    assert (behind.chains, behind.epoch(COUNTED0)) == ({COUNTED0: (4, 9, 12)}, 12)
+    assert points.after(15, (), None).chains == {}
+
+
+def test_a_file_that_builds_on_another_than_the_restore_point_is_a_bug() -> None:
+    with pytest.raises(AssertionError, match="partition 1 builds on epoch 3"):
+        RestorePoints(4).after(9, (), None, {COUNTED0: 3})
