@@ -114,6 +114,7 @@ class Application:
     failure: Exception | None = None
     stopping: bool = False
     paused: bool = False
+    sheds: bool = False
     buffering: Mode = ON
     ordering: Mode = ON
     staged: dict[int, Staged] = field(default_factory=dict)

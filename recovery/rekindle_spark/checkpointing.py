@@ -164,6 +164,7 @@ class Checkpointing:
             staging.publish(application, epoch, published)
         with application.lock:
             emptied = application.progress.checkpointed(points)
+            application.sheds = False
             for key in [key for key in application.digests if key[1] <= points.epoch(key[0])]:
                 del application.digests[key]
             for old in [number for number in application.cuts if number < points.oldest]:

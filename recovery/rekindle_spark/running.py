@@ -303,8 +303,18 @@ def _retain(
     if application.buffering != ON and application.progress.complete:
         emptied += application.progress.retained.clear()
     limit_bytes = application.settings.runtime.retained_bytes_max
-    emptied += application.progress.retained.shed(limit_bytes, program.sources)
+    emptied += _shed(application, limit_bytes)
     application.remove(emptied)
+
+
+def _shed(application: Application, limit_bytes: int) -> list[int]:
+    """Let go what sources can make again, and say so once until the next checkpoint."""
+    sources = application.program.sources
+    gone = application.progress.retained.shed(limit_bytes, sources)
+    if gone and not application.sheds:
+        application.events.write("shed", limit_bytes=limit_bytes, epoch=application.newest)
+    application.sheds = application.sheds or bool(gone)
+    return gone
 
 
 def _feeds(program: Any, partition: int) -> bool:
