@@ -1,6 +1,6 @@
 """When to take a checkpoint, and when one is global.
 
-    idle ──due──► taking (epoch k) ──all acknowledged──► global: trim, idle
+    idle ──due──► taking (epoch k) ──all acknowledged, input preserved──► global: trim, idle
                      └──a loss, or a failed write──► given up, idle
 
 States are written by the hosts while epochs go on; acknowledgements ride on later reports. While
@@ -41,7 +41,7 @@ class Checkpointing:
     behind: set[int] = field(default_factory=set)
     preserving: Preserving | None = None
     written: DurableInput | None = None
-    is_stored: bool = True
+    is_input_stored: bool = True
     sizes: dict[int, int] = field(default_factory=dict)
     bases: dict[int, int] = field(default_factory=dict)
     losses: int = 0
@@ -50,8 +50,13 @@ class Checkpointing:
     completed: list[int] = field(default_factory=list)
 
     def due(self, epoch: int, work: Ranges) -> int | None:
-        """The epoch to checkpoint in this job, or None."""
+        """The epoch to checkpoint in this job, or None.
+
+        Not one that has run for some already, as the final epoch has when others follow to it.
+        """
         application = self.application
+        if epoch <= application.newest:
+            return None
         seconds = time.monotonic() - self.last_at
         if self.epoch is not None and seconds > TAKING_SECONDS_MAX:
             self._give_up("was not acknowledged in time")
@@ -87,7 +92,7 @@ class Checkpointing:
         self.last_at = time.monotonic()
         self.waiting = {number for number in work if application.program.owner[number].keyed}
         self.behind = _behind(application, work)
-        self.written, self.is_stored = None, not self.behind
+        self.written, self.is_input_stored = None, not self.behind
         self.sizes, self.bases = {}, {}
         application.store.begin_checkpoint(epoch)
 
@@ -115,7 +120,7 @@ class Checkpointing:
         """Complete the checkpoint when nothing is waited for: it becomes the restore point."""
         self._preserve()
         epoch = self.epoch
-        if epoch is None or self.waiting or not self.is_stored:
+        if epoch is None or self.waiting or not self.is_input_stored:
             return
         if self.losses == self.application.losses:
             self._complete(epoch)
@@ -126,9 +131,9 @@ class Checkpointing:
         application, epoch, job = self.application, self.epoch, self.preserving
         if job is None:
             ran = epoch is not None and application.newest >= epoch
-            if epoch is not None and ran and not self.is_stored:
+            if epoch is not None and ran and not self.is_input_stored:
                 self.preserving = preserving.start(application, epoch, self.behind)
-                self.is_stored = self.preserving is None
+                self.is_input_stored = self.preserving is None
             return
         result = running.poll(application, job.running, 0.0)
         if result is None:
@@ -138,7 +143,7 @@ class Checkpointing:
         if epoch != job.written.checkpoint:
             return
         if result.finished:
-            self.written, self.is_stored = job.written, True
+            self.written, self.is_input_stored = job.written, True
         else:
             self._give_up(result.reason)
 

@@ -6,6 +6,7 @@ there, and is flushed by who calls this. Formats: docs/formats.md.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,14 @@ def save(path: Path, version: int, head: Mapping[str, Any], body: bytes) -> None
     """Write a file; `head` is JSON without `version` and `sha256`."""
     line = {"version": version, **head, "sha256": sha256(body).hexdigest()}
     unfinished = disk.aside(path)
-    unfinished.write_bytes(json.dumps(line).encode() + b"\n" + body)
-    disk.flush(unfinished)
-    unfinished.replace(path)
+    try:
+        unfinished.write_bytes(json.dumps(line).encode() + b"\n" + body)
+        disk.flush(unfinished)
+        unfinished.replace(path)
+    except OSError:  # it would take the room that others need
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def load(path: Path, *versions: int) -> tuple[dict[str, Any], bytes]:
@@ -32,13 +38,9 @@ def load(path: Path, *versions: int) -> tuple[dict[str, Any], bytes]:
     written it, OSError when the store cannot be read.
     """
     try:
-        line, _, body = path.read_bytes().partition(b"\n")
+        line, _, body = _read(path).partition(b"\n")
         head = json.loads(line)
         found, sum_ = head["version"], head["sha256"]
-    except FileNotFoundError:
-        if not path.parents[1].is_dir():  # all of the store is away
-            raise
-        raise _damaged(path, "is not there") from None
     except (ValueError, TypeError, KeyError):
         raise _damaged(path, "has no line that says what it is") from None
     if found not in versions:
@@ -50,6 +52,20 @@ def load(path: Path, *versions: int) -> tuple[dict[str, Any], bytes]:
     if sha256(body).hexdigest() != sum_:
         raise _damaged(path, "does not match its checksum")
     return head, body
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file; it is damage where it is not there, but not where all of the store is
+    away, or has just come back."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        if not path.parents[1].is_dir():
+            raise
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise _damaged(path, "is not there") from None
 
 
 def _damaged(path: Path, what: str) -> DamagedError:

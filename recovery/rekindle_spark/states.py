@@ -74,7 +74,7 @@ class Written:
 class Checkpoints:
     """Writes states to the store in the background; `taken` hands over acknowledgements.
 
-    `known` is of the thread that writes: by partition and epoch, what later files may build on.
+    `known` is what later files may build on, by partition and epoch.
     """
 
     pending: "queue.Queue[Writing]" = field(default_factory=queue.Queue)
@@ -142,8 +142,8 @@ class Checkpoints:
             done = {"bytes": size, "base": writing.base}
             kept = Written(marks or (), before.files + 1, before.changed_bytes + size)
         if marks is not None:
-            since = {epoch: one for epoch, one in known.items() if epoch >= writing.base}
-            self.known[writing.partition] = {**since, writing.epoch: kept}
+            based = {} if before is None else {writing.base: before}
+            self.known[writing.partition] = {**based, writing.epoch: kept}
         return done
 
 

@@ -128,6 +128,8 @@ class Store:
     def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Remove checkpoints but the newest ones, and what only they needed."""
         kept = records[-CHECKPOINTS_KEPT:]
+        if not kept:  # the store has just gone
+            return
         needed = {file for record in kept for file in restoring.files(record)}
         begin = min(restoring.oldest(record) for record in kept)
         folder = self.directory / "checkpoints"
@@ -176,8 +178,13 @@ class Store:
     def _create(self, folder: str, number: int, kind: str, content: Mapping[str, Any]) -> None:
         path = self.directory / folder / f"{number}.json"
         data = records.encode(kind, {"generation": self.generation, **content})
+
+        def put() -> None:
+            self.check_generation()  # a newer driver may have come while the store was away
+            _put(path, data)
+
         try:
-            self.patience.through(lambda: _put(path, data))
+            self.patience.through(put)
         except FileExistsError:
             raise self._fenced(f"{folder}/{number}.json is there already") from None
 

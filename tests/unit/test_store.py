@@ -317,6 +317,22 @@ def test_a_commit_that_was_made_though_it_seemed_to_fail_is_not_made_twice(
     assert len(store.read().commits) == 1
 
 
+def test_who_was_superseded_while_the_store_was_away_makes_no_checkpoint(tmp_path: Path) -> None:
+    directory, away = tmp_path / "store", tmp_path / "away"
+    older = opened(directory)
+
+    def another_driver_comes(cause: str | None) -> None:
+        if cause is not None:
+            away.rename(directory)
+            opened(directory)
+
+    older.patience = Patience(60.0, another_driver_comes)
+    directory.rename(away)
+    with pytest.raises(FencedError, match="generation 2 has started"):
+        older.complete_checkpoint(4, states("rows/0"))
+    assert kept(directory) == []
+
+
 def test_patience_with_a_store_has_an_end_that_says_what_to_do(tmp_path: Path) -> None:
     store = opened(tmp_path / "store")
     (tmp_path / "store").rename(tmp_path / "away")

@@ -50,7 +50,7 @@ class Harm:
     traps: Path
     started: Action
     done: dict[str, int] = field(default_factory=dict)
-    _drivers: int = 1
+    _generation_before: int = 0
     _coming: list[tuple[float, int, Action]] = field(default_factory=list)
     _numbers: "count[int]" = field(default_factory=count)
     _starts: list[threading.Thread] = field(default_factory=list)
@@ -157,9 +157,11 @@ class Harm:
     def _driver_works(self) -> bool:
         """Whether the newest driver has written: one that starts would begin anew meanwhile."""
         paths = (self.driver.store / "offsets").glob("[0-9]*.json")
-        newest = max(paths, key=lambda path: int(path.stem))
+        newest = max(paths, key=lambda path: int(path.stem), default=None)
+        if newest is None:
+            return False
         record = records.decode("offsets", newest.read_bytes(), newest.name)
-        return bool(record["generation"] == self._drivers)
+        return bool(record["generation"] > self._generation_before)
 
     def _bring_store_back(self) -> None:
         with suppress(FileNotFoundError):
@@ -168,8 +170,9 @@ class Harm:
     def _start_driver(self) -> None:
         """Start another driver; it would begin anew in a store that is not there."""
         self._bring_store_back()
+        generations = (self.driver.store / "generations").glob("*.json")
+        self._generation_before = max((int(path.stem) for path in generations), default=0)
         self.driver.start_again()
-        self._drivers += 1
         self.started()
 
     @property

@@ -1,0 +1,124 @@
+"""When a checkpoint is due: not for an epoch that has run, and not before its time."""
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rekindle.coordination.instructions import ON
+from rekindle.settings import RuntimeSettings
+from rekindle_spark import program
+from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.progress import Progress
+from rekindle_spark.restoring import RestorePoints
+from rekindle_spark.testing import UnreadSource
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+ROWS, COUNTED, LARGEST = range(3)
+NEWEST = 7
+NEXT = dict.fromkeys((ROWS, COUNTED, LARGEST), (NEWEST + 1, NEWEST + 1))
+BEHIND = {partition: span for partition, span in NEXT.items() if partition != LARGEST}
+
+
+@pytest.fixture
+def application() -> Any:
+    """All live on one executor, after epoch 7; the restore point is 4, all since is retained."""
+    pipeline = Pipeline("checkpointing")
+    counted = pipeline.source("rows", UnreadSource(SCHEMA, "at")).window(
+        "counted", keys=["key"], size_seconds=1, aggregates={"n": count()}
+    )
+    counted.top("largest", by="n", count=1).sink("top")
+    progress = Progress(program.build(pipeline), RestorePoints(4))
+    for partition in NEXT:
+        progress.place(partition, "a", 1)
+        progress.finished[partition] = NEWEST
+        progress.live.add(partition)
+    progress.retained.add(1, [("a", {ROWS: (5, 7), COUNTED: (5, 7)})], [1])
+    begun: list[int] = []
+    return SimpleNamespace(
+        program=progress.program,
+        progress=progress,
+        settings=SimpleNamespace(runtime=RuntimeSettings()),
+        store=SimpleNamespace(begin_checkpoint=begun.append),
+        begun=begun,
+        lock=threading.RLock(),
+        newest=NEWEST,
+        losses=0,
+        ordering=ON,
+        staged={},
+    )
+
+
+def checkpointing(application: Any, seconds: float) -> Checkpointing:
+    """The last checkpoint was begun so long ago."""
+    return Checkpointing(application, losses=0, last_at=time.monotonic() - seconds)
+
+
+def fall_behind(application: Any) -> None:
+    application.progress.live.discard(LARGEST)
+
+
+def test_while_all_run_it_is_due_at_its_interval(application: Any) -> None:
+    assert checkpointing(application, 9.0).due(8, NEXT) is None
+    taking = checkpointing(application, 11.0)
+    assert taking.due(8, NEXT) == 8
+    assert (taking.waiting, taking.behind, application.begun) == ({COUNTED, LARGEST}, set(), [8])
+
+
+def test_while_some_are_behind_it_is_due_more_rarely(application: Any) -> None:
+    fall_behind(application)
+    assert checkpointing(application, 59.0).due(8, BEHIND) is None
+    taking = checkpointing(application, 61.0)
+    assert taking.due(8, BEHIND) == 8
+    assert (taking.waiting, taking.behind) == ({COUNTED}, {LARGEST})
+
+
+def test_executors_that_have_a_lot_to_keep_bring_it_forward(application: Any) -> None:
+    fall_behind(application)
+    application.progress.retained.held["a"] = RuntimeSettings().retained_bytes_max // 2 + 1
+    assert checkpointing(application, 11.0).due(8, BEHIND) == 8
+
+
+@pytest.mark.parametrize("hindrance", ["unordered", "staged", "nowhere"])
+def test_it_waits_where_the_input_of_who_is_behind_is_not_certain(
+    application: Any, hindrance: str
+) -> None:
+    fall_behind(application)
+    if hindrance == "unordered":
+        application.ordering = "off"
+    elif hindrance == "staged":
+        application.staged = {7: object()}
+    else:
+        application.progress.retained.clear()
+    assert checkpointing(application, 61.0).due(8, BEHIND) is None
+
+
+def test_an_epoch_that_has_run_is_not_checkpointed_again(application: Any) -> None:
+    application.newest = 8  # the final epoch, which others follow to
+    assert checkpointing(application, 500.0).due(8, {LARGEST: (8, 8)}) is None
+    taking = Checkpointing(application, epoch=8, waiting={COUNTED}, last_at=time.monotonic())
+    assert taking.due(8, {LARGEST: (8, 8)}) is None
+    assert taking.waiting == {COUNTED}, "what is being taken goes on"
+
+
+def test_the_job_of_an_epoch_that_is_issued_again_waits_for_all_its_states_again(
+    application: Any,
+) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 5, "base": 4}])
+    assert (taking.waiting, taking.bases) == ({LARGEST}, {COUNTED: 4})
+    assert taking.due(8, NEXT) == 8
+    assert (taking.waiting, taking.bases) == ({COUNTED, LARGEST}, {})
+
+
+def test_after_a_loss_it_is_begun_anew_with_a_later_epoch(application: Any) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    application.losses = 1
+    assert taking.due(9, dict.fromkeys(NEXT, (9, 9))) is None
+    assert taking.epoch is None
