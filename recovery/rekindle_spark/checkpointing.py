@@ -25,8 +25,9 @@ __all__ = ["Checkpointing"]
 
 # an acknowledgement may be lost with the report that carried it
 TAKING_SECONDS_MAX = 120.0
-# of what an executor may retain: then a checkpoint cannot wait until all partitions run
-PRESSING_SHARE = 0.5
+# What an executor retains at most before a checkpoint takes it over: a share of what it may, and
+# not more than goes through a host in a few pieces, one for each partition that is behind.
+PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class Checkpointing:
             if not behind:
                 return progress.complete
             kept = max(progress.retained.held.values(), default=0)
-            pressing = kept > runtime.retained_bytes_max * PRESSING_SHARE
+            pressing = kept > min(runtime.retained_bytes_max * PRESSING_SHARE, PRESSING_BYTES_MAX)
             if not pressing and seconds < runtime.outage_checkpoint_seconds:
                 return False
             certain = application.ordering == ON and not application.staged

@@ -79,7 +79,13 @@ def test_while_some_are_behind_it_is_due_more_rarely(application: Any) -> None:
 
 def test_executors_that_have_a_lot_to_keep_bring_it_forward(application: Any) -> None:
     fall_behind(application)
-    application.progress.retained.held["a"] = RuntimeSettings().retained_bytes_max // 2 + 1
+    application.progress.retained.held["a"] = 129 * 2**20
+    assert checkpointing(application, 9.0).due(8, BEHIND) is None
+    assert checkpointing(application, 11.0).due(8, BEHIND) == 8
+    application.settings.runtime = RuntimeSettings(retained_mib_max=20.0)
+    application.progress.retained.held["a"] = 9 * 2**20
+    assert checkpointing(application, 11.0).due(8, BEHIND) is None
+    application.progress.retained.held["a"] = 11 * 2**20
     assert checkpointing(application, 11.0).due(8, BEHIND) == 8
 
 
