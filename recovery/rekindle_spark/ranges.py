@@ -6,7 +6,7 @@ of([3, 1, 2, 7])  ->  (1, 4, 7, 8)
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["has", "numbers", "of"]
+__all__ = ["has", "numbers", "of", "union"]
 
 
 def of(found: Iterable[int]) -> tuple[int, ...]:
@@ -24,6 +24,18 @@ def numbers(stretches: Sequence[int]) -> Iterator[int]:
     """All numbers in stretches, ascending."""
     for begin, end in zip(stretches[::2], stretches[1::2], strict=True):
         yield from range(begin, end)
+
+
+def union(several: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """The stretches of all numbers that are in some of several."""
+    pairs = sorted(pair for one in several for pair in zip(one[::2], one[1::2], strict=True))
+    stretches: list[int] = []
+    for begin, end in pairs:
+        if stretches and begin <= stretches[-1]:
+            stretches[-1] = max(stretches[-1], end)
+        else:
+            stretches += [begin, end]
+    return tuple(stretches)
 
 
 def has(stretches: Sequence[int], number: int) -> bool:

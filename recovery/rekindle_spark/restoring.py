@@ -62,13 +62,8 @@ class RestorePoints:
         """Whether the frames of a producer's epoch for a partition are in the store."""
         key = (partition, producer)
         if key not in self._covered:
-            found = (
-                number
-                for stored in self.inputs
-                if partition in stored.partitions
-                for number in ranges.numbers(stored.frames.get(producer, ()))
-            )
-            self._covered[key] = ranges.of(found)
+            stored = (one for one in self.inputs if partition in one.partitions)
+            self._covered[key] = ranges.union(one.frames.get(producer, ()) for one in stored)
         return ranges.has(self._covered[key], epoch)
 
     def needs(self, partition: int, producer: int, epoch: int) -> bool:

@@ -16,3 +16,9 @@ def test_stretches_have_the_numbers_that_they_were_made_of(found: set[int]) -> N
     stretches = ranges.of(found)
     assert list(ranges.numbers(stretches)) == sorted(found)
     assert {number for number in range(-6, 32) if ranges.has(stretches, number)} == found
+
+
+@given(st.lists(st.sets(st.integers(0, 12)), max_size=4))
+def test_a_union_has_what_some_of_several_have(several: list[set[int]]) -> None:
+    stretches = ranges.union(ranges.of(one) for one in several)
+    assert stretches == ranges.of(set().union(*several))
