@@ -1,4 +1,4 @@
-"""Chaos as a user calls it: a few short seeds, on a cluster of their own."""
+"""Chaos as a user calls it: a short seed, on a cluster of its own."""
 
 import json
 import subprocess
@@ -15,11 +15,11 @@ def chaos(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_few_seeds_come_to_their_end_with_every_row_right(tmp_path: Path) -> None:
-    done = chaos("--seeds", "2..3", "--minutes", "0.35", "--report", str(tmp_path / "out"))
+def test_a_seed_comes_to_its_end_with_every_row_right(tmp_path: Path) -> None:
+    done = chaos("--seeds", "2", "--minutes", "0.35", "--report", str(tmp_path / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "out" / "chaos.json").read_text())
-    assert (found["runs"], found["seeds"], found["failures"]) == (2, [2, 3], {})
+    assert (found["runs"], found["seeds"], found["failures"]) == (1, [2], {})
     assert [found[kind] for kind in ("missing", "duplicated", "wrong")] == [0, 0, 0]
     assert found["rows_checked"] > 0
     assert found["faults"]
