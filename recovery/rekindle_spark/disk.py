@@ -7,14 +7,32 @@ and where, is up to `store`, `states` and `outputs`, which call this.
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["aside", "flush", "make_folder"]
+__all__ = ["aside", "flush", "make_folder", "written_aside"]
 
 
 def aside(path: Path) -> Path:
     """A name in the same folder to write a file under until it is whole; nobody else's name."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.unfinished")
+
+
+@contextmanager
+def written_aside(path: Path, data: bytes) -> Iterator[Path]:
+    """A file with this content, on disk under another name; inside it is given its own.
+
+    What is left under the other name, whatever happens, is removed: others need the room.
+    """
+    unfinished = aside(path)
+    try:
+        unfinished.write_bytes(data)
+        flush(unfinished)
+        yield unfinished
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def flush(path: Path) -> None:

@@ -6,7 +6,6 @@ there, and is flushed by who calls this. Formats: docs/formats.md.
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,8 @@ __all__ = ["load", "save"]
 def save(path: Path, version: int, head: Mapping[str, Any], body: bytes) -> None:
     """Write a file; `head` is JSON without `version` and `sha256`."""
     line = {"version": version, **head, "sha256": sha256(body).hexdigest()}
-    unfinished = disk.aside(path)
-    try:
-        unfinished.write_bytes(json.dumps(line).encode() + b"\n" + body)
-        disk.flush(unfinished)
+    with disk.written_aside(path, json.dumps(line).encode() + b"\n" + body) as unfinished:
         unfinished.replace(path)
-    except OSError:  # it would take the room that others need
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
 
 
 def load(path: Path, *versions: int) -> tuple[dict[str, Any], bytes]:

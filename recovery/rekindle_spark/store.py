@@ -225,18 +225,12 @@ def _put(path: Path, data: bytes) -> None:
 
     That very content is as good as made: an earlier try may have come that far.
     """
-    unfinished = disk.aside(path)
-    try:
-        unfinished.write_bytes(data)
-        disk.flush(unfinished)
+    with disk.written_aside(path, data) as unfinished:
         try:
             os.link(unfinished, path)
         except FileExistsError:
             if path.read_bytes() != data:
                 raise
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
     disk.flush(path.parent)
 
 
