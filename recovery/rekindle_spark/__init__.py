@@ -31,6 +31,7 @@ What runs in the driver:
     progress       where partitions are, how far, and which blocks are retained
     restoring      from where each partition can be brought back
     preserving     has the input of partitions that are behind written to the store
+    upgrades       a changed pipeline goes on from a savepoint
     checkpointing  when to take a checkpoint, and when one is global
     arrivals       when rows arrive, and how they are cut into epochs
     store          the checkpoint store: generations, offset log, commit log

@@ -34,7 +34,8 @@ PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
 class Checkpointing:
     """The newest checkpoint that is being taken, and what it still waits for: states that are to be
     acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
-    results of such jobs, `completed` epochs whose checkpoint has the states of all."""
+    results of such jobs, `completed` epochs whose checkpoint has the states of all. Where it
+    `is_urgent`, the next one is due at once."""
 
     application: Application
     epoch: int | None = None
@@ -46,6 +47,7 @@ class Checkpointing:
     sizes: dict[int, int] = field(default_factory=dict)
     bases: dict[int, int] = field(default_factory=dict)
     losses: int = 0
+    is_urgent: bool = False
     last_at: float = field(default_factory=time.monotonic)
     ended: list[Result] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)
@@ -72,7 +74,8 @@ class Checkpointing:
 
     def _is_wanted(self, epoch: int, work: Ranges, seconds: float) -> bool:
         application, runtime = self.application, self.application.settings.runtime
-        if seconds < runtime.checkpoint_seconds or self.preserving is not None:
+        early = seconds < runtime.checkpoint_seconds and not self.is_urgent
+        if early or self.preserving is not None:
             return False
         with application.lock:
             progress = application.progress
@@ -111,6 +114,11 @@ class Checkpointing:
                 self.bases[done["partition"]] = done["base"]
             else:
                 self.bases.pop(done["partition"], None)
+
+    def is_taking(self, epoch: int) -> bool:
+        """Whether the checkpoint of this epoch is on its way, and may still come to its end."""
+        in_time = time.monotonic() - self.last_at <= TAKING_SECONDS_MAX
+        return self.epoch == epoch and self.losses == self.application.losses and in_time
 
     def taken(self) -> list[int]:
         """Epochs whose checkpoint has become global since the last call."""
@@ -160,6 +168,7 @@ class Checkpointing:
             epoch,
             {
                 "program": application.program.hash,
+                "steps": application.program.steps,
                 "at": time.time(),
                 "bytes": {names[number]: size for number, size in sorted(self.sizes.items())},
                 "published": published,

@@ -18,10 +18,10 @@ from pyspark import cloudpickle
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
 from rekindle.coordination.instructions import OFF, ON
-from rekindle.errors import InputError, RunError
+from rekindle.errors import RunError
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
-from rekindle_spark import arrivals, jar, program, restoring, staging
+from rekindle_spark import arrivals, jar, program, restoring, staging, upgrades
 from rekindle_spark.application import Application, EventLog, open_events
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.catchup import CatchUp
@@ -38,11 +38,9 @@ from rekindle_spark.progress import Progress
 from rekindle_spark.reporting import Reports, topology_report
 from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.sidecar import Sidecar
-from rekindle_spark.store import History, Store
+from rekindle_spark.store import FINISH_REQUEST, SAVEPOINT_REQUEST, History, Store
 
-__all__ = ["FINISH_REQUEST", "Place", "run"]
-
-FINISH_REQUEST = "finish"
+__all__ = ["Place", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,8 @@ class Place:
 
 
 def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
-    """Run until the file `finish` in the store asks for the end and all output is committed.
+    """Run until the file `finish` in the store asks for the end and all output is committed, or
+    the file `savepoint` for a checkpoint to end at, which is removed then.
 
     Raises InputError before anything is started; RunError when the run cannot go on. What is
     committed stays, and a later run goes on from there.
@@ -72,7 +71,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     built = program.build(pipeline)
     coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
     store = Store(place.store)
-    _check_history(built, store.read())
+    upgrades.check(built, store.read())
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
         exchange = Exchange(
@@ -88,6 +87,10 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
         if owed is not None:
             store.commit(owed)
             history = store.read()
+        if upgrades.is_needed(built, history):
+            upgrades.check(built, history)
+            upgrades.carry_over(built, store, history, time.time())
+            history = store.read()
         file = stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
         store.patience = Patience(settings.runtime.store_patience_seconds, events.store_away)
@@ -97,7 +100,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
             sidecar.start()
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
-        _run(application, store.directory / FINISH_REQUEST, guidance)
+        _run(application, guidance)
 
 
 def _sidecar(place: Place, generation: int) -> Sidecar | None:
@@ -127,16 +130,21 @@ def _guidance(application: Application, resumed: bool, contact: Sidecar | None) 
     )
 
 
-def _run(application: Application, finish: Path, guidance: Guidance) -> None:
+def _run(application: Application, guidance: Guidance) -> None:
+    folder = application.store.directory
+    finish, savepoint = folder / FINISH_REQUEST, folder / SAVEPOINT_REQUEST
     checkpointing = Checkpointing(application)
     control = Control(application, checkpointing, guidance)
     catch_up = CatchUp(application, control)
-    loop = EpochLoop(application, control, checkpointing, finish.exists)
+    loop = EpochLoop(application, control, checkpointing, finish.exists, savepoint.exists)
     thread = catch_up.start()
     try:
         loop.run()
-        application.events.write("finish", epoch=application.newest)
+        kind = "savepoint" if loop.is_saved else "finish"
+        application.events.write(kind, epoch=application.newest)
         guidance.finish()
+        if loop.is_saved:
+            savepoint.unlink(missing_ok=True)
     except RunError as error:
         application.events.write("failed", text=str(error))
         raise
@@ -199,6 +207,8 @@ def _committed(
     committed: dict[str, int] = {}
     for record in history.commits:
         for name, (first, last, sums) in record["finished"].items():
+            if name not in built.numbers:  # of a pipeline before an upgrade
+                continue
             number = built.numbers[name]
             chain = built.owner[number]
             for epoch, digest in zip(range(first, last + 1), sums, strict=True):
@@ -208,16 +218,3 @@ def _committed(
                 key = f"{sink.name}/{number - chain.first}"
                 committed[key] = max(committed.get(key, 0), last)
     return digests, committed
-
-
-def _check_history(built: Program, history: History) -> None:
-    """The store must belong to this pipeline: states of another one cannot be gone on with."""
-    names = set(built.partition_names)
-    known = {name for record in history.commits for name in record["finished"]}
-    hashed = history.checkpoint["program"] if history.checkpoint else built.hash
-    if known - names or hashed != built.hash:
-        raise InputError(
-            where=f"pipeline {built.name}",
-            what="is not the one that wrote this checkpoint store",
-            remedy="give it an empty store, or run the pipeline as it was",
-        )

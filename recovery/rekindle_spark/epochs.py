@@ -5,14 +5,15 @@
                        └──┘ interrupted by a loss: the same epoch again on what is left
 
 The offsets of all sources are logged before an epoch runs. Partitions that have almost caught
-up are taken along: they run the epochs that they lack and the new one in the same job.
+up are taken along: they run the epochs that they lack and the new one in the same job. A savepoint
+is a checkpoint of the newest epoch, after which no other is cut.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rekindle_spark import running, staging
+from rekindle_spark import jobs, running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
@@ -24,12 +25,14 @@ __all__ = ["EpochLoop"]
 
 @dataclass(slots=True)
 class EpochLoop:
-    """Runs epochs until the input has ended and everything is finished."""
+    """Runs epochs until the input has ended and everything is finished, or `is_saved`."""
 
     application: Application
     control: Control
     checkpointing: Checkpointing
     finish_requested: Callable[[], bool]
+    savepoint_requested: Callable[[], bool]
+    is_saved: bool = False
     final: Cut | None = None
     attempts: running.Attempts = field(default_factory=running.Attempts)
     next_cut_at: float = field(default=0.0)
@@ -37,11 +40,12 @@ class EpochLoop:
     def run(self) -> None:
         """The whole life of the loop. Raises what ends the application."""
         self._resume()
-        while not self._done():
+        while not self._done() and not self.is_saved:
             self._await_cut()
             self._cut()
             self._run_epoch(max(self.application.cuts))
-        if self.final is not None:
+            self._save()
+        if self.final is not None and not self.is_saved:
             staging.publish_all(self.application, self.final.epoch)
 
     def _resume(self) -> None:
@@ -113,6 +117,35 @@ class EpochLoop:
             self._failed(result)
         self.control.pump()
         self.control.report_caught_up()
+        self.checkpointing.advance()
+
+    def _save(self) -> None:
+        """Where a savepoint is asked for, have it taken in the next epoch, and wait for it then."""
+        epoch = self.application.newest
+        if self.checkpointing.is_urgent:
+            while self.checkpointing.is_taking(epoch):
+                self._call_roll()
+            points = self.application.progress.restore_points
+            self.is_saved = points.newest == epoch and not points.older
+        self.checkpointing.is_urgent = self.savepoint_requested()
+
+    def _call_roll(self) -> None:
+        """Hear what hosts have written since the last job."""
+        application = self.application
+        running_job = running.submit(
+            application,
+            lambda: jobs.roll_call(
+                application.progress, application.executors, application.common_header()
+            ),
+        )
+        result = None
+        while result is None:
+            result = running.poll(application, running_job, POLL_SECONDS)
+            self.control.pump()
+        self.control.results.put(result)
+        if not result.finished:
+            self._failed(result)
+        self.control.pump()
         self.checkpointing.advance()
 
     def _work(self, epoch: int) -> dict[int, tuple[int, int]]:

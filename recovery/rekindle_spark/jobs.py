@@ -18,7 +18,7 @@ from rekindle_spark import ranges
 from rekindle_spark.exchange import Read, Task
 from rekindle_spark.progress import Progress
 
-__all__ = ["Specification", "made_again", "reachable", "specify", "together"]
+__all__ = ["Specification", "made_again", "reachable", "roll_call", "specify", "together"]
 
 Ranges = Mapping[int, tuple[int, int]]
 
@@ -100,6 +100,25 @@ def specify(
         )
     ordered = common.get("ordering", ON) == ON
     return Specification(tuple(stages), tuple(produced), dict(work), ordered)
+
+
+def roll_call(
+    progress: Progress, nodes: Mapping[str, str], common: Mapping[str, Any]
+) -> Specification:
+    """A job without work: each host says what it has to say."""
+    present = sorted(nodes.items())
+    tasks = tuple(
+        Task(
+            node,
+            executor,
+            json.dumps(
+                {**common, "executor": executor, "held": progress.held(executor), "work": []}
+            ).encode(),
+            (),
+        )
+        for executor, node in present
+    )
+    return Specification((tasks,), (tuple((executor, {}) for executor, _ in present),), {})
 
 
 def reachable(progress: Progress, partition: int, last: int) -> int:

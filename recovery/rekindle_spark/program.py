@@ -142,6 +142,15 @@ class Program:
         text = repr([list(_describe(chain, self)) for chain in self.chains])
         return sha256(text.encode()).hexdigest()[:16]
 
+    @cached_property
+    def steps(self) -> dict[str, dict[str, Any]]:
+        """Of each keyed step its parallelism, and a hash of what decides how its state is read."""
+        return {
+            chain.name: {"parallelism": chain.parallelism, "state": _state_hash(chain, self)}
+            for chain in self.chains
+            if chain.keyed
+        }
+
     def consumers(self, partition: int) -> Iterator[int]:
         """The partitions that a partition has frames for."""
         for edge in self.outputs[self.owner[partition].index]:
@@ -273,6 +282,15 @@ def _describe(chain: Chain, program: Program) -> Iterator[str]:
         yield f"{edge.step} -> {edge.slot} by {edge.keys} {edge.schema}"
     if chain.keyed:
         yield repr(sorted(_parameters(vars(chain.root.function)).items()))
+
+
+def _state_hash(chain: Chain, program: Program) -> str:
+    """Not of the parallelism, nor of the steps that feed it, but of what they give it."""
+    operator = chain.root.function
+    inputs = {f"{edge.slot} by {edge.keys} {edge.schema}" for edge in program.inputs[chain.index]}
+    parameters = sorted(_parameters(vars(operator)).items())
+    text = repr([type(operator).__name__, str(chain.root.schema), sorted(inputs), parameters])
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def _parameters(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rekindle_spark.deltas import Marks
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
 
-__all__ = ["Checkpoints", "Versions", "Writing", "load"]
+__all__ = ["Checkpoints", "Versions", "Writing", "load", "read", "save"]
 
 WHOLE, CHANGED = 1, 2
 # Files that a state is made of at most, and bytes of changes as a share of the whole state.
@@ -172,11 +172,12 @@ def load(path: Path, chain: Chain, epoch: int) -> State:
     """Read a state back, from as many files as it is made of. Raises what `sealed.load` raises."""
     if epoch == 0:
         return initial(chain)
-    watermark, tables = _read(path)
+    watermark, tables = read(path)
     return State(watermark, chain.root.function.load(tables))
 
 
-def _read(path: Path) -> tuple[int, list[pa.Table]]:
+def read(path: Path) -> tuple[int, list[pa.Table]]:
+    """Watermark and tables of a state. Raises what `sealed.load` raises."""
     head, body = sealed.load(path, WHOLE, CHANGED)
     parts, position = [], 0
     for size in head["sizes"]:
@@ -185,7 +186,7 @@ def _read(path: Path) -> tuple[int, list[pa.Table]]:
         position += size
     if head["version"] == WHOLE:
         return head["watermark"], parts
-    _, before = _read(path.parents[1] / str(head["base"]) / path.name)
+    _, before = read(path.parents[1] / str(head["base"]) / path.name)
     changed = zip(before, parts[::2], parts[1::2], strict=True)
     return head["watermark"], [deltas.apply(table, runs, fresh) for table, runs, fresh in changed]
 

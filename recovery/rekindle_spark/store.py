@@ -6,6 +6,7 @@
     checkpoints/EPOCH.json a global checkpoint; its files are in the folder EPOCH, and in older ones
     generations/program-N.pickle   the program that hosts load
     outputs/QUERY/*.parquet
+    finish, savepoint      files by which users ask for the end, and for a checkpoint to end at
 
 Every record is created only if it is absent, so of two drivers one is told that it is late: a
 driver that starts seals the commit log with an empty record, at which an older one fails.
@@ -24,7 +25,9 @@ from rekindle.errors import DamagedError, FencedError
 from rekindle_spark import disk, restoring
 from rekindle_spark.patience import Patience
 
-__all__ = ["History", "Store"]
+__all__ = ["FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
+
+FINISH_REQUEST, SAVEPOINT_REQUEST = "finish", "savepoint"
 
 # where the newest turns out to be damaged, the one before is gone on from
 CHECKPOINTS_KEPT = 2
@@ -146,11 +149,14 @@ class Store:
     def set_aside(self, damage: DamagedError) -> DamagedError:
         """Take the newest checkpoint out of use, of which a file is damaged; what to end with.
 
-        Not where the one before needs the same file, or output has become public with the newest.
+        Not where the one before needs the same file, or is another pipeline's, or output has become
+        public with the newest.
         """
         self.check_generation()
         whole, _ = self._checkpoints()
         if len(whole) < 2 or whole[-1].get("published") is not None:
+            return damage
+        if whole[-1]["program"] != whole[-2]["program"]:  # carried over from another pipeline
             return damage
         if damage.where in (f"checkpoints/{file}" for file in restoring.files(whole[-2])):
             return damage
@@ -203,7 +209,10 @@ class Store:
         numbers = _numbers(self.directory / "commits")
         commits = [self._read("commits", number, "commit") for number in numbers]
         self.commits = max(numbers, default=0)
-        return History(offsets, commits, _chosen(*self._checkpoints(), commits))
+        checkpoint = _chosen(*self._checkpoints(), commits)
+        if checkpoint is not None and "cut" in checkpoint:
+            offsets[checkpoint["epoch"]] = checkpoint["cut"]
+        return History(offsets, commits, checkpoint)
 
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
         """The records of checkpoints that are whole, and what is wrong with others."""

@@ -168,11 +168,15 @@ class Application:
 
     def finish(self) -> None:
         """Wait for the whole input, ask for the end, and check all output."""
+        self.come_to_an_end()
+        self.assert_exactly_right()
+
+    def come_to_an_end(self) -> None:
+        """Wait for the whole input, and ask for the end."""
         self.finish_reading()
         self.driver.request_finish()
         code = self.await_end()
         assert code == 0, f"exit code {code}\n{self.tail()}"
-        self.assert_exactly_right()
 
     def tail(self) -> str:
         """What driver and events said last."""
@@ -203,6 +207,13 @@ class Application:
 
     def assert_exactly_right(self) -> None:
         """All committed rows, and no others, are those of the batch computation."""
+        wanted, committed = readings.expected(self.inputs), self.committed_rows()
+        assert set(committed) == set(wanted)
+        for query, rows in wanted.items():
+            compare(query, committed[query], rows)
+
+    def committed_rows(self) -> dict[str, pl.DataFrame]:
+        """The rows of each query that count, each committed once."""
         names: dict[str, list[str]] = {}
         committed: set[tuple[str, int]] = set()
         for record in self.commits():
@@ -211,10 +222,7 @@ class Application:
                 committed.add((query_partition, epoch))
                 query = query_partition.split("/")[0]
                 names.setdefault(query, []).append(str(self.store / "outputs" / query / name))
-        wanted = readings.expected(self.inputs)
-        assert set(names) == set(wanted)
-        for query, rows in wanted.items():
-            compare(query, pl.read_parquet(names[query]), rows)
+        return {query: pl.read_parquet(files) for query, files in names.items()}
 
     def executors(self) -> dict[str, frozenset[int]]:
         """Process ids of each node's executor JVM and host."""
@@ -224,10 +232,14 @@ class Application:
         }
 
     def _is_all_read(self) -> bool:
+        offsets = self.newest_cut()["offsets"]
+        return sum(end for _, end in offsets.values()) == readings.ROWS + readings.ALARMS
+
+    def newest_cut(self) -> Event:
+        """The newest record of the offset log."""
         offsets = self.store / "offsets"
         newest = max(offsets.glob("[0-9]*.json"), key=lambda f: int(f.stem))
-        ends = records.decode("offsets", newest.read_bytes(), newest.name)["offsets"]
-        return sum(end for _, end in ends.values()) == readings.ROWS + readings.ALARMS
+        return records.decode("offsets", newest.read_bytes(), newest.name)
 
     def _write_settings(self) -> None:
         lines = ["version: 1"]

@@ -25,6 +25,8 @@ HIGH = 95
 SLOW_SECONDS = 2.0
 # Names of the files that a test puts into the folder of traps, and of the one that answers.
 RAISE_ONCE, RAISE, SCHEMA, SLOW, REACHED = "raise-once", "raise", "schema", "slow", "reached"
+# Where it is there, the pipeline is the changed one.
+CHANGED = "changed"
 RISE_SCHEMA = pa.schema(
     [
         ("sensor", pa.string()),
@@ -94,9 +96,13 @@ def trapped_grade(traps: Path):
 
 
 def pipeline() -> Pipeline:
-    """Six queries on three levels; the folders of input and traps come from the environment."""
+    """Six queries on three levels; the folders of input and traps come from the environment.
+
+    The changed one has other parallelisms, and another query in place of `alarms-daily`.
+    """
     directory = Path(os.environ["REKINDLE_TEST_INPUT"])
-    grade = trapped_grade(Path(os.environ["REKINDLE_TEST_TRAPS"]))
+    traps = Path(os.environ["REKINDLE_TEST_TRAPS"])
+    changed, grade = (traps / CHANGED).exists(), trapped_grade(traps)
     built = Pipeline("readings")
     readings = built.source(
         "readings", Replay(str(directory / "readings.parquet"), "event_time"), parallelism=2
@@ -111,21 +117,33 @@ def pipeline() -> Pipeline:
         keys=["sensor"],
         size_seconds=3600 * 6,
         aggregates={"readings": count(), "sum": total("value"), "peak": largest("value")},
-        parallelism=2,
+        parallelism=3 if changed else 2,
     )
     hourly = windows.map(
         "graded", grade, schema=windows.schema.append(pa.field("high", pa.bool_()))
     )
     hourly.sink("hourly", priority=5)
     hourly.top("most-readings", by="readings", count=3, ties=["sensor"]).sink("busiest", priority=8)
-    readings.stateful("rising", Rises(), keys=["sensor"], schema=RISE_SCHEMA, parallelism=2).sink(
-        "rises", priority=3
+    rises = readings.stateful(
+        "rising",
+        Rises(),
+        keys=["sensor"],
+        schema=RISE_SCHEMA,
+        parallelism=1 if changed else 2,
     )
-    joined = warm.join("near", alarms, keys=["sensor"], within_seconds=900, parallelism=2)
+    rises.sink("rises", priority=3)
+    joined = warm.join(
+        "near", alarms, keys=["sensor"], within_seconds=900, parallelism=3 if changed else 2
+    )
     joined.sink("near-alarms", priority=6)
-    alarms.window(
-        "by-day", keys=["code"], size_seconds=86_400, aggregates={"alarms": count()}
-    ).sink("alarms-daily", priority=2)
+    key = "sensor" if changed else "code"
+    daily = alarms.window(
+        f"by-day-and-{key}" if changed else "by-day",
+        keys=[key],
+        size_seconds=86_400,
+        aggregates={"alarms": count()},
+    )
+    daily.sink(f"alarms-by-{key}" if changed else "alarms-daily", priority=2)
     return built
 
 
@@ -144,13 +162,18 @@ def expected(directory: Path) -> dict[str, pl.DataFrame]:
         "busiest": ranked.filter(pl.col("rank") <= 3),
         "rises": _rises(readings),
         "near-alarms": _near(warm, alarms),
-        "alarms-daily": (
-            alarms.with_columns(window_start=pl.col("event_time").dt.truncate("1d"))
-            .group_by("code", "window_start")
-            .agg(alarms=pl.len())
-            .with_columns(window_end=pl.col("window_start").dt.offset_by("1d"))
-        ),
+        "alarms-daily": daily(alarms, "code"),
     }
+
+
+def daily(alarms: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Alarms by key and day."""
+    return (
+        alarms.with_columns(window_start=pl.col("event_time").dt.truncate("1d"))
+        .group_by(key, "window_start")
+        .agg(alarms=pl.len())
+        .with_columns(window_end=pl.col("window_start").dt.offset_by("1d"))
+    )
 
 
 def _hourly(warm: pl.DataFrame) -> pl.DataFrame:

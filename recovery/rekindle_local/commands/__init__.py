@@ -13,6 +13,7 @@ They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which 
     priority         which queries matter more
     resume           ends a pause
     run              drives one pipeline on a Spark cluster
+    savepoint        ends a pipeline at a checkpoint that a changed one can go on from
     sidecar          stands between one driver and ZooKeeper
     sim              simulates the coordination under many seeds
     status           how the applications of a store stand

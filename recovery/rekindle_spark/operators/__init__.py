@@ -6,6 +6,7 @@
     joins        rows of two inputs whose event times lie close together
     stateful     custom operators with a value per key
     hashing      which partition a row belongs to
+    scaling      states for another parallelism
     columns      Arrow columns as numpy and Python values, checks of columns
     grouping     rows with equal keys, rows in order
     tables       states as tables and back
@@ -51,11 +52,15 @@ class KeyedOperator(Protocol):
     partition, sequence). Watermarks are in microseconds since 1970: no row with event time at
     most `watermark` comes in later epochs, and rows at most `previous_watermark`, or without
     event time, are late: dropped and counted in the state's `late_rows`. FINAL_WATERMARK closes
-    everything. `dump` and `load` turn a state into tables for a checkpoint and back.
+    everything. `dump` and `load` turn a state into tables for a checkpoint and back: whole numbers,
+    then rows, whose keys are in the columns that `state_keys` names for each of these tables.
     """
 
     output_schema: pa.Schema
     output_event_time: str
+
+    @property
+    def state_keys(self) -> tuple[tuple[str, ...], ...]: ...
 
     def initial(self) -> Any: ...
     def process(

@@ -93,6 +93,7 @@ class IntervalJoin:
             f"{where}: within_seconds", within_seconds, zero=True
         )
         self.name, self.keys = name, tuple(keys)
+        self.state_keys = (self.keys, self.keys)
         self.schemas = (left_schema, right_schema)
         self.event_times = (left_event_time, right_event_time)
         self.right_columns = tuple(c for c in right_schema.names if c not in self.keys)

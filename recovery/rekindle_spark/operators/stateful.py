@@ -123,6 +123,7 @@ class KeyedStateful:
         if operator.ttl_seconds is not None:
             self.ttl = times.duration_microseconds(f"{where}: ttl_seconds", operator.ttl_seconds)
         self.name, self.event_time, self.keys = name, event_time, tuple(keys)
+        self.state_keys = (tuple(f"#key {place}" for place in range(len(keys))), self.keys)
         self.input_schema, self.operator = input_schema, operator
         self.output_schema, self.output_event_time = output_schema, output_event_time
         self.no_output = output_schema.empty_table()

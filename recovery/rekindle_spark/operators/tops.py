@@ -58,6 +58,7 @@ class Top:
         columns.check_keys(f"{where}: ties", input_schema, self.ties)
         self.name, self.event_time, self.by, self.count = name, event_time, by, count
         self.keys = tuple(keys)
+        self.state_keys = (self.keys,)
         self.combined_schema = input_schema
         self.output_schema = input_schema.append(pa.field(RANK, pa.int64()))
         self.output_event_time = event_time

@@ -58,6 +58,7 @@ class WindowAggregate:
         parts.check(f"{where}: aggregates", aggregates, input_schema)
         columns.check_names(where, [*keys, "window_start", "window_end", *aggregates])
         self.name, self.event_time, self.keys = name, event_time, tuple(keys)
+        self.state_keys = (self.keys,)
         self.aggregates = dict(aggregates)
         self.size, self.slide = _durations(where, size_seconds, slide_seconds)
         self.pane = gcd(self.size, self.slide)

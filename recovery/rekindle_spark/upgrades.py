@@ -1,0 +1,128 @@
+"""A changed pipeline goes on from the savepoint that the one before has left.
+
+A savepoint is a checkpoint with the states of all partitions, behind which no epoch has been cut
+(`epochs`). States are matched by the names of their steps: those of steps that are gone stay
+behind, new steps begin empty, and where a step's parallelism is another, each key's state moves to
+where its input will go (`operators.scaling`). All that becomes a checkpoint one epoch later, in
+which nothing is read, whose record has its cut as well: one record, so an upgrade is there or is
+not. Called by `driver` at its start.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rekindle.errors import InputError
+from rekindle_spark import disk, partition, states
+from rekindle_spark.arrivals import Cut
+from rekindle_spark.operators import scaling
+from rekindle_spark.program import Chain, Program
+from rekindle_spark.restoring import file_name
+from rekindle_spark.store import History, Store
+
+__all__ = ["carry_over", "check", "is_needed"]
+
+
+def is_needed(program: Program, history: History) -> bool:
+    """Whether another pipeline has written the checkpoint that is to be gone on from."""
+    return history.checkpoint is not None and history.checkpoint["program"] != program.hash
+
+
+def check(program: Program, history: History) -> None:
+    """Raise InputError where this pipeline cannot go on from what the store has."""
+    record = history.checkpoint
+    begin = 0 if record is None else record["epoch"]
+    since = {
+        name
+        for commit in history.commits
+        for name, (_, last, _) in commit["finished"].items()
+        if last > begin
+    }
+    if record is None or not is_needed(program, history):
+        if since - set(program.partition_names):
+            _refuse(program, "give it an empty store, or run the pipeline as it was")
+        return
+    if record.get("older") or max(history.offsets, default=0) > begin or "steps" not in record:
+        _refuse(
+            program,
+            "run the pipeline as it was and end it with `rekindle savepoint STORE`, or give this "
+            "one an empty store",
+        )
+    if history.offsets[begin]["final"]:
+        _refuse(program, "give it an empty store: the input of this one has ended")
+    for name, step in program.steps.items():
+        before = record["steps"].get(name, step)
+        if before["state"] != step["state"]:
+            raise InputError(
+                where=f"step {name}",
+                what="has another operator, keys or columns than in the savepoint",
+                remedy="give it another name, so that it begins empty, or leave it as it was",
+            )
+
+
+def carry_over(program: Program, store: Store, history: History, now: float) -> None:
+    """Make the checkpoint that this pipeline goes on from. Its history has been checked."""
+    before = history.checkpoint
+    assert before is not None
+    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]))
+    store.begin_checkpoint(cut.epoch)
+    sizes: dict[str, int] = {}
+    for chain in program.chains:
+        if chain.keyed:
+            sizes |= _carry_chain(store.directory / "checkpoints", before, chain, cut)
+    disk.flush(store.directory / "checkpoints" / str(cut.epoch))
+    store.complete_checkpoint(
+        cut.epoch,
+        {
+            "program": program.hash,
+            "steps": program.steps,
+            "at": now,
+            "bytes": sizes,
+            "published": None,
+            "cut": cut.record(),
+        },
+    )
+
+
+def _cut(program: Program, last: Cut) -> Cut:
+    """An epoch without input. A source that is new begins where the others are in event time."""
+    offsets = {}
+    for chain in program.chains:
+        if not chain.keyed:
+            _, end = last.offsets.get(chain.name, (0, None))
+            begin = chain.root.function.rows_at(last.watermark) if end is None else end
+            offsets[chain.name] = (begin, begin)
+    return replace(last, epoch=last.epoch + 1, offsets=offsets)
+
+
+def _carry_chain(folder: Path, before: Mapping[str, Any], chain: Chain, cut: Cut) -> dict[str, int]:
+    """Write the states of one step; bytes of each partition's."""
+    step = before["steps"].get(chain.name)
+    if step is None:
+        empty = partition.initial(chain)
+        watermark = empty.watermark
+        dumped = [chain.root.function.dump(empty.operator)] * chain.parallelism
+    else:
+        read = [
+            states.read(folder / str(before["epoch"]) / file_name(f"{chain.name}/{index}", "state"))
+            for index in range(step["parallelism"])
+        ]
+        watermark = min(reached for reached, _ in read)
+        dumped = scaling.redistributed(
+            chain.root.function.state_keys, [tables for _, tables in read], chain.parallelism
+        )
+    sizes = {}
+    for index, tables in enumerate(dumped):
+        name = f"{chain.name}/{index}"
+        path = folder / str(cut.epoch) / file_name(name, "state")
+        sizes[name] = states.save(path, tables, watermark)
+    return sizes
+
+
+def _refuse(program: Program, remedy: str) -> None:
+    raise InputError(
+        where=f"pipeline {program.name}",
+        what="is not the one that wrote this checkpoint store",
+        remedy=remedy,
+    )

@@ -1,0 +1,72 @@
+"""Savepoints: a pipeline ends at a checkpoint, and another one goes on from it."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import polars as pl
+import pytest
+import readings
+from application import Application, compare
+
+Prepare = Callable[..., Application]
+
+
+def save(application: Application) -> None:
+    """`rekindle savepoint`, and the driver's end."""
+    command = (sys.executable, "-m", "rekindle_local", "savepoint", str(application.store))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr + application.tail()
+    assert application.await_end() == 0
+    epoch = application.happened("savepoint")[-1]["epoch"]
+    assert f"savepoint at epoch {epoch}; start a pipeline on this store" in done.stdout
+    assert application.newest_cut()["epoch"] == epoch
+
+
+@pytest.mark.parametrize("policy", [{}, {"buffering": "adaptive", "ordering": "adaptive"}])
+def test_the_same_pipeline_goes_on_from_a_savepoint_where_it_was(
+    prepare: Prepare, policy: dict[str, str]
+) -> None:
+    application = prepare(policy=policy)
+    application.start_and_recover()
+    save(application)
+    application.start()
+    application.finish()
+
+
+def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> None:
+    application = prepare()
+    application.start_and_recover()
+    (application.traps / readings.CHANGED).touch()
+    application.driver.kill()
+    application.start()
+    assert application.await_end() == 2
+    assert "end it with `rekindle savepoint STORE`" in application.last_words()
+    (application.traps / readings.CHANGED).unlink()
+    application.start_and_recover()
+    save(application)
+    saved = application.newest_cut()
+    (application.traps / readings.CHANGED).touch()
+    application.start_and_recover()
+    (victim, *_) = sorted(application.nodes_of("by-hour"))
+    application.cluster.kill([victim])
+    application.await_event("confirmed", node=victim)
+    application.cluster.start_worker(victim)
+    application.come_to_an_end()
+    assert_right_after_the_change(application, saved)
+
+
+def assert_right_after_the_change(application: Application, saved: dict) -> None:
+    """Shared queries have all rows; the one that is gone those up to the savepoint, and the new one
+    those of the input since."""
+    wanted, committed = readings.expected(application.inputs), application.committed_rows()
+    until = datetime(1970, 1, 1) + timedelta(microseconds=saved["watermark"])
+    daily = wanted["alarms-daily"]
+    wanted["alarms-daily"] = daily.filter(pl.col("window_end") <= until + timedelta(microseconds=1))
+    alarms = pl.read_parquet(application.inputs / "alarms.parquet")
+    _, end = saved["offsets"]["alarms"]
+    wanted["alarms-by-sensor"] = readings.daily(alarms[end:], "sensor")
+    assert set(committed) == set(wanted)
+    for query, rows in wanted.items():
+        compare(query, committed[query], rows)
