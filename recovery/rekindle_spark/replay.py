@@ -127,12 +127,13 @@ class Replay:
     def _open(self) -> pq.ParquetFile:
         if self._file is None:
             try:
-                self._file = pq.ParquetFile(self.path, memory_map=True)
+                # not mapped into memory: a file that is cut short would end the process
+                self._file = pq.ParquetFile(self.path)
             except (OSError, pa.ArrowException) as error:
                 raise InputError(
                     where=f"source file {self.path}",
                     what=f"cannot be read as Parquet ({error})",
-                    remedy="write it as a Parquet file",
+                    remedy="bring it back, or write it as a Parquet file",
                 ) from error
         return self._file
 

@@ -14,7 +14,7 @@ Formats: docs/formats.md. The store is a folder that all nodes share.
 """
 
 import os
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +72,20 @@ class Store:
         return self.read()
 
     def read(self) -> History:
-        """What drivers have left up to now; changes nothing."""
+        """What drivers have left up to now; changes nothing.
+
+        A driver that runs may remove what has been listed, and what an older checkpoint needs.
+        """
+        damage: DamagedError | None = None
         while True:
             try:
                 return self._history()
             except FileNotFoundError:
-                continue  # a driver that runs has removed what was listed
+                continue
+            except DamagedError as error:
+                if damage is not None:
+                    raise
+                damage = error
 
     def log_offsets(self, epoch: int, offsets: Mapping[str, Any]) -> Mapping[str, Any]:
         """Fix the input of an epoch; returns the record that stands.
@@ -202,16 +210,20 @@ class Store:
         )
 
     def _history(self) -> History:
-        offsets = {
-            number: self._read("offsets", number, "offsets")
-            for number in _numbers(self.directory / "offsets")
-        }
+        """Commits first: a driver that runs logs the input of what it commits before that."""
         numbers = _numbers(self.directory / "commits")
         commits = [self._read("commits", number, "commit") for number in numbers]
         self.commits = max(numbers, default=0)
         checkpoint = _chosen(*self._checkpoints(), commits)
+        offsets = {
+            number: self._read("offsets", number, "offsets")
+            for number in _numbers(self.directory / "offsets")
+        }
         if checkpoint is not None and "cut" in checkpoint:
             offsets[checkpoint["epoch"]] = checkpoint["cut"]
+        _check_gaps("commits", numbers, 1, self.commits)
+        begin = 1 if checkpoint is None else max(1, restoring.oldest(checkpoint))
+        _check_gaps("offsets", offsets, begin, max([*offsets, *_finished(commits)], default=0))
         return History(offsets, commits, checkpoint)
 
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
@@ -267,6 +279,22 @@ def _remove_but(folder: Path, needed: Container[str]) -> None:
             path.unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
+
+
+def _check_gaps(folder: str, numbers: Collection[int], first: int, last: int) -> None:
+    """Raise DamagedError where one from `first` to `last` is not there."""
+    for number in range(first, last + 1):
+        if number not in numbers:
+            raise DamagedError(
+                where=f"{folder}/{number}.json",
+                what="is not there, but what came later is",
+                remedy="restore it from a copy of the store, or start with an empty store",
+            )
+
+
+def _finished(commits: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+    """The last epochs that commit records name."""
+    return (last for record in commits for _, last, _ in record["finished"].values())
 
 
 def _numbers(folder: Path) -> list[int]:

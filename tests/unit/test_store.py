@@ -338,3 +338,22 @@ def test_patience_with_a_store_has_an_end_that_says_what_to_do(tmp_path: Path) -
     (tmp_path / "store").rename(tmp_path / "away")
     with pytest.raises(RunError, match="checkpoint store: could not be written for 0 s"):
         store.commit(FINISHED)
+
+
+@pytest.mark.parametrize("gone", ["commits/2.json", "offsets/2.json", "offsets/3.json"])
+def test_a_record_that_has_vanished_is_named(tmp_path: Path, gone: str) -> None:
+    store = opened(tmp_path)
+    for epoch in (1, 2, 3):
+        store.log_offsets(epoch, cut(epoch))
+        store.commit({**FINISHED, "finished": {"rows/0": [epoch, epoch, ["d"]]}})
+    (tmp_path / gone).unlink()
+    with pytest.raises(DamagedError, match=rf"{gone}: is not there, but what came later is"):
+        store.read()
+
+
+def test_what_a_checkpoint_does_not_need_may_be_gone(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for epoch in (1, 2, 3):
+        store.log_offsets(epoch, cut(epoch))
+    store.complete_checkpoint(2, states("rows/0"))
+    assert sorted(store.read().offsets) == [2, 3]

@@ -1,5 +1,6 @@
 """A changed pipeline goes on from a savepoint: states by the names of steps, or a clear refusal."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ SECOND = 1_000_000
 WATERMARK = 5 * SECOND
 KEYS = [f"key-{number}" for number in range(30)]
 SAVED = 7
+# written before records had `steps`
+GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 
 
 class Clock(UnreadSource):
@@ -143,9 +146,9 @@ def test_a_step_that_holds_something_else_is_refused_by_name(tmp_path: Path) -> 
         upgrades.check(built(size_seconds=30), store.read())
 
 
-@pytest.mark.parametrize("record", [{"older": {"largest/0": 3}}])
-def test_only_a_checkpoint_of_all_partitions_will_do(tmp_path: Path, record: Any) -> None:
-    store = saved(tmp_path, built(2), **record)
+def test_only_a_checkpoint_of_all_partitions_will_do(tmp_path: Path) -> None:
+    store = saved(tmp_path, built(2), older={"largest/0": SAVED - 1})
+    store.log_offsets(SAVED - 1, Cut(SAVED - 1, 9.0, {"rows": (0, 8)}, 0, 1.0, False).record())
     with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
         upgrades.check(built(3), store.read())
 
@@ -169,6 +172,7 @@ def test_a_pipeline_that_shares_nothing_but_has_no_checkpoint_yet_is_refused(
 ) -> None:
     store = Store(tmp_path)
     store.open(1.0)
+    store.log_offsets(1, Cut(1, 10.0, {"others": (0, 1)}, WATERMARK, 100.0, False).record())
     finished = {"others/0": [1, 1, ["d"]]}
     store.commit({"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": []})
     with pytest.raises(InputError, match="is not the one that wrote this checkpoint store"):
@@ -183,3 +187,19 @@ def test_a_damaged_file_of_what_was_carried_over_does_not_bring_the_old_pipeline
     damage = DamagedError(where="checkpoints/8/counted-0.state", what="w", remedy="r")
     assert store.set_aside(damage) is damage
     assert (tmp_path / "checkpoints" / "8.json").exists()
+
+
+def test_a_store_of_an_earlier_version_is_gone_on_from_by_the_same_pipeline_only(
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
+    store = Store(tmp_path)
+    history = store.open(20.0)
+    upgrades.check(built(2), history)
+    assert not upgrades.is_needed(built(2), history)
+    chain = built(2).owner[1]
+    files = [tmp_path / "checkpoints" / "7" / f"counted-{index}.state" for index in range(2)]
+    found = [states.load(file, chain, SAVED).operator.panes["key"].to_pylist() for file in files]
+    assert sorted(key for keys in found for key in keys) == KEYS[:6]
+    with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
+        upgrades.check(built(3), history)
