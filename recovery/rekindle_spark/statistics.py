@@ -36,7 +36,10 @@ class Statistics:
 
     def __post_init__(self) -> None:
         self.costs = Costs(self.application.program, began_at=self._computed_until())
-        self.rows_per_second = self.application.arrivals.last.rows_per_second
+        runtime = self.application.settings.runtime
+        self.rows_per_second = runtime.rows_per_second
+        if runtime.load_target_percent is not None:  # as it was calibrated
+            self.rows_per_second = self.application.arrivals.last.rows_per_second
 
     def add(self, result: Result) -> None:
         """Enter the readings of a job."""

@@ -27,7 +27,10 @@ def running() -> Any:
         executors={"a": "node-a"},
         settings=SimpleNamespace(
             runtime=SimpleNamespace(
-                node_cpu_percent=100.0, load_target_percent=None, epoch_seconds=1.0
+                node_cpu_percent=100.0,
+                load_target_percent=None,
+                epoch_seconds=1.0,
+                rows_per_second=50.0,
             ),
             policy=SimpleNamespace(cpu_cap=0.8),
         ),
@@ -56,3 +59,10 @@ def test_epochs_that_a_silent_loss_holds_up_do_not_make_partitions_look_cheap() 
     compute(application, statistics, int(WINDOW_SECONDS) + 1, 0.5 * WINDOW_SECONDS + 0.5)
     (cost,) = (statistics.closed_window() or {}).values()
     assert cost == pytest.approx(50.0)
+
+
+def test_a_start_takes_the_rate_of_the_settings_unless_it_was_calibrated() -> None:
+    application = running()
+    assert Statistics(application).rows_per_second == 50.0
+    application.settings.runtime.load_target_percent = 66.0
+    assert Statistics(application).rows_per_second == 100.0
