@@ -1,7 +1,6 @@
 """The host, without Spark: it answers every request, keeps versions, and never raises."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,11 @@ import pytest
 from host_world import COUNTS, ROWS, Desk, digests
 
 from rekindle_spark import frames, partition
-from rekindle_spark.testing import watched_flushes
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store")
-
-
-@pytest.fixture
-def flushed() -> Iterator[list[Path]]:
-    with watched_flushes() as paths:
-        yield paths
 
 
 def divide(begin: int, end: int) -> float:

@@ -1,6 +1,5 @@
 """The host's part in checkpoints: states and input that it writes, and what it restores."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 from host_world import COUNTS, ROWS, Desk, await_acknowledgements, digests
 
 from rekindle_spark import states
-from rekindle_spark.testing import watched_flushes
 
 
 @pytest.fixture
@@ -16,10 +14,12 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store")
 
 
-@pytest.fixture
-def flushed() -> Iterator[list[Path]]:
-    with watched_flushes() as paths:
-        yield paths
+def checkpointed(desk: Desk) -> Path:
+    """The file of the counting partition's state after epoch 3."""
+    desk.store.begin_checkpoint(3)
+    desk.count_rows(1, 3, checkpoint=3)
+    await_acknowledgements(desk)
+    return desk.directory / "checkpoints" / "3" / "counts-0.state"
 
 
 def test_a_checkpoint_is_written_aside_and_acknowledged_with_a_later_answer(desk: Desk) -> None:
@@ -35,9 +35,7 @@ def test_a_checkpoint_is_written_aside_and_acknowledged_with_a_later_answer(desk
 
 
 def test_a_restored_state_gives_the_digests_that_the_lost_one_gave(desk: Desk) -> None:
-    desk.store.begin_checkpoint(3)
-    desk.count_rows(1, 3, checkpoint=3)
-    await_acknowledgements(desk)
+    checkpointed(desk)
     first = digests(desk.count_rows(4, 8))
     fresh = Desk(desk.directory)
     assert digests(fresh.count_rows(4, 8, restore_point=3)) == first
@@ -51,10 +49,7 @@ def test_a_checkpoint_that_is_gone_is_an_error_with_a_remedy(desk: Desk) -> None
 
 
 def test_a_damaged_checkpoint_is_noticed(desk: Desk) -> None:
-    desk.store.begin_checkpoint(3)
-    desk.count_rows(1, 3, checkpoint=3)
-    await_acknowledgements(desk)
-    path = desk.directory / "checkpoints" / "3" / "counts-0.state"
+    path = checkpointed(desk)
     data = bytearray(path.read_bytes())
     data[-20] ^= 1
     path.write_bytes(data)
@@ -64,10 +59,7 @@ def test_a_damaged_checkpoint_is_noticed(desk: Desk) -> None:
 
 
 def test_a_state_of_a_newer_version_is_refused_and_not_called_damaged(desk: Desk) -> None:
-    desk.store.begin_checkpoint(3)
-    desk.count_rows(1, 3, checkpoint=3)
-    await_acknowledgements(desk)
-    path = desk.directory / "checkpoints" / "3" / "counts-0.state"
+    path = checkpointed(desk)
     path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 9', 1))
     outcome = Desk(desk.directory).count_rows(4, 4, restore_point=3)
     assert outcome["status"] == "error"
