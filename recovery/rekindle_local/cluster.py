@@ -263,6 +263,15 @@ class LocalCluster:
         archive = class_archives.archive_option(self._archives.executor)
         return shlex.join((*distribution.SMALL_NODE_OPTIONS, *archive, self._temporary_option))
 
+    def spark_options(self, executor_megabytes: int = 512) -> dict[str, str]:
+        """Options of Spark for an application on this cluster whose driver runs on this machine."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": f"{executor_megabytes}m",
+            "spark.executor.extraJavaOptions": self.executor_java_options(),
+        }
+
     @property
     def _scratch(self) -> Path:
         return self.directory / "scratch"

@@ -88,13 +88,7 @@ class Application:
             PIPELINE,
             self.cluster.master_url,
             self.directory / "settings.yaml",
-            {
-                "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.executor.memory": "512m",
-                "spark.executor.extraJavaOptions": self.cluster.executor_java_options(),
-                **self.spark,
-            },
+            {**self.cluster.spark_options(), **self.spark},
             {
                 "PYTHONPATH": os.pathsep.join(paths),
                 "REKINDLE_TEST_INPUT": str(self.inputs),
@@ -105,6 +99,11 @@ class Application:
             else (self.socket or self.control.socket, self.control.place),
         )
         self.on_start()
+
+    def change(self, **runtime: Any) -> None:
+        """Other settings for the next driver."""
+        self.runtime = runtime
+        self._write_settings()
 
     def start_and_recover(self) -> None:
         """Start a driver and wait until every query is live and a checkpoint is there."""

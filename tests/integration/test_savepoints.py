@@ -11,6 +11,8 @@ import readings
 from application import Application, compare
 
 Prepare = Callable[..., Application]
+# Slow enough that there is input left after the savepoint, however long it takes to get there.
+SLOW = {"rows_per_second": 100}
 
 
 def save(application: Application) -> None:
@@ -36,7 +38,7 @@ def test_the_same_pipeline_goes_on_from_a_savepoint_where_it_was(
 
 
 def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> None:
-    application = prepare()
+    application = prepare(runtime=SLOW)
     application.start_and_recover()
     (application.traps / readings.CHANGED).touch()
     application.driver.kill()
@@ -48,6 +50,7 @@ def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> Non
     save(application)
     saved = application.newest_cut()
     (application.traps / readings.CHANGED).touch()
+    application.change()
     application.start_and_recover()
     (victim, *_) = sorted(application.nodes_of("by-hour"))
     application.cluster.kill([victim])

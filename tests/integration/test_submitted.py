@@ -19,11 +19,8 @@ def submit(application: Application, conf: Mapping[str, str], *arguments: str) -
     """Start the driver as the image's entry point does, with the jar on Spark's class path."""
     found = distribution.find_distribution()
     told = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **application.cluster.spark_options(),
         "spark.driver.extraClassPath": jar.path(),
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": application.cluster.executor_java_options(),
         "spark.executorEnv.PYTHONPATH": SOURCES,
         **conf,
     }

@@ -14,30 +14,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from rekindle.errors import RunError
 from rekindle_local.bench import results
 from rekindle_local.bench.results import Bar
 from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo import inputs
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
 from rekindle_spark import jar
 
 __all__ = ["measure"]
 
-PIPELINE = '''"""The demo's queries."""
-
-from pathlib import Path
-
-from rekindle_local.flights import pipeline as flights
-
-
-def pipeline():
-    return flights.build(Path({path!r}), 1)
-'''
 NODES = 4
+SEED = 1
 ROWS_PER_EPOCH = 100_000
 NEVER_SECONDS = 86_400
 CHECKPOINT_SECONDS = 10
@@ -71,16 +62,15 @@ SWEEP = (
 def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[str, Any]:
     """Run every way `rounds` times for `seconds`; returns what `overhead.json` holds."""
     console = Console(highlight=False)
-    data.prepare(directory / "input")
-    pipeline = directory / "pipeline.py"
-    pipeline.write_text(PIPELINE.format(path=str(directory / "input")))
+    flights = directory / "input"
+    data.prepare(flights)
     rates: dict[Way, list[float]] = {}
     with LocalCluster(
         nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
     ) as cluster:
         for way, place in _turns(rounds, sweep, directory):
             place.mkdir()
-            rate = _throughput(way, place, pipeline, cluster, seconds)
+            rate = _throughput(way, place, flights, cluster, seconds)
             rates.setdefault(way, []).append(rate)
             console.print(f"{way.name}: {rate:,.0f} rows a second")
     return _judge(rates, rounds, directory)
@@ -98,35 +88,30 @@ def _turns(rounds: int, sweep: bool, directory: Path) -> Iterator[tuple[Way, Pat
 
 
 def _throughput(
-    way: Way, directory: Path, pipeline: Path, cluster: LocalCluster, seconds: float
+    way: Way, directory: Path, flights: Path, cluster: LocalCluster, seconds: float
 ) -> float:
-    """Rows a second, once every query runs."""
-    settings = directory / "settings.yaml"
-    settings.write_text(yaml.safe_dump(_settings(way)))
+    """Rows a second, once every query runs; `flights` has the input."""
+    pipeline, settings = inputs.write(
+        directory, flights, SEED, policy=_policy(way), runtime=_runtime(way)
+    )
     driver = DriverProcess(directory)
-    conf = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": cluster.executor_java_options(),
-    }
-    driver.start(pipeline, cluster.master_url, settings, conf)
+    driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
     try:
         return _follow(driver, seconds)
     finally:
         driver.end()
 
 
-def _settings(way: Way) -> dict[str, Any]:
+def _policy(way: Way) -> dict[str, Any]:
+    return {"buffering": way.buffering, "ordering": way.ordering}
+
+
+def _runtime(way: Way) -> dict[str, Any]:
     return {
-        "version": 1,
-        "policy": {"buffering": way.buffering, "ordering": way.ordering},
-        "runtime": {
-            "nodes_expected": NODES,
-            "checkpoint_seconds": way.checkpoint_seconds,
-            "rows_per_second": 1e9,
-            "rows_per_epoch_max": way.rows_per_epoch,
-        },
+        "nodes_expected": NODES,
+        "checkpoint_seconds": way.checkpoint_seconds,
+        "rows_per_second": 1e9,
+        "rows_per_epoch_max": way.rows_per_epoch,
     }
 
 

@@ -69,14 +69,9 @@ def measure(epochs: int, directory: Path) -> dict[str, Any]:
     cluster = LocalCluster(
         nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
     )
-    conf = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.executor.memory": "512m",
-        "spark.cleaner.periodicGC.interval": "20s",
-    }
+    often = {"spark.driver.memory": "1g", "spark.cleaner.periodicGC.interval": "20s"}
     with cluster:
-        conf["spark.executor.extraJavaOptions"] = cluster.executor_java_options()
+        conf = {**cluster.spark_options(), **often}
         driver.start(pipeline, cluster.master_url, settings, conf)
         try:
             samples = _follow(driver, cluster, epochs)

@@ -160,12 +160,7 @@ def _start(
         Path(application.__file__),
         machines.cluster.master_url,
         settings,
-        {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": machines.cluster.executor_java_options(),
-        },
+        machines.cluster.spark_options(),
         {application.DIRECTORY: str(directory), **machines.environment},
         None if control is None else (control.socket, control.place),
     )

@@ -167,13 +167,7 @@ def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tup
 
 
 def _conf(cluster: LocalCluster) -> dict[str, str]:
-    return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.executor.memory": f"{EXECUTOR_MEGABYTES}m",
-        "spark.executor.extraJavaOptions": cluster.executor_java_options(),
-    }
+    return {**cluster.spark_options(EXECUTOR_MEGABYTES), "spark.driver.memory": "1g"}
 
 
 def _facts(options: Options, enforced: bool) -> report.RunFacts:
