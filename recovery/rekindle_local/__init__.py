@@ -15,6 +15,7 @@ Nothing imports this package; it stands on the runtime and the pure core.
     local_provider        what a coordinator asks of the cluster: its nodes, its driver
     cluster               the local cluster: one master, N workers, killed and brought back by node
     control_plane         ZooKeeper, coordinator and sidecar of one application, as processes
+    stored                the records of a checkpoint store, as any reader sees them
     event_files           event files that another process writes, followed
     cluster_files         the folder through which cluster and coordinator know of each other
     provisioning          the cluster's half of that: says what runs, brings what is asked for

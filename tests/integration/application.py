@@ -17,8 +17,7 @@ import polars as pl
 import readings
 
 import rekindle
-from rekindle import records
-from rekindle_local import processes
+from rekindle_local import processes, stored
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
@@ -201,8 +200,7 @@ class Application:
 
     def commits(self) -> list[Event]:
         """The commit log."""
-        files = sorted((self.store / "commits").glob("[0-9]*.json"), key=lambda f: int(f.stem))
-        return [records.decode("commit", file.read_bytes(), file.name) for file in files]
+        return stored.commits(self.store)
 
     def assert_exactly_right(self) -> None:
         """All committed rows, and no others, are those of the batch computation."""
@@ -236,9 +234,9 @@ class Application:
 
     def newest_cut(self) -> Event:
         """The newest record of the offset log."""
-        offsets = self.store / "offsets"
-        newest = max(offsets.glob("[0-9]*.json"), key=lambda f: int(f.stem))
-        return records.decode("offsets", newest.read_bytes(), newest.name)
+        newest = stored.newest_cut(self.store)
+        assert newest is not None
+        return newest
 
     def _write_settings(self) -> None:
         lines = ["version: 1"]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rekindle import records
 from rekindle.verification import rows
 from rekindle.verification.engine import Engine, literal, quoted
+from rekindle_local import stored
 from rekindle_local.chaos import inputs, statements
 from rekindle_local.chaos.trials import Trial
 
@@ -73,9 +73,7 @@ def _compare(
 def _files(store: Path) -> dict[str, list[tuple[Path, str, int]]]:
     """By query the files that count, as often as they do, with query partition and epoch."""
     found: dict[str, list[tuple[Path, str, int]]] = {}
-    paths = sorted((store / "commits").glob("[0-9]*.json"), key=lambda path: int(path.stem))
-    for number in paths:
-        record = records.decode("commit", number.read_bytes(), f"commits/{number.name}")
+    for record in stored.commits(store):
         for partition, epoch, _, name, _ in record["outputs"]:
             query = partition.rpartition("/")[0]
             path = store / "outputs" / query / name

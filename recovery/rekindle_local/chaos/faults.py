@@ -20,9 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle import records
 from rekindle.errors import RunError
-from rekindle_local import processes
+from rekindle_local import processes, stored
 from rekindle_local.chaos.application import RAISE
 from rekindle_local.chaos.trials import Fault, Trial
 from rekindle_local.cluster import LocalCluster
@@ -156,12 +155,8 @@ class Harm:
 
     def _driver_works(self) -> bool:
         """Whether the newest driver has written: one that starts would begin anew meanwhile."""
-        paths = (self.driver.store / "offsets").glob("[0-9]*.json")
-        newest = max(paths, key=lambda path: int(path.stem), default=None)
-        if newest is None:
-            return False
-        record = records.decode("offsets", newest.read_bytes(), newest.name)
-        return bool(record["generation"] > self._generation_before)
+        newest = stored.newest_cut(self.driver.store)
+        return newest is not None and newest["generation"] > self._generation_before
 
     def _bring_store_back(self) -> None:
         with suppress(FileNotFoundError):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import yaml
 
-from rekindle import records
 from rekindle.errors import RekindleError, RunError
 from rekindle.protocol.tree import Place
+from rekindle_local import stored
 from rekindle_local.chaos import application, checking, inputs, trials
 from rekindle_local.chaos.checking import Counts
 from rekindle_local.chaos.faults import Harm
@@ -202,9 +202,7 @@ class _Course:
             time.sleep(POLL_SECONDS)
 
     def _is_all_read(self) -> bool:
-        newest = max(
-            (self.driver.store / "offsets").glob("[0-9]*.json"), key=lambda path: int(path.stem)
-        )
-        record = records.decode("offsets", newest.read_bytes(), newest.name)
+        newest = stored.newest_cut(self.driver.store)
+        assert newest is not None
         rows = sum(source.rows for source in self.trial.sources)
-        return bool(sum(end for _, end in record["offsets"].values()) == rows)
+        return bool(sum(end for _, end in newest["offsets"].values()) == rows)

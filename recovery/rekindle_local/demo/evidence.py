@@ -21,11 +21,10 @@ import pyarrow.parquet as pq
 
 from rekindle import events as run_events
 from rekindle import history, report, topology, verification
-from rekindle import records as store_records
 from rekindle.errors import RunError
 from rekindle.events import Event
 from rekindle.topology import Topology
-from rekindle_local import report_html
+from rekindle_local import report_html, stored
 from rekindle_local.flights import pipeline as flights
 from rekindle_spark.program import Program
 
@@ -139,7 +138,7 @@ def commit() -> str:
 def _check_history(directory: Path, run: Run) -> None:
     """Write what was computed and released when, and judge it as `rekindle check-history` does."""
     recorded = history.record(
-        run.topology, _commits(run.store), run.records, zero_at=run.failure_at
+        run.topology, stored.commits(run.store), run.records, zero_at=run.failure_at
     )
     (directory / "history.jsonl").write_text(history.serialize(recorded))
     verdict = history.check(recorded, "history.jsonl")
@@ -181,7 +180,7 @@ def write_outputs(directory: Path, run: Run) -> None:
         query_partition: [stamped(schema.empty_table(), 0, 0.0)]
         for query_partition, schema in run.schemas.items()
     }
-    for record in _commits(run.store):
+    for record in stored.commits(run.store):
         for query_partition, epoch, rows, name, _ in record["outputs"]:
             query = query_partition.rpartition("/")[0]
             table = pq.read_table(run.store / "outputs" / query / name)
@@ -200,16 +199,9 @@ def stamped(table: pa.Table, epoch: int, committed_at: float) -> pa.Table:
     return table.append_column("epoch", epochs).append_column("committed_at", times)
 
 
-def _commits(store: Path) -> list[dict[str, Any]]:
-    paths = sorted((store / "commits").glob("*.json"), key=lambda path: int(path.stem))
-    return [
-        store_records.decode("commit", path.read_bytes(), f"commits/{path.name}") for path in paths
-    ]
-
-
 def _input_record(run: Run) -> dict[str, Any]:
-    last = max((run.store / "offsets").glob("*.json"), key=lambda path: int(path.stem))
-    final = store_records.decode("offsets", last.read_bytes(), f"offsets/{last.name}")
+    final = stored.newest_cut(run.store)
+    assert final is not None, "a finished run has logged its input"
     closures = {
         name: sorted(partitions) for name, partitions in topology.closures(run.topology).items()
     }
