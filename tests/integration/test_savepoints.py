@@ -12,7 +12,7 @@ from application import Application, compare
 
 Prepare = Callable[..., Application]
 # Slow enough that there is input left after the savepoint, however long it takes to get there.
-SLOW = {"rows_per_second": 100}
+SLOW = {"rows_per_second": 200}
 
 
 def save(application: Application) -> None:
@@ -70,6 +70,6 @@ def assert_right_after_the_change(application: Application, saved: dict) -> None
     alarms = pl.read_parquet(application.inputs / "alarms.parquet")
     _, end = saved["offsets"]["alarms"]
     wanted["alarms-by-sensor"] = readings.daily(alarms[end:], "sensor")
-    assert set(committed) == set(wanted)
+    assert set(committed) == {query for query, rows in wanted.items() if rows.height}
     for query, rows in wanted.items():
-        compare(query, committed[query], rows)
+        compare(query, committed.get(query, rows.clear()), rows)
