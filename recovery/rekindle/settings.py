@@ -136,6 +136,8 @@ class RuntimeSettings:
     epoch_seconds: float = _seconds(1.0, low=0.1, high=600.0)
     epoch_stretch_max: float = _setting(3.0, _Number(1.0, 1_000.0))
     epoch_attempts_max: int = _count(3, high=100)
+    dead_letter_tries: int = _count(3, high=100)
+    dead_letters_max: int = _count(100)
     checkpoint_seconds: float = _seconds(10.0, low=1.0)
     outage_checkpoint_seconds: float = _seconds(60.0, low=1.0)
     store_patience_seconds: float = _seconds(600.0)

@@ -10,6 +10,7 @@ What runs in an executor's host:
     frames         blocks on the wire: header, Arrow batch, digest
     program        a pipeline fused into chains and edges, as it is shipped to hosts
     partition      one operator partition: runs its chain for one epoch
+    poison         finds rows for which a user's function raises, and makes them dead letters
     states         versions of partition states, checkpoints and acknowledgements
     deltas         what has changed in a table since the checkpoint before
     inputs         durable input: the frames for a partition that is behind, in the store

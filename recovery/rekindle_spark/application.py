@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.pace import Pace
+from rekindle_spark.poison import ENDING
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress, Readers
 from rekindle_spark.store import Store
@@ -70,6 +71,13 @@ class EventLog:
                 self.waiting += line
             with suppress(OSError):  # written with the next one, once there is room again
                 self.waiting = self.waiting[os.write(self.file.fileno(), self.waiting) :]
+
+    def dead_letters(self, outputs: Iterable[Sequence[Any]]) -> None:
+        """Tell of the dead letters among output files that have become finished."""
+        for partition, epoch, rows, *_ in outputs:
+            output = partition.rpartition("/")[0]
+            if output.endswith(ENDING):
+                self.write("dead-letters", step=output.removesuffix(ENDING), epoch=epoch, rows=rows)
 
     def store_away(self, cause: str | None) -> None:
         """The store cannot be written, or can be again."""
@@ -134,12 +142,14 @@ class Application:
 
     def common_header(self) -> dict[str, Any]:
         """The fields that every request has."""
+        runtime = self.settings.runtime
         return {
             "version": 1,
             "program": [self.program.hash, str(self.program_path)],
             "generation": self.store.generation,
             "plan_epoch": self.plan_epoch,
             "ordering": self.ordering,
+            "dead_letters": [runtime.dead_letter_tries, runtime.dead_letters_max],
             "store": str(self.store.directory),
         }
 

@@ -162,7 +162,7 @@ def _application(
     events: EventLog,
 ) -> Application:
     path = store.write_program(cloudpickle.dumps(built))  # type: ignore[no-untyped-call]
-    store.make_outputs(sink.name for chain in built.chains for sink in chain.sinks)
+    store.make_outputs(output for chain in built.chains for output in chain.outputs)
     sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
     restore_points = restoring.from_record(history.checkpoint, built)
@@ -214,7 +214,7 @@ def _committed(
             for epoch, digest in zip(range(first, last + 1), sums, strict=True):
                 if epoch > restore_points.epoch(number) and "checkpoint" not in record:
                     digests[number, epoch] = digest
-            for sink in chain.sinks:
-                key = f"{sink.name}/{number - chain.first}"
+            for output in chain.outputs:
+                key = f"{output}/{number - chain.first}"
                 committed[key] = max(committed.get(key, 0), last)
     return digests, committed

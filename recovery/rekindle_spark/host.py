@@ -39,6 +39,7 @@ from rekindle_spark import frames, inputs, partition, states, usage
 from rekindle_spark.frames import Frame
 from rekindle_spark.outputs import Outputs
 from rekindle_spark.partition import Incomplete, Outcome, State, Work
+from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import file_name
 
@@ -266,11 +267,12 @@ def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch
     number, plan_epoch = item["partition"], item["plan_epoch"]
     chain = program.owner[number]
     ordered = request.get("ordering", ON) == ON
+    tolerance = Tolerance(*request["dead_letters"])
     if chain.keyed:
-        return Work(number, plan_epoch, epoch, ordered=ordered)
+        return Work(number, plan_epoch, epoch, ordered=ordered, tolerance=tolerance)
     begin, end, watermark = request["offsets"][str(epoch)][chain.name]
     readers = None if item["readers"] is None else frozenset(item["readers"])
-    return Work(number, plan_epoch, epoch, begin, end, watermark, ordered, readers)
+    return Work(number, plan_epoch, epoch, begin, end, watermark, ordered, readers, tolerance)
 
 
 def _sinks(outcome: Outcome) -> dict[str, list[Any]]:

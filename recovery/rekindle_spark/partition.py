@@ -3,17 +3,18 @@
 Pure: the same state and the same frames give the same results. The host keeps them.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from rekindle.errors import RekindleError, StepError
-from rekindle_spark import frames
+from rekindle.errors import StepError
+from rekindle_spark import frames, poison
 from rekindle_spark.frames import Frame, Label
-from rekindle_spark.operators import hashing
+from rekindle_spark.operators import KeyedStateful, hashing
 from rekindle_spark.pipeline import Step
+from rekindle_spark.poison import Sieve, Tolerance
 from rekindle_spark.program import Chain, Edge, Program
 
 __all__ = ["Incomplete", "Outcome", "State", "Sunk", "Work", "run"]
@@ -46,11 +47,12 @@ class Work:
     watermark: int = BEFORE_ALL
     ordered: bool = True
     readers: frozenset[int] | None = None
+    tolerance: Tolerance = poison.STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """The rows of one sink, the name of the file to write them to, and their digest."""
+    """The rows of one sink, or dead letters, the file's name for them, and their digest."""
 
     table: pa.Table
     file: str
@@ -59,7 +61,8 @@ class Sunk:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows."""
+    """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows, and
+    outputs of dead letters."""
 
     state: State
     blocks: list[tuple[int, bytes]]
@@ -84,21 +87,19 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     or StepError where a user's function raises or returns another schema.
     """
     chain = program.owner[work.partition]
+    sieves = _sieves(program, chain, work)
     if chain.keyed:
         inputs, watermark = _gather(program, work, received)
         rows = sum(table.num_rows for table in inputs)
-        operator_state, table = _guarded(
-            chain.root,
-            lambda: chain.root.function.process(state.operator, inputs, state.watermark, watermark),
-        )
+        operator_state, table = _process(chain, state, inputs, watermark, sieves.get(chain.name))
     else:
-        table = _slice(chain, work)
+        table = _guarded(chain.root, lambda: chain.root.function.read(*_share(chain, work)))
         rows, watermark, operator_state = table.num_rows, work.watermark, None
     exits = [(edge, _targets(program, edge, work)) for edge in program.outputs[chain.index]]
     exits = [(edge, targets) for edge, targets in exits if targets]
     counted = chain.sinks if work.readers is None else ()
     ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
-    tables = _stateless(chain, table, ends)
+    tables = _stateless(chain, table, ends, sieves)
     sums: list[bytes] = []
     blocks = [
         block
@@ -110,9 +111,44 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
         for sink in counted
         if tables[sink.inputs[0]].num_rows
     }
+    for sieve in sieves.values() if work.readers is None else ():
+        if sieve.letters:
+            letters, added = pa.concat_tables(sieve.letters), [c.name for c in poison.COLUMNS]
+            # a repeat may word the same error in another way
+            sinks[sieve.step + poison.ENDING] = _sunk(chain, work, letters, sums, added)
     return Outcome(
         State(watermark, operator_state), blocks, sinks, rows, frames.combined_digest(sums)
     )
+
+
+def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
+    """For each step with a user's function what runs it and finds rows for which it raises."""
+    steps = {step.name: step for step in (chain.root, *chain.steps)}
+    operator, sieves = chain.root.function, {}
+    for name, step in steps.items():
+        if step is not chain.root:
+            event_time = steps[step.inputs[0]].event_time
+        elif isinstance(operator, KeyedStateful):
+            event_time = operator.event_time
+        else:
+            continue
+        sieves[name] = Sieve(
+            name,
+            program.partition_names[work.partition],
+            work.epoch,
+            (event_time, *chain.root.keys),
+            work.tolerance if step.dead_letters else poison.STRICT,
+            None if chain.keyed or step.inputs[0] != chain.name else _share(chain, work)[0],
+        )
+    return sieves
+
+
+def _process(
+    chain: Chain, state: State, inputs: Sequence[pa.Table], watermark: int, sieve: Sieve | None
+) -> tuple[Any, pa.Table]:
+    call = (state.operator, inputs, state.watermark, watermark, *([] if sieve is None else [sieve]))
+    operator_state, table = _guarded(chain.root, lambda: chain.root.function.process(*call))
+    return operator_state, table
 
 
 def _gather(program: Program, work: Work, received: Sequence[Frame]) -> tuple[list[pa.Table], int]:
@@ -149,16 +185,16 @@ def _unique(received: Sequence[Frame]) -> dict[tuple[int, int], Frame]:
     return found
 
 
-def _slice(chain: Chain, work: Work) -> pa.Table:
-    """The rows of one source partition: its share of the epoch's stretch of offsets."""
+def _share(chain: Chain, work: Work) -> tuple[int, int]:
+    """What a source partition reads: its share of the epoch's stretch of offsets."""
     index, share = work.partition - chain.first, work.end - work.begin
     begin = work.begin + share * index // chain.parallelism
-    end = work.begin + share * (index + 1) // chain.parallelism
-    table: pa.Table = _guarded(chain.root, lambda: chain.root.function.read(begin, end))
-    return table
+    return begin, work.begin + share * (index + 1) // chain.parallelism
 
 
-def _stateless(chain: Chain, table: pa.Table, ends: Set[str]) -> dict[str, pa.Table]:
+def _stateless(
+    chain: Chain, table: pa.Table, ends: Set[str], sieves: Mapping[str, Sieve]
+) -> dict[str, pa.Table]:
     """The tables of the steps that lead to `ends`, and of the root."""
     needed = set(ends)
     for step in reversed(chain.steps):
@@ -167,14 +203,14 @@ def _stateless(chain: Chain, table: pa.Table, ends: Set[str]) -> dict[str, pa.Ta
     tables = {chain.name: table}
     for step in chain.steps:
         if step.name in needed:
-            tables[step.name] = _apply(step, tables[step.inputs[0]])
+            tables[step.name] = _apply(step, tables[step.inputs[0]], sieves[step.name])
     return tables
 
 
-def _apply(step: Step, table: pa.Table) -> pa.Table:
-    result = _guarded(step, lambda: step.function(table))
+def _apply(step: Step, table: pa.Table, sieve: Sieve) -> pa.Table:
     if step.kind == "filter":
-        return _guarded(step, lambda: table.filter(result))
+        return sieve.run(table, lambda part: part.filter(step.function(part)))
+    result = sieve.run(table, step.function)
     if not isinstance(result, pa.Table) or not result.schema.equals(step.schema):
         got = result.schema if isinstance(result, pa.Table) else type(result).__name__
         raise StepError(
@@ -185,18 +221,16 @@ def _apply(step: Step, table: pa.Table) -> pa.Table:
     return result
 
 
-def _guarded(step: Step, work: Any) -> Any:
-    """Run user code: whatever it raises becomes a StepError that names the step."""
-    try:
-        return work()
-    except RekindleError:
-        raise
-    except (Exception, SystemExit) as error:
+def _guarded(step: Step, work: Callable[[], Any]) -> Any:
+    """Run a source or operator: whatever it raises becomes a StepError that names the step."""
+    result, error = poison.attempt(work)
+    if error is not None:
         raise StepError(
             where=f"step {step.name}",
-            what=f"raised {type(error).__name__}: {_one_line(error)}",
+            what=poison.raised(error),
             remedy="mend the step's function and start again: committed output stays",
         ) from error
+    return result
 
 
 def _targets(program: Program, edge: Edge, work: Work) -> list[int]:
@@ -229,8 +263,10 @@ def _outgoing(
     return blocks
 
 
-def _sunk(chain: Chain, work: Work, table: pa.Table, sums: list[bytes]) -> Sunk:
-    sums.append(frames.digest(table))
+def _sunk(
+    chain: Chain, work: Work, table: pa.Table, sums: list[bytes], without: Sequence[str] = ()
+) -> Sunk:
+    sums.append(frames.digest(table.drop_columns(without)))
     attempt = "" if work.ordered else f"-{work.plan_epoch}"
     file = f"{work.partition - chain.first}-{work.epoch:09d}{attempt}.parquet"
     return Sunk(table, file, sums[-1].hex())

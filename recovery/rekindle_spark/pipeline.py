@@ -11,13 +11,13 @@ ends when the pipeline is built into a program (see `program`). Nothing here run
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from rekindle.topology import PARALLELISM_MAX, PRIORITY_MAX, PRIORITY_MIN
-from rekindle_spark import arguments
+from rekindle_spark import arguments, poison
 from rekindle_spark.operators import (
     Aggregate,
     IntervalJoin,
@@ -58,7 +58,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One named step: `kind` is source, map, filter, union, keyed or sink."""
+    """One named step: `kind` is source, map, filter, union, keyed or sink.
+
+    With `dead_letters`, rows for which its function raises are left out, and kept beside.
+    """
 
     name: str
     kind: str
@@ -70,6 +73,7 @@ class Step:
     keys: tuple[str, ...] = ()
     priority: float = 1.0
     cost_hint: float = 1.0
+    dead_letters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +86,30 @@ class Stream:
     event_time: str
 
     def map(
-        self, name: str, function: TableFunction, *, schema: pa.Schema, event_time: str = ""
+        self,
+        name: str,
+        function: TableFunction,
+        *,
+        schema: pa.Schema,
+        event_time: str = "",
+        dead_letters: bool = False,
     ) -> "Stream":
         """Apply `function` to each Arrow table; it returns a table with `schema`."""
         where = arguments.place("step", name)
         _check_function(f"{where}: function", function)
         time = self.event_time if event_time == "" else event_time
         columns.check_schema(where, schema, time)
-        return self.pipeline.add(Step(name, "map", (self.name,), 1, function, schema, time))
-
-    def filter(self, name: str, predicate: MaskFunction) -> "Stream":
-        """Keep the rows for which `predicate(table)`, a boolean array, is true."""
-        _check_function(f"{arguments.place('step', name)}: predicate", predicate)
-        step = Step(name, "filter", (self.name,), 1, predicate, self.schema, self.event_time)
+        self._check_letters(where, dead_letters)
+        step = Step(name, "map", (self.name,), 1, function, schema, time, dead_letters=dead_letters)
         return self.pipeline.add(step)
+
+    def filter(self, name: str, predicate: MaskFunction, *, dead_letters: bool = False) -> "Stream":
+        """Keep the rows for which `predicate(table)`, a boolean array, is true."""
+        where = arguments.place("step", name)
+        _check_function(f"{where}: predicate", predicate)
+        self._check_letters(where, dead_letters)
+        step = Step(name, "filter", (self.name,), 1, predicate, self.schema, self.event_time)
+        return self.pipeline.add(replace(step, dead_letters=dead_letters))
 
     def window(
         self,
@@ -137,13 +151,15 @@ class Stream:
         event_time: str = "",
         parallelism: int = 1,
         arrival_order: bool = False,
+        dead_letters: bool = False,
     ) -> "Stream":
         """Run a custom operator with value state per key, rows in event-time order."""
+        self._check_letters(arguments.place("step", name), dead_letters)
         time = self.event_time if event_time == "" else event_time
         keyed = KeyedStateful(
             name, self.schema, self.event_time, keys, operator, schema, time, arrival_order
         )
-        return self._keyed(name, keyed, keys, parallelism)
+        return self._keyed(name, keyed, keys, parallelism, dead_letters=dead_letters)
 
     def join(
         self,
@@ -172,6 +188,9 @@ class Stream:
         where = arguments.place("step", name)
         remedy = f"give a number from {PRIORITY_MIN} (least) to {PRIORITY_MAX} (most important)"
         arguments.check_number(f"{where}: priority", priority, PRIORITY_MIN, PRIORITY_MAX, remedy)
+        if name.endswith(poison.ENDING):
+            what = "has the name of an output of dead letters"
+            arguments.refuse(where, what, f"give it one that does not end in {poison.ENDING}")
         for column in REPORTED_COLUMNS:
             if column in self.schema.names:
                 what = "has the name of a column that reports add to a query's rows"
@@ -187,6 +206,7 @@ class Stream:
         keys: Sequence[str],
         parallelism: int,
         inputs: tuple[str, ...] = (),
+        dead_letters: bool = False,
     ) -> "Stream":
         return self.pipeline.add(
             Step(
@@ -198,8 +218,17 @@ class Stream:
                 operator.output_schema,
                 operator.output_event_time,
                 tuple(keys),
+                dead_letters=dead_letters,
             )
         )
+
+    def _check_letters(self, where: str, dead_letters: object) -> None:
+        """Refuse dead letters that would have two columns of one name."""
+        arguments.check_kind(f"{where}: dead_letters", dead_letters, bool, "give True or False")
+        for column in poison.COLUMNS if dead_letters else ():
+            if column.name in self.schema.names:
+                what = "has the name of a column that dead letters get"
+                arguments.refuse(f"{where}: column {column.name!r}", what, "rename it before")
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from rekindle import topology
 from rekindle.errors import InputError
 from rekindle.topology import Operator, Query, Topology
 from rekindle_spark.pipeline import Pipeline, Step
+from rekindle_spark.poison import ENDING
 
 __all__ = ["Chain", "Edge", "Program", "build"]
 
@@ -52,6 +53,12 @@ class Chain:
     def partitions(self) -> range:
         """The numbers of its partitions."""
         return range(self.first, self.first + self.parallelism)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What its partitions may have output files of: sinks, and steps with dead letters."""
+        letters = (step.name for step in (self.root, *self.steps) if step.dead_letters)
+        return (*(sink.name for sink in self.sinks), *(name + ENDING for name in letters))
 
     @property
     def keyed(self) -> bool:

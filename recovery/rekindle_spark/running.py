@@ -332,7 +332,7 @@ def _stage(
     program = application.program
     for number in sorted(specification.ranges):
         chain = program.owner[number]
-        names = {sink.name: f"{sink.name}/{number - chain.first}" for sink in chain.sinks}
+        names = {output: f"{output}/{number - chain.first}" for output in chain.outputs}
         staging.stage(application.staged, number, names, partitions[number]["epochs"])
 
 
@@ -344,14 +344,14 @@ def _commit(
     outputs, queries = [], []
     for number, (first, last) in sorted(specification.ranges.items()):
         chain = program.owner[number]
-        for sink in chain.sinks:
-            query_partition = f"{sink.name}/{number - chain.first}"
-            queries.append((sink.name, query_partition, first, last))
-            done = application.committed.get(query_partition, 0)
+        index = number - chain.first
+        queries += [(sink.name, f"{sink.name}/{index}", first, last) for sink in chain.sinks]
+        for output in chain.outputs:
+            done = application.committed.get(f"{output}/{index}", 0)
             for epoch, _, _, sinks in partitions[number]["epochs"]:
-                if sink.name in sinks and epoch > done:
-                    outputs.append([query_partition, epoch, *sinks[sink.name]])
-            application.committed[query_partition] = max(done, last)
+                if output in sinks and epoch > done:
+                    outputs.append([f"{output}/{index}", epoch, *sinks[output]])
+            application.committed[f"{output}/{index}"] = max(done, last)
     application.store.commit(
         {
             "at": time.time(),
@@ -367,6 +367,7 @@ def _commit(
             "outputs": outputs,
         }
     )
+    application.events.dead_letters(outputs)
     for query, query_partition, first, last in queries:
         application.events.write(
             "commit",

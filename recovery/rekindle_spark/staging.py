@@ -22,12 +22,12 @@ def stage(
     names: Mapping[str, str],
     epochs: Sequence[Sequence[Any]],
 ) -> None:
-    """Hold back what a partition has given in some epochs; `names` (sink -> query partition)."""
+    """Hold back what a partition has given in some epochs; `names` (output -> its partition)."""
     for epoch, _, digest, sinks in epochs:
         held = staged.setdefault(epoch, Staged())
         held.digests[partition] = digest
-        for sink, (rows, file, sum_of_rows) in sinks.items():
-            held.outputs.append([names[sink], epoch, rows, file, sum_of_rows])
+        for output, (rows, file, sum_of_rows) in sinks.items():
+            held.outputs.append([names[output], epoch, rows, file, sum_of_rows])
 
 
 def publishable(application: Application, epoch: int) -> dict[str, Any] | None:
@@ -60,6 +60,7 @@ def publishable(application: Application, epoch: int) -> dict[str, Any] | None:
 def publish(application: Application, epoch: int, published: Mapping[str, Any]) -> None:
     """Say in the commit log, and in the events, what has become public."""
     application.store.commit(published)
+    application.events.dead_letters(published["outputs"])
     program = application.program
     with application.lock:
         for number in [number for number in application.staged if number <= epoch]:
@@ -67,9 +68,10 @@ def publish(application: Application, epoch: int, published: Mapping[str, Any]) 
     for name, (first, last, _) in published["finished"].items():
         number = program.numbers[name]
         chain = program.owner[number]
+        for output in chain.outputs:
+            application.committed[f"{output}/{number - chain.first}"] = last
         for sink in chain.sinks:
             query_partition = f"{sink.name}/{number - chain.first}"
-            application.committed[query_partition] = last
             application.events.write(
                 "commit",
                 query=sink.name,

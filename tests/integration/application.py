@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
@@ -48,7 +49,8 @@ def restore(cluster: LocalCluster) -> None:
 @dataclass(slots=True)
 class Application:
     """One application: the driver that runs, and the store that outlives it. `socket` is of a
-    sidecar that is not the control plane's own."""
+    sidecar that is not the control plane's own. `pipeline` is the module that is run, with
+    `expected` like that of `readings`."""
 
     cluster: LocalCluster
     directory: Path
@@ -59,6 +61,7 @@ class Application:
     store_of: Path | None = None
     control: ControlPlane | None = None
     socket: Path | None = None
+    pipeline: ModuleType = readings
     on_start: Callable[[], None] = lambda: None
     events: list[Event] = field(default_factory=list)
     driver: DriverProcess = field(init=False)
@@ -84,7 +87,7 @@ class Application:
         """Start a driver; a second start goes on from the store."""
         paths = [SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.driver.start(
-            PIPELINE,
+            Path(str(self.pipeline.__file__)),
             self.cluster.master_url,
             self.directory / "settings.yaml",
             {**self.cluster.spark_options(), **self.spark},
@@ -204,13 +207,13 @@ class Application:
 
     def assert_exactly_right(self) -> None:
         """All committed rows, and no others, are those of the batch computation."""
-        wanted, committed = readings.expected(self.inputs), self.committed_rows()
+        wanted, committed = self.pipeline.expected(self.inputs), self.outputs()
         assert set(committed) == set(wanted)
         for query, rows in wanted.items():
             compare(query, committed[query], rows)
 
-    def committed_rows(self) -> dict[str, pl.DataFrame]:
-        """The rows of each query that count, each committed once."""
+    def outputs(self) -> dict[str, pl.DataFrame]:
+        """All committed rows by query; none is committed twice."""
         names: dict[str, list[str]] = {}
         committed: set[tuple[str, int]] = set()
         for record in self.commits():

@@ -63,7 +63,7 @@ def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> Non
 def assert_right_after_the_change(application: Application, saved: dict) -> None:
     """Shared queries have all rows; the one that is gone those up to the savepoint, and the new one
     those of the input since."""
-    wanted, committed = readings.expected(application.inputs), application.committed_rows()
+    wanted, committed = readings.expected(application.inputs), application.outputs()
     until = datetime(1970, 1, 1) + timedelta(microseconds=saved["watermark"])
     daily = wanted["alarms-daily"]
     wanted["alarms-daily"] = daily.filter(pl.col("window_end") <= until + timedelta(microseconds=1))

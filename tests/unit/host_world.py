@@ -82,6 +82,7 @@ class Desk:
             "plan_epoch": item["plan_epoch"],
             "store": str(self.directory),
             "urgency": 0,
+            "dead_letters": [3, 100],
             "checkpoint": None,
             "executor": "7",
             "held": [ROWS, COUNTS],

@@ -4,15 +4,24 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from host_world import COUNTS, ROWS, Desk, digests
+from host_world import COUNTS, ROWS, SCHEMA, Desk, Numbers, digests
 
-from rekindle_spark import frames, partition
+from rekindle_spark import frames, partition, program
+from rekindle_spark.pipeline import Pipeline
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "store")
+
+
+def refuse_ninth(table: pa.Table) -> pa.Table:
+    if any(at.second == 9 for at in table["at"].to_pylist()):
+        raise ValueError("the ninth second")
+    return table
 
 
 def divide(begin: int, end: int) -> float:
@@ -135,6 +144,20 @@ def test_a_wrong_function_is_answered_with_step_and_remedy(
     assert fault["what"].startswith("raised ZeroDivisionError: ")
     assert fault["remedy"]
     assert blocks == []
+
+
+def test_dead_letters_are_a_file_beside_those_of_queries(tmp_path: Path) -> None:
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", Numbers())
+    rows.map("checked", refuse_ninth, schema=SCHEMA, dead_letters=True).sink("out")
+    desk = Desk(tmp_path, program=program.build(pipeline))
+    desk.store.make_outputs(desk.program.chains[0].outputs)
+    report, _ = desk.ask(ROWS, 1, 2)
+    (first, second) = (sinks for *_, sinks in report["partitions"]["0"]["epochs"])
+    assert first["checked.dead-letters"][:2] == [1, "0-000000001.parquet"]
+    assert second.keys() == {"out"}
+    letters = pq.read_table(tmp_path / "outputs" / "checked.dead-letters" / "0-000000001.parquet")
+    assert letters["dead_letter_error"].to_pylist() == ["raised ValueError: the ninth second"]
 
 
 def test_an_answer_comes_when_its_files_their_names_and_its_states_are_on_disk(

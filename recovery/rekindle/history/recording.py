@@ -129,7 +129,8 @@ def _results(
     topology: Topology, commits: Iterable[Mapping[str, Any]], zero_at: float
 ) -> Iterator[Failure | Computed | EpochOutput]:
     sinks: dict[str, list[str]] = {}
-    for channel, operation in _graph(topology).outputs.items():
+    channels = _graph(topology).outputs
+    for channel, operation in channels.items():
         sinks.setdefault(operation, []).append(channel)
     reached: dict[str, int] = {}
     for commit in commits:
@@ -139,7 +140,9 @@ def _results(
         for name, (first, last, digests) in commit["finished"].items():
             for epoch, digest in zip(range(first, last + 1), digests, strict=True):
                 yield Computed(t, name, epoch, digest)
-        released = [(row[0], row[1], row[4], row[2]) for row in commit["outputs"]]
+        # dead letters come out of no query
+        counted = (row for row in commit["outputs"] if row[0] in channels)
+        released = [(row[0], row[1], row[4], row[2]) for row in counted]
         told = {(channel, epoch) for channel, epoch, _, _ in released}
         for name, (first, last, _) in commit["finished"].items():
             for channel in sinks.get(name, ()):

@@ -17,6 +17,7 @@ event-time order, however they arrived. Called by `partition`.
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ from rekindle_spark import arguments
 from rekindle_spark.operators import columns, grouping, tables, times
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
+from rekindle_spark.poison import Sieve, attempt
 
 __all__ = ["KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
@@ -96,6 +98,15 @@ class KeyedValues:
     late_rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Rows that are to be handed over, those of a key one after the other; `cells` by row."""
+
+    table: pa.Table
+    cells: list[Value]
+    sieve: Sieve | None
+
+
 class KeyedStateful:
     """Runs a StatefulOperator per key.
 
@@ -143,8 +154,12 @@ class KeyedStateful:
         inputs: Sequence[pa.Table],
         previous_watermark: int,
         watermark: int,
+        sieve: Sieve | None = None,
     ) -> tuple[KeyedValues, pa.Table]:
-        """Take new rows; hand over those with event time up to `watermark`, key by key."""
+        """Take new rows; hand over those with event time up to `watermark`, key by key.
+
+        Where `handle` raises for a key's rows, they are handed over one by one through `sieve`.
+        """
         rows, late_rows = inputs[0], state.late_rows
         if rows.num_rows:
             in_time = times.microseconds(rows[self.event_time]) > times.late(previous_watermark)
@@ -160,7 +175,7 @@ class KeyedStateful:
         rows = tables.concatenate([state.waiting, rows])
         moments = times.microseconds(rows[self.event_time])
         due = np.ones(len(moments), bool) if self.arrival_order else moments <= watermark
-        values, output = self._handle(state.values, rows, moments, np.flatnonzero(due))
+        values, output = self._handle(state.values, rows, moments, np.flatnonzero(due), sieve)
         values, purge_at = self._purge(values, state.purge_at, watermark)
         waiting = tables.select_rows(rows, ~due)
         due_at = int(moments[~due].min()) if waiting.num_rows else FINAL_WATERMARK
@@ -198,6 +213,7 @@ class KeyedStateful:
         rows: pa.Table,
         moments: Integers,
         due: Integers,
+        sieve: Sieve | None,
     ) -> tuple[dict[Value, tuple[Value, int]], pa.Table]:
         if len(due) == 0:
             return values, self.no_output
@@ -209,39 +225,77 @@ class KeyedStateful:
         moments, ids = moments[due[order]], groups.ids[order]
         firsts = pa.array(groups.first)
         names = _tuples([key.take(firsts) for key in keys], groups.count)
-        cells = list(zip(*(columns.python_values(c) for c in ordered.columns), strict=True))
-        fields = self.input_schema.names
         begins = [*np.flatnonzero(np.diff(ids, prepend=-1)).tolist(), len(ids)]
         changed, emitted = dict(values), list[Value]()
         slots: list[int] = moments.tolist()
+        given = _Due(ordered, _tuples(ordered.columns, len(due)), sieve)
         for key, (begin, end) in zip(names, pairwise(begins), strict=True):
-            table = [dict(zip(fields, row, strict=False)) for row in cells[begin:end]]
-            self._handle_key(key, table, slots[begin:end], changed, emitted)
+            self._handle_key(key, given, begin, slots[begin:end], changed, emitted)
         self._settle(names, changed)
         return changed, self._output(emitted)
 
     def _handle_key(
         self,
         key: Value,
-        rows: list[dict[str, Any]],
+        due: _Due,
+        first: int,
         moments: list[int],
         values: dict[Value, tuple[Value, int]],
         emitted: list[Value],
     ) -> None:
         """Hand a key's rows over, in pieces where its value runs out in between."""
-        held, last = values.get(key, (None, INITIAL_WATERMARK))
-        value = ValueState(deepcopy(held) if self.nested else held)
+        value, last = values.get(key, (None, INITIAL_WATERMARK))
         for begin, end in self._pieces(moments, last):
             if self.ttl is not None and last + self.ttl < moments[begin]:
-                value.clear()
-            for row in self.operator.handle(key, rows[begin:end], value) or ():
-                emitted.append(self._emitted(row))
+                value = None
+            value = self._hand_over(key, due, (first + begin, first + end), value, emitted)
             last = max(last, *moments[begin:end])
-        kept = value.get()
-        if kept is not None:
-            values[key] = (kept, last)
+        if value is not None:
+            values[key] = (value, last)
         else:
             values.pop(key, None)
+
+    def _hand_over(
+        self,
+        key: Value,
+        due: _Due,
+        span: tuple[int, int],
+        value: Value | None,
+        emitted: list[Value],
+    ) -> Value | None:
+        """A key's value after a span of its rows: one by one where they raise together."""
+        result, raised = attempt(partial(self._called, key, due.cells[slice(*span)], value))
+        if raised is None:
+            value, rows = result
+            emitted += rows
+            return value
+        if due.sieve is None:
+            raise raised
+        divided = False
+        for row in (due.table.slice(number, 1) for number in range(*span)):
+            # cells anew for each call: the one before may have changed them
+            result, error = due.sieve.alone(row, partial(self._called_for, key, row, value))
+            if error is None:
+                value, rows = result
+                emitted += rows
+            divided = divided or error is not None
+        if not divided:
+            due.sieve.together(raised)
+        return value
+
+    def _called_for(
+        self, key: Value, rows: pa.Table, value: Value | None
+    ) -> tuple[Value | None, list[Value]]:
+        return self._called(key, _tuples(rows.columns, rows.num_rows), value)
+
+    def _called(
+        self, key: Value, cells: list[Value], value: Value | None
+    ) -> tuple[Value | None, list[Value]]:
+        """A key's value after some rows, and what is emitted for them."""
+        rows = [dict(zip(self.input_schema.names, row, strict=False)) for row in cells]
+        state = ValueState(deepcopy(value) if self.nested else value)
+        emitted = [self._emitted(row) for row in self.operator.handle(key, rows, state) or ()]
+        return state.get(), emitted
 
     def _pieces(self, moments: list[int], last: int) -> Iterable[tuple[int, int]]:
         if self.ttl is None:

@@ -1,0 +1,160 @@
+"""Records for which a user's function raises: found, named, and left out as dead letters.
+
+A function gets a whole table. Where it raises, halves of the table show for which rows; such a row
+is tried alone, some times where the step has dead letters. Without them the first such row ends
+it, in an error that says which one it is. Called by `partition`, and by operators with user code.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from rekindle.errors import RekindleError, StepError
+
+__all__ = ["COLUMNS", "ENDING", "STRICT", "Sieve", "Tolerance", "attempt", "raised"]
+
+# The output of a step's dead letters has the step's name with this behind, its rows these columns
+# behind those of the step's input.
+ENDING = ".dead-letters"
+COLUMNS = (
+    pa.field("dead_letter_step", pa.string()),
+    pa.field("dead_letter_epoch", pa.int64()),
+    pa.field("dead_letter_error", pa.string()),
+)
+
+SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How often a row is tried alone, and how many rows a step may leave out in an epoch of a
+    partition."""
+
+    tries: int
+    letters_max: int
+
+
+# of a step without dead letters
+STRICT = Tolerance(1, 0)
+
+
+@dataclass(slots=True)
+class Sieve:
+    """Runs one step's function in one partition and epoch; `letters` are the rows it left out.
+
+    `columns` tell a row best. `first_row` is the offset in the source of the table's first row,
+    where the rows come straight from one.
+    """
+
+    step: str
+    partition: str
+    epoch: int
+    columns: Sequence[str]
+    tolerance: Tolerance
+    first_row: int | None = None
+    letters: list[pa.Table] = field(default_factory=list)
+
+    def run(self, table: pa.Table, function: Callable[[pa.Table], Any]) -> Any:
+        """What `function` makes of the table without the rows that become letters.
+
+        Raises StepError where the step has no dead letters, or too many.
+        """
+        result, error = attempt(partial(function, table))
+        if error is None:
+            return result
+        rest = self._rest(table, function)
+        if self.tolerance.letters_max:
+            result, error = attempt(partial(function, rest))
+        if error is not None:
+            raise self._fault(error, "no single row")
+        return result
+
+    def alone(
+        self, row: pa.Table, function: Callable[[], Any], number: int | None = None
+    ) -> tuple[Any, BaseException | None]:
+        """What `function` gives for one row, or what it raised: the row is a letter then.
+
+        `number` is the row's place in its table. Raises StepError as `run` does.
+        """
+        for _ in range(self.tolerance.tries):
+            result, error = attempt(function)
+            if error is None:
+                return result, None
+        assert error is not None
+        if len(self.letters) >= self.tolerance.letters_max:
+            raise self._fault(error, self._shown(row, number))
+        why = (self.step, self.epoch, raised(error))
+        for column, value in zip(COLUMNS, why, strict=True):
+            row = row.append_column(column, pa.array([value], column.type))
+        self.letters.append(row)
+        return None, error
+
+    def together(self, error: BaseException) -> None:
+        """Rows raise together, and none of them alone: that is no letter's fault."""
+        if not self.tolerance.letters_max:
+            raise self._fault(error, "no single row")
+
+    def _rest(self, table: pa.Table, function: Callable[[pa.Table], Any]) -> pa.Table:
+        """The rows that raise neither alone nor in the halves that were looked at."""
+        kept, spans = [table.slice(0, 0)], [(0, table.num_rows)]
+        while spans:
+            begin, end = spans.pop()
+            part = table.slice(begin, end - begin)
+            if end - begin == 1:
+                _, error = self.alone(part, partial(function, part), begin)
+            else:
+                _, error = attempt(partial(function, part))
+            if error is None:
+                kept.append(part)
+            elif end - begin > 1:
+                middle = (begin + end) // 2
+                spans += [(middle, end), (begin, middle)]
+        return pa.concat_tables(kept).combine_chunks()
+
+    def _shown(self, row: pa.Table, number: int | None) -> str:
+        """What finds a row in the input: its number, event time and keys, then other columns."""
+        names = dict.fromkeys(name for name in self.columns if name in row.column_names)
+        names |= dict.fromkeys(row.column_names)
+        values = [f"{name}={_short(row[name][0])}" for name in [*names][:SHOWN_COLUMNS_MAX]]
+        if number is not None and self.first_row is not None:
+            values.insert(0, f"source row {self.first_row + number}")
+        elif number is not None:
+            values.insert(0, f"row {number}")
+        return ", ".join(values)
+
+    def _fault(self, error: BaseException, place: str) -> StepError:
+        what = f"{raised(error)}, at epoch {self.epoch} of {self.partition}, {place}"
+        remedy = "mend the step's function and start again: committed output stays"
+        if self.letters:
+            what += f", after {len(self.letters)} dead letters"
+        elif not self.tolerance.letters_max:
+            remedy += "; or give the step dead_letters=True"
+        fault = StepError(where=f"step {self.step}", what=what, remedy=remedy)
+        fault.__cause__ = error
+        return fault
+
+
+def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a user's function gives, or what it raises; nothing of that may end the host."""
+    try:
+        return function(), None
+    except RekindleError:
+        raise
+    except (Exception, SystemExit) as error:
+        return None, error
+
+
+def raised(error: BaseException) -> str:
+    """What was raised, on one line."""
+    return f"raised {type(error).__name__}: {' '.join(str(error).split())[:SHOWN_ERROR_MAX]}"
+
+
+def _short(value: pa.Scalar) -> str:
+    """A value on one line, long ones cut."""
+    if pa.types.is_temporal(value.type) and value.is_valid:
+        return str(value.cast(pa.string()).as_py())
+    text = repr(value.as_py())
+    return text if len(text) <= SHOWN_VALUE_MAX else f"{text[: SHOWN_VALUE_MAX - 3]}..."
