@@ -31,6 +31,7 @@ What runs in the driver:
     exchange       Spark jobs of pinned tasks, retained and removed shuffles (Java in jvm/)
     progress       where partitions are, how far, and which blocks are retained
     restoring      from where each partition can be brought back
+    moving         moves of live partitions to other executors, between two epochs
     preserving     has the input of partitions that are behind written to the store
     upgrades       a changed pipeline goes on from a savepoint
     checkpointing  when to take a checkpoint, and when one is global

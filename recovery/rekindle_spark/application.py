@@ -25,7 +25,7 @@ from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress, Readers
 from rekindle_spark.store import Store
 
-__all__ = ["Application", "EventLog", "Staged", "open_events"]
+__all__ = ["Application", "EventLog", "Moves", "Staged", "open_events"]
 
 WAITING_BYTES_MAX = 1 << 20
 
@@ -98,9 +98,21 @@ class Staged:
     outputs: list[list[Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Moves that were ordered (partition number -> node); they hold as long as nothing else is lost
+    or planned."""
+
+    nodes: Mapping[int, str]
+    losses: int
+    plan_epoch: int
+    reason: str
+
+
 @dataclass(slots=True)
 class Application:
-    """The state of one driver. `staged` holds epochs that are not committed yet."""
+    """The state of one driver. `staged` holds epochs that are not committed yet, `moves` the newest
+    ones that were ordered, `moved_at` the newest epoch when some were made."""
 
     program: Program
     program_path: Path
@@ -126,6 +138,8 @@ class Application:
     buffering: Mode = ON
     ordering: Mode = ON
     staged: dict[int, Staged] = field(default_factory=dict)
+    moves: Moves | None = None
+    moved_at: int = -1
     readers: Readers = field(default_factory=Readers)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -148,6 +162,7 @@ class Application:
             "program": [self.program.hash, str(self.program_path)],
             "generation": self.store.generation,
             "plan_epoch": self.plan_epoch,
+            "moved_at": self.moved_at,
             "ordering": self.ordering,
             "dead_letters": [runtime.dead_letter_tries, runtime.dead_letters_max],
             "store": str(self.store.directory),

@@ -34,8 +34,9 @@ PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
 class Checkpointing:
     """The newest checkpoint that is being taken, and what it still waits for: states that are to be
     acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
-    results of such jobs, `completed` epochs whose checkpoint has the states of all. Where it
-    `is_urgent`, the next one is due at once."""
+    results of such jobs, `completed` epochs whose checkpoint has the states of all, `state_bytes`
+    what the files hold that a partition's state is made of. Where it `is_urgent`, the next one is
+    due at once."""
 
     application: Application
     epoch: int | None = None
@@ -51,6 +52,7 @@ class Checkpointing:
     last_at: float = field(default_factory=time.monotonic)
     ended: list[Result] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)
+    state_bytes: dict[int, int] = field(default_factory=dict)
 
     def due(self, epoch: int, work: Ranges) -> int | None:
         """The epoch to checkpoint in this job, or None.
@@ -110,10 +112,13 @@ class Checkpointing:
                 return
             self.waiting.discard(done["partition"])
             self.sizes[done["partition"]] = done["bytes"]
+            before = 0
             if "base" in done:
                 self.bases[done["partition"]] = done["base"]
+                before = self.state_bytes.get(done["partition"], 0)
             else:
                 self.bases.pop(done["partition"], None)
+            self.state_bytes[done["partition"]] = before + done["bytes"]
 
     def is_taking(self, epoch: int) -> bool:
         """Whether the checkpoint of this epoch is on its way, and may still come to its end."""

@@ -18,11 +18,13 @@ from rekindle.protocol import (
     BufferingOrder,
     Directive,
     DropOrder,
+    MoveOrder,
     OrderingOrder,
     PauseOrder,
     PlanOrder,
     ResumeOrder,
 )
+from rekindle_spark import moving
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.guidance import Guidance
@@ -243,6 +245,9 @@ class Control:
         match directive.order:
             case PlanOrder() as order:
                 self._carry_out(order, directive.plan_epoch)
+            case MoveOrder(placement=placement):
+                moving.order(application, placement, reason)
+                application.events.write("moving", placement=placement, reason=reason)
             case BufferingOrder(mode=mode):
                 application.buffering = mode
                 self._tell_switch("buffering", mode, reason)

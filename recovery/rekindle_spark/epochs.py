@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rekindle_spark import jobs, running, staging
+from rekindle_spark import jobs, moving, running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
@@ -118,6 +118,8 @@ class EpochLoop:
         self.control.pump()
         self.control.report_caught_up()
         self.checkpointing.advance()
+        if self.checkpointing.epoch is None and self.final is None:
+            moving.carry_out(application, self.checkpointing.state_bytes)
 
     def _save(self) -> None:
         """Where a savepoint is asked for, have it taken in the next epoch, and wait for it then."""

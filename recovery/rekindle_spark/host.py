@@ -106,8 +106,7 @@ class Host:
     versions: dict[int, states.Versions] = field(default_factory=dict)
     checkpoints: states.Checkpoints = field(default_factory=states.Checkpoints)
     programs: dict[str, Program] = field(default_factory=dict)
-    generation: int = 0
-    plan_epoch: int = 0
+    newest: tuple[int, int, int] = (0, 0, -1)
     meter: usage.Meter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -243,15 +242,15 @@ class Host:
     def _fence(self, request: dict[str, Any]) -> None:
         """Refuse what an older driver asks; forget what is no longer to be held here.
 
-        Requests may overtake each other, so only one of the newest plan says what that is.
+        Requests may overtake each other, so only one of the newest plan and move says what that is.
         """
-        told = (request["generation"], request["plan_epoch"])
-        if request["generation"] < self.generation:
-            raise Refused(f"generation {request['generation']} came after {self.generation}")
-        if request["generation"] > self.generation:
+        told = (request["generation"], request["plan_epoch"], request.get("moved_at", -1))
+        if told[0] < self.newest[0]:
+            raise Refused(f"generation {told[0]} came after {self.newest[0]}")
+        if told[0] > self.newest[0]:
             self.versions.clear()
-        if told >= (self.generation, self.plan_epoch):
-            self.generation, self.plan_epoch = told
+        if told >= self.newest:
+            self.newest = told
             gone = self.versions.keys() - set(request["held"])
             self.checkpoints.forget(gone)
             for number in gone:

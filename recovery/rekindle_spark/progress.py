@@ -174,6 +174,13 @@ class Progress:
         self.placed[partition] = executor
         self.plan_epochs[partition] = plan_epoch
 
+    def move(self, partition: int, executor: str) -> None:
+        """A live partition goes on elsewhere. It stays live: the next epoch takes it along from its
+        restore point; one without state has nothing to run again."""
+        self.placed[partition] = executor
+        if self.program.owner[partition].keyed:
+            self.finished[partition] = self.restore_points.epoch(partition)
+
     def roll_back(self, plan_epoch: int) -> list[int]:
         """Everything that is placed goes back to its restore point, as if placed there by this
         plan; what was resident is forgotten. Returns the shuffles that held what was retained."""

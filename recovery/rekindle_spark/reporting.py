@@ -19,6 +19,7 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
+from rekindle_spark import moving
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
@@ -69,6 +70,11 @@ class Reports:
                 names[number]: executors[executor] for number, executor in progress.resident.items()
             }
             live = tuple(application.names(progress.live))
+            moves = None
+            if moving.are_possible(application):
+                moves = {
+                    names[number]: node for number, node in moving.pending(application).items()
+                }
         return ProgressReport(
             generation=self._generation,
             sequence=self._next(),
@@ -85,6 +91,7 @@ class Reports:
             alone=alone,
             finished=self.finished,
             lags=lags(application, time.time()),
+            moving=moves,
         )
 
     def incarnation(self, executor: str) -> str:

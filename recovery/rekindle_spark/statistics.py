@@ -3,9 +3,10 @@
 A window counts only when every partition was live all the time and nothing was lost: what is
 measured during a recovery says nothing of the steady state. It is as long as the time in which its
 rows came in: while a loss that nobody has noticed yet holds up the epochs, nothing is computed, and
-that must not look as if nothing would have to be. Called by `control`.
+that must not look as if nothing would have to be. A move begins another one. Called by `control`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rekindle_spark import costs
@@ -30,6 +31,7 @@ class Statistics:
     rows_per_second: float = field(init=False)
     calibrated: bool = False
     losses: int = 0
+    moved_at: int = -1
     steady: bool = False
     settled: int = 0
     windows: int = 0
@@ -53,47 +55,57 @@ class Statistics:
     def closed_window(self) -> dict[str, float] | None:
         """Costs when a window has ended that counts, else None."""
         application, until = self.application, self._computed_until()
-        complete = application.progress.complete and self.losses == application.losses
-        if not complete or not self.steady:
-            self.losses, self.steady = application.losses, application.progress.complete
+        if self.moved_at != application.moved_at:
+            self.moved_at = application.moved_at
+            self._report(self._named(self.costs.percent))
+        # what was moved runs some epochs again in the next job
+        complete = application.progress.complete and application.newest > self.moved_at
+        if not complete or not self.steady or self.losses != application.losses:
+            self.losses, self.steady = application.losses, complete
             self.costs.restart(until)
             return None
         if until - self.costs.began_at < WINDOW_SECONDS:
             return None
         percent = self.costs.close(application.progress.placed, until)
-        names = application.program.partition_names
-        named = {names[number]: cost for number, cost in sorted(percent.items())}
+        named = self._named(percent)
         self._report(named)
+        if application.losses == 0:
+            self._calibrate(self._load(named))
         return named
+
+    def _named(self, percent: Mapping[int, float]) -> dict[str, float]:
+        names = self.application.program.partition_names
+        return {names[number]: cost for number, cost in sorted(percent.items())}
 
     def _computed_until(self) -> float:
         """Up to when input has been computed, by wall clock."""
         return self.application.cuts[self.application.newest].cut_at
 
-    def _report(self, named: dict[str, float]) -> None:
+    def _report(self, named: Mapping[str, float]) -> None:
         application = self.application
-        settings, progress = application.settings, application.progress
-        capacity = (
-            len(application.executors) * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
-        )
-        load = 100 * sum(named.values()) / capacity
+        progress = application.progress
         names = application.program.partition_names
         application.events.write(
             "statistics",
-            costs=named,
+            costs=dict(named),
             placement={
                 names[number]: application.executors[executor]
                 for number, executor in sorted(progress.placed.items())
             },
-            load_percent=load,
+            load_percent=self._load(named),
             rows_per_second=self.rows_per_second,
             epoch=application.newest,
             retained_shuffles=application.exchange.retained_count(),
             retained_bytes=max(progress.retained.held.values(), default=0),
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
-        if application.losses == 0:
-            self._calibrate(load)
+
+    def _load(self, named: Mapping[str, float]) -> float:
+        """Percent of what all nodes may carry."""
+        settings = self.application.settings
+        nodes = len(self.application.executors)
+        capacity = nodes * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
+        return 100 * sum(named.values()) / capacity
 
     def _calibrate(self, load_percent: float) -> None:
         """Move the rate towards the wanted load, until the first loss; say once that it is there.

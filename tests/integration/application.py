@@ -190,11 +190,12 @@ class Application:
         return self.driver.log.read_text(errors="replace").strip().splitlines()[-1]
 
     def placement(self) -> dict[str, str]:
-        """Node of each partition after all plans so far."""
+        """Node of each partition after all plans and moves so far."""
         self.poll()
         placed: dict[str, str] = {}
-        for event in self.happened("plan"):
-            placed |= event["placement"]
+        for event in self.events:
+            if event["kind"] in ("plan", "moved"):
+                placed |= event["placement"]
         return placed
 
     def nodes_of(self, operator: str) -> set[str]:
@@ -283,11 +284,12 @@ class Before:
         assert not stayed & self._partitions_run_again()
 
     def _moved(self) -> set[str]:
-        """Partitions that a plan has put elsewhere since the harm."""
+        """Partitions that a plan or a move has put elsewhere since the harm."""
         return {
             name
-            for plan in self.application.happened("plan", after=self.events)
-            for name, node in plan["placement"].items()
+            for event in self.application.events[self.events :]
+            if event["kind"] in ("plan", "moved")
+            for name, node in event["placement"].items()
             if node != self.placement[name]
         }
 

@@ -8,6 +8,7 @@ from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.protocol import (
     BufferingOrder,
     Heartbeat,
+    MoveOrder,
     NodeSeen,
     OrderingOrder,
     PauseOrder,
@@ -91,6 +92,8 @@ class Desk:
                 case PlanOrder(placement=placement):
                     self.placement |= placement
                     self.plan_epoch = directive.plan_epoch
+                case MoveOrder(placement=placement):
+                    self.placement |= placement
                 case BufferingOrder(mode=mode):
                     self.modes["buffering"] = mode
                 case OrderingOrder(mode=mode):

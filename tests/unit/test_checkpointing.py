@@ -122,6 +122,18 @@ def test_the_job_of_an_epoch_that_is_issued_again_waits_for_all_its_states_again
     assert (taking.waiting, taking.bases) == ({COUNTED, LARGEST}, {})
 
 
+def test_what_a_state_is_made_of_counts_from_the_last_file_that_has_it_whole(
+    application: Any,
+) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 50}])
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 5, "base": 4}])
+    assert taking.state_bytes == {COUNTED: 55}
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 60}])
+    assert taking.state_bytes == {COUNTED: 60}
+
+
 def test_after_a_loss_it_is_begun_anew_with_a_later_epoch(application: Any) -> None:
     taking = checkpointing(application, 11.0)
     taking.due(8, NEXT)

@@ -71,6 +71,14 @@ def test_a_request_of_an_older_plan_that_comes_late_makes_nothing_forgotten(desk
     assert sorted(desk.host.versions[COUNTS].by_epoch) == [0, 3]
 
 
+def test_a_request_of_before_a_move_that_comes_late_makes_nothing_forgotten(desk: Desk) -> None:
+    desk.count_rows(1, 3, moved_at=3)
+    desk.ask(ROWS, 1, 1, held=[ROWS])
+    assert sorted(desk.host.versions[COUNTS].by_epoch) == [0, 3]
+    desk.ask(ROWS, 1, 1, held=[ROWS], moved_at=4)
+    assert COUNTS not in desk.host.versions
+
+
 def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert (silent.silent_seconds, silent.cluster_node) == (16.2, "node-c.example")
     assert report.resident == {"counts/1": "n3"}
     assert (report.buffering, report.finished, report.lags) == ("on", False, {"busiest": 2.5})
+    assert report.moving == {"source/1": "n3"}
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
 
@@ -43,8 +44,9 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     del record["driver_at"]
     assert application.from_record(json.dumps(record).encode(), "case").driver_at is None
     report = json.loads((GOLDEN / "progress.json").read_bytes())
-    del report["finished"]
+    del report["finished"], report["moving"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
     assert not read.finished
+    assert read.moving is None
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

@@ -23,6 +23,7 @@ def running() -> Any:
         cuts={0: SimpleNamespace(cut_at=1000.0)},
         newest=0,
         losses=0,
+        moved_at=-1,
         progress=SimpleNamespace(complete=True, placed={0: "a"}, retained=Retained()),
         executors={"a": "node-a"},
         settings=SimpleNamespace(
@@ -66,3 +67,21 @@ def test_a_start_takes_the_rate_of_the_settings_unless_it_was_calibrated() -> No
     assert Statistics(application).rows_per_second == 50.0
     application.settings.runtime.load_target_percent = 66.0
     assert Statistics(application).rows_per_second == 100.0
+
+
+def test_a_move_begins_a_window_with_the_epoch_after_the_one_that_ran_some_again() -> None:
+    application = running()
+    told: list[str] = []
+    application.events.write = lambda kind, **_: told.append(kind)
+    statistics = Statistics(application)
+    statistics.closed_window()
+    compute(application, statistics, 1, 1.0)
+    assert statistics.closed_window() is None
+    application.moved_at = 1
+    assert statistics.closed_window() is None
+    assert told == ["statistics"], "where everything is now"
+    compute(application, statistics, 2, 90.0)
+    assert statistics.closed_window() is None
+    compute(application, statistics, 2 + int(WINDOW_SECONDS), 91.0)
+    (cost,) = (statistics.closed_window() or {}).values()
+    assert cost == pytest.approx(100 / WINDOW_SECONDS)

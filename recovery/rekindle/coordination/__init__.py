@@ -6,6 +6,7 @@
     state         all that the coordinator knows
     load          what partitions cost and what is free on each node
     drafting      the next plan, or none
+    balancing     partitions that run and should run elsewhere
     membership    nodes that come, fall silent, are lost
     moments       after the clock has been set back
     adoption      what the driver says is active becomes what the coordinator knows
@@ -45,6 +46,7 @@ from rekindle.coordination.events import (
 from rekindle.coordination.instructions import (
     DropExecutors,
     Instruction,
+    MovePartitions,
     PublishPlan,
     Record,
     RequestNodes,
@@ -65,6 +67,7 @@ __all__ = [
     "DropExecutors",
     "Event",
     "Instruction",
+    "MovePartitions",
     "NodeBack",
     "NodeSuspected",
     "NodeView",

@@ -18,7 +18,11 @@ __all__ = ["adopt"]
 
 def adopt(state: State, event: PlacementReported, now: float) -> State:
     """The state with the driver's placement, unless a newer plan is on its way to it."""
-    if state.unacknowledged is not None or _is_known(state, event):
+    if state.unacknowledged is not None:
+        return state
+    if event.moving != state.moving:
+        state = replace(state, moving=event.moving)
+    if _is_known(state, event):
         return state
     placement, resident = _sound(state, event)
     undone = state.placement.keys() - placement.keys()

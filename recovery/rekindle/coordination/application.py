@@ -140,8 +140,8 @@ def decide(
 ) -> Decision:
     """What to do about an application now. Without `plan` everything is taken in and noted, but
     no plan is made; without `recover` none as long as an incident is open. In a dry run besides
-    nothing goes out that a loss has led to; a driver that starts, also with earlier work, is
-    placed as ever."""
+    nothing goes out that a loss has led to, and nothing that runs moves; a driver that starts, also
+    with earlier work, is placed as ever."""
     before = case
     state, case = _opened(case, reading, now)
     progress = _of_generation(reading.progress, case.generation)
@@ -152,7 +152,8 @@ def decide(
     recover = recover and not withheld
     plan = plan and (recover or state.incident is None) and not reading.orders.paused
     if plan and driver is Driver.THERE and not state.unacknowledged:
-        state, planned = advance(state, happened.Tick(), now, clock=clock)
+        may_move = not dry_run and _has_taken_all(progress, case)
+        state, planned = advance(state, happened.Tick(may_move), now, clock=clock)
         instructions += planned
     issued = _issue(case, state, reading, progress, instructions, driver, withheld=withheld)
     case = replace(
@@ -271,6 +272,11 @@ def _take_in(
     if driver is Driver.GONE and case.driver is not Driver.GONE:
         tell([happened.DriverLost()])
     return state, instructions
+
+
+def _has_taken_all(progress: ProgressReport | None, case: Case) -> bool:
+    """Whether the driver's report says what it has made of every order."""
+    return progress is not None and progress.directive >= case.sequence
 
 
 def _of_generation(report: ProgressReport | None, generation: int) -> ProgressReport | None:

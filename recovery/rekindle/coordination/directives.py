@@ -12,6 +12,7 @@ from rekindle.coordination import drafting, plans, switches
 from rekindle.coordination.instructions import (
     DropExecutors,
     Instruction,
+    MovePartitions,
     PublishPlan,
     RequestNodes,
     RestartDriver,
@@ -23,6 +24,7 @@ from rekindle.protocol import (
     BufferingOrder,
     Directive,
     DropOrder,
+    MoveOrder,
     OrderingOrder,
     PauseOrder,
     PlanOrder,
@@ -167,6 +169,8 @@ def _order(
                 rollback=plan.rollback,
             )
             return order, plan.reason, plans.describe(plan)[:TEXT_LENGTH_MAX]
+        case MovePartitions(placement, why, text):
+            return MoveOrder(placement=dict(placement)), why, text[:TEXT_LENGTH_MAX]
         case SetBuffering(mode, why):
             return BufferingOrder(mode=mode), why, f"Buffering is {mode}."  # type: ignore[arg-type]
         case SetOrdering(mode, why):

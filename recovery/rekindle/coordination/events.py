@@ -86,13 +86,15 @@ class CheckpointCompleted:
 class PlacementReported:
     """What the driver says is active (`placement`), in every epoch (`live`), and `resident`.
 
-    It has carried out every plan up to `plan_epoch`, its own ones included.
+    It has carried out every plan up to `plan_epoch`, its own ones included. `moving` are moves that
+    it has yet to make; None when it can make none.
     """
 
     placement: Mapping[str, str]
     live: frozenset[str]
     resident: Mapping[str, str]
     plan_epoch: int
+    moving: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,10 @@ class DriverLost:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; after a batch of other events, and at least once a second."""
+    """Time has passed; after a batch of other events, and at least once a second. `may_move`: what
+    runs may be moved."""
+
+    may_move: bool = True
 
 
 Running = (

@@ -15,6 +15,7 @@ __all__ = [
     "ON",
     "DropExecutors",
     "Instruction",
+    "MovePartitions",
     "PublishPlan",
     "Record",
     "RequestNodes",
@@ -32,6 +33,15 @@ class PublishPlan:
     """Carry out a plan; it carries its own reason."""
 
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class MovePartitions:
+    """Let partitions that run go on elsewhere (partition -> node), without an interruption."""
+
+    placement: Mapping[str, str]
+    reason: Reason
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +95,12 @@ class Record:
 
 
 Instruction = (
-    PublishPlan | SetBuffering | SetOrdering | DropExecutors | RequestNodes | RestartDriver | Record
+    PublishPlan
+    | MovePartitions
+    | SetBuffering
+    | SetOrdering
+    | DropExecutors
+    | RequestNodes
+    | RestartDriver
+    | Record
 )

@@ -1,6 +1,7 @@
 """What partitions cost, and what is free on each node, in percent of one core.
 
     steady      measured, or assumed until it is
+    capacities  cap x capacity of a node
     catching up steady x (1 + ratio x backlog / target time), never more than an empty node holds
     free        cap x capacity of a node, less what is placed there
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from rekindle.coordination.state import State, Status, with_status
 
-__all__ = ["catching_up", "free", "largest_node", "steady", "stretched"]
+__all__ = ["capacities", "catching_up", "free", "largest_node", "steady", "stretched"]
 
 Costs = Mapping[str, float]
 
@@ -44,14 +45,19 @@ def catching_up(state: State, costs: Costs, now: float) -> dict[str, float]:
     return {partition: factor * cost for partition, cost in costs.items()}
 
 
+def capacities(state: State) -> dict[str, float]:
+    """What each node that is up holds when it is empty."""
+    return {node: _capped(state, node) for node in with_status(state, Status.UP)}
+
+
 def largest_node(state: State) -> float:
-    """What the largest node that is up holds when it is empty."""
-    return max((_capped(state, node) for node in with_status(state, Status.UP)), default=0.0)
+    """What the largest of them holds."""
+    return max(capacities(state).values(), default=0.0)
 
 
 def free(state: State, costs: Costs) -> dict[str, float]:
     """Per node that is up; below 0 where costs have grown over the cap."""
-    left = {node: _capped(state, node) for node in with_status(state, Status.UP)}
+    left = capacities(state)
     for partition, node in state.placement.items():
         if node in left:
             left[node] -= state.charges.get(partition, costs[partition])

@@ -41,9 +41,7 @@ def heard_again(
     ]
     if not back:
         return ()
-    live = frozenset(report.live)
-    placed = happened.PlacementReported(report.placement, live, report.resident, report.plan_epoch)
-    return (*back, placed)
+    return (*back, _placed(report))
 
 
 def _is_same(view: NodeView | None, seen: NodeSeen) -> bool:
@@ -60,12 +58,18 @@ def _progress(state: State, report: ProgressReport) -> Iterator[happened.Event]:
             yield happened.NodeBack(node, seen.capacity_percent, seen.domain, seen.incarnation)
         if seen.suspected:
             yield happened.NodeSuspected(node)
-    live = frozenset(report.live)
-    yield happened.PlacementReported(report.placement, live, report.resident, report.plan_epoch)
+    placed = _placed(report)
+    yield placed
     if state.unacknowledged is None:
         for query in sorted(state.catching_up):
-            if state.closures[query] <= live:
+            if state.closures[query] <= placed.live:
                 yield happened.QueryCaughtUp(query)
+
+
+def _placed(report: ProgressReport) -> happened.PlacementReported:
+    return happened.PlacementReported(
+        report.placement, frozenset(report.live), report.resident, report.plan_epoch, report.moving
+    )
 
 
 def _is_gone(view: NodeView, report: ProgressReport, node: str) -> bool:

@@ -37,6 +37,7 @@ class Recollection:
     due: Due | None
     holding: bool
     seen_at: float | None
+    uneven_since: float | None = None
 
 
 FIELDS = tuple(Recollection.__slots__)

@@ -67,8 +67,9 @@ class State:
     CPU percent): what a plan reckoned for partitions that have not caught up. `hints` (partition
     -> CPU percent) count until costs are measured. `start` is a start that no event has followed
     yet; `starting` lasts until the first plan of a fresh start; `holding` while every node looks
-    lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`. `seen_at`
-    is the moment of the newest event.
+    lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`. `moving`
+    (partition -> node) are moves that the driver has yet to make, None where it can make none;
+    `uneven_since` is since when some are wanted. `seen_at` is the moment of the newest event.
     """
 
     topology: Topology
@@ -97,6 +98,8 @@ class State:
     due: Due | None = None
     store_reachable: bool = True
     holding: bool = False
+    moving: Mapping[str, str] | None = None
+    uneven_since: float | None = None
     seen_at: float | None = None
 
 

@@ -5,14 +5,15 @@
                                                  │                       ▼ come and queries catch up
                                                  └──all caught up, then a checkpoint──┘
 
-Only `Tick` plans: other events say when the next plan is due, so that whatever is reported
-between two ticks goes into one plan. Gives each event its meaning; nodes are `membership`'s.
+Only `Tick` plans, or moves what runs: other events say when the next plan is due, so that whatever
+is reported between two ticks goes into one plan. Gives each event its meaning; nodes are
+`membership`'s.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from rekindle.coordination import adoption, drafting, membership, moments, switches
+from rekindle.coordination import adoption, balancing, drafting, membership, moments, switches
 from rekindle.coordination import events as happened
 from rekindle.coordination.instructions import Instruction, PublishPlan, Record
 from rekindle.coordination.state import Due, State, Status, inactive, prioritised, with_status
@@ -74,7 +75,9 @@ def _handle(
             return _change_policy(state, policy, now)
         case happened.StoreReachable() | happened.StoreUnreachable():
             return _note_store(state, isinstance(event, happened.StoreReachable))
-        case happened.Tick():
+        case happened.Tick(may_move):
+            if state.due is None and may_move:
+                return balancing.balance(state, now)
             return _plan_when_due(state, now, clock)
 
 

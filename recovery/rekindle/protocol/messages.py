@@ -22,6 +22,7 @@ __all__ = [
     "Handshake",
     "HandshakeAnswer",
     "Heartbeat",
+    "MoveOrder",
     "NodeSeen",
     "Order",
     "OrderingOrder",
@@ -128,7 +129,8 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     epoch, `resident` (partition -> node) inactive ones whose state survived. `plan_epoch` is of the
     newest plan carried out, `directive` the sequence number of the newest one taken. `alone`: the
     driver has no orders from a coordinator and plans by itself. `finished`: the run has ended in
-    order, and nothing is to be brought back.
+    order, and nothing is to be brought back. `moving` (partition -> node) are moves that it has
+    taken and yet to make; None while it can make none.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -144,6 +146,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     alone: bool = False
     finished: bool = False
     lags: dict[Name, Seconds] = {}
+    moving: Placement | None = None
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):
@@ -183,6 +186,13 @@ class PlanOrder(Message, frozen=True, tag="plan", tag_field="kind"):
     rollback: bool = False
 
 
+class MoveOrder(Message, frozen=True, tag="move", tag_field="kind"):
+    """Let partitions that run go on elsewhere (partition -> node), each from a checkpoint that has
+    its state, so that no query misses anything. A loss, a pause or another plan ends it."""
+
+    placement: Placement
+
+
 class BufferingOrder(Message, frozen=True, tag="buffering", tag_field="kind"):
     """Retain outputs from now on, or stop."""
 
@@ -209,7 +219,9 @@ class ResumeOrder(Message, frozen=True, tag="resume", tag_field="kind"):
     """Go on after a pause."""
 
 
-Order = PlanOrder | BufferingOrder | OrderingOrder | DropOrder | PauseOrder | ResumeOrder
+Order = (
+    PlanOrder | MoveOrder | BufferingOrder | OrderingOrder | DropOrder | PauseOrder | ResumeOrder
+)
 
 
 class Directive(Message, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any
 from rekindle import protocol
 from rekindle.coordination import application
 from rekindle.coordination.application import Case, Decision, Reading
-from rekindle.protocol import Directive, Heartbeat, Orders, PlanOrder, tree
+from rekindle.protocol import Directive, Heartbeat, MoveOrder, Orders, PlanOrder, tree
 from rekindle.simulation.invariants import Broken, Invariants
 from rekindle.simulation.machines import Machines
 from rekindle.simulation.sabotage import Sabotage
@@ -208,5 +208,5 @@ class Coordinator:
             self.invariants.wrote(directive.sequence, directive.plan_epoch if plan else None)
 
 
-def _plans(directives: tuple[Directive, ...]) -> list[PlanOrder]:
-    return [item.order for item in directives if isinstance(item.order, PlanOrder)]
+def _plans(directives: tuple[Directive, ...]) -> list[PlanOrder | MoveOrder]:
+    return [item.order for item in directives if isinstance(item.order, PlanOrder | MoveOrder)]

@@ -1,7 +1,8 @@
 """A driver that follows orders, or plans alone when the store is silent for long.
 
 Its partitions become live some time after they were placed, producers first; it commits an epoch
-whenever something runs. It may be stalled for a while, cut from its sidecar, or killed.
+whenever something runs, and moves partitions as it takes a checkpoint. It may be stalled for a
+while, cut from its sidecar, or killed.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from rekindle.protocol import (
     Directive,
     DropOrder,
     Heartbeat,
+    MoveOrder,
     NodeSeen,
     OrderingOrder,
     PauseOrder,
@@ -42,6 +44,7 @@ __all__ = ["Driver", "Pipeline"]
 
 STEP_SECONDS = 1.0
 CHECKPOINT_SECONDS = 5.0
+STEP_PARTITIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,15 @@ class Driver:
     resident: dict[str, str] = field(default_factory=dict)
     ready_at: dict[str, float] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
+    moving: dict[str, str] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
     modes: dict[str, Any] = field(default_factory=dict)
     sidecar: Sidecar = field(init=False)
+
+    @property
+    def can_move(self) -> bool:
+        """Whether what a partition would run again is there, and the same."""
+        return "off" not in self.modes.values()
 
     def start(self) -> None:
         """Take a generation and begin to step."""
@@ -151,6 +161,8 @@ class Driver:
         match directive.order:
             case PlanOrder() as order:
                 self._place(order, directive.plan_epoch)
+            case MoveOrder(placement=placement):
+                self.moving = {p: n for p, n in placement.items() if self.placement.get(p) != n}
             case BufferingOrder(mode=mode):
                 self.modes["buffering"] = mode
             case OrderingOrder(mode=mode):
@@ -161,13 +173,16 @@ class Driver:
                     if name in self.seen and self.seen[name].incarnation == incarnation:
                         self._lose(name)
             case PauseOrder():
-                self.paused = True
+                self.paused, self.moving = True, {}
             case ResumeOrder():
                 self.paused = False
 
     def _place(self, order: PlanOrder, plan_epoch: int) -> None:
-        self.invariants.planned(self.generation, plan_epoch, order, self.placement)
+        # a coordinator that did not know yet of a move may take what has moved for lost
+        stayed = {p: n for p, n in self.placement.items() if p not in self.moved}
+        self.invariants.planned(self.generation, plan_epoch, order, stayed)
         self.world.tell(f"driver {self.generation} carries out plan {plan_epoch}")
+        self.moving, self.moved = {}, set()
         for partition, node in order.placement.items():
             if node in self.seen and partition not in self.placement:
                 self.placement[partition] = node
@@ -195,6 +210,7 @@ class Driver:
 
     def _lose(self, name: str) -> None:
         del self.seen[name]
+        self.moving = {}
         for held in (self.placement, self.resident):
             for partition in [p for p, node in held.items() if node == name]:
                 del held[partition]
@@ -222,6 +238,16 @@ class Driver:
         everything = len(self.live) == len(self.pipeline.costs)
         if everything and self.world.now - self.checkpoint_at > CHECKPOINT_SECONDS:
             self.checkpoint_at, self.checkpoint = self.world.now, self.storage.newest
+            self._move()
+
+    def _move(self) -> None:
+        """What moves stays live; some partitions at a time."""
+        for partition, node in list(self.moving.items())[:STEP_PARTITIONS]:
+            del self.moving[partition]
+            before = dict(self.placement)
+            self.placement[partition] = node
+            self.moved.add(partition)
+            self.invariants.moved(before, self.placement, self.pipeline.costs, self.seen)
 
     def _is_fenced(self, newer: bool) -> bool:
         """A driver that meets a newer one ends."""
@@ -311,6 +337,7 @@ class Driver:
             directive=self.following.directive,
             epoch=self.storage.newest,
             paused=self.paused,
+            moving=self.moving if self.can_move else None,
             alone=following.is_alone(self.following, self.world.now),
             **self.modes,
         )

@@ -1,13 +1,14 @@
 """What must hold at every moment, and in the end.
 
 at a plan     no partition is placed that is active, plan epochs only grow, no node over its cap
+at a move     everything runs, it goes to a node that is there, and none carries more than before
 at a commit   each epoch once, generations only grow
 at a decision a coordinator that is started anew decides the same
-in the end    everything runs, the incident is closed, switches are as the policy says
+in the end    everything runs, the incident is closed, switches are as the policy says, load is even
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.protocol import PlanOrder
@@ -29,6 +30,7 @@ class Invariants:
     plan_epochs: dict[int, int] = field(default_factory=dict)
     directives: int = 0
     published: int = 0
+    moves: int = 0
 
     def planned(
         self, generation: int, plan_epoch: int, order: PlanOrder, placement: Mapping[str, str]
@@ -44,10 +46,24 @@ class Invariants:
 
     def placed(self, placement: Mapping[str, str], costs: Mapping[str, float]) -> None:
         """A driver has carried out a plan."""
-        for node in sorted(set(placement.values())):
-            used = math.fsum(costs[name] for name, where in placement.items() if where == node)
+        for node, used in sorted(_used(placement, costs).items()):
             if used > self.policy.cpu_cap * CAPACITY_PERCENT + 1e-6:
                 raise Broken(f"node {node} is planned to {used:.1f} % of a core")
+
+    def moved(
+        self,
+        before: Mapping[str, str],
+        placement: Mapping[str, str],
+        costs: Mapping[str, float],
+        nodes: Collection[str],
+    ) -> None:
+        """A driver has moved a partition."""
+        if set(before) != set(costs) or not set(placement.values()) <= set(nodes):
+            raise Broken("a partition moves while something is lost")
+        fullest, most = max(_used(before, costs).values()), max(_used(placement, costs).values())
+        if most > fullest + 1e-6:
+            raise Broken(f"a move fills a node to {most:.1f} %, when none had over {fullest:.1f} %")
+        self.moves += 1
 
     def committed(self, commits: list[tuple[int, int]]) -> None:
         """An epoch has been committed."""
@@ -69,3 +85,11 @@ class Invariants:
             if plan_epoch <= self.published:
                 raise Broken(f"plan {plan_epoch} is published after {self.published}")
             self.published = plan_epoch
+
+
+def _used(placement: Mapping[str, str], costs: Mapping[str, float]) -> dict[str, float]:
+    """What each node carries."""
+    return {
+        node: math.fsum(costs[name] for name, where in placement.items() if where == node)
+        for node in set(placement.values())
+    }

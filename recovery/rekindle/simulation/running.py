@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from rekindle import topology as graph
-from rekindle.coordination import Status, application
+from rekindle.coordination import Status, application, balancing
 from rekindle.protocol import tree
 from rekindle.settings import ADAPTIVE, ALWAYS, BLOCKING, INCREMENTAL, Policy
 from rekindle.simulation.coordinators import Coordinator
@@ -169,7 +169,10 @@ class Simulation:
             "buffering": "off" if self.pipeline.policy.buffering == ADAPTIVE else "on",
             "ordering": "off" if self.pipeline.policy.ordering == ADAPTIVE else "on",
         }
-        return "" if driver.modes == normal else f"the switches are {driver.modes}"
+        if driver.modes != normal:
+            return f"the switches are {driver.modes}"
+        moves = driver.moving or (driver.case.state and balancing.moves(driver.case.state))
+        return f"{', '.join(sorted(moves))} should move" if moves and driver.can_move else ""
 
 
 def _pipeline(chance: random.Random) -> Pipeline:

@@ -1,0 +1,151 @@
+"""Which partitions that run should run elsewhere, so that no node carries far more than others.
+
+    even ──a node far above another──► uneven ──for `UNEVEN_SECONDS`──► moves are ordered ──► even
+
+A move costs little, for the driver makes it right after a checkpoint, but it must be worth it:
+what is measured wavers, so small differences are left alone, and nothing moves while anything
+else is under way. Moves that the driver has not made when something is lost are dropped, not owed:
+they are decided anew from what is then. Called by `transitions` only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rekindle.coordination import load
+from rekindle.coordination.instructions import Instruction, MovePartitions
+from rekindle.coordination.state import State, Status, inactive, with_status
+from rekindle.reasons import Reason
+
+__all__ = ["balance", "moves"]
+
+UNEVEN_SECONDS = 15.0
+# Between the fullest and the emptiest node, as shares of what each may carry: the difference that
+# is too much, as a share of the mean and at least, and the one that is left alone once they move.
+UNEVEN_SHARE, UNEVEN_MIN, EVEN_SHARE = 0.4, 0.04, 0.15
+# of the difference between two nodes, what a move must take from the fuller one
+GAIN_SHARE_MIN = 0.1
+MOVES_MAX = 256
+
+Result = tuple[State, tuple[Instruction, ...]]
+
+
+def balance(state: State, now: float) -> Result:
+    """The state after a look at the nodes, and the order to move once they have been uneven for
+    long."""
+    found = moves(state) if _is_calm(state) else {}
+    if not found:
+        return (state if state.uneven_since is None else replace(state, uneven_since=None)), ()
+    if state.uneven_since is None:
+        return replace(state, uneven_since=now), ()
+    if now - state.uneven_since < UNEVEN_SECONDS:
+        return state, ()
+    order = MovePartitions(found, Reason.UNEVEN_LOAD, _sentence(state, found))
+    return replace(state, uneven_since=None, moving=found), (order,)
+
+
+def moves(state: State) -> dict[str, str]:
+    """Partition -> node for those that should move; empty where load is as even as it needs be."""
+    nodes = _Nodes.of(state)
+    if len(nodes.shares) < 2 or nodes.difference <= nodes.too_much:
+        return {}
+    found: dict[str, str] = {}
+    enough = EVEN_SHARE * nodes.mean
+    for _ in range(MOVES_MAX):
+        partition = nodes.best() if nodes.difference > enough else None
+        if partition is None:
+            break
+        found[partition] = nodes.emptiest
+        nodes.move(partition)
+    return {name: node for name, node in found.items() if state.placement[name] != node}
+
+
+def _is_calm(state: State) -> bool:
+    """Whether the driver can move partitions, all of them run, and nothing else is to be done."""
+    return (
+        state.moving == {}
+        and state.incident is None
+        and state.due is None
+        and not state.catching_up
+        and not with_status(state, Status.SUSPECTED)
+        and len(state.costs) == len(state.partitions)
+        and not inactive(state)
+    )
+
+
+@dataclass(slots=True)
+class _Nodes:
+    """Nodes as moves are chosen: their partitions, and the shares of their CPU that these need."""
+
+    costs: Mapping[str, float]
+    capacity: Mapping[str, float]
+    held: dict[str, set[str]]
+    shares: dict[str, float]
+
+    @staticmethod
+    def of(state: State) -> "_Nodes":
+        costs, capacity = load.steady(state), load.capacities(state)
+        held: dict[str, set[str]] = {node: set() for node in capacity}
+        for partition, node in state.placement.items():
+            if node in held:
+                held[node].add(partition)
+        shares = {
+            node: sum(costs[name] for name in sorted(names)) / capacity[node]
+            for node, names in held.items()
+        }
+        return _Nodes(costs, capacity, held, shares)
+
+    @property
+    def mean(self) -> float:
+        """What each would carry if load were even."""
+        carried = sum(share * self.capacity[node] for node, share in self.shares.items())
+        return carried / sum(self.capacity.values())
+
+    @property
+    def fullest(self) -> str:
+        return max(self.shares, key=lambda node: (self.shares[node], node))
+
+    @property
+    def emptiest(self) -> str:
+        return min(self.shares, key=lambda node: (self.shares[node], node))
+
+    @property
+    def difference(self) -> float:
+        return self.shares[self.fullest] - self.shares[self.emptiest]
+
+    @property
+    def too_much(self) -> float:
+        return max(UNEVEN_MIN, UNEVEN_SHARE * self.mean)
+
+    def best(self) -> str | None:
+        """Of the fullest node's partitions the one that evens out most with the emptiest one; None
+        when none does by much."""
+        fullest, emptiest = self.fullest, self.emptiest
+
+        def higher(partition: str) -> float:
+            cost = self.costs[partition]
+            return max(
+                self.shares[fullest] - cost / self.capacity[fullest],
+                self.shares[emptiest] + cost / self.capacity[emptiest],
+            )
+
+        limit = self.shares[fullest] - GAIN_SHARE_MIN * self.difference
+        chosen = min(sorted(self.held[fullest]), key=higher, default=None)
+        return chosen if chosen is not None and higher(chosen) <= limit else None
+
+    def move(self, partition: str) -> None:
+        """From the fullest to the emptiest node."""
+        fullest, emptiest, cost = self.fullest, self.emptiest, self.costs[partition]
+        self.held[fullest].remove(partition)
+        self.held[emptiest].add(partition)
+        self.shares[fullest] -= cost / self.capacity[fullest]
+        self.shares[emptiest] += cost / self.capacity[emptiest]
+
+
+def _sentence(state: State, found: Mapping[str, str]) -> str:
+    nodes = _Nodes.of(state)
+    targets = ", ".join(sorted(set(found.values())))
+    return (
+        f"Move {len(found)} of {len(state.placement)} partitions to {targets}: node "
+        f"{nodes.fullest} carries {nodes.shares[nodes.fullest]:.0%} of what it may, "
+        f"{nodes.emptiest} {nodes.shares[nodes.emptiest]:.0%}."
+    )
