@@ -51,6 +51,7 @@ class Reason(Explained):
     DRIVER_ALONE = "driver-alone", "the driver cannot ask a coordinator and plans by itself"
     PLAN_AWAITED = "plan-awaited", "the driver has not taken the newest plan yet"
     CHECKPOINT_AWAITED = "checkpoint-awaited", "the incident ends with the next global checkpoint"
+    QUERY_STOPPED = "query-stopped", "a function of it raises: it waits for a mended one"
     BAD_RECORD = (
         "bad-record",
         "nothing can be decided about the application, say for a record of it",

@@ -39,6 +39,7 @@ What runs in the driver:
     store          the checkpoint store: generations, offset log, commit log
     patience       waits for a store that is away
     control        observes, confers, obeys: the control plane's end in the driver
+    stopping       takes partitions whose functions raise out of what runs
     guidance       whose orders are followed: the coordinator's, or those of the core in here
     reporting      what the driver says of itself
     sidecar        the driver's end of the sidecar: HTTP on a Unix socket

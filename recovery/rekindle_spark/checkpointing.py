@@ -34,9 +34,9 @@ PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
 class Checkpointing:
     """The newest checkpoint that is being taken, and what it still waits for: states that are to be
     acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
-    results of such jobs, `completed` epochs whose checkpoint has the states of all, `state_bytes`
-    what the files hold that a partition's state is made of. Where it `is_urgent`, the next one is
-    due at once."""
+    results of such jobs, `completed` epochs whose checkpoint has the states of all that may run,
+    `state_bytes` what the files hold that a partition's state is made of. Where it `is_urgent`, the
+    next one is due at once."""
 
     application: Application
     epoch: int | None = None
@@ -191,7 +191,7 @@ class Checkpointing:
                 del application.cuts[old]
         application.remove(emptied)
         application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
-        if not self.behind:
+        if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)
 
     def _give_up(self, text: str) -> None:

@@ -24,7 +24,7 @@ from rekindle.protocol import (
     PlanOrder,
     ResumeOrder,
 )
-from rekindle_spark import moving
+from rekindle_spark import moving, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.guidance import Guidance
@@ -101,13 +101,13 @@ class Control:
                 self._hurry()
             elif not closure <= live and closure <= placed:
                 self.behind.add(query_partition)
-        complete = len(live) == len(application.program.partition_names)
+            complete = application.progress.complete
         if complete and not self.was_complete:
             application.events.write("recovered", epoch=application.newest)
         self.was_complete = complete
 
     def fail_after(self, result: Result, attempts: Attempts) -> None:
-        """Decide about a job that failed without a loss: once more, or the end.
+        """Decide about a job that failed without a loss: once more, without some, or the end.
 
         A step's error counts: it will not go away by itself. Nor does damage in the store. Anything
         else is most often a loss that has not been noticed yet, so it gets time.
@@ -119,14 +119,16 @@ class Control:
                 self._give_up(executor)
             else:
                 self._lose_state(executor)
-        attempts.count(result.step_error is not None)
+        attempts.count(bool(result.step_errors))
         self.application.events.write("job-failed", text=result.reason)
         if result.damage is not None:
             raise self.application.store.set_aside(result.damage)
         settings = self.application.settings
-        if result.step_error is not None:
+        if result.step_errors:
             if attempts.step_errors >= settings.runtime.epoch_attempts_max:
-                raise result.step_error
+                stopping.stop(self.application, result.step_errors)
+                attempts.clear()
+                self._hurry()
             return
         seconds_max = settings.policy.silent_seconds + FAILING_SECONDS_MAX
         if result.store_away:
@@ -289,6 +291,8 @@ class Control:
             for partition, node in order.placement.items():
                 number = numbers.get(partition)
                 if number is None or number in application.progress.placed:
+                    continue
+                if number in application.progress.stopped:
                     continue
                 if node in by_node:
                     application.progress.place(number, by_node[node], plan_epoch)

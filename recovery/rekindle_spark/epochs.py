@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rekindle_spark import jobs, moving, running, staging
+from rekindle_spark import jobs, moving, running, staging, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
@@ -47,6 +47,7 @@ class EpochLoop:
             self._save()
         if self.final is not None and not self.is_saved:
             staging.publish_all(self.application, self.final.epoch)
+        stopping.check(self.application)
 
     def _resume(self) -> None:
         """After a restart the epochs in the log are all behind; catch-up runs them."""

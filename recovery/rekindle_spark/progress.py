@@ -4,6 +4,7 @@
     resident      inactive, but its state is still in a living host
     catching up   placed by a plan, behind the newest epoch
     live          runs in every epoch
+    stopped       a function of it, or of what is upstream, raises: no plan places it any more
 
 Plain bookkeeping for one driver; it decides nothing and talks to nobody.
 """
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rekindle.errors import StepError
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import RestorePoints
 
@@ -146,6 +148,7 @@ class Progress:
     resident: dict[int, str] = field(default_factory=dict)
     finished: dict[int, int] = field(default_factory=dict)
     plan_epochs: dict[int, int] = field(default_factory=dict)
+    stopped: dict[int, StepError] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
 
     @property
@@ -155,8 +158,8 @@ class Progress:
 
     @property
     def complete(self) -> bool:
-        """Whether every partition is live."""
-        return len(self.live) == len(self.program.partition_names)
+        """Whether every partition is live that has not been stopped."""
+        return len(self.live) + len(self.stopped) == len(self.program.partition_names)
 
     def held(self, executor: str) -> list[int]:
         """The partitions whose state is an executor's to keep."""
@@ -209,6 +212,24 @@ class Progress:
             for known in (self.placed, self.resident, self.finished):
                 known.pop(partition, None)
             self.live.discard(partition)
+
+    def stop(self, faults: Mapping[int, StepError]) -> dict[int, StepError]:
+        """Take partitions out for good, with what is downstream of them; returns all of these, each
+        with its cause.
+
+        Their states are forgotten: a driver with a mended function goes on from restore points.
+        """
+        fresh: dict[int, StepError] = {}
+        for partition in range(len(self.program.partition_names)):
+            upstream = (u for _, u in self.program.producers(partition) if u in self.stopped)
+            cause = next((self.stopped[u] for u in upstream), faults.get(partition))
+            if cause is None or partition in self.stopped:
+                continue
+            fresh[partition] = self.stopped[partition] = cause
+            for known in (self.placed, self.resident, self.finished):
+                known.pop(partition, None)
+            self.live.discard(partition)
+        return fresh
 
     def suspend_orphans(self) -> None:
         """What has lost something upstream becomes resident; repeated down the levels."""

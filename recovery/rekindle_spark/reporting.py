@@ -19,7 +19,7 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle_spark import moving
+from rekindle_spark import moving, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
@@ -75,6 +75,12 @@ class Reports:
                 moves = {
                     names[number]: node for number, node in moving.pending(application).items()
                 }
+            stopped = {
+                name: str(cause)
+                for _, name, cause in stopping.query_partitions(
+                    application.program, progress.stopped
+                )
+            }
         return ProgressReport(
             generation=self._generation,
             sequence=self._next(),
@@ -90,6 +96,7 @@ class Reports:
             paused=application.paused,
             alone=alone,
             finished=self.finished,
+            stopped=stopped,
             lags=lags(application, time.time()),
             moving=moves,
         )

@@ -42,7 +42,8 @@ URGENT, CATCH_UP = 0, 1
 
 @dataclass(slots=True)
 class Result:
-    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise.
+    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise, or by
+    partition.
 
     `hostless_executors` are those of the `stateless_executors` that had no host to ask.
     """
@@ -53,7 +54,7 @@ class Result:
     acknowledgements: list[dict[str, Any]] = field(default_factory=list)
     cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows_by_partition: dict[int, int] = field(default_factory=dict)
-    step_error: StepError | None = None
+    step_errors: dict[int, StepError] = field(default_factory=dict)
     damage: DamagedError | None = None
     store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
@@ -213,7 +214,7 @@ def _judge(
         if outcome["status"] in ("error", "damaged"):
             fault = {key: outcome[key] for key in ("where", "what", "remedy")}
             if outcome["status"] == "error":
-                result.step_error = StepError(**fault)
+                result.step_errors[number] = StepError(**fault)
             else:
                 result.damage = DamagedError(**fault)
         if outcome["status"] == "missing":

@@ -1,4 +1,4 @@
-"""Records for which a user's function raises: left out and kept beside, exactly once."""
+"""Records for which a user's function raises: kept beside, or their query stops and no other."""
 
 from collections.abc import Callable
 
@@ -39,3 +39,34 @@ def test_records_that_raise_are_dead_letters_exactly_once_through_a_loss(prepare
         compare(name, found[name].drop(LETTER_COLUMNS, strict=False), rows)
     told = application.happened("dead-letters")
     assert sum(event["rows"] for event in told) == sum(map(len, letters.values()))
+
+
+def test_a_query_with_such_a_record_stops_and_goes_on_once_its_function_is_mended(
+    prepare: Prepare,
+) -> None:
+    application = prepare(pipeline=poisoned, runtime={"outage_checkpoint_seconds": 3})
+    application.start()
+    stopped = application.await_event("query-stopped")
+    assert stopped["query"] == "numbers"
+    words = "step counted: raised ValueError: the worst of readings, at epoch "
+    assert stopped["text"].startswith(words)
+    assert f"{poisoned.WORST_SENSOR!r}" in stopped["text"]
+    application.await_event("checkpoint", after=application.seen)
+    victim, begin = min(application.nodes_of("by-day")), application.seen
+    application.cluster.kill([victim])
+    application.await_event("confirmed", after=begin, node=victim)
+    application.await_event("incident-closed", after=begin)
+    application.finish_reading()
+    application.driver.request_finish()
+    assert application.await_end() == 1, application.tail()
+    assert application.last_words() == stopped["text"]
+    assert {event["query"] for event in application.happened("query-stopped")} == {"numbers"}
+    found, wanted = application.outputs(), poisoned.expected(application.inputs)
+    for query in ("all-alarms", "daily"):
+        compare(query, found[query], wanted[query])
+    assert len(found["numbers"]) < len(wanted["numbers"])
+
+    (application.traps / poisoned.MENDED).touch()
+    application.start()
+    assert application.await_end() == 0, application.tail()
+    application.assert_exactly_right()

@@ -25,35 +25,39 @@ def test_a_function_that_raises_once_costs_one_more_run_of_the_epoch(prepare: Pr
     application.finish()
 
 
-def test_a_function_that_always_raises_ends_the_run_and_the_mended_one_goes_on(
+def test_a_function_that_always_raises_stops_its_queries_until_it_is_mended(
     prepare: Prepare,
 ) -> None:
     application = prepare()
     application.start_and_recover()
     trap = application.traps / readings.RAISE
     trap.touch()
-    assert application.await_end() == 1
-    words = application.last_words()
-    assert "step graded: raised ValueError: a trap is set" in words
-    assert "mend the step's function and start again" in words
-    assert "Traceback" not in application.driver.log.read_text()
-    committed = len(application.commits())
+    for query in ("hourly", "busiest"):
+        text = application.await_event("query-stopped", query=query)["text"]
+        assert text.startswith("step graded: raised ValueError: a trap is set, at epoch ")
+        assert "mend the step's function and start again" in text
+    begin = application.seen
+    for query in ("grave-alarms", "rises", "near-alarms", "alarms-daily"):
+        application.await_event("commit", after=begin, query=query)
+    assert not application.happened("commit", after=begin, query="busiest")
+    application.driver.kill()
     trap.unlink()
     application.start_and_recover()
-    assert len(application.commits()) > committed
     application.finish()
 
 
-def test_a_function_that_returns_another_schema_ends_the_run_with_both_schemas(
+def test_a_function_that_returns_another_schema_stops_its_queries_with_both_schemas(
     prepare: Prepare,
 ) -> None:
     application = prepare()
     application.start_and_recover()
     (application.traps / readings.SCHEMA).touch()
+    text = application.await_event("query-stopped", query="hourly")["text"]
+    assert text.startswith("step graded: returned ")
+    assert "extra: bool" in text
+    assert "high: bool was declared" in text
+    assert "return a pyarrow.Table with the declared schema" in text
+    application.driver.request_finish()
     assert application.await_end() == 1
-    words = application.last_words()
-    assert words.startswith("step graded: returned ")
-    assert "extra: bool" in words
-    assert "high: bool was declared" in words
-    assert "return a pyarrow.Table with the declared schema" in words
+    assert application.last_words() == text
     assert "Traceback" not in application.driver.log.read_text()

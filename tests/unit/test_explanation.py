@@ -82,6 +82,18 @@ def test_a_query_that_is_back_or_on_its_way_is_explained_in_a_sentence() -> None
     assert first == "ranking is placed and catches up: 0 of 1 query partitions are live."
 
 
+def test_a_query_that_has_stopped_is_explained_by_the_function_that_raises() -> None:
+    desk = running()
+    desk.placement.pop("tops/0")
+    desk.report(stopped={"ranking/0": "step tops: raised ValueError: bad, at epoch 7"})
+    desk.decide()
+    assert desk.explain("ranking").sentences == (
+        "ranking goes on when a driver starts with the function mended: "
+        "0 of 1 query partitions are live.",
+        "ranking has stopped: step tops: raised ValueError: bad, at epoch 7 (query-stopped)",
+    )
+
+
 def test_a_query_of_a_driver_that_is_gone_is_explained_by_that() -> None:
     desk = running()
     desk.reading = replace(desk.reading, heartbeat=None, driver_gone=True)

@@ -6,6 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rekindle.errors import StepError
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress, Readers, Retained
@@ -68,6 +69,19 @@ def test_what_was_suspended_goes_on_from_its_state_and_what_was_lost_from_the_re
     assert progress.finished[COUNTED1] == progress.finished[LARGEST] == 7
     assert progress.finished[ROWS0] == progress.finished[COUNTED0] == 4
     assert progress.catching_up == {ROWS0, COUNTED0, COUNTED1, LARGEST}
+
+
+def test_what_is_stopped_takes_what_is_downstream_along_and_nothing_else() -> None:
+    progress, fault = running(), StepError(where="step", what="raised", remedy="mend it")
+    assert progress.stop({COUNTED1: fault}) == {COUNTED1: fault, LARGEST: fault}
+    assert progress.placed == {ROWS0: "a", ROWS1: "b", OTHER: "c", COUNTED0: "a", OTHERS: "c"}
+    assert progress.resident == {}
+    assert progress.finished.keys() == progress.live == progress.placed.keys()
+    assert progress.complete
+    assert progress.stop({COUNTED1: fault, LARGEST: fault}) == {}
+    progress.lose(["a"])
+    assert progress.placed == {ROWS1: "b", OTHER: "c", OTHERS: "c"}
+    assert not progress.complete
 
 
 def test_a_suspended_partition_that_is_put_elsewhere_starts_from_the_restore_point() -> None:

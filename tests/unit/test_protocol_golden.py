@@ -36,6 +36,7 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert report.resident == {"counts/1": "n3"}
     assert (report.buffering, report.finished, report.lags) == ("on", False, {"busiest": 2.5})
     assert report.moving == {"source/1": "n3"}
+    assert report.stopped == {"ranking/0": "step tops: raised ValueError: bad"}
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
 
@@ -44,9 +45,8 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     del record["driver_at"]
     assert application.from_record(json.dumps(record).encode(), "case").driver_at is None
     report = json.loads((GOLDEN / "progress.json").read_bytes())
-    del report["finished"], report["moving"]
+    del report["finished"], report["moving"], report["stopped"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
-    assert not read.finished
-    assert read.moving is None
+    assert (read.finished, read.moving, read.stopped) == (False, None, {})
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

@@ -95,6 +95,22 @@ def test_after_the_last_query_an_incident_waits_for_a_checkpoint() -> None:
     assert (found.incident, found.notices) == (None, ())
 
 
+def test_a_query_that_has_stopped_is_shown_with_the_reason() -> None:
+    desk = running()
+    desk.placement.pop("tops/0")
+    desk.live = tuple(desk.placement)
+    desk.report(stopped={"ranking/0": "step tops: raised ValueError: bad"})
+    desk.decide()
+    found = desk.stands()
+    assert {query.name: query.phase for query in found.queries} == {
+        "busiest": Phase.LIVE,
+        "ranking": Phase.STOPPED,
+    }
+    assert [(notice.reason, notice.text) for notice in found.notices] == [
+        (Reason.QUERY_STOPPED, "ranking has stopped: step tops: raised ValueError: bad")
+    ]
+
+
 def test_it_is_said_when_no_coordinator_runs() -> None:
     desk = running()
     desk.lose("n1", "n2", "n3")

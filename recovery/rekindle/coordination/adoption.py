@@ -34,6 +34,7 @@ def adopt(state: State, event: PlacementReported, now: float) -> State:
         state,
         placement=placement,
         resident=resident,
+        stopped=event.stopped,
         charges={name: cost for name, cost in state.charges.items() if name in placement},
         plan_epoch=max(state.plan_epoch, event.plan_epoch),
         starting=state.starting and not placement,
@@ -53,6 +54,7 @@ def _is_known(state: State, event: PlacementReported) -> bool:
         event.plan_epoch <= state.plan_epoch
         and event.placement == state.placement
         and event.resident == state.resident
+        and event.stopped == state.stopped
     )
 
 

@@ -87,7 +87,8 @@ class PlacementReported:
     """What the driver says is active (`placement`), in every epoch (`live`), and `resident`.
 
     It has carried out every plan up to `plan_epoch`, its own ones included. `moving` are moves that
-    it has yet to make; None when it can make none.
+    it has yet to make; None when it can make none. `stopped` (query partition -> why) cannot go on
+    with the functions that there are.
     """
 
     placement: Mapping[str, str]
@@ -95,6 +96,7 @@ class PlacementReported:
     resident: Mapping[str, str]
     plan_epoch: int
     moving: Mapping[str, str] | None = None
+    stopped: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,8 @@ def _phase(query: QueryStanding) -> str:
         return f"{query.name} is live: nothing is missing."
     if query.phase is Phase.FINISHED:
         return f"{query.name} has ended: the run is over."
+    if query.phase is Phase.STOPPED:
+        return f"{query.name} goes on when a driver starts with the function mended: {of_all}."
     return f"{query.name} is placed and catches up: {of_all}."
 
 

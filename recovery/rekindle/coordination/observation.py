@@ -68,7 +68,12 @@ def _progress(state: State, report: ProgressReport) -> Iterator[happened.Event]:
 
 def _placed(report: ProgressReport) -> happened.PlacementReported:
     return happened.PlacementReported(
-        report.placement, frozenset(report.live), report.resident, report.plan_epoch, report.moving
+        report.placement,
+        frozenset(report.live),
+        report.resident,
+        report.plan_epoch,
+        report.moving,
+        report.stopped,
     )
 
 

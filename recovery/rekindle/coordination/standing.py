@@ -37,11 +37,13 @@ SHOWN_MAX = 8
 
 
 class Phase(StrEnum):
-    """Of a query: all of it runs, all of it is placed, some of it is neither; the run is over."""
+    """Of a query: all of it runs, all of it is placed, some of it is neither, some of it has been
+    stopped by a function that raises; the run is over."""
 
     LIVE = "live"
     CATCHING_UP = "catching up"
     WAITING = "waiting"
+    STOPPED = "stopped"
     FINISHED = "finished"
 
 
@@ -192,6 +194,7 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
         own = report.policy.priorities.get(query.name, query.priority)
         phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
         phase = Phase.LIVE if needed <= live else phase
+        phase = Phase.STOPPED if _stopped(state, query.name) else phase
         yield QueryStanding(
             name=query.name,
             priority=override.priority if override is not None and held else own,
@@ -202,6 +205,11 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
             partitions=count,
             lag_seconds=lags.get(query.name),
         )
+
+
+def _stopped(state: State, query: str) -> set[str]:
+    """Why partitions of a query have stopped."""
+    return {why for name, why in state.stopped.items() if name.rpartition("/")[0] == query}
 
 
 def _notices(
@@ -224,6 +232,9 @@ def _notices(
     silent = with_status(state, Status.SUSPECTED)
     if silent:
         yield Notice(Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
+    for query in queries:
+        for text in sorted(_stopped(state, query.name)):
+            yield Notice(Reason.QUERY_STOPPED, f"{query.name} has stopped: {text}")
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."
         yield Notice(Reason.PLAN_AWAITED, text)

@@ -63,13 +63,14 @@ class Due:
 class State:
     """`placement` (partition -> node) holds active partitions only and is closed upstream.
 
-    `resident` (partition -> node): inactive, but state and node survived. `charges` (partition ->
-    CPU percent): what a plan reckoned for partitions that have not caught up. `hints` (partition
-    -> CPU percent) count until costs are measured. `start` is a start that no event has followed
-    yet; `starting` lasts until the first plan of a fresh start; `holding` while every node looks
-    lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`. `moving`
-    (partition -> node) are moves that the driver has yet to make, None where it can make none;
-    `uneven_since` is since when some are wanted. `seen_at` is the moment of the newest event.
+    `resident` (partition -> node): inactive, but state and node survived. `stopped` (query
+    partition -> why): no plan brings them back, only a driver with a mended function. `charges`
+    (partition -> CPU percent): what a plan reckoned for partitions that have not caught up. `hints`
+    (partition -> CPU percent) count until costs are measured. `start` is a start that no event has
+    followed yet; `starting` lasts until the first plan of a fresh start; `holding` while every node
+    looks lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
+    `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
+    none; `uneven_since` is since when some are wanted. `seen_at` is the moment of the newest event.
     """
 
     topology: Topology
@@ -86,6 +87,7 @@ class State:
     state_bytes: Mapping[str, int] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     resident: Mapping[str, str] = field(default_factory=dict)
+    stopped: Mapping[str, str] = field(default_factory=dict)
     charges: Mapping[str, float] = field(default_factory=dict)
     catching_up: frozenset[str] = frozenset()
     plan_epoch: int = 0
@@ -168,5 +170,5 @@ def active(state: State) -> frozenset[str]:
 
 
 def inactive(state: State) -> tuple[str, ...]:
-    """Query partitions that wait, in order of name."""
-    return tuple(sorted(state.closures.keys() - active(state)))
+    """Query partitions that wait, in order of name; not those that have stopped."""
+    return tuple(sorted(state.closures.keys() - active(state) - state.stopped.keys()))

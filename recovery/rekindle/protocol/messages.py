@@ -129,8 +129,9 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     epoch, `resident` (partition -> node) inactive ones whose state survived. `plan_epoch` is of the
     newest plan carried out, `directive` the sequence number of the newest one taken. `alone`: the
     driver has no orders from a coordinator and plans by itself. `finished`: the run has ended in
-    order, and nothing is to be brought back. `moving` (partition -> node) are moves that it has
-    taken and yet to make; None while it can make none.
+    order, and nothing is to be brought back. `stopped` (query partition -> why) cannot go on until
+    a driver starts with a mended function. `moving` (partition -> node) are moves that it has taken
+    and yet to make; None while it can make none.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -145,6 +146,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     paused: bool = False
     alone: bool = False
     finished: bool = False
+    stopped: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
     lags: dict[Name, Seconds] = {}
     moving: Placement | None = None
 

@@ -33,9 +33,10 @@ STYLES = {
     Phase.LIVE: "green",
     Phase.CATCHING_UP: "yellow",
     Phase.WAITING: "red",
+    Phase.STOPPED: "red",
     Phase.FINISHED: "dim",
 }
-RUNNING = (Phase.LIVE, Phase.CATCHING_UP, Phase.WAITING)
+RUNNING = (Phase.LIVE, Phase.CATCHING_UP, Phase.WAITING, Phase.STOPPED)
 PLAIN_WIDTH = 10_000
 
 
