@@ -4,14 +4,18 @@ from collections.abc import Callable
 
 import poisoned
 import polars as pl
+import pytest
 from application import Application, compare
 
 Prepare = Callable[..., Application]
 LETTER_COLUMNS = ["dead_letter_step", "dead_letter_epoch", "dead_letter_error"]
 
 
-def test_records_that_raise_are_dead_letters_exactly_once_through_a_loss(prepare: Prepare) -> None:
-    application = prepare(pipeline=poisoned)
+@pytest.mark.parametrize("mode", ["always", "adaptive"])
+def test_records_that_raise_are_dead_letters_exactly_once_through_a_loss(
+    prepare: Prepare, mode: str
+) -> None:
+    application = prepare(pipeline=poisoned, policy={"buffering": mode, "ordering": mode})
     (application.traps / poisoned.LETTERS).touch()
     application.start_and_recover()
     application.await_event("dead-letters", step="checked")
