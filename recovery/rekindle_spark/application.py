@@ -111,8 +111,9 @@ class Moves:
 
 @dataclass(slots=True)
 class Application:
-    """The state of one driver. `staged` holds epochs that are not committed yet, `moves` the newest
-    ones that were ordered, `moved_at` the newest epoch when some were made."""
+    """The state of one driver. `attempts` counts its jobs, `checkpoint_attempt` is the last of them
+    that was to write states for a checkpoint. `staged` holds epochs that are not committed yet,
+    `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made."""
 
     program: Program
     program_path: Path
@@ -138,6 +139,8 @@ class Application:
     buffering: Mode = ON
     ordering: Mode = ON
     staged: dict[int, Staged] = field(default_factory=dict)
+    attempts: int = 0
+    checkpoint_attempt: int = 0
     moves: Moves | None = None
     moved_at: int = -1
     readers: Readers = field(default_factory=Readers)
@@ -154,14 +157,16 @@ class Application:
         cut = self.cuts[epoch]
         return {name: [*pair, cut.watermark] for name, pair in cut.offsets.items()}
 
-    def common_header(self) -> dict[str, Any]:
-        """The fields that every request has."""
+    def next_header(self) -> dict[str, Any]:
+        """The fields that every request of the next job has."""
+        self.attempts += 1
         runtime = self.settings.runtime
         return {
             "version": 1,
             "program": [self.program.hash, str(self.program_path)],
             "generation": self.store.generation,
             "plan_epoch": self.plan_epoch,
+            "attempt": self.attempts,
             "moved_at": self.moved_at,
             "ordering": self.ordering,
             "dead_letters": [runtime.dead_letter_tries, runtime.dead_letters_max],

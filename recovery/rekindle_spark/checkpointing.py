@@ -105,7 +105,10 @@ class Checkpointing:
     def acknowledge(self, acknowledgements: list[dict[str, Any]]) -> None:
         """Enter what hosts have written."""
         for done in acknowledgements:
-            if done["epoch"] != self.epoch:
+            if (done["epoch"], done["attempt"]) != (
+                self.epoch,
+                self.application.checkpoint_attempt,
+            ):
                 continue
             if "failed" in done:
                 self._give_up(done["failed"])

@@ -138,7 +138,7 @@ class EpochLoop:
         running_job = running.submit(
             application,
             lambda: jobs.roll_call(
-                application.progress, application.executors, application.common_header()
+                application.progress, application.executors, application.next_header()
             ),
         )
         result = None

@@ -199,9 +199,10 @@ class Host:
         if not chain.keyed:
             return partition.initial(chain)
         kept = self.versions.setdefault(number, states.Versions())
-        if item["plan_epoch"] < kept.plan_epoch:
-            raise Refused(f"plan {item['plan_epoch']} came after plan {kept.plan_epoch}")
-        kept.plan_epoch = item["plan_epoch"]
+        told = (item["plan_epoch"], request["attempt"])
+        if told < kept.newest:
+            raise Refused(f"plan and job {told} came after {kept.newest}")
+        kept.newest = told
         base = item["from"] - 1
         if base not in kept.by_epoch:
             if base != item["restore_point"]:
@@ -223,15 +224,17 @@ class Host:
         if not chain.keyed:
             return
         kept = self.versions.get(number)
-        if kept is None or item["plan_epoch"] < kept.plan_epoch:
-            raise Refused(f"plan {item['plan_epoch']} was replaced while it ran")
+        attempt = request["attempt"]
+        if kept is None or (item["plan_epoch"], attempt) < kept.newest:
+            raise Refused(f"plan {item['plan_epoch']} or its job was replaced while it ran")
         if epoch == item["to"]:
             kept.by_epoch[epoch] = state
             kept.keep_from(min(item["finished"], item["from"] - 1))
         if epoch == request.get("checkpoint"):
             path = _checkpoint_path(request, program, number, epoch, "state")
             base = item["restore_point"]
-            self.checkpoints.submit(states.Writing(path, chain, number, epoch, base, state))
+            writing = states.Writing(path, chain, number, epoch, attempt, base, state)
+            self.checkpoints.submit(writing)
 
     def _program(self, request: dict[str, Any]) -> Program:
         digest, path = request["program"]

@@ -93,12 +93,12 @@ def _tasks(
     application: Application, epoch: int, items: Mapping[int, Mapping[int, tuple[int, ...]]]
 ) -> list[Task]:
     """A task for each partition, spread over the executors."""
-    executors = sorted(application.executors)
+    executors, common = sorted(application.executors), application.next_header()
     tasks = []
     for index, (partition, frames) in enumerate(items.items()):
         executor = executors[index % len(executors)]
         header = {
-            **application.common_header(),
+            **common,
             "urgency": running.CATCH_UP,
             "checkpoint": None,
             "executor": executor,

@@ -158,7 +158,9 @@ def run(
 def _specification(
     application: Application, work: Ranges, urgency: int, checkpoint: int | None
 ) -> Specification:
-    common = {**application.common_header(), "urgency": urgency, "checkpoint": checkpoint}
+    common = {**application.next_header(), "urgency": urgency, "checkpoint": checkpoint}
+    if checkpoint is not None:
+        application.checkpoint_attempt = common["attempt"]
     first, last = min(first for first, _ in work.values()), max(last for _, last in work.values())
     offsets = {epoch: application.offsets(epoch) for epoch in range(first, last + 1)}
     return jobs.specify(application.progress, work, application.executors, common, offsets)

@@ -34,9 +34,10 @@ SMALL_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class Versions:
-    """States of one partition by epoch, and the plan epoch that placed it here."""
+    """States of one partition by epoch; `newest` are the highest plan epoch that has placed it
+    here, and the newest job that has run it: what an older one makes of it comes too late."""
 
-    plan_epoch: int = 0
+    newest: tuple[int, int] = (0, 0)
     by_epoch: dict[int, State] = field(default_factory=dict)
 
     def keep_from(self, epoch: int) -> None:
@@ -49,13 +50,15 @@ class Versions:
 class Writing:
     """A state to be written to `path`; it is immutable, so processing goes on meanwhile.
 
-    `base` is the epoch of the partition's state in the newest global checkpoint.
+    `attempt` is the job's that made it, `base` the epoch of the partition's state in the newest
+    global checkpoint.
     """
 
     path: Path
     chain: Chain
     partition: int
     epoch: int
+    attempt: int
     base: int
     state: State
 
@@ -113,7 +116,11 @@ class Checkpoints:
         """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
         acknowledged = []
         for writing in batch:
-            done: dict[str, Any] = {"partition": writing.partition, "epoch": writing.epoch}
+            done: dict[str, Any] = {
+                "partition": writing.partition,
+                "epoch": writing.epoch,
+                "attempt": writing.attempt,
+            }
             try:
                 done |= self._write_one(writing)
             except Exception as error:

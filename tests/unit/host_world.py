@@ -84,6 +84,7 @@ class Desk:
             "urgency": 0,
             "dead_letters": [3, 100],
             "checkpoint": None,
+            "attempt": 1,
             "executor": "7",
             "held": [ROWS, COUNTS],
             "work": [item],

@@ -48,6 +48,7 @@ def application() -> Any:
         lock=threading.RLock(),
         newest=NEWEST,
         losses=0,
+        checkpoint_attempt=3,
         ordering=ON,
         staged={},
     )
@@ -116,7 +117,7 @@ def test_the_job_of_an_epoch_that_is_issued_again_waits_for_all_its_states_again
 ) -> None:
     taking = checkpointing(application, 11.0)
     taking.due(8, NEXT)
-    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 5, "base": 4}])
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5, "base": 4}])
     assert (taking.waiting, taking.bases) == ({LARGEST}, {COUNTED: 4})
     assert taking.due(8, NEXT) == 8
     assert (taking.waiting, taking.bases) == ({COUNTED, LARGEST}, {})
@@ -127,10 +128,10 @@ def test_what_a_state_is_made_of_counts_from_the_last_file_that_has_it_whole(
 ) -> None:
     taking = checkpointing(application, 11.0)
     taking.due(8, NEXT)
-    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 50}])
-    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 5, "base": 4}])
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 50}])
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5, "base": 4}])
     assert taking.state_bytes == {COUNTED: 55}
-    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "bytes": 60}])
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 60}])
     assert taking.state_bytes == {COUNTED: 60}
 
 
@@ -140,3 +141,12 @@ def test_after_a_loss_it_is_begun_anew_with_a_later_epoch(application: Any) -> N
     application.losses = 1
     assert taking.due(9, dict.fromkeys(NEXT, (9, 9))) is None
     assert taking.epoch is None
+
+
+def test_what_a_job_that_failed_has_written_does_not_count_for_its_repeat(application: Any) -> None:
+    taking = checkpointing(application, 11.0)
+    assert taking.due(8, NEXT) == 8
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 2, "bytes": 5}])
+    assert COUNTED in taking.waiting
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5}])
+    assert COUNTED not in taking.waiting

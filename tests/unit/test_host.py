@@ -79,6 +79,16 @@ def test_a_request_of_before_a_move_that_comes_late_makes_nothing_forgotten(desk
     assert COUNTS not in desk.host.versions
 
 
+def test_what_an_older_job_comes_to_too_late_is_refused(desk: Desk) -> None:
+    desk.count_rows(1, 3, attempt=2)
+    outcome = desk.count_rows(1, 4, attempt=1)
+    assert (outcome["status"], outcome["text"]) == (
+        "refused",
+        "plan and job (1, 1) came after (1, 2)",
+    )
+    assert sorted(desk.host.versions[COUNTS].by_epoch) == [0, 3]
+
+
 def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +104,7 @@ def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
     monkeypatch.setattr(type(copy.chains[COUNTS].root.function), "process", overtaken)
     report, blocks = desk.ask(COUNTS, 2, 2, received)
     outcome = report["partitions"][str(COUNTS)]
-    assert outcome == {"status": "refused", "text": "plan 1 was replaced while it ran"}
+    assert outcome == {"status": "refused", "text": "plan 1 or its job was replaced while it ran"}
     assert blocks == []
 
 
@@ -124,7 +134,7 @@ def test_a_piece_that_breaks_off_counts_for_nothing(desk: Desk) -> None:
 def test_an_older_plan_is_refused(desk: Desk) -> None:
     desk.count_rows(1, 1, plan_epoch=3)
     outcome = desk.count_rows(2, 2, plan_epoch=2)
-    assert outcome == {"status": "refused", "text": "plan 2 came after plan 3"}
+    assert outcome == {"status": "refused", "text": "plan and job (2, 1) came after (3, 1)"}
     assert desk.count_rows(2, 2, plan_epoch=4)["status"] == "ok"
 
 
