@@ -89,13 +89,15 @@ class EventLog:
 
 @dataclass(slots=True)
 class Staged:
-    """What an epoch has given that was run unordered: digests by partition, and output files.
+    """What an epoch has given that may be something else in a repeat: digests and output files by
+    partition. It was `unordered`, or it is of uncertain steps alone.
 
-    It counts with the next global checkpoint, or never.
+    It counts with the next global checkpoint that has the partition's state, or never.
     """
 
+    unordered: bool = False
     digests: dict[int, str] = field(default_factory=dict)
-    outputs: list[list[Any]] = field(default_factory=list)
+    outputs: dict[int, list[list[Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Checkpointing:
             pressing = kept > min(runtime.retained_bytes_max * PRESSING_SHARE, PRESSING_BYTES_MAX)
             if not pressing and seconds < runtime.outage_checkpoint_seconds:
                 return False
-            certain = application.ordering == ON and not application.staged
+            certain = application.ordering == ON and not staging.is_unordered(application)
             return certain and preserving.is_covered(progress, epoch - 1, behind)
 
     def _begin(self, epoch: int, work: Ranges) -> None:
@@ -168,7 +168,7 @@ class Checkpointing:
         application = self.application
         names = application.program.partition_names
         with application.lock:
-            published = staging.publishable(application, epoch)
+            published = staging.publishable(application, epoch, self.behind)
             points = application.progress.restore_points.after(
                 epoch, self.behind, self.written, self.bases
             )

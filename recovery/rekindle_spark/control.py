@@ -10,6 +10,7 @@ be asked. Called from the epoch loop's thread.
 
 import queue
 import time
+from collections.abc import Collection
 
 from rekindle import coordination, problem
 from rekindle.coordination import Instruction, Plan
@@ -194,6 +195,7 @@ class Control:
         self.was_complete = False
         with application.lock:
             application.losses += 1
+            undone = application.progress.undone_by(loss.executors)
             emptied = application.progress.lose(loss.executors)
             for executor in loss.executors:
                 application.executors.pop(executor, None)
@@ -204,6 +206,7 @@ class Control:
             application.events.write(
                 "confirmed", executor=executor, node=node, silent=executor in loss.silent
             )
+        self._tell_undone(undone)
         self.reports.suspected -= set(loss.executors.values())
         self._hurry()
 
@@ -216,11 +219,22 @@ class Control:
         self.was_complete = False
         with application.lock:
             application.losses += 1
-            application.progress.forget_state(executor)
+            undone = application.progress.undone_by([executor])
+            emptied = application.progress.forget_state([executor])
             self.statistics.forget(executor)
+        application.remove(emptied)
         self.reports.relapses[executor] = self.reports.relapses.get(executor, 0) + 1
         application.events.write("state-lost", executor=executor, node=node)
+        self._tell_undone(undone)
         self._hurry()
+
+    def _tell_undone(self, partitions: Collection[int]) -> None:
+        """These have survived, and go back all the same."""
+        if partitions:
+            application = self.application
+            epoch = application.progress.restore_points.oldest
+            names = application.names(partitions)
+            application.events.write("rolled-back", epoch=epoch, partitions=names)
 
     def _give_up(self, executor: str) -> None:
         """An executor whose host does not start any more is of no use: a new one may be."""

@@ -26,7 +26,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -266,15 +266,17 @@ def _counts(item: dict[str, Any], epoch: int) -> bool:
 
 
 def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch: int) -> Work:
-    number, plan_epoch = item["partition"], item["plan_epoch"]
-    chain = program.owner[number]
-    ordered = request.get("ordering", ON) == ON
-    tolerance = Tolerance(*request["dead_letters"])
+    number, ordered = item["partition"], request.get("ordering", ON) == ON
+    chain, tolerance = program.owner[number], Tolerance(*request["dead_letters"])
+    certain = ordered and number not in program.uncertain
+    attempt = "" if certain else f"-{item['plan_epoch']}-{request['attempt']}"
+    work = Work(number, item["plan_epoch"], epoch, 0, 0, partition.BEFORE_ALL, ordered, attempt)
     if chain.keyed:
-        return Work(number, plan_epoch, epoch, ordered=ordered, tolerance=tolerance)
+        return replace(work, tolerance=tolerance)
     begin, end, watermark = request["offsets"][str(epoch)][chain.name]
     readers = None if item["readers"] is None else frozenset(item["readers"])
-    return Work(number, plan_epoch, epoch, begin, end, watermark, ordered, readers, tolerance)
+    given = {"begin": begin, "end": end, "watermark": watermark, "readers": readers}
+    return replace(work, **given, tolerance=tolerance)
 
 
 def _sinks(outcome: Outcome) -> dict[str, list[Any]]:

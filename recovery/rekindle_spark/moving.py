@@ -37,7 +37,8 @@ def order(application: Application, placement: Mapping[str, str], reason: str) -
 
 def are_possible(application: Application) -> bool:
     """Whether partitions can be moved at all: what they run again must be there, and the same."""
-    return application.buffering == ON and application.ordering == ON and not application.staged
+    certain = application.ordering == ON and not application.program.uncertain
+    return application.buffering == ON and certain and not application.staged
 
 
 def pending(application: Application) -> dict[int, str]:

@@ -35,8 +35,8 @@ class Work:
     """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's.
 
     `readers` are the partitions that frames are made for, None for all. `ordered`: input is taken
-    in the fixed order, so that a repeat gives the same; otherwise as it came, and the names of its
-    files tell repeats apart.
+    in the fixed order, so that a repeat gives the same; otherwise as it came. Where a repeat may
+    give something else, `attempt` tells their files apart.
     """
 
     partition: int
@@ -46,6 +46,7 @@ class Work:
     end: int = 0
     watermark: int = BEFORE_ALL
     ordered: bool = True
+    attempt: str = ""
     readers: frozenset[int] | None = None
     tolerance: Tolerance = poison.STRICT
 
@@ -267,8 +268,7 @@ def _sunk(
     chain: Chain, work: Work, table: pa.Table, sums: list[bytes], without: Sequence[str] = ()
 ) -> Sunk:
     sums.append(frames.digest(table.drop_columns(without)))
-    attempt = "" if work.ordered else f"-{work.plan_epoch}"
-    file = f"{work.partition - chain.first}-{work.epoch:09d}{attempt}.parquet"
+    file = f"{work.partition - chain.first}-{work.epoch:09d}{work.attempt}.parquet"
     return Sunk(table, file, sums[-1].hex())
 
 

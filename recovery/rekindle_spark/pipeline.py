@@ -60,7 +60,8 @@ class Source(Protocol):
 class Step:
     """One named step: `kind` is source, map, filter, union, keyed or sink.
 
-    With `dead_letters`, rows for which its function raises are left out, and kept beside.
+    With `dead_letters`, rows for which its function raises are left out, and kept beside. One that
+    is not `deterministic` may give something else when it runs again on the same input.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Step:
     priority: float = 1.0
     cost_hint: float = 1.0
     dead_letters: bool = False
+    deterministic: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +95,29 @@ class Stream:
         schema: pa.Schema,
         event_time: str = "",
         dead_letters: bool = False,
+        deterministic: bool = True,
     ) -> "Stream":
         """Apply `function` to each Arrow table; it returns a table with `schema`."""
         where = arguments.place("step", name)
         _check_function(f"{where}: function", function)
         time = self.event_time if event_time == "" else event_time
         columns.check_schema(where, schema, time)
-        self._check_letters(where, dead_letters)
-        step = Step(name, "map", (self.name,), 1, function, schema, time, dead_letters=dead_letters)
-        return self.pipeline.add(step)
+        step = Step(name, "map", (self.name,), 1, function, schema, time)
+        return self._add_function(step, dead_letters, deterministic)
 
-    def filter(self, name: str, predicate: MaskFunction, *, dead_letters: bool = False) -> "Stream":
+    def filter(
+        self,
+        name: str,
+        predicate: MaskFunction,
+        *,
+        dead_letters: bool = False,
+        deterministic: bool = True,
+    ) -> "Stream":
         """Keep the rows for which `predicate(table)`, a boolean array, is true."""
         where = arguments.place("step", name)
         _check_function(f"{where}: predicate", predicate)
-        self._check_letters(where, dead_letters)
         step = Step(name, "filter", (self.name,), 1, predicate, self.schema, self.event_time)
-        return self.pipeline.add(replace(step, dead_letters=dead_letters))
+        return self._add_function(step, dead_letters, deterministic)
 
     def window(
         self,
@@ -125,7 +133,7 @@ class Stream:
         operator = WindowAggregate(
             name, self.schema, self.event_time, keys, size_seconds, slide_seconds, aggregates
         )
-        return self._keyed(name, operator, keys, parallelism)
+        return self.pipeline.add(self._keyed(name, operator, keys, parallelism))
 
     def top(
         self,
@@ -139,7 +147,7 @@ class Stream:
     ) -> "Stream":
         """Keep the `count` rows with the largest `by` per event time and keys."""
         operator = Top(name, self.schema, self.event_time, by, count, keys, ties)
-        return self._keyed(name, operator, keys, parallelism)
+        return self.pipeline.add(self._keyed(name, operator, keys, parallelism))
 
     def stateful(
         self,
@@ -152,14 +160,15 @@ class Stream:
         parallelism: int = 1,
         arrival_order: bool = False,
         dead_letters: bool = False,
+        deterministic: bool = True,
     ) -> "Stream":
         """Run a custom operator with value state per key, rows in event-time order."""
-        self._check_letters(arguments.place("step", name), dead_letters)
         time = self.event_time if event_time == "" else event_time
         keyed = KeyedStateful(
             name, self.schema, self.event_time, keys, operator, schema, time, arrival_order
         )
-        return self._keyed(name, keyed, keys, parallelism, dead_letters=dead_letters)
+        step = self._keyed(name, keyed, keys, parallelism)
+        return self._add_function(step, dead_letters, deterministic)
 
     def join(
         self,
@@ -181,7 +190,8 @@ class Stream:
             keys,
             within_seconds,
         )
-        return self._keyed(name, operator, keys, parallelism, (self.name, other.name))
+        inputs = (self.name, other.name)
+        return self.pipeline.add(self._keyed(name, operator, keys, parallelism, inputs))
 
     def sink(self, name: str, *, priority: float = 1) -> None:
         """End in Parquet files; the sink is a query with a priority from 1 to 10."""
@@ -206,29 +216,29 @@ class Stream:
         keys: Sequence[str],
         parallelism: int,
         inputs: tuple[str, ...] = (),
-        dead_letters: bool = False,
-    ) -> "Stream":
-        return self.pipeline.add(
-            Step(
-                name,
-                "keyed",
-                inputs or (self.name,),
-                parallelism,
-                operator,
-                operator.output_schema,
-                operator.output_event_time,
-                tuple(keys),
-                dead_letters=dead_letters,
-            )
+    ) -> Step:
+        return Step(
+            name,
+            "keyed",
+            inputs or (self.name,),
+            parallelism,
+            operator,
+            operator.output_schema,
+            operator.output_event_time,
+            tuple(keys),
         )
 
-    def _check_letters(self, where: str, dead_letters: object) -> None:
-        """Refuse dead letters that would have two columns of one name."""
+    def _add_function(self, step: Step, dead_letters: bool, deterministic: bool) -> "Stream":
+        """Add a step with a user's function; refuse dead letters with two columns of one name."""
+        where = arguments.place("step", step.name)
         arguments.check_kind(f"{where}: dead_letters", dead_letters, bool, "give True or False")
+        arguments.check_kind(f"{where}: deterministic", deterministic, bool, "give True or False")
         for column in poison.COLUMNS if dead_letters else ():
             if column.name in self.schema.names:
                 what = "has the name of a column that dead letters get"
                 arguments.refuse(f"{where}: column {column.name!r}", what, "rename it before")
+        step = replace(step, dead_letters=dead_letters, deterministic=deterministic)
+        return self.pipeline.add(step)
 
 
 @dataclass(slots=True)

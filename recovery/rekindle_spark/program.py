@@ -8,7 +8,7 @@ Fusing costs nothing in freedom: stateless steps hold no state and sinks follow 
 Partitions have one number each, in topological order; they are the reduce ids of exchanges.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -111,6 +111,29 @@ class Program:
         )
 
     @cached_property
+    def uncertain_steps(self) -> frozenset[str]:
+        """Steps that may give something else when they run again, and all that follow them."""
+        found: set[str] = set()
+        for chain in self.chains:
+            fed = any(edge.step in found for edge in self.inputs[chain.index])
+            if fed or not chain.root.deterministic:
+                found.add(chain.name)
+            for step in chain.steps:
+                if step.inputs[0] in found or not step.deterministic:
+                    found.add(step.name)
+        return frozenset(found)
+
+    @cached_property
+    def uncertain(self) -> frozenset[int]:
+        """The partitions that have such a step."""
+        return frozenset(
+            number
+            for chain in self.chains
+            if not self.uncertain_steps.isdisjoint(step.name for step in (chain.root, *chain.steps))
+            for number in chain.partitions
+        )
+
+    @cached_property
     def inputs(self) -> tuple[tuple[Edge, ...], ...]:
         """Edges into each chain, in the fixed order in which they are read."""
         return tuple(
@@ -162,6 +185,16 @@ class Program:
         """The partitions that a partition has frames for."""
         for edge in self.outputs[self.owner[partition].index]:
             yield from self.chains[edge.consumer].partitions
+
+    def dependents(self, partitions: Iterable[int]) -> set[int]:
+        """All that was made, directly or not, of what uncertain steps of partitions have given."""
+        found: set[int] = set()
+        origins = set(partitions)
+        for number, chain in enumerate(self.owner):
+            for edge in self.outputs[chain.index] if number in origins | found else ():
+                if edge.step in self.uncertain_steps:
+                    found.update(self.chains[edge.consumer].partitions)
+        return found
 
     def producers(self, partition: int) -> Iterator[tuple[Edge, int]]:
         """Each input edge of a partition with each producer partition of it."""

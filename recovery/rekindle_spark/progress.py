@@ -10,7 +10,7 @@ Plain bookkeeping for one driver; it decides nothing and talks to nobody.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rekindle.errors import StepError
@@ -193,22 +193,36 @@ class Progress:
         self.plan_epochs |= dict.fromkeys(self.placed, plan_epoch)
         return self.retained.clear()
 
-    def lose(self, executors: Iterable[str]) -> list[int]:
-        """Take out lost executors and what cannot run without them; returns empty shuffles."""
-        emptied = []
-        for executor in executors:
-            emptied += self.retained.lose(executor)
-            self._forget(executor)
+    def undone_by(self, executors: Iterable[str]) -> set[int]:
+        """What goes back to its restore point with what these hold: it was made of what uncertain
+        steps there gave, and their repeats may give something else."""
+        lost = {partition for executor in executors for partition in self.held(executor)}
+        active = self.placed.keys() | self.resident.keys()
+        return self.program.dependents(lost) & active - lost
+
+    def lose(self, executors: Collection[str]) -> list[int]:
+        """Take out lost executors, what they undo and what cannot run without them; returns empty
+        shuffles."""
+        emptied = [gone for executor in executors for gone in self.retained.lose(executor)]
+        return emptied + self.forget_state(executors)
+
+    def forget_state(self, executors: Collection[str]) -> list[int]:
+        """The hosts of executors have lost their states, but blocks are still there; returns empty
+        shuffles."""
+        undone = self.undone_by(executors)
+        lost = {partition for executor in executors for partition in self.held(executor)}
+        self._forget(lost | undone)
+        stale = lost & self.program.uncertain | undone
+        emptied = self.retained.trim(
+            lambda producer, epoch: (
+                producer in stale and epoch > self.restore_points.epoch(producer)
+            )
+        )
         self.suspend_orphans()
         return emptied
 
-    def forget_state(self, executor: str) -> None:
-        """An executor's host has lost its state, but its blocks are still there."""
-        self._forget(executor)
-        self.suspend_orphans()
-
-    def _forget(self, executor: str) -> None:
-        for partition in self.held(executor):
+    def _forget(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
             for known in (self.placed, self.resident, self.finished):
                 known.pop(partition, None)
             self.live.discard(partition)
@@ -226,9 +240,7 @@ class Progress:
             if cause is None or partition in self.stopped:
                 continue
             fresh[partition] = self.stopped[partition] = cause
-            for known in (self.placed, self.resident, self.finished):
-                known.pop(partition, None)
-            self.live.discard(partition)
+        self._forget(fresh)
         return fresh
 
     def suspend_orphans(self) -> None:

@@ -182,13 +182,13 @@ def _absorb(
         _retain(application, specification, job, partitions)
         counted = _counted(specification, partitions)
         # what follows unordered epochs counts no earlier than they do
-        if not counted:
-            return result
-        if specification.ordered and not application.staged:
-            _check_digests(application, {p: partitions[p] for p in specification.ranges})
-            _commit(application, specification, counted)
-        else:
-            _stage(application, specification, counted)
+        unordered = not specification.ordered or staging.is_unordered(application)
+        held = counted.keys() if unordered else counted.keys() & application.program.uncertain
+        certain = {number: one for number, one in counted.items() if number not in held}
+        if certain:
+            _check_digests(application, {number: partitions[number] for number in certain})
+            _commit(application, specification, certain)
+        _stage(application, {number: counted[number] for number in held}, unordered=unordered)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
     return result
@@ -312,7 +312,7 @@ def _retain(
 
 def _shed(application: Application, limit_bytes: int) -> list[int]:
     """Let go what sources can make again, and say so once until the next checkpoint."""
-    sources = application.program.sources
+    sources = application.program.sources - application.program.uncertain
     gone = application.progress.retained.shed(limit_bytes, sources)
     if gone and not application.sheds:
         application.events.write("shed", limit_bytes=limit_bytes, epoch=application.newest)
@@ -329,23 +329,23 @@ def _discard(application: Application, specification: Specification, job: Job) -
 
 
 def _stage(
-    application: Application, specification: Specification, partitions: Mapping[int, Any]
+    application: Application, partitions: Mapping[int, Mapping[str, Any]], *, unordered: bool
 ) -> None:
     """Keep what the job has given until the next global checkpoint."""
-    program = application.program
-    for number in sorted(specification.ranges):
-        chain = program.owner[number]
+    for number, outcome in sorted(partitions.items()):
+        chain = application.program.owner[number]
         names = {output: f"{output}/{number - chain.first}" for output in chain.outputs}
-        staging.stage(application.staged, number, names, partitions[number]["epochs"])
+        staging.stage(application.staged, number, names, outcome["epochs"], unordered=unordered)
 
 
 def _commit(
     application: Application, specification: Specification, partitions: Mapping[int, Any]
 ) -> None:
-    """One commit record for the whole job, then the events that tell of it."""
+    """One commit record for all of the job that counts now, then the events that tell of it."""
     program = application.program
     outputs, queries = [], []
-    for number, (first, last) in sorted(specification.ranges.items()):
+    ranges = {number: specification.ranges[number] for number in sorted(partitions)}
+    for number, (first, last) in ranges.items():
         chain = program.owner[number]
         index = number - chain.first
         queries += [(sink.name, f"{sink.name}/{index}", first, last) for sink in chain.sinks]
@@ -365,7 +365,7 @@ def _commit(
                     last,
                     [epoch[2] for epoch in partitions[number]["epochs"]],
                 ]
-                for number, (first, last) in specification.ranges.items()
+                for number, (first, last) in ranges.items()
             },
             "outputs": outputs,
         }

@@ -1,19 +1,25 @@
-"""Output of epochs that were run unordered: held back until a global checkpoint makes it count.
+"""Output that a repeat may give otherwise: held back until a global checkpoint makes it count.
 
-A repeat of such an epoch may give something else, so nobody may see its output before the states
-behind it are safe. The checkpoint's record carries what becomes public with it: one record makes
-both true. The commit record that follows only says it again where readers of output look; a driver
-that was killed in between writes it at its next start. `running` stages, `checkpointing` publishes.
+That is all output of epochs that were run unordered, and what uncertain steps give or have led to.
+Nobody may see it before the states behind it are safe. The checkpoint's record carries what becomes
+public with it: one record makes both true. The commit record that follows only says it again where
+readers of output look; a driver that was killed in between writes it at its next start. `running`
+stages, `checkpointing` publishes.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from rekindle_spark.application import Application, Staged
 from rekindle_spark.store import History
 
-__all__ = ["publish", "publish_all", "publishable", "stage", "unpublished"]
+__all__ = ["is_unordered", "publish", "publish_all", "publishable", "stage", "unpublished"]
+
+
+def is_unordered(application: Application) -> bool:
+    """Whether an epoch that was run unordered has yet to count."""
+    return any(held.unordered for held in application.staged.values())
 
 
 def stage(
@@ -21,24 +27,36 @@ def stage(
     partition: int,
     names: Mapping[str, str],
     epochs: Sequence[Sequence[Any]],
+    *,
+    unordered: bool,
 ) -> None:
-    """Hold back what a partition has given in some epochs; `names` (output -> its partition)."""
+    """Hold back what a partition has given in some epochs, in place of what it gave before;
+    `names` (sink -> query partition)."""
     for epoch, _, digest, sinks in epochs:
         held = staged.setdefault(epoch, Staged())
+        held.unordered = held.unordered or unordered
         held.digests[partition] = digest
-        for output, (rows, file, sum_of_rows) in sinks.items():
-            held.outputs.append([names[output], epoch, rows, file, sum_of_rows])
+        held.outputs[partition] = [
+            [names[output], epoch, rows, file, sum_of_rows]
+            for output, (rows, file, sum_of_rows) in sinks.items()
+        ]
 
 
-def publishable(application: Application, epoch: int) -> dict[str, Any] | None:
-    """What becomes public with the checkpoint of an epoch, as a commit record; None if nothing."""
-    ready = {number: held for number, held in application.staged.items() if number <= epoch}
-    if not ready:
-        return None
+def publishable(
+    application: Application, epoch: int, behind: Set[int] = frozenset()
+) -> dict[str, Any] | None:
+    """What becomes public with the checkpoint of an epoch, as a commit record; None if nothing.
+
+    Of partitions that are `behind` it has no state from which they would go on the same.
+    """
     digests: dict[int, dict[int, str]] = {}
-    for number, held in sorted(ready.items()):
-        for partition, digest in held.digests.items():
-            digests.setdefault(partition, {})[number] = digest
+    outputs: list[list[Any]] = []
+    for number, held in sorted(application.staged.items()):
+        for partition in sorted(held.digests.keys() - behind) if number <= epoch else ():
+            digests.setdefault(partition, {})[number] = held.digests[partition]
+            outputs += held.outputs[partition]
+    if not digests:
+        return None
     names = application.program.partition_names
     return {
         "at": time.time(),
@@ -48,12 +66,7 @@ def publishable(application: Application, epoch: int) -> dict[str, Any] | None:
             names[partition]: [min(found), max(found), list(found.values())]
             for partition, found in sorted(digests.items())
         },
-        "outputs": [
-            output
-            for _, held in sorted(ready.items())
-            for output in held.outputs
-            if output[1] > application.committed.get(output[0], 0)
-        ],
+        "outputs": [one for one in outputs if one[1] > application.committed.get(one[0], 0)],
     }
 
 
@@ -63,28 +76,38 @@ def publish(application: Application, epoch: int, published: Mapping[str, Any]) 
     application.events.dead_letters(published["outputs"])
     program = application.program
     with application.lock:
-        for number in [number for number in application.staged if number <= epoch]:
-            del application.staged[number]
+        _forget(
+            application.staged, epoch, {program.numbers[name] for name in published["finished"]}
+        )
     for name, (first, last, _) in published["finished"].items():
         number = program.numbers[name]
         chain = program.owner[number]
         for output in chain.outputs:
             application.committed[f"{output}/{number - chain.first}"] = last
         for sink in chain.sinks:
-            query_partition = f"{sink.name}/{number - chain.first}"
             application.events.write(
                 "commit",
                 query=sink.name,
-                query_partition=query_partition,
+                query_partition=f"{sink.name}/{number - chain.first}",
                 from_epoch=first,
                 epoch=last,
                 plan_epoch=published["plan_epoch"],
             )
 
 
+def _forget(staged: dict[int, Staged], epoch: int, partitions: Set[int]) -> None:
+    for number in [number for number in staged if number <= epoch]:
+        for partition in partitions:
+            staged[number].digests.pop(partition, None)
+            staged[number].outputs.pop(partition, None)
+        if not staged[number].digests:
+            del staged[number]
+
+
 def publish_all(application: Application, final: int) -> None:
-    """Nothing comes after the final epoch, so what it gave needs no checkpoint to count."""
-    published = publishable(application, final)
+    """Nothing comes after the final epoch, so what it gave needs no checkpoint to count; but for
+    what has stopped, which goes on from an earlier state one day."""
+    published = publishable(application, final, application.progress.stopped.keys())
     if published is not None:
         publish(application, final, published)
 

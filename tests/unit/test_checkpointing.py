@@ -11,6 +11,7 @@ import pytest
 from rekindle.coordination.instructions import ON
 from rekindle.settings import RuntimeSettings
 from rekindle_spark import program
+from rekindle_spark.application import Staged
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
@@ -98,7 +99,7 @@ def test_it_waits_where_the_input_of_who_is_behind_is_not_certain(
     if hindrance == "unordered":
         application.ordering = "off"
     elif hindrance == "staged":
-        application.staged = {7: object()}
+        application.staged = {7: Staged(unordered=True)}
     else:
         application.progress.retained.clear()
     assert checkpointing(application, 61.0).due(8, BEHIND) is None

@@ -170,11 +170,11 @@ def test_an_operator_in_arrival_order_follows_the_frames_while_input_is_not_orde
     assert numbered(1, ordered=False) != numbered(-1, ordered=False)
 
 
-def test_files_of_unordered_epochs_tell_their_attempts_apart() -> None:
+def test_files_of_what_a_repeat_may_give_otherwise_tell_attempts_apart() -> None:
     made = built()
-    work = Work(ROWS0, 7, 3, 0, 40, 40 * SECOND, ordered=False)
+    work = Work(ROWS0, 7, 3, 0, 40, 40 * SECOND, ordered=False, attempt="-7-2")
     outcome = partition.run(made, work, partition.initial(made.owner[ROWS0]), [])
-    assert outcome.sinks["every-row"].file == "0-000000003-7.parquet"
+    assert outcome.sinks["every-row"].file == "0-000000003-7-2.parquet"
 
 
 def test_a_frame_that_comes_twice_counts_once() -> None:

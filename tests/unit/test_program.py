@@ -1,6 +1,7 @@
 """Programs: pipelines fused into chains, with partitions numbered in topological order."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -155,3 +156,40 @@ def test_a_source_that_leads_to_no_sink_is_refused_as_a_step() -> None:
     counted(built.source("others", UnreadSource(SCHEMA, "at")), "counts")
     with pytest.raises(InputError, match="step others: leads to no sink, so nothing"):
         program.build(built)
+
+
+def with_a_draw() -> program.Program:
+    """rows -> kept -> hourly, and rows -> drawn -> by-draw -> largest, `drawn` being uncertain."""
+    built = Pipeline("draws")
+    rows = built.source("rows", UnreadSource(SCHEMA, "at"), parallelism=2)
+    counted(rows.filter("kept", keep), "hourly").sink("counts")
+    drawn = rows.map("drawn", keep, schema=SCHEMA, deterministic=False)
+    by_draw = counted(drawn, "by-draw", parallelism=2)
+    by_draw.top("largest", by="n", count=2, ties=["key"]).sink("top")
+    return program.build(built)
+
+
+def test_what_follows_an_uncertain_step_is_uncertain() -> None:
+    built = with_a_draw()
+    assert built.uncertain_steps == {"drawn", "by-draw", "largest"}
+    names = {built.partition_names[number] for number in built.uncertain}
+    assert names == {"rows/0", "rows/1", "by-draw/0", "by-draw/1", "largest/0"}
+    assert program.build(three_levels()).uncertain == set()
+
+
+def test_only_what_was_made_of_uncertain_output_depends_on_it() -> None:
+    built = with_a_draw()
+
+    def dependents(name: str) -> set[str]:
+        found = built.dependents([built.numbers[name]])
+        return {built.partition_names[number] for number in found}
+
+    assert dependents("rows/1") == {"by-draw/0", "by-draw/1", "largest/0"}
+    assert dependents("by-draw/0") == {"largest/0"}
+    assert dependents("hourly/0") == set()
+
+
+def test_that_a_step_is_uncertain_does_not_count_in_the_hash() -> None:
+    certain, uncertain = three_levels(), three_levels()
+    uncertain.steps["kept"] = replace(uncertain.steps["kept"], deterministic=False)
+    assert program.build(certain).hash == program.build(uncertain).hash

@@ -1,6 +1,7 @@
 """Bookkeeping of partitions: who runs where, how far, and which exchanges are still needed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 from hypothesis import given
@@ -241,3 +242,19 @@ def test_what_was_behind_goes_on_from_its_own_restore_point() -> None:
         progress.place(partition, "b", 2)
     progress.place(OTHER, "b", 2)
     assert [progress.finished[number] for number in (ROWS0, COUNTED0, OTHER)] == [4, 4, 7]
+
+
+def test_a_lost_uncertain_operator_undoes_what_was_made_of_its_output() -> None:
+    progress = running()
+    steps = progress.program.chains
+    uncertain = replace(steps[0], root=replace(steps[0].root, deterministic=False))
+    progress.program = replace(progress.program, chains=(uncertain, *steps[1:]))
+    everything = dict.fromkeys((ROWS0, ROWS1, OTHER, COUNTED0, COUNTED1), (3, 7))
+    progress.retained.add(1, [("c", everything)], [1])
+    assert progress.undone_by(["a"]) == {COUNTED1, LARGEST}
+    progress.lose(["a"])
+    assert progress.placed == {ROWS1: "b", OTHER: "c", OTHERS: "c"}
+    assert progress.resident == {}
+    kept = {key for key in progress.retained.places if key[0] in (ROWS0, COUNTED0, COUNTED1)}
+    assert {epoch for _, epoch in kept} == {3, 4}, "since the restore point all is made anew"
+    assert (ROWS1, 7) in progress.retained.places
