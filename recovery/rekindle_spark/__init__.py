@@ -27,6 +27,8 @@ What runs in the driver:
     pace           how long catching up rests, so that live queries keep their time
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished
+    timing         how long each executor's task took, by the driver's clock
+    stragglers     which executors are slow
     jobs           epochs and catch-up pieces as job specifications
     exchange       Spark jobs of pinned tasks, retained and removed shuffles (Java in jvm/)
     progress       where partitions are, how far, and which blocks are retained

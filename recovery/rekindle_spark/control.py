@@ -33,6 +33,7 @@ from rekindle_spark.membership import HostFailures, Loss, Membership
 from rekindle_spark.reporting import Reports
 from rekindle_spark.running import Attempts, Result
 from rekindle_spark.statistics import Statistics
+from rekindle_spark.stragglers import Epoch, Stragglers
 
 __all__ = ["Control"]
 
@@ -55,6 +56,7 @@ class Control:
         self.membership = Membership(application)
         self.host_failures = HostFailures()
         self.statistics = Statistics(application)
+        self.stragglers = Stragglers()
         self.behind: set[str] = set()
         self.was_complete = False
         self.was_alone = guidance.contact is None
@@ -106,6 +108,21 @@ class Control:
         if complete and not self.was_complete:
             application.events.write("recovered", epoch=application.newest)
         self.was_complete = complete
+
+    def note_times(self, result: Result) -> None:
+        """An epoch has run while nothing else did: see who holds the epochs up."""
+        application, now = self.application, time.monotonic()
+        target_seconds = application.settings.runtime.epoch_seconds
+        costs = self.statistics.costs.percent
+        self.stragglers.look(application.executors, now)
+        self.stragglers.add(Epoch(result.seconds, target_seconds, result.stages, costs), now)
+        before, slow = self.reports.slow, self.stragglers.slow
+        self.reports.slow = slow
+        for kind, those in (("slow", slow - before), ("fast", before - slow)):
+            nodes = sorted(application.executors[e] for e in those if e in application.executors)
+            if nodes:
+                application.events.write(kind, nodes=nodes, epoch=application.newest)
+                self._hurry()
 
     def fail_after(self, result: Result, attempts: Attempts) -> None:
         """Decide about a job that failed without a loss: once more, without some, or the end.

@@ -111,6 +111,8 @@ class EpochLoop:
                 if all(first == last for first, last in work.values()):
                     alone = alone and not application.claimed
                     application.pace.epoch_took(result.seconds, alone=alone)
+                    if alone:
+                        self.control.note_times(result)
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch

@@ -113,14 +113,16 @@ class Job:
         return int(self._handle.shuffle(stage))
 
     def reports(self) -> list[dict[str, Any]]:
-        """The reports of the tasks that have ended."""
+        """The reports of the tasks that have ended, each with `arrived`: seconds since the job was
+        submitted."""
         data = bytes(self._handle.reports())
         (count,) = struct.unpack_from(">i", data)
         position, found = 4, []
         for _ in range(count):
-            (size,) = struct.unpack_from(">i", data, position)
-            found.append(json.loads(data[position + 4 : position + 4 + size]))
-            position += 4 + size
+            nanoseconds, size = struct.unpack_from(">qi", data, position)
+            report = json.loads(data[position + 12 : position + 12 + size])
+            found.append({**report, "arrived": nanoseconds / 1e9})
+            position += 12 + size
         return found
 
     def cancel(self, reason: str) -> None:

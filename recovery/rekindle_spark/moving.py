@@ -1,6 +1,6 @@
 """Moves of live partitions from one executor to another, between two epochs.
 
-    ordered ──a checkpoint that has the states of all──► moved, a step at a time
+    ordered ──a checkpoint that has the states of all──► moved, a step in each epoch
        └──a loss, a pause, another plan──► dropped
 
 A moved partition stays live: the next epoch's job has its new executor read the state from the
@@ -20,7 +20,7 @@ from rekindle_spark.application import Application, Moves
 __all__ = ["are_possible", "carry_out", "order", "pending"]
 
 # How old a checkpoint may be that moves start from, in epochs: they are all run again.
-BEHIND_EPOCHS_MAX = 4
+BEHIND_EPOCHS_MAX = 10
 # What one executor takes over in a step: of the partitions that it would have if all had as many,
 # times the epochs that are run again; and bytes of state, or one partition.
 STEP_SHARE = 0.3

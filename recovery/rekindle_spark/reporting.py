@@ -32,12 +32,13 @@ SILENCE_STEP_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Reports:
-    """The newest of each kind. `suspected` are nodes that have been silent for long, `relapses`
-    counts by executor how often its host has lost its state, `seen` are executors as they were
-    last looked at; `finished` once the run is over."""
+    """The newest of each kind. `suspected` are nodes that have been silent for long, `slow`
+    executors that hold epochs up, `relapses` counts by executor how often its host has lost its
+    state, `seen` are executors as they were last looked at; `finished` once the run is over."""
 
     application: Application
     suspected: set[str] = field(default_factory=set)
+    slow: frozenset[str] = frozenset()
     relapses: dict[str, int] = field(default_factory=dict)
     seen: dict[str, ExecutorSeen] = field(default_factory=dict)
     statistics: StatisticsReport | None = None
@@ -111,6 +112,7 @@ class Reports:
             incarnation=self.incarnation(executor),
             capacity_percent=self.application.settings.runtime.node_cpu_percent,
             suspected=node in self.suspected,
+            slow=executor in self.slow,
             silent_seconds=None if seen is None else round(seen.silent_seconds, 3),
             cluster_node=None if seen is None else seen.cluster_node[:NODE_NAME_MAX] or None,
         )

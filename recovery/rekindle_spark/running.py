@@ -12,7 +12,7 @@ from typing import Any
 
 from rekindle.coordination.instructions import ON
 from rekindle.errors import DamagedError, RunError, StepError
-from rekindle_spark import jobs, staging
+from rekindle_spark import jobs, staging, timing
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
@@ -45,7 +45,8 @@ class Result:
     """How a job ended. `finished`: all counts. Faults are reports by executor otherwise, or by
     partition.
 
-    `hostless_executors` are those of the `stateless_executors` that had no host to ask.
+    `hostless_executors` are those of the `stateless_executors` that had no host to ask. `stages`
+    are the tasks of a finished job.
     """
 
     finished: bool
@@ -59,6 +60,7 @@ class Result:
     store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
+    stages: tuple[dict[str, timing.Task], ...] = ()
     reason: str = ""
 
 
@@ -227,6 +229,8 @@ def _judge(
     if failure:
         result.reason = result.reason or failure
     result.finished = not failure and good == specification.partitions
+    if result.finished:
+        result.stages = timing.stages(specification.produced, reports)
     counted = _counted(specification, {number: partitions[number] for number in good})
     result.rows_by_partition = {
         number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in counted.items()

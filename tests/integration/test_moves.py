@@ -1,8 +1,19 @@
-"""Partitions that move while everything runs: no query misses an epoch, and no row changes."""
+"""Partitions that move while everything runs: no query misses an epoch, and no row changes.
 
-from collections.abc import Callable
+They move where load is uneven, and off nodes that are slow.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
 
 from application import Application
+
+from rekindle_local import processes
+from rekindle_spark.stragglers import NEW_SECONDS
 
 Prepare = Callable[..., Application]
 
@@ -80,3 +91,66 @@ def test_a_node_lost_while_partitions_move_changes_no_row(prepare: Prepare) -> N
     application.cluster.start_worker(victim)
     application.await_event("joined", after=begin, node=victim)
     application.finish()
+
+
+@contextmanager
+def standing_still_most_of_the_time(application: Application, node: str) -> Iterator[None]:
+    """Its processes are stopped for 80 % of each 0.2 s: far too short to be called silent."""
+    executor = application.executors()[node]
+    over = threading.Event()
+
+    def stop_and_go() -> None:
+        while not over.is_set():
+            processes.signal_all(executor, signal.SIGSTOP)
+            time.sleep(0.16)
+            processes.signal_all(executor, signal.SIGCONT)
+            over.wait(0.04)
+
+    thread = threading.Thread(target=stop_and_go, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def epoch_seconds(application: Application, *, after: int) -> list[float]:
+    """From the cut of each epoch since then to its commit."""
+    cut = {event["epoch"]: event["at"] for event in application.happened("cut", after=after)}
+    commits = {event["epoch"]: event["at"] for event in application.happened("commit", after=after)}
+    return [at - cut[epoch] for epoch, at in sorted(commits.items()) if epoch in cut]
+
+
+def test_a_slow_node_loses_its_partitions_with_the_reason_and_epochs_are_short_again(
+    prepare: Prepare,
+) -> None:
+    # short epochs, so that what one node holds up is more than they may take
+    application = prepare(
+        runtime={"rows_per_second": 500, "node_cpu_percent": 400, "epoch_seconds": 0.2}
+    )
+    application.start_and_recover()
+    victim = min(application.placement().values())
+    # executors are new for a while, in which being slow says nothing
+    recovered_at = application.await_event("recovered")["at"]
+    application.await_condition(
+        "its executors are not new any more",
+        lambda: application.happened("cut")[-1]["at"] > recovered_at + NEW_SECONDS,
+    )
+    with standing_still_most_of_the_time(application, victim):
+        begin = application.seen
+        application.await_event("slow", after=begin, nodes=[victim])
+        application.await_event("node-slow", after=begin, reason="slow-node")
+        slowed = epoch_seconds(application, after=begin)
+        application.await_event("moved", after=begin, reason="slow-node")
+        application.await_condition(
+            "nothing is left on it", lambda: victim not in application.placement().values()
+        )
+        end = application.seen
+        application.await_condition(
+            "epochs are run without it", lambda: len(epoch_seconds(application, after=end)) > 10
+        )
+        assert median(epoch_seconds(application, after=end)) < median(slowed)
+        for kind in ("confirmed", "state-lost", "plan"):
+            assert not application.happened(kind, after=begin)
+        application.finish()

@@ -1,7 +1,10 @@
-"""Which partitions that run should run elsewhere, so that no node carries far more than others.
+"""Which partitions that run should run elsewhere: off slow nodes, and where load is uneven.
 
     even ──a node far above another──► uneven ──for `UNEVEN_SECONDS`──► moves are ordered ──► even
+    a node is slow ──others have room──► moves are ordered
 
+A slow node holds up every query that it has a part of, so it is emptied, for the most important
+queries first, as far as the room on others goes; who told of it has watched it for long.
 A move costs little, for the driver makes it right after a checkpoint, but it must be worth it:
 what is measured wavers, so small differences are left alone, and nothing moves while anything
 else is under way. Moves that the driver has not made when something is lost are dropped, not owed:
@@ -13,10 +16,10 @@ from dataclasses import dataclass, replace
 
 from rekindle.coordination import load
 from rekindle.coordination.instructions import Instruction, MovePartitions
-from rekindle.coordination.state import State, Status, inactive, with_status
+from rekindle.coordination.state import State, Status, inactive, slow, with_status
 from rekindle.reasons import Reason
 
-__all__ = ["balance", "moves"]
+__all__ = ["balance", "moves", "relief"]
 
 UNEVEN_SECONDS = 15.0
 # Between the fullest and the emptiest node, as shares of what each may carry: the difference that
@@ -32,7 +35,11 @@ Result = tuple[State, tuple[Instruction, ...]]
 def balance(state: State, now: float) -> Result:
     """The state after a look at the nodes, and the order to move once they have been uneven for
     long."""
-    found = moves(state) if _is_calm(state) else {}
+    calm = _is_calm(state)
+    if calm and (relieved := relief(state)):
+        order = MovePartitions(relieved, Reason.SLOW_NODE, _relief_sentence(state, relieved))
+        return replace(state, uneven_since=None, moving=relieved), (order,)
+    found = moves(state) if calm else {}
     if not found:
         return (state if state.uneven_since is None else replace(state, uneven_since=None)), ()
     if state.uneven_since is None:
@@ -44,7 +51,10 @@ def balance(state: State, now: float) -> Result:
 
 
 def moves(state: State) -> dict[str, str]:
-    """Partition -> node for those that should move; empty where load is as even as it needs be."""
+    """Partition -> node for those that should move; empty where load is as even as it needs be.
+
+    Slow nodes have no part in it.
+    """
     nodes = _Nodes.of(state)
     if len(nodes.shares) < 2 or nodes.difference <= nodes.too_much:
         return {}
@@ -57,6 +67,23 @@ def moves(state: State) -> dict[str, str]:
         found[partition] = nodes.emptiest
         nodes.move(partition)
     return {name: node for name, node in found.items() if state.placement[name] != node}
+
+
+def relief(state: State) -> dict[str, str]:
+    """Partition -> node for those on slow nodes for which others have room."""
+    nodes, slowed = _Nodes.of(state), slow(state)
+    weights = dict.fromkeys(state.partitions, 0.0)
+    for query, closure in state.closures.items():
+        for partition in closure:
+            weights[partition] = max(weights[partition], state.priorities[query])
+    held = [partition for partition, node in state.placement.items() if node in slowed]
+    found: dict[str, str] = {}
+    for partition in sorted(held, key=lambda name: (-weights[name], name))[:MOVES_MAX]:
+        node = nodes.with_room(partition)
+        if node is not None:
+            found[partition] = node
+            nodes.add(partition, node)
+    return found
 
 
 def _is_calm(state: State) -> bool:
@@ -74,7 +101,8 @@ def _is_calm(state: State) -> bool:
 
 @dataclass(slots=True)
 class _Nodes:
-    """Nodes as moves are chosen: their partitions, and the shares of their CPU that these need."""
+    """Nodes that are not slow, as moves are chosen: their partitions, and the shares of their CPU
+    that these need."""
 
     costs: Mapping[str, float]
     capacity: Mapping[str, float]
@@ -83,7 +111,8 @@ class _Nodes:
 
     @staticmethod
     def of(state: State) -> "_Nodes":
-        costs, capacity = load.steady(state), load.capacities(state)
+        costs, slowed = load.steady(state), slow(state)
+        capacity = {n: cpu for n, cpu in load.capacities(state).items() if n not in slowed}
         held: dict[str, set[str]] = {node: set() for node in capacity}
         for partition, node in state.placement.items():
             if node in held:
@@ -132,13 +161,30 @@ class _Nodes:
         chosen = min(sorted(self.held[fullest]), key=higher, default=None)
         return chosen if chosen is not None and higher(chosen) <= limit else None
 
+    def with_room(self, partition: str) -> str | None:
+        """The emptiest node, where that holds one more partition."""
+        if not self.shares:
+            return None
+        share = self.shares[self.emptiest] + self.costs[partition] / self.capacity[self.emptiest]
+        return self.emptiest if share <= 1.0 else None
+
     def move(self, partition: str) -> None:
         """From the fullest to the emptiest node."""
-        fullest, emptiest, cost = self.fullest, self.emptiest, self.costs[partition]
+        fullest, emptiest = self.fullest, self.emptiest
         self.held[fullest].remove(partition)
-        self.held[emptiest].add(partition)
-        self.shares[fullest] -= cost / self.capacity[fullest]
-        self.shares[emptiest] += cost / self.capacity[emptiest]
+        self.shares[fullest] -= self.costs[partition] / self.capacity[fullest]
+        self.add(partition, emptiest)
+
+    def add(self, partition: str, node: str) -> None:
+        """Onto a node."""
+        self.held[node].add(partition)
+        self.shares[node] += self.costs[partition] / self.capacity[node]
+
+
+def _relief_sentence(state: State, found: Mapping[str, str]) -> str:
+    origins = ", ".join(sorted({state.placement[name] for name in found}))
+    targets = ", ".join(sorted(set(found.values())))
+    return f"Move {len(found)} partitions from {origins}, which is slow, to {targets}."
 
 
 def _sentence(state: State, found: Mapping[str, str]) -> str:

@@ -7,8 +7,9 @@ A plan is drafted with the first of these that gives one:
     3  the same on nodes stretched over their cap, where besides all nodes are up again: what ran
        before the failure must come back, even where it no longer fits under the cap
 
-Blocking plans and the first one of a fresh start begin with the second. Partitions whose state
-survived stay on their node where it holds them. Changes nothing; `transitions` calls it.
+Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
+the second. Partitions whose state survived stay on their node where it holds them. Changes nothing;
+`transitions` calls it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from rekindle import planning
 from rekindle.coordination import load
 from rekindle.coordination.plans import Plan
-from rekindle.coordination.state import State, Status, inactive, with_status
+from rekindle.coordination.state import State, Status, inactive, slow, with_status
 from rekindle.incidents import Kind
 from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.reasons import Reason
@@ -41,12 +42,15 @@ def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) 
     waiting = inactive(state)
     if not waiting or not with_status(state, Status.UP):
         return None
+    held_up = slow(state)
     for costs, nodes in _offers(state, waiting, reason, now):
-        problem = _problem(state, waiting, costs, nodes)
-        answer = _solve(state, problem, clock)
-        if answer.queries:
-            plan = _plan(state, problem, answer, reason, now)
-            return Draft(plan, {partition: costs[partition] for partition in plan.placement})
+        fast = {node: cpu_percent for node, cpu_percent in nodes.items() if node not in held_up}
+        for offered in (fast, nodes) if held_up and fast else (nodes,):
+            problem = _problem(state, waiting, costs, offered)
+            answer = _solve(state, problem, clock)
+            if answer.queries:
+                plan = _plan(state, problem, answer, reason, now)
+                return Draft(plan, {partition: costs[partition] for partition in plan.placement})
     return None
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "DriverLost",
     "Event",
     "NodeBack",
+    "NodePaced",
     "NodeSuspected",
     "NodesLost",
     "PlacementReported",
@@ -45,6 +46,14 @@ class NodeSuspected:
     """A node is silent; nobody has confirmed that it is lost."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePaced:
+    """A node is slow, so that it holds up what runs on others, or is so no more."""
+
+    node: str
+    slow: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,7 @@ class Tick:
 
 Running = (
     NodeSuspected
+    | NodePaced
     | NodesLost
     | NodeBack
     | StatisticsReported

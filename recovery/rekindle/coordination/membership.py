@@ -1,4 +1,4 @@
-"""Nodes that come, fall silent, are cleared, are lost; and the driver's own loss.
+"""Nodes that come, fall silent, slow down, are cleared, are lost; and the driver's own loss.
 
     (new) ──back──► up ◄──back── suspected
                     │ ▲              │
@@ -27,7 +27,7 @@ from rekindle.coordination.state import Due, NodeView, State, Status, active, wi
 from rekindle.incidents import Incident, Kind, Loss
 from rekindle.reasons import Reason
 
-__all__ = ["back", "enter_incident", "lose", "lose_driver", "suspect"]
+__all__ = ["back", "enter_incident", "lose", "lose_driver", "pace", "suspect"]
 
 Result = tuple[State, tuple[Instruction, ...]]
 
@@ -36,7 +36,11 @@ def back(state: State, event: NodeBack, now: float) -> Result:
     """A node is up: its capacity is planned with once arrivals have settled."""
     known = state.nodes.get(event.node)
     domain = event.domain if event.domain or known is None else known.domain
-    view = NodeView(Status.UP, event.capacity_percent, domain, incarnation=event.incarnation)
+    same = known is not None and known.incarnation == event.incarnation
+    slow = same and known is not None and known.slow
+    view = NodeView(
+        Status.UP, event.capacity_percent, domain, incarnation=event.incarnation, slow=slow
+    )
     if known == view:
         return state, ()
     state, released = _release(replace(state, nodes={**state.nodes, event.node: view}))
@@ -64,6 +68,23 @@ def suspect(state: State, node: str) -> Result:
         details={"node": node, "incident_kind": Kind.SUSPECTED},
     )
     return replace(state, nodes=nodes), (record,)
+
+
+def pace(state: State, node: str, *, slow: bool) -> Result:
+    """A slow node holds up every query that it has a part of, so all of it should go elsewhere."""
+    view = state.nodes.get(node)
+    if view is None or view.slow == slow:
+        return state, ()
+    what = (
+        "is slow: nothing new is placed on it while others have room" if slow else "is slow no more"
+    )
+    record = Record(
+        kind="node-slow" if slow else "node-fast",
+        reason=Reason.SLOW_NODE,
+        text=f"Node {node} {what}.",
+        details={"node": node},
+    )
+    return replace(state, nodes={**state.nodes, node: replace(view, slow=slow)}), (record,)
 
 
 def lose(state: State, nodes: Iterable[str], now: float) -> Result:

@@ -58,6 +58,9 @@ def _progress(state: State, report: ProgressReport) -> Iterator[happened.Event]:
             yield happened.NodeBack(node, seen.capacity_percent, seen.domain, seen.incarnation)
         if seen.suspected:
             yield happened.NodeSuspected(node)
+        known = state.nodes.get(node)
+        if seen.slow != (known is not None and known.slow):
+            yield happened.NodePaced(node, seen.slow)
     placed = _placed(report)
     yield placed
     if state.unacknowledged is None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from rekindle.coordination import application
+from rekindle.coordination import application, balancing
 from rekindle.coordination.application import Case, Driver, Reading
 from rekindle.coordination.prospect import next_step
-from rekindle.coordination.state import State, Status, inactive, with_status
+from rekindle.coordination.state import State, Status, inactive, slow, with_status
 from rekindle.incidents import Incident
 from rekindle.protocol import Acknowledgement, Directive, ProgressReport
 from rekindle.reasons import Reason
@@ -235,6 +235,7 @@ def _notices(
     for query in queries:
         for text in sorted(_stopped(state, query.name)):
             yield Notice(Reason.QUERY_STOPPED, f"{query.name} has stopped: {text}")
+    yield from _about_slow(state)
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."
         yield Notice(Reason.PLAN_AWAITED, text)
@@ -297,6 +298,19 @@ def _about_waiting(
     elif view.coordinator:
         text = f"A plan for {named(found.plan.query_partitions)} is being made."
         yield Notice(found.reason, text)
+
+
+def _about_slow(state: State) -> Iterator[Notice]:
+    """What holds epochs up, and whether it can be relieved."""
+    slowed = slow(state)
+    if not slowed:
+        return
+    left = [partition for partition, node in state.placement.items() if node in slowed]
+    text = f"Slow: {named(tuple(sorted(slowed)))}."
+    if left:
+        more = "which move" if state.moving or balancing.relief(state) else "no room elsewhere"
+        text += f" {counted(len(left), 'partition')} there, {more}."
+    yield Notice(Reason.SLOW_NODE, text)
 
 
 def _about_requests(view: View, state: State) -> Iterator[Notice]:

@@ -25,6 +25,7 @@ __all__ = [
     "inactive",
     "initial",
     "prioritised",
+    "slow",
     "with_status",
 ]
 
@@ -41,7 +42,8 @@ class Status(StrEnum):
 class NodeView:
     """A node; `capacity_percent` is all its CPU, before the cap, in percent of one core.
 
-    `incarnation` is of the executor that it has, or had when it was lost.
+    `incarnation` is of the executor that it has, or had when it was lost. One that is `slow` holds
+    up what runs on others.
     """
 
     status: Status
@@ -49,6 +51,7 @@ class NodeView:
     domain: str | None = None
     lost_at: float | None = None
     incarnation: str | None = None
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,12 @@ def prioritised(topology: Topology, policy: Policy) -> dict[str, float]:
 def with_status(state: State, *statuses: Status) -> tuple[str, ...]:
     """Nodes in order of name; plans use those that are up."""
     return tuple(node for node, view in sorted(state.nodes.items()) if view.status in statuses)
+
+
+def slow(state: State) -> frozenset[str]:
+    """Nodes that are up and hold up what runs on others."""
+    up = with_status(state, Status.UP)
+    return frozenset(node for node in up if state.nodes[node].slow)
 
 
 def active(state: State) -> frozenset[str]:

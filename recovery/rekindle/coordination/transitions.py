@@ -54,6 +54,8 @@ def _handle(
     match event:
         case happened.NodeSuspected(node):
             return membership.suspect(state, node)
+        case happened.NodePaced(node, slow):
+            return membership.pace(state, node, slow=slow)
         case happened.NodesLost(nodes):
             return membership.lose(state, nodes, now)
         case happened.NodeBack():

@@ -88,6 +88,7 @@ class NodeSeen(Message, frozen=True):
     `silent_seconds` is how long ago the driver last heard from that executor, when it made this
     report. Only time in which the driver listened counts. `cluster_node` is what the cluster calls
     the node: on Kubernetes the name of the Node object. Both are None where that is not known.
+    `slow`: its tasks end so much later than those of others that it holds epochs up.
     """
 
     incarnation: Name
@@ -96,6 +97,7 @@ class NodeSeen(Message, frozen=True):
     domain: Name | None = None
     silent_seconds: Seconds | None = None
     cluster_node: NodeName | None = None
+    slow: bool = False
 
 
 class Report(Message, frozen=True):

@@ -21,6 +21,7 @@ import org.apache.spark.scheduler.ExecutorProcessLost;
 import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
 import org.apache.spark.shuffle.ShuffleWriteProcessor;
+import org.apache.spark.util.AccumulatorV2;
 import org.apache.spark.util.CollectionAccumulator;
 import scala.Option;
 import scala.reflect.ClassTag;
@@ -48,14 +49,27 @@ public final class Exchange {
     this.template = dependency(new Stage(context, List.of(), List.of(), null, null), 1);
   }
 
+  /** Reports of tasks, and when each came in here: executors have clocks of their own. */
+  static final class Reports extends CollectionAccumulator<byte[]> {
+    private final long began = System.nanoTime();
+    private final List<Long> arrived = new ArrayList<>();
+
+    @Override
+    public synchronized void merge(AccumulatorV2<byte[], List<byte[]>> other) {
+      super.merge(other);
+      long now = System.nanoTime() - began;
+      while (arrived.size() < value().size()) arrived.add(now);
+    }
+  }
+
   /** One submitted job: its shuffles, its end, the reports of its tasks. */
   public static final class Job {
     private final SimpleFutureAction<?> action;
-    private final CollectionAccumulator<byte[]> reports;
+    private final Reports reports;
     private final int[] shuffles;
     private final int id;
 
-    Job(SimpleFutureAction<?> action, CollectionAccumulator<byte[]> reports, int[] shuffles) {
+    Job(SimpleFutureAction<?> action, Reports reports, int[] shuffles) {
       this.action = action;
       this.reports = reports;
       this.shuffles = shuffles;
@@ -81,18 +95,21 @@ public final class Exchange {
       return shuffles[stage];
     }
 
-    /** All reports so far: count, then length and bytes of each. */
+    /** All reports so far: count, then nanoseconds since the submission, length, bytes of each. */
     public byte[] reports() throws IOException {
       List<byte[]> all;
+      List<Long> arrived;
       synchronized (reports) {
         all = new ArrayList<>(reports.value());
+        arrived = new ArrayList<>(reports.arrived);
       }
       ByteArrayOutputStream bytes = new ByteArrayOutputStream();
       DataOutputStream out = new DataOutputStream(bytes);
       out.writeInt(all.size());
-      for (byte[] report : all) {
-        out.writeInt(report.length);
-        out.write(report);
+      for (int i = 0; i < all.size(); i++) {
+        out.writeLong(arrived.get(i));
+        out.writeInt(all.get(i).length);
+        out.write(all.get(i));
       }
       return bytes.toByteArray();
     }
@@ -102,7 +119,8 @@ public final class Exchange {
   public Job submit(byte[] specification, int targets) throws IOException {
     DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
     int stages = in.readInt();
-    CollectionAccumulator<byte[]> reports = context.collectionAccumulator();
+    Reports reports = new Reports();
+    context.register(reports);
     List<ShuffleDependency<Object, Object, Object>> own = new ArrayList<>();
     int[] shuffles = new int[stages];
     for (int s = 0; s < stages; s++) {

@@ -1,0 +1,44 @@
+"""How long each executor's task took in each stage of a job, by the driver's clock.
+
+Executors have clocks of their own, and one that stands still sees no time pass. So a task's time is
+from when its stage could begin to when its report came in. `running` takes it, `stragglers` judges.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Task", "stages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an executor did in a stage: for which partitions, and how many seconds it took."""
+
+    partitions: tuple[int, ...]
+    seconds: float
+
+
+def stages(
+    produced: Sequence[Sequence[tuple[str, Mapping[int, Any]]]], reports: Sequence[dict[str, Any]]
+) -> tuple[dict[str, Task], ...]:
+    """Per stage the tasks by executor, of which `produced` has the partitions; a report tells whose
+    it is by its partitions."""
+    place = {
+        number: (stage, executor)
+        for stage, tasks in enumerate(produced)
+        for executor, run in tasks
+        for number in run
+    }
+    ended = {place[int(number)]: r["arrived"] for r in reports for number in r["partitions"]}
+    begin, found = 0.0, []
+    for stage, tasks in enumerate(produced):
+        ends = {executor: ended[stage, executor] for executor, _ in tasks}
+        found.append(
+            {
+                executor: Task(tuple(run), max(0.0, ends[executor] - begin))
+                for executor, run in tasks
+            }
+        )
+        begin = max(begin, *ends.values())
+    return tuple(found)
