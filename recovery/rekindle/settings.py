@@ -147,11 +147,17 @@ class RuntimeSettings:
     join_gap_epochs: int = _count(1, low=0, high=1_000)
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
+    host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))
 
     @property
     def retained_bytes_max(self) -> int:
         """The same in bytes."""
         return int(self.retained_mib_max * 2**20)
+
+    @property
+    def host_memory_bytes_max(self) -> int | None:
+        """The same in bytes; None: what the container leaves."""
+        return None if self.host_memory_mib_max is None else int(self.host_memory_mib_max * 2**20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ What runs in an executor's host:
     sealed         files of checkpoints: a head, and a body with its checksum
     outputs        the sinks' files: whole and on disk before they get their names
     usage          CPU used per partition and by the executor as a whole
+    memory         what a host uses of its memory, and when it says no
+    allowance      what the container of an executor leaves to its host
+    turns          one piece of work at a time, the most urgent first
     host           the resident process: socket, requests, priorities
 
 What runs in the driver:
@@ -24,6 +27,8 @@ What runs in the driver:
     application    what the parts of one driver share
     epochs         the epoch loop: cut, run, commit, checkpoint
     catchup        the catch-up loop: brings newly placed partitions forward
+    budget         how large epochs and pieces may be, so that hosts keep within their memory
+    sparing        applies that: smaller epochs and pieces, or the end of the run
     pace           how long catching up rests, so that live queries keep their time
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished

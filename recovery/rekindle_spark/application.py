@@ -18,6 +18,7 @@ from rekindle.coordination.instructions import ON
 from rekindle.protocol.messages import Mode
 from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut
+from rekindle_spark.budget import Budget
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.pace import Pace
 from rekindle_spark.poison import ENDING
@@ -129,6 +130,7 @@ class Application:
     digests: dict[tuple[int, int], str]
     committed: dict[str, int]
     pace: Pace
+    budget: Budget
     newest: int = 0
     plan_epoch: int = 0
     losses: int = 0
@@ -173,6 +175,7 @@ class Application:
             "ordering": self.ordering,
             "dead_letters": [runtime.dead_letter_tries, runtime.dead_letters_max],
             "store": str(self.store.directory),
+            "memory_bytes_max": self.settings.runtime.host_memory_bytes_max,
         }
 
     def names(self, numbers: Any) -> list[str]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 from rekindle_spark import jobs, running
 from rekindle_spark.application import Application
+from rekindle_spark.budget import PIECE_EPOCHS_MAX
 from rekindle_spark.control import Control
 from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Running
 
 __all__ = ["CatchUp", "Stream"]
 
-PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX = 4, 64
+PIECE_EPOCHS_FIRST = 4
 PIECE_ROWS_MAX = 4_000_000
 
 
@@ -76,13 +77,15 @@ class CatchUp:
         for executor, stream in self.streams.items():
             if stream.job is not None:
                 self._look_at(executor, stream, stream.job)
-        present = list(self.application.executors)
+        present, starved = list(self.application.executors), self.application.budget.starved
         for executor, stream in list(self.streams.items()):
             if executor not in present and stream.job is None:
                 del self.streams[executor]
         for executor in present:
             stream = self.streams.setdefault(executor, Stream())
-            if stream.may_start(time.monotonic()) and not self.application.paused:
+            if executor in starved or self.application.paused:
+                continue
+            if stream.may_start(time.monotonic()):
                 self._start(executor, stream)
 
     def _start(self, executor: str, stream: Stream) -> None:
@@ -106,10 +109,11 @@ class CatchUp:
         stream.job = None
         with application.lock:
             application.claimed -= set(job.specification.ranges)
+        epochs = max(last - first + 1 for first, last in job.specification.ranges.values())
+        result.piece_epochs = epochs
         self.control.results.put(result)
         if result.finished:
             target_seconds = application.settings.runtime.catch_up_piece_seconds
-            epochs = max(last - first + 1 for first, last in job.specification.ranges.values())
             rests_until = time.monotonic() + self._rest_seconds(executor, result.seconds, epochs)
             stream.finished(result.seconds, target_seconds, rests_until)
         elif result.reason != "interrupted":
@@ -134,7 +138,7 @@ class CatchUp:
             if progress.caught_up(partition, application.newest, gap):
                 continue
             first = progress.finished[partition] + 1
-            goal = min(application.newest, self._piece_end(stream, first))
+            goal = min(application.newest, self._piece_end(executor, stream, first))
             last = jobs.reachable(progress, partition, goal)
             if self._waits(executor, partition):
                 continue
@@ -152,10 +156,12 @@ class CatchUp:
         readers = (number for number in program.consumers(partition) if number in progress.placed)
         return any(progress.finished[number] < progress.finished[partition] for number in readers)
 
-    def _piece_end(self, stream: Stream, first: int) -> int:
-        """The last epoch of a piece: bounded in epochs and in rows of input."""
+    def _piece_end(self, executor: str, stream: Stream, first: int) -> int:
+        """The last epoch of a piece: bounded in epochs, the fewer the less memory there is, and in
+        rows of input."""
         rows, last = 0, first
-        for epoch in range(first, first + stream.piece_epochs):
+        epochs = self.application.budget.piece_epochs(executor, stream.piece_epochs)
+        for epoch in range(first, first + epochs):
             if epoch not in self.application.cuts:
                 break
             rows += self.application.cuts[epoch].rows

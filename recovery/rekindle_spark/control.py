@@ -25,7 +25,7 @@ from rekindle.protocol import (
     PlanOrder,
     ResumeOrder,
 )
-from rekindle_spark import moving, stopping
+from rekindle_spark import moving, sparing, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.guidance import Guidance
@@ -141,6 +141,9 @@ class Control:
         self.application.events.write("job-failed", text=result.reason)
         if result.damage is not None:
             raise self.application.store.set_aside(result.damage)
+        if result.over_budget:
+            sparing.refuse(self.application, result)
+            return
         settings = self.application.settings
         if result.step_errors:
             if attempts.step_errors >= settings.runtime.epoch_attempts_max:
@@ -167,6 +170,7 @@ class Control:
             self.host_failures.forget(result.cpu.keys() - result.hostless_executors)
             self.checkpointing.acknowledge(result.acknowledgements)
             self.statistics.add(result)
+            sparing.heed(self.application, result)
         while not self.failures.empty():
             self.fail_after(*self.failures.get())
 

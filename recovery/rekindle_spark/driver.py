@@ -24,6 +24,7 @@ from rekindle.settings import ADAPTIVE, Settings
 from rekindle_spark import arrivals, jar, program, restoring, staging, upgrades
 from rekindle_spark.application import Application, EventLog, open_events
 from rekindle_spark.arrivals import Arrivals, Cut
+from rekindle_spark.budget import Budget
 from rekindle_spark.catchup import CatchUp
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.control import Control
@@ -189,6 +190,7 @@ def _application(
         digests=digests,
         committed=committed,
         pace=Pace(runtime.epoch_seconds),
+        budget=Budget(runtime.rows_per_epoch_max),
         newest=last.epoch,
         plan_epoch=max((record["plan_epoch"] for record in history.commits), default=0),
         buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,

@@ -15,7 +15,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 import gc
-import heapq
 import json
 import pickle
 import select
@@ -24,8 +23,6 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,13 +32,15 @@ import pyarrow as pa
 
 from rekindle.coordination.instructions import ON
 from rekindle.errors import DamagedError, RekindleError
-from rekindle_spark import frames, inputs, partition, states, usage
+from rekindle_spark import allowance, frames, inputs, memory, partition, states, usage
 from rekindle_spark.frames import Frame
+from rekindle_spark.memory import OverBudget
 from rekindle_spark.outputs import Outputs
 from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import file_name
+from rekindle_spark.turns import Turns
 
 __all__ = ["Host", "main"]
 
@@ -70,34 +69,6 @@ class Done:
 
 
 @dataclass(slots=True)
-class Turns:
-    """Lets one piece of work run at a time, the most urgent first (0 before 1)."""
-
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    waiting: list[tuple[int, int]] = field(default_factory=list)
-    tickets: int = 0
-    busy: bool = False
-
-    @contextmanager
-    def turn(self, urgency: int) -> Iterator[None]:
-        """Hold the only turn."""
-        with self.changed:
-            self.tickets += 1
-            ticket = (urgency, self.tickets)
-            heapq.heappush(self.waiting, ticket)
-            while self.busy or self.waiting[0] != ticket:
-                self.changed.wait()
-            heapq.heappop(self.waiting)
-            self.busy = True
-        try:
-            yield
-        finally:
-            with self.changed:
-                self.busy = False
-                self.changed.notify_all()
-
-
-@dataclass(slots=True)
 class Host:
     """State and programs of one executor."""
 
@@ -108,13 +79,15 @@ class Host:
     programs: dict[str, Program] = field(default_factory=dict)
     newest: tuple[int, int, int] = (0, 0, -1)
     meter: usage.Meter = field(init=False)
+    gauge: memory.Gauge = field(init=False)
 
     def __post_init__(self) -> None:
         self.meter = usage.Meter((self.jvm, os.getpid()))
+        self.gauge = memory.Gauge(allowance.allowed_bytes(self.jvm))
         self.checkpoints.start()
 
     def answer(
-        self, request: dict[str, Any], data: memoryview
+        self, request: dict[str, Any], data: memoryview | OverBudget
     ) -> tuple[dict[str, Any], list[tuple[int, list[bytes]]]]:
         """Report and output blocks of one request; the files that it names are on disk."""
         report: dict[str, Any] = {
@@ -127,6 +100,8 @@ class Host:
         try:
             program = self._program(request)
             self._fence(request)
+            if isinstance(data, OverBudget):
+                raise data
             self._run(program, request, _sorted_frames(data), done)
         except (RekindleError, Refused) as error:
             report.update(status="refused", text=str(error))
@@ -135,9 +110,15 @@ class Host:
             done.outputs.drop()
             report.update(status="store-away", text=str(error))
             return report, []
+        except OverBudget as error:
+            done.outputs.drop()
+            sizes = memory.sizes_of_states(program, self.versions)
+            report.update(status="over-budget", text=str(error), memory=error.reading, states=sizes)
+            return report, []
         report["partitions"] = done.partitions
         report["acks"] = self.checkpoints.taken()
         report["cpu"] = self.meter.read()
+        report["memory"] = self.gauge.read(request, data, done.blocks)
         return report, list(done.blocks.items())
 
     def _run(
@@ -172,6 +153,7 @@ class Host:
                 work = _work(program, request, item, epoch)
                 arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 with self.turns.turn(request["urgency"]), self.meter.measured(number):
+                    self.gauge.check(request)
                     outcome = partition.run(program, work, state, arrived)
                     for query, sunk in outcome.sinks.items() if _counts(item, epoch) else ():
                         done.outputs.write(query, sunk.file, sunk.table)
@@ -204,6 +186,7 @@ class Host:
             raise Refused(f"plan and job {told} came after {kept.newest}")
         kept.newest = told
         base = item["from"] - 1
+        kept.keep_from(min(item["finished"], base))
         if base not in kept.by_epoch:
             if base != item["restore_point"]:
                 raise Missing(f"no version {base} of {program.partition_names[number]}")
@@ -339,7 +322,7 @@ def _serve(host: Host, connection: socket.socket) -> None:
             (size,) = struct.unpack(">i", reader.read(4))
             request = json.loads(reader.read(size))
             (total,) = struct.unpack(">q", reader.read(8))
-            data = memoryview(reader.read(total))
+            data = host.gauge.receive(reader, total, request)
             try:
                 report, blocks = host.answer(request, data)
             except Exception:

@@ -12,8 +12,9 @@ from typing import Any
 
 from rekindle.coordination.instructions import ON
 from rekindle.errors import DamagedError, RunError, StepError
-from rekindle_spark import jobs, staging, timing
+from rekindle_spark import budget, jobs, staging, timing
 from rekindle_spark.application import Application
+from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
 
@@ -46,7 +47,9 @@ class Result:
     partition.
 
     `hostless_executors` are those of the `stateless_executors` that had no host to ask. `stages`
-    are the tasks of a finished job.
+    are the tasks of a finished job. `over_budget`: bytes of states by partition of executors that
+    had no memory for the job; `piece_epochs`: of how many epochs a piece of catching up was, 0 for
+    any other job.
     """
 
     finished: bool
@@ -54,6 +57,9 @@ class Result:
     losses: int = 0
     acknowledgements: list[dict[str, Any]] = field(default_factory=list)
     cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
+    memory: dict[str, Reading] = field(default_factory=dict)
+    over_budget: dict[str, dict[str, int]] = field(default_factory=dict)
+    piece_epochs: int = 0
     rows_by_partition: dict[int, int] = field(default_factory=dict)
     step_errors: dict[int, StepError] = field(default_factory=dict)
     damage: DamagedError | None = None
@@ -203,7 +209,7 @@ def _judge(
     failure: str,
 ) -> Result:
     partitions = _partitions(reports)
-    result = Result(False, 0.0)
+    result = Result(False, 0.0, memory=budget.readings(reports))
     for report in reports:
         result.acknowledgements += report.get("acks", [])
         if "cpu" in report:
@@ -211,6 +217,8 @@ def _judge(
         if report["status"] == "host-lost":
             result.stateless_executors.add(report["executor"])
             result.hostless_executors.add(report["executor"])
+        if report["status"] == "over-budget":
+            result.over_budget[report["executor"]] = report["states"]
         result.store_away = result.store_away or report["status"] == "store-away"
         if report["status"] != "ok":
             result.reason = f"{report['status']}: {report.get('text', '')}"

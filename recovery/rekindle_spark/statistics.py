@@ -97,6 +97,7 @@ class Statistics:
             epoch=application.newest,
             retained_shuffles=application.exchange.retained_count(),
             retained_bytes=max(progress.retained.held.values(), default=0),
+            host_memory_bytes=application.budget.peak_bytes,
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
 

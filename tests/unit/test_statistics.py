@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rekindle_spark import program
+from rekindle_spark.budget import Budget
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.progress import Retained
 from rekindle_spark.statistics import WINDOW_SECONDS, Statistics
@@ -25,6 +26,7 @@ def running() -> Any:
         losses=0,
         moved_at=-1,
         progress=SimpleNamespace(complete=True, placed={0: "a"}, retained=Retained()),
+        budget=Budget(1),
         executors={"a": "node-a"},
         settings=SimpleNamespace(
             runtime=SimpleNamespace(
