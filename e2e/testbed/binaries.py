@@ -1,4 +1,4 @@
-"""Where the programs of the test control plane come from: found, or built once and kept.
+"""Where the programs of the test control plane, and others of tests, come from: found, or built.
 
 Each is looked for in the folder that `KUBEBUILDER_ASSETS` names, then in the cache; what is still
 missing is built there from its Go module (building.py), in some minutes. The cache is
@@ -36,6 +36,7 @@ __all__ = [
     "PROGRAMS",
     "SCHEDULER",
     "SETS",
+    "VERSITYGW",
     "cache_folder",
     "find",
     "kubernetes_version",
@@ -52,10 +53,12 @@ HELM = "helm"
 KUBELET = "kubelet"
 KUBE_PROXY = "kube-proxy"
 COREDNS = "coredns"
+VERSITYGW = "versitygw"
 CONTROL_PLANE = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
 # What a cluster of real nodes needs beside those.
 NODE = (KUBELET, KUBE_PROXY, COREDNS)
-PROGRAMS = (*CONTROL_PLANE, KUBECTL, HELM, *NODE)
+# The server of stores on S3 is neither's.
+PROGRAMS = (*CONTROL_PLANE, KUBECTL, HELM, *NODE, VERSITYGW)
 # What the command line builds by one word.
 SETS = {
     "all": (*CONTROL_PLANE, KUBECTL, HELM),
@@ -117,7 +120,8 @@ def _look(
     version = kubernetes_version(variables)
     assets = _assets(variables)
     looked = []
-    for source in (building.kubernetes(version), building.helm(), building.coredns()):
+    others = (building.helm(), building.coredns(), building.versitygw())
+    for source in (building.kubernetes(version), *others):
         folder = cache_folder(variables) / source.folder
         wanted = [name for name in names if name in source.packages]
         found: dict[str, Path] = {}

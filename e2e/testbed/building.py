@@ -15,12 +15,22 @@ from pathlib import Path
 
 from testbed import programs, workshops
 
-__all__ = ["Source", "build", "compose_module", "coredns", "find_go", "helm", "kubernetes"]
+__all__ = [
+    "Source",
+    "build",
+    "compose_module",
+    "coredns",
+    "find_go",
+    "helm",
+    "kubernetes",
+    "versitygw",
+]
 
 Progress = Callable[[str], None]
 
 HELM_VERSION = "4.3.1"
 COREDNS_VERSION = "1.15.0"
+VERSITYGW_VERSION = "1.8.0"
 _GO_LINE = re.compile(r"^go [0-9.]+$", re.MULTILINE)
 _STAGED = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 # Of one step; on two busy cores the longest takes ten minutes.
@@ -85,6 +95,18 @@ def coredns() -> Source:
         version=f"v{COREDNS_VERSION}",
         folder=f"coredns-{COREDNS_VERSION}",
         packages={"coredns": module},
+        variables={},
+    )
+
+
+def versitygw() -> Source:
+    """Versity's gateway, which serves a folder as S3 does, conditional writes included."""
+    module = "github.com/versity/versitygw"
+    return Source(
+        module=module,
+        version=f"v{VERSITYGW_VERSION}",
+        folder=f"versitygw-{VERSITYGW_VERSION}",
+        packages={"versitygw": f"{module}/cmd/versitygw"},
         variables={},
     )
 
