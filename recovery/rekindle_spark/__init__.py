@@ -15,7 +15,7 @@ What runs in an executor's host:
     deltas         what has changed in a table since the checkpoint before
     inputs         durable input: the frames for a partition that is behind, in the store
     sealed         files of checkpoints: a head, and a body with its checksum
-    outputs        the sinks' files: whole and on disk before they get their names
+    outputs        the sinks' files: put into the store together
     usage          CPU used per partition and by the executor as a whole
     memory         what a host uses of its memory, and when it says no
     allowance      what the container of an executor leaves to its host
@@ -55,6 +55,10 @@ What runs in the driver:
     costs          what each operator partition costs
     jar            builds the Java classes
     ranges         stretches of consecutive numbers
+    files          the files of a store, wherever it lies
+    local_files    in a folder that all nodes share
+    object_files   on S3
+    hdfs_files     on HDFS
     disk           puts files and folders on disk for good
     testing        for tests of the runtime: a source, a look at what is put on disk
 """

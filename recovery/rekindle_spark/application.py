@@ -119,7 +119,7 @@ class Application:
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made."""
 
     program: Program
-    program_path: Path
+    program_file: str
     store: Store
     exchange: Exchange
     settings: Settings
@@ -167,15 +167,15 @@ class Application:
         runtime = self.settings.runtime
         return {
             "version": 1,
-            "program": [self.program.hash, str(self.program_path)],
+            "program": [self.program.hash, self.program_file],
             "generation": self.store.generation,
             "plan_epoch": self.plan_epoch,
             "attempt": self.attempts,
             "moved_at": self.moved_at,
             "ordering": self.ordering,
             "dead_letters": [runtime.dead_letter_tries, runtime.dead_letters_max],
-            "store": str(self.store.directory),
-            "memory_bytes_max": self.settings.runtime.host_memory_bytes_max,
+            "store": self.store.files.place,
+            "memory_bytes_max": runtime.host_memory_bytes_max,
         }
 
     def names(self, numbers: Any) -> list[str]:

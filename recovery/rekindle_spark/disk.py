@@ -2,7 +2,7 @@
 
 A written file is not on disk before it is flushed, and its name is not before its folder is. So
 the order is always: the file, its name, the folder; then whatever refers to it. What is written,
-and where, is up to `store`, `states` and `outputs`, which call this.
+and where, is up to `local_files`, which calls this.
 """
 
 import os

@@ -11,6 +11,7 @@ import socket
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark import cloudpickle
@@ -48,13 +49,14 @@ __all__ = ["Place", "run"]
 class Place:
     """Where a driver runs: Spark master, checkpoint store, event file, Spark options.
 
+    `store` is a folder, or a URL (`files`).
     `master` is None where spark-submit has started the driver: its JVM is there already, with the
     master and the options that it was told. `sidecar` is the socket of its sidecar, under
     `identity`; without one the driver is its own coordinator.
     """
 
     master: str | None
-    store: Path
+    store: str | Path
     events: Path
     options: dict[str, str]
     cluster_has_jar: bool = False
@@ -71,7 +73,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     """
     built = program.build(pipeline)
     coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
-    store = Store(place.store)
+    store = Store(place.store, Patience(settings.runtime.store_patience_seconds))
     upgrades.check(built, store.read())
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
@@ -132,12 +134,17 @@ def _guidance(application: Application, resumed: bool, contact: Sidecar | None) 
 
 
 def _run(application: Application, guidance: Guidance) -> None:
-    folder = application.store.directory
-    finish, savepoint = folder / FINISH_REQUEST, folder / SAVEPOINT_REQUEST
+    store = application.store
     checkpointing = Checkpointing(application)
     control = Control(application, checkpointing, guidance)
     catch_up = CatchUp(application, control)
-    loop = EpochLoop(application, control, checkpointing, finish.exists, savepoint.exists)
+    loop = EpochLoop(
+        application,
+        control,
+        checkpointing,
+        partial(store.holds, FINISH_REQUEST),
+        partial(store.holds, SAVEPOINT_REQUEST),
+    )
     thread = catch_up.start()
     try:
         loop.run()
@@ -145,7 +152,7 @@ def _run(application: Application, guidance: Guidance) -> None:
         application.events.write(kind, epoch=application.newest)
         guidance.finish()
         if loop.is_saved:
-            savepoint.unlink(missing_ok=True)
+            store.drop(SAVEPOINT_REQUEST)
     except RunError as error:
         application.events.write("failed", text=str(error))
         raise
@@ -162,7 +169,7 @@ def _application(
     exchange: Exchange,
     events: EventLog,
 ) -> Application:
-    path = store.write_program(cloudpickle.dumps(built))  # type: ignore[no-untyped-call]
+    file = store.write_program(cloudpickle.dumps(built))  # type: ignore[no-untyped-call]
     store.make_outputs(output for chain in built.chains for output in chain.outputs)
     sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
@@ -174,7 +181,7 @@ def _application(
     digests, committed = _committed(built, history, restore_points)
     return Application(
         program=built,
-        program_path=path,
+        program_file=file,
         store=store,
         exchange=exchange,
         settings=settings,

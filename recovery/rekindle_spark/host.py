@@ -24,7 +24,6 @@ import sys
 import threading
 import traceback
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import polars
@@ -32,7 +31,7 @@ import pyarrow as pa
 
 from rekindle.coordination.instructions import ON
 from rekindle.errors import DamagedError, RekindleError
-from rekindle_spark import allowance, frames, inputs, memory, partition, states, usage
+from rekindle_spark import allowance, files, frames, inputs, memory, partition, states, usage
 from rekindle_spark.frames import Frame
 from rekindle_spark.memory import OverBudget
 from rekindle_spark.outputs import Outputs
@@ -96,7 +95,7 @@ class Host:
             "host": os.getpid(),
             "partitions": {},
         }
-        done = Done(Outputs(Path(request["store"]) / "outputs"))
+        done = Done(Outputs(files.at(request["store"])))
         try:
             program = self._program(request)
             self._fence(request)
@@ -107,11 +106,9 @@ class Host:
             report.update(status="refused", text=str(error))
             return report, []
         except OSError as error:
-            done.outputs.drop()
             report.update(status="store-away", text=str(error))
             return report, []
         except OverBudget as error:
-            done.outputs.drop()
             sizes = memory.sizes_of_states(program, self.versions)
             report.update(status="over-budget", text=str(error), memory=error.reading, states=sizes)
             return report, []
@@ -190,8 +187,8 @@ class Host:
         if base not in kept.by_epoch:
             if base != item["restore_point"]:
                 raise Missing(f"no version {base} of {program.partition_names[number]}")
-            path = _checkpoint_path(request, program, number, base, "state")
-            kept.by_epoch[base] = states.load(path, chain, base)
+            store, name = _checkpoint_file(request, program, number, base, "state")
+            kept.by_epoch[base] = states.load(store, name, chain, base)
         return kept.by_epoch[base]
 
     def _keep(
@@ -214,15 +211,15 @@ class Host:
             kept.by_epoch[epoch] = state
             kept.keep_from(min(item["finished"], item["from"] - 1))
         if epoch == request.get("checkpoint"):
-            path = _checkpoint_path(request, program, number, epoch, "state")
+            place = _checkpoint_file(request, program, number, epoch, "state")
             base = item["restore_point"]
-            writing = states.Writing(path, chain, number, epoch, attempt, base, state)
+            writing = states.Writing(*place, chain, number, epoch, attempt, base, state)
             self.checkpoints.submit(writing)
 
     def _program(self, request: dict[str, Any]) -> Program:
-        digest, path = request["program"]
+        digest, name = request["program"]
         if digest not in self.programs:
-            self.programs[digest] = pickle.loads(Path(path).read_bytes())
+            self.programs[digest] = pickle.loads(files.at(request["store"]).read(name))
         return self.programs[digest]
 
     def _fence(self, request: dict[str, Any]) -> None:
@@ -280,9 +277,9 @@ def _preserve(
     """Write the input of a partition that is behind to the store; it need not be this host's."""
     number = item["partition"]
     wanted = {int(producer): tuple(spans) for producer, spans in item["frames"].items()}
-    path = _checkpoint_path(request, program, number, item["checkpoint"], "input")
+    place = _checkpoint_file(request, program, number, item["checkpoint"], "input")
     try:
-        size = inputs.save(path, inputs.chosen(program, number, wanted, received))
+        size = inputs.save(*place, inputs.chosen(program, number, wanted, received))
     except Incomplete as incomplete:
         done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
     else:
@@ -295,17 +292,18 @@ def _stored_frames(
     """The durable input of an item, by epoch."""
     found: dict[int, list[Frame]] = {}
     for checkpoint in item["inputs"]:
-        path = _checkpoint_path(request, program, item["partition"], checkpoint, "input")
-        for frame in inputs.load(path, item["from"], item["to"]):
+        place = _checkpoint_file(request, program, item["partition"], checkpoint, "input")
+        for frame in inputs.load(*place, item["from"], item["to"]):
             found.setdefault(frame.epoch, []).append(frame)
     return found
 
 
-def _checkpoint_path(
+def _checkpoint_file(
     request: dict[str, Any], program: Program, number: int, epoch: int, kind: str
-) -> Path:
+) -> tuple[files.Files, str]:
+    """The store, and the file's name in it."""
     name = file_name(program.partition_names[number], kind)
-    return Path(request["store"]) / "checkpoints" / str(epoch) / name
+    return files.at(request["store"]), f"checkpoints/{epoch}/{name}"
 
 
 def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:

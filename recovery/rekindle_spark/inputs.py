@@ -8,9 +8,9 @@ docs/formats.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
-from rekindle_spark import disk, frames, ranges, sealed
+from rekindle_spark import frames, ranges, sealed
+from rekindle_spark.files import Files
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Incomplete
 from rekindle_spark.program import Program
@@ -45,18 +45,14 @@ def chosen(
     return [found[key] for key in keys]
 
 
-def save(path: Path, kept: Iterable[Frame]) -> int:
-    """Write frames to a file, on disk with its name when this returns; gives its bytes.
-
-    The folder must be there.
-    """
+def save(files: Files, name: str, kept: Iterable[Frame]) -> int:
+    """Put frames into a file; gives its bytes. The folder must be there."""
     body = b"".join(frames.raw(frame) for frame in kept)
-    sealed.save(path, INPUT_VERSION, {}, body)
-    disk.flush(path.parent)
+    files.put({name: sealed.seal(INPUT_VERSION, {}, body)})
     return len(body)
 
 
-def load(path: Path, first: int, last: int) -> list[Frame]:
+def load(files: Files, name: str, first: int, last: int) -> list[Frame]:
     """The frames of some epochs. Raises what `sealed.load` raises."""
-    _, body = sealed.load(path, INPUT_VERSION)
+    _, body = sealed.load(files, name, INPUT_VERSION)
     return [frame for frame in frames.frames(memoryview(body)) if first <= frame.epoch <= last]

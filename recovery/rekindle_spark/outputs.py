@@ -1,54 +1,36 @@
-"""Output files of sinks: written aside, put on disk, and only then under their names.
+"""Output files of sinks: kept until a request has done all else, then put in place together.
 
     outputs/QUERY/INDEX-EPOCH.parquet
 
 A repeat puts the same rows in the same place, and readers take only what a commit record names, so
 nothing here asks whether a file is there already. The driver makes the folders; hosts write the
-files and report them when they are on disk.
+files and report them when they are in the store.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle_spark import disk
+from rekindle_spark.files import Files
 
 __all__ = ["Outputs"]
 
 
 @dataclass(slots=True)
 class Outputs:
-    """The files of one request, below the folder `outputs` of the store."""
+    """The files of one request, for the folder `outputs` of the store."""
 
-    folder: Path
-    unfinished: list[tuple[Path, Path]] = field(default_factory=list)
+    files: Files
+    unfinished: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, query: str, name: str, table: pa.Table) -> None:
-        """Write one file aside."""
-        path = self.folder / query / name
-        aside = disk.aside(path)
-        self.unfinished.append((aside, path))
-        pq.write_table(table, aside, compression="zstd")
+        """Make one file, not in the store yet."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        self.unfinished[f"outputs/{query}/{name}"] = sink.getvalue().to_pybytes()
 
     def put_in_place(self) -> None:
-        """Give all files their names; when this returns, files and names are on disk.
-
-        A file is on disk before it gets its name: it may take the place of one that counts.
-        """
-        for aside, _ in self.unfinished:
-            disk.flush(aside)
-        for aside, path in self.unfinished:
-            aside.replace(path)
-        for folder in sorted({path.parent for _, path in self.unfinished}):
-            disk.flush(folder)
-        self.unfinished.clear()
-
-    def drop(self) -> None:
-        """Remove what was written aside and is not wanted any more."""
-        for aside, _ in self.unfinished:
-            with suppress(OSError):
-                aside.unlink()
-        self.unfinished.clear()
+        """Put all files into the store; when this returns, they are there for good."""
+        if self.unfinished:
+            self.files.put(self.unfinished)

@@ -1,8 +1,9 @@
 """Versions of partition states in a host, and their checkpoints in the store.
 
 A version is kept under its epoch and never changed. The newest finished one and what is newer
-stay; older ones go. Checkpoints are written by one background thread; what it has put on disk is
-acknowledged with the next report. Nothing here decides which version is right: the driver does.
+stay; older ones go. Checkpoints are written by one background thread; what it has put into the
+store is acknowledged with the next report. Nothing here decides which version is right: the driver
+does.
 
 A file has a whole state, or what has changed since the file of an earlier checkpoint (`deltas`).
 """
@@ -11,18 +12,18 @@ import queue
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from polars.exceptions import PolarsError
 
-from rekindle_spark import deltas, disk, sealed
+from rekindle_spark import deltas, sealed
 from rekindle_spark.deltas import Marks
+from rekindle_spark.files import Files
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
 
-__all__ = ["Checkpoints", "Versions", "Writing", "load", "read", "save"]
+__all__ = ["Checkpoints", "Versions", "Writing", "load", "read", "seal"]
 
 WHOLE, CHANGED = 1, 2
 # Files that a state is made of at most, and bytes of changes as a share of the whole state.
@@ -30,6 +31,8 @@ FILES_MAX = 8
 CHANGES_SHARE_MAX = 0.5
 # Of smaller states finding out what has changed costs more than it saves.
 SMALL_BYTES = 1 << 16
+# Files go to the store together, which is sooner done, once they are so much: memory holds them.
+TOGETHER_BYTES_MIN = 32 << 20
 
 
 @dataclass(slots=True)
@@ -48,13 +51,14 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A state to be written to `path`; it is immutable, so processing goes on meanwhile.
+    """A state to be written to a file; it is immutable, so processing goes on meanwhile.
 
     `attempt` is the job's that made it, `base` the epoch of the partition's state in the newest
     global checkpoint.
     """
 
-    path: Path
+    files: Files
+    name: str
     chain: Chain
     partition: int
     epoch: int
@@ -114,51 +118,53 @@ class Checkpoints:
 
     def _write(self, batch: list[Writing]) -> list[dict[str, Any]]:
         """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
-        acknowledged = []
+        acknowledged: list[dict[str, Any]] = []
+        together: list[tuple[Writing, bytes, dict[str, Any]]] = []
         for writing in batch:
             done: dict[str, Any] = {
                 "partition": writing.partition,
                 "epoch": writing.epoch,
                 "attempt": writing.attempt,
             }
+            acknowledged.append(done)
             try:
-                done |= self._write_one(writing)
+                described, data = self._sealed(writing)
             except Exception as error:
                 done["failed"] = str(error)
-            acknowledged.append(done)
-        try:
-            for folder in {writing.path.parent for writing in batch}:
-                disk.flush(folder)
-        except OSError as error:
-            for done in acknowledged:
-                done.setdefault("failed", str(error))
+                continue
+            done |= described
+            together.append((writing, data, done))
+            if sum(len(data) for _, data, _ in together) >= TOGETHER_BYTES_MIN:
+                _put(together)
+                together = []
+        _put(together)
         return acknowledged
 
-    def _write_one(self, writing: Writing) -> dict[str, Any]:
-        """Write what has changed where that is worth it, else the whole state."""
+    def _sealed(self, writing: Writing) -> tuple[dict[str, Any], bytes]:
+        """What has changed where that is worth it, else the whole state: what to acknowledge, and
+        the file's content."""
         known = self.known.pop(writing.partition, {})
         before = known.get(writing.base)
         tables = writing.chain.root.function.dump(writing.state.operator)
         marks = _marks(tables)
         parts = None if before is None or marks is None else _changes(before, marks, tables)
         if parts is None or before is None:
-            size = save(writing.path, tables, writing.state.watermark)
+            data, size = seal(tables, writing.state.watermark)
             done, kept = {"bytes": size}, Written(marks or (), 1, 0)
         else:
-            size = save(writing.path, parts, writing.state.watermark, base=writing.base)
+            data, size = seal(parts, writing.state.watermark, base=writing.base)
             done = {"bytes": size, "base": writing.base}
             kept = Written(marks or (), before.files + 1, before.changed_bytes + size)
         if marks is not None:
             based = {} if before is None else {writing.base: before}
             self.known[writing.partition] = {**based, writing.epoch: kept}
-        return done
+        return done, data
 
 
-def save(path: Path, tables: Sequence[pa.Table], watermark: int, base: int | None = None) -> int:
-    """Write one file atomically; returns its size in bytes. Format: docs/formats.md.
+def seal(tables: Sequence[pa.Table], watermark: int, base: int | None = None) -> tuple[bytes, int]:
+    """A file's content, and the bytes of its body. Format: docs/formats.md.
 
-    `tables` are those of the operator's state; with `base` runs and fresh rows of each. The folder
-    must be there, and be flushed afterwards.
+    `tables` are those of the operator's state; with `base` runs and fresh rows of each.
     """
     parts = []
     for table in tables:
@@ -169,23 +175,21 @@ def save(path: Path, tables: Sequence[pa.Table], watermark: int, base: int | Non
     body = b"".join(parts)
     head: dict[str, Any] = {"watermark": watermark, "sizes": [len(part) for part in parts]}
     if base is None:
-        sealed.save(path, WHOLE, head, body)
-    else:
-        sealed.save(path, CHANGED, {**head, "base": base}, body)
-    return len(body)
+        return sealed.seal(WHOLE, head, body), len(body)
+    return sealed.seal(CHANGED, {**head, "base": base}, body), len(body)
 
 
-def load(path: Path, chain: Chain, epoch: int) -> State:
+def load(files: Files, name: str, chain: Chain, epoch: int) -> State:
     """Read a state back, from as many files as it is made of. Raises what `sealed.load` raises."""
     if epoch == 0:
         return initial(chain)
-    watermark, tables = read(path)
+    watermark, tables = read(files, name)
     return State(watermark, chain.root.function.load(tables))
 
 
-def read(path: Path) -> tuple[int, list[pa.Table]]:
+def read(files: Files, name: str) -> tuple[int, list[pa.Table]]:
     """Watermark and tables of a state. Raises what `sealed.load` raises."""
-    head, body = sealed.load(path, WHOLE, CHANGED)
+    head, body = sealed.load(files, name, WHOLE, CHANGED)
     parts, position = [], 0
     for size in head["sizes"]:
         with pa.ipc.open_stream(pa.py_buffer(body[position : position + size])) as reader:
@@ -193,9 +197,21 @@ def read(path: Path) -> tuple[int, list[pa.Table]]:
         position += size
     if head["version"] == WHOLE:
         return head["watermark"], parts
-    _, before = read(path.parents[1] / str(head["base"]) / path.name)
+    _, before = read(files, f"checkpoints/{head['base']}/{name.rpartition('/')[2]}")
     changed = zip(before, parts[::2], parts[1::2], strict=True)
     return head["watermark"], [deltas.apply(table, runs, fresh) for table, runs, fresh in changed]
+
+
+def _put(together: Sequence[tuple[Writing, bytes, dict[str, Any]]]) -> None:
+    """Put the files of states of one store into it; where that fails, all their acknowledgements
+    say so."""
+    if not together:
+        return
+    try:
+        together[0][0].files.put({writing.name: data for writing, data, _ in together})
+    except Exception as error:
+        for _, _, done in together:
+            done["failed"] = str(error)
 
 
 def _marks(tables: Sequence[pa.Table]) -> list[Marks] | None:

@@ -10,19 +10,21 @@
 
 Every record is created only if it is absent, so of two drivers one is told that it is late: a
 driver that starts seals the commit log with an empty record, at which an older one fails.
-Formats: docs/formats.md. The store is a folder that all nodes share.
+Formats: docs/formats.md. Where the files lie, and how they are made, is up to `files`.
 """
 
-import os
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rekindle import records
 from rekindle.errors import DamagedError, FencedError
-from rekindle_spark import disk, restoring
+from rekindle_spark import files, restoring
 from rekindle_spark.patience import Patience
 
 __all__ = ["FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
@@ -31,6 +33,9 @@ FINISH_REQUEST, SAVEPOINT_REQUEST = "finish", "savepoint"
 
 # where the newest turns out to be damaged, the one before is gone on from
 CHECKPOINTS_KEPT = 2
+# Records that are read at the same time, of the thousands that a long run leaves.
+READERS = 16
+RECORD = re.compile(r"([0-9]+)\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +48,23 @@ class History:
 
 
 class Store:
-    """One application's folder in the checkpoint store."""
+    """One application's place in the checkpoint store: a folder or a URL."""
 
-    def __init__(self, directory: Path, patience: Patience | None = None) -> None:
-        self.directory = directory.resolve()
+    def __init__(self, place: str | Path, patience: Patience | None = None) -> None:
+        self.files = files.at(place)
         self.patience = patience or Patience()
         self.generation = 0
         self.commits = 0
 
     def open(self, now: float) -> History:
         """Take the next generation, fence older ones, and read what they left."""
+        return self.patience.through(lambda: self._open(now))
+
+    def _open(self, now: float) -> History:
         for name in ("generations", "offsets", "commits", "checkpoints", "outputs"):
-            disk.make_folder(self.directory / name)
+            self.files.make_folder(name)
         while True:
-            self.generation = max(_numbers(self.directory / "generations"), default=0) + 1
+            self.generation = max(self._numbers("generations"), default=0) + 1
             try:
                 self._create("generations", self.generation, "generation", {"started_at": now})
                 break
@@ -76,6 +84,9 @@ class Store:
 
         A driver that runs may remove what has been listed, and what an older checkpoint needs.
         """
+        return self.patience.through(self._look)
+
+    def _look(self) -> History:
         damage: DamagedError | None = None
         while True:
             try:
@@ -93,36 +104,38 @@ class Store:
         That is an older driver's where it was faster. Raises FencedError when a newer one has
         started.
         """
-        self.check_generation()
         record = {"epoch": epoch, **offsets}
         try:
             self._create("offsets", epoch, "offsets", record)
         except FencedError:
-            self.check_generation()
-            return self._read("offsets", epoch, "offsets")
+            self.patience.through(self.check_generation)
+            return self.patience.through(lambda: self._read("offsets", epoch, "offsets"))
         return record
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""
-        self.check_generation()
         self.commits += 1
         self._create("commits", self.commits, "commit", content)
 
     def make_outputs(self, queries: Iterable[str]) -> None:
         """Make the folders of the queries' output files: hosts make none."""
-        for query in queries:
-            disk.make_folder(self.directory / "outputs" / query)
+        for folder in ("outputs", *(f"outputs/{query}" for query in sorted(set(queries)))):
+            self.patience.through(partial(self.files.make_folder, folder))
 
     def begin_checkpoint(self, epoch: int) -> None:
         """Make the folder for the states after an epoch."""
-        folder = self.directory / "checkpoints" / str(epoch)
+        self.patience.through(lambda: self.files.make_folder(f"checkpoints/{epoch}"))
 
-        def make() -> None:
-            with suppress(FileExistsError):
-                folder.mkdir()
-            disk.flush(folder.parent)
+    def holds(self, name: str) -> bool:
+        """Whether there is such a file, as far as the store can be asked now."""
+        try:
+            return files.exists(self.files, name)
+        except OSError:
+            return False
 
-        self.patience.through(make)
+    def drop(self, name: str) -> None:
+        """Remove a file."""
+        self.patience.through(lambda: self.files.remove([name]))
 
     def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
         """Record a global checkpoint; remove what neither it nor the one before it needs.
@@ -130,10 +143,9 @@ class Store:
         Raises FencedError when a newer driver has started. One that starts after the second look
         finds the new record, so it needs nothing of what goes.
         """
-        self.check_generation()
         self._create("checkpoints", epoch, "checkpoint", {"epoch": epoch, **content})
-        self.check_generation()
         with suppress(OSError):  # what cannot be removed now goes with the next one
+            self.check_generation()
             self._prune(self._checkpoints()[0])
 
     def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
@@ -143,16 +155,14 @@ class Store:
             return
         needed = {file for record in kept for file in restoring.files(record)}
         begin = min(restoring.oldest(record) for record in kept)
-        folder = self.directory / "checkpoints"
-        for old in _numbers(folder):
-            if old < kept[0]["epoch"]:
-                (folder / f"{old}.json").unlink(missing_ok=True)
-        for old in _numbers(self.directory / "offsets"):
-            if old < begin:
-                (self.directory / "offsets" / f"{old}.json").unlink(missing_ok=True)
-        for states in folder.iterdir():
-            if states.is_dir() and int(states.name) < kept[-1]["epoch"]:
-                _remove_but(states, needed)
+        for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
+            old = [number for number in self._numbers(folder) if number < first]
+            self.files.remove(f"{folder}/{number}.json" for number in old)
+        self.files.remove(
+            f"checkpoints/{name}"
+            for name in self.files.names("checkpoints")
+            if "/" in name and int(name.split("/")[0]) < kept[-1]["epoch"] and name not in needed
+        )
 
     def set_aside(self, damage: DamagedError) -> DamagedError:
         """Take the newest checkpoint out of use, of which a file is damaged; what to end with.
@@ -160,47 +170,51 @@ class Store:
         Not where the one before needs the same file, or is another pipeline's, or output has become
         public with the newest.
         """
-        self.check_generation()
-        whole, _ = self._checkpoints()
+        self.patience.through(self.check_generation)
+        whole, _ = self.patience.through(self._checkpoints)
         if len(whole) < 2 or whole[-1].get("published") is not None:
             return damage
         if whole[-1]["program"] != whole[-2]["program"]:  # carried over from another pipeline
             return damage
         if damage.where in (f"checkpoints/{file}" for file in restoring.files(whole[-2])):
             return damage
-        path = self.directory / "checkpoints" / f"{whole[-1]['epoch']}.json"
-        path.rename(path.with_suffix(".damaged"))
-        disk.flush(path.parent)
+        self._put_aside(f"checkpoints/{whole[-1]['epoch']}")
         return DamagedError(
             where=damage.where,
             what=damage.what,
             remedy=f"start again: checkpoint {whole[-2]['epoch']} is gone on from",
         )
 
-    def write_program(self, data: bytes) -> Path:
-        """Put the program where hosts read it, one file per generation."""
-        path = self.directory / "generations" / f"program-{self.generation}.pickle"
-        path.write_bytes(data)
-        return path
+    def _put_aside(self, name: str) -> None:
+        """Step by step: with all of it done again, the next one would go."""
+        data = self.patience.through(lambda: self.files.read(f"{name}.json"))
+        self.patience.through(lambda: self.files.put({f"{name}.damaged": data}))
+        self.patience.through(lambda: self.files.remove([f"{name}.json"]))
+
+    def write_program(self, data: bytes) -> str:
+        """Put the program where hosts read it, one file per generation; gives the file's name."""
+        name = f"generations/program-{self.generation}.pickle"
+        self.patience.through(lambda: self.files.put({name: data}))
+        return name
 
     def check_generation(self) -> None:
-        """Raise FencedError when a newer driver has started."""
-        newest = max(_numbers(self.directory / "generations"), default=0)
-        if newest > self.generation:
-            raise self._fenced(f"generation {newest} has started")
+        """Raise FencedError when a newer driver has started: it took the next number first."""
+        newer = self.generation + 1
+        if files.exists(self.files, f"generations/{newer}.json"):
+            raise self._fenced(f"generation {newer} has started")
 
     def _create(self, folder: str, number: int, kind: str, content: Mapping[str, Any]) -> None:
-        path = self.directory / folder / f"{number}.json"
+        name = f"{folder}/{number}.json"
         data = records.encode(kind, {"generation": self.generation, **content})
 
         def put() -> None:
             self.check_generation()  # a newer driver may have come while the store was away
-            _put(path, data)
+            self.files.create(name, data)
 
         try:
             self.patience.through(put)
         except FileExistsError:
-            raise self._fenced(f"{folder}/{number}.json is there already") from None
+            raise self._fenced(f"{name} is there already") from None
 
     def _fenced(self, what: str) -> FencedError:
         return FencedError(
@@ -211,17 +225,14 @@ class Store:
 
     def _history(self) -> History:
         """Commits first: a driver that runs logs the input of what it commits before that."""
-        numbers = _numbers(self.directory / "commits")
-        commits = [self._read("commits", number, "commit") for number in numbers]
-        self.commits = max(numbers, default=0)
+        numbered = self._read_all("commits", "commit")
+        commits = [record for _, record in sorted(numbered.items())]
+        self.commits = max(numbered, default=0)
         checkpoint = _chosen(*self._checkpoints(), commits)
-        offsets = {
-            number: self._read("offsets", number, "offsets")
-            for number in _numbers(self.directory / "offsets")
-        }
+        offsets = self._read_all("offsets", "offsets")
         if checkpoint is not None and "cut" in checkpoint:
             offsets[checkpoint["epoch"]] = checkpoint["cut"]
-        _check_gaps("commits", numbers, 1, self.commits)
+        _check_gaps("commits", numbered, 1, self.commits)
         begin = 1 if checkpoint is None else max(1, restoring.oldest(checkpoint))
         _check_gaps("offsets", offsets, begin, max([*offsets, *_finished(commits)], default=0))
         return History(offsets, commits, checkpoint)
@@ -229,7 +240,7 @@ class Store:
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
         """The records of checkpoints that are whole, and what is wrong with others."""
         whole, damaged = [], []
-        for number in _numbers(self.directory / "checkpoints"):
+        for number in self._numbers("checkpoints"):
             try:
                 whole.append(self._read("checkpoints", number, "checkpoint"))
             except DamagedError as error:
@@ -237,22 +248,20 @@ class Store:
         return whole, damaged
 
     def _read(self, folder: str, number: int, kind: str) -> dict[str, Any]:
-        path = self.directory / folder / f"{number}.json"
-        return records.decode(kind, path.read_bytes(), f"{folder}/{number}.json")
+        name = f"{folder}/{number}.json"
+        return records.decode(kind, self.files.read(name), name)
 
+    def _read_all(self, folder: str, kind: str) -> dict[int, dict[str, Any]]:
+        """The records of a folder by number; some at a time, for a server may be far away."""
+        numbers = self._numbers(folder)
+        with ThreadPoolExecutor(READERS) as pool:
+            found = pool.map(lambda number: self._read(folder, number, kind), numbers)
+            return dict(zip(numbers, found, strict=True))
 
-def _put(path: Path, data: bytes) -> None:
-    """Make a file that must not be there yet, on disk with its name when this returns.
-
-    That very content is as good as made: an earlier try may have come that far.
-    """
-    with disk.written_aside(path, data) as unfinished:
-        try:
-            os.link(unfinished, path)
-        except FileExistsError:
-            if path.read_bytes() != data:
-                raise
-    disk.flush(path.parent)
+    def _numbers(self, folder: str) -> list[int]:
+        """The numbers of the records in a folder."""
+        found = (RECORD.fullmatch(name) for name in self.files.names(folder))
+        return sorted(int(match[1]) for match in found if match)
 
 
 def _chosen(
@@ -272,15 +281,6 @@ def _chosen(
     return newest
 
 
-def _remove_but(folder: Path, needed: Container[str]) -> None:
-    """Remove a folder, or of its files those that are not needed."""
-    for path in folder.iterdir():
-        if f"{folder.name}/{path.name}" not in needed:
-            path.unlink(missing_ok=True)
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def _check_gaps(folder: str, numbers: Collection[int], first: int, last: int) -> None:
     """Raise DamagedError where one from `first` to `last` is not there."""
     for number in range(first, last + 1):
@@ -295,7 +295,3 @@ def _check_gaps(folder: str, numbers: Collection[int], first: int, last: int) ->
 def _finished(commits: Iterable[Mapping[str, Any]]) -> Iterator[int]:
     """The last epochs that commit records name."""
     return (last for record in commits for _, last, _ in record["finished"].values())
-
-
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit())

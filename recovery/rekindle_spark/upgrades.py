@@ -10,12 +10,12 @@ not. Called by `driver` at its start.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rekindle.errors import InputError
-from rekindle_spark import disk, partition, states
+from rekindle_spark import partition, states
 from rekindle_spark.arrivals import Cut
+from rekindle_spark.files import Files
 from rekindle_spark.operators import scaling
 from rekindle_spark.program import Chain, Program
 from rekindle_spark.restoring import file_name
@@ -70,8 +70,7 @@ def carry_over(program: Program, store: Store, history: History, now: float) -> 
     sizes: dict[str, int] = {}
     for chain in program.chains:
         if chain.keyed:
-            sizes |= _carry_chain(store.directory / "checkpoints", before, chain, cut)
-    disk.flush(store.directory / "checkpoints" / str(cut.epoch))
+            sizes |= _carry_chain(store.files, before, chain, cut)
     store.complete_checkpoint(
         cut.epoch,
         {
@@ -96,7 +95,7 @@ def _cut(program: Program, last: Cut) -> Cut:
     return replace(last, epoch=last.epoch + 1, offsets=offsets)
 
 
-def _carry_chain(folder: Path, before: Mapping[str, Any], chain: Chain, cut: Cut) -> dict[str, int]:
+def _carry_chain(files: Files, before: Mapping[str, Any], chain: Chain, cut: Cut) -> dict[str, int]:
     """Write the states of one step; bytes of each partition's."""
     step = before["steps"].get(chain.name)
     if step is None:
@@ -105,19 +104,24 @@ def _carry_chain(folder: Path, before: Mapping[str, Any], chain: Chain, cut: Cut
         dumped = [chain.root.function.dump(empty.operator)] * chain.parallelism
     else:
         read = [
-            states.read(folder / str(before["epoch"]) / file_name(f"{chain.name}/{index}", "state"))
+            states.read(files, _file(before["epoch"], chain, index))
             for index in range(step["parallelism"])
         ]
         watermark = min(reached for reached, _ in read)
         dumped = scaling.redistributed(
             chain.root.function.state_keys, [tables for _, tables in read], chain.parallelism
         )
-    sizes = {}
+    sizes: dict[str, int] = {}
+    contents: dict[str, bytes] = {}
     for index, tables in enumerate(dumped):
-        name = f"{chain.name}/{index}"
-        path = folder / str(cut.epoch) / file_name(name, "state")
-        sizes[name] = states.save(path, tables, watermark)
+        data, sizes[f"{chain.name}/{index}"] = states.seal(tables, watermark)
+        contents[_file(cut.epoch, chain, index)] = data
+    files.put(contents)
     return sizes
+
+
+def _file(epoch: int, chain: Chain, index: int) -> str:
+    return f"checkpoints/{epoch}/{file_name(f'{chain.name}/{index}', 'state')}"
 
 
 def _refuse(program: Program, remedy: str) -> None:

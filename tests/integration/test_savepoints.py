@@ -22,7 +22,7 @@ def save(application: Application) -> None:
     assert done.returncode == 0, done.stderr + application.tail()
     assert application.await_end() == 0
     epoch = application.happened("savepoint")[-1]["epoch"]
-    assert f"savepoint at epoch {epoch}; start a pipeline on this store" in done.stdout
+    assert f"savepoint at epoch {epoch}; start a pipeline on it" in done.stdout
     assert application.newest_cut()["epoch"] == epoch
 
 

@@ -77,7 +77,7 @@ class Desk:
         }
         request = {
             "version": 1,
-            "program": [self.program.hash, str(self.directory / "program")],
+            "program": [self.program.hash, "program"],
             "generation": 1,
             "plan_epoch": item["plan_epoch"],
             "store": str(self.directory),

@@ -27,7 +27,7 @@ def finished_run(directory: Path) -> evidence.Run:
         store.commit({"at": 100.0 + epoch, "plan_epoch": 1, "finished": {}, "outputs": [output]})
     return evidence.Run(
         records=[],
-        store=store.directory,
+        store=directory / "store",
         failure_at=101.5,
         files={},
         topology=Topology((), (), ()),

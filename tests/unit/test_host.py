@@ -93,7 +93,7 @@ def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.count_rows(1, 1)
-    copy = desk.host._program({"program": [desk.program.hash, str(desk.directory / "program")]})
+    copy = desk.host.programs[desk.program.hash]
     process = copy.chains[COUNTS].root.function.process
 
     def overtaken(_: Any, *arguments: Any) -> Any:
@@ -153,7 +153,8 @@ def test_an_older_driver_is_refused_and_a_newer_one_starts_without_state(desk: D
 def test_a_wrong_function_is_answered_with_step_and_remedy(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = desk.host._program({"program": [desk.program.hash, str(desk.directory / "program")]})
+    desk.ask(ROWS, 1, 1)
+    copy = desk.host.programs[desk.program.hash]
     monkeypatch.setattr(copy.chains[ROWS].root.function, "read", divide, raising=False)
     report, blocks = desk.ask(ROWS, 1, 1)
     fault = report["partitions"]["0"]

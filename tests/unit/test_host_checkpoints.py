@@ -27,11 +27,12 @@ def test_a_checkpoint_is_written_aside_and_acknowledged_with_a_later_answer(desk
     desk.store.begin_checkpoint(3)
     desk.count_rows(3, 3, checkpoint=3)
     acknowledged = await_acknowledgements(desk)
-    path = desk.directory / "checkpoints" / "3" / "counts-0.state"
     assert [(a["partition"], a["epoch"]) for a in acknowledged] == [(COUNTS, 3)]
     chain = desk.program.owner[COUNTS]
     kept = desk.host.versions[COUNTS].by_epoch[3]
-    assert states.load(path, chain, 3).watermark == kept.watermark
+    files = desk.store.files
+    loaded = states.load(files, "checkpoints/3/counts-0.state", chain, 3)
+    assert loaded.watermark == kept.watermark
 
 
 def test_a_restored_state_gives_the_digests_that_the_lost_one_gave(desk: Desk) -> None:

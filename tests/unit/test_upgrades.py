@@ -78,8 +78,8 @@ def saved(directory: Path, one: Program, *, final: bool = False, **record: Any) 
     names = [name for name in one.partition_names if one.owner[one.numbers[name]].keyed]
     for name in names:
         chain, whole = one.owner[one.numbers[name]], state(one, name)
-        path = directory / "checkpoints" / str(SAVED) / file_name(name, "state")
-        states.save(path, chain.root.function.dump(whole.operator), whole.watermark)
+        data, _ = states.seal(chain.root.function.dump(whole.operator), whole.watermark)
+        store.files.put({f"checkpoints/{SAVED}/{file_name(name, 'state')}": data})
     store.complete_checkpoint(
         SAVED,
         {
@@ -94,9 +94,9 @@ def saved(directory: Path, one: Program, *, final: bool = False, **record: Any) 
 
 
 def keys_of(store: Store, one: Program, name: str) -> list[str]:
-    path = store.directory / "checkpoints" / str(SAVED + 1) / file_name(name, "state")
+    file = f"checkpoints/{SAVED + 1}/{file_name(name, 'state')}"
     chain = one.owner[one.numbers[name]]
-    found = states.load(path, chain, SAVED + 1)
+    found = states.load(store.files, file, chain, SAVED + 1)
     assert found.watermark == WATERMARK
     return sorted(found.operator.panes["key"].to_pylist())
 
@@ -198,8 +198,8 @@ def test_a_store_of_an_earlier_version_is_gone_on_from_by_the_same_pipeline_only
     upgrades.check(built(2), history)
     assert not upgrades.is_needed(built(2), history)
     chain = built(2).owner[1]
-    files = [tmp_path / "checkpoints" / "7" / f"counted-{index}.state" for index in range(2)]
-    found = [states.load(file, chain, SAVED).operator.panes["key"].to_pylist() for file in files]
-    assert sorted(key for keys in found for key in keys) == KEYS[:6]
+    names = [f"checkpoints/7/counted-{index}.state" for index in range(2)]
+    held = [states.load(store.files, name, chain, SAVED).operator.panes for name in names]
+    assert sorted(key for panes in held for key in panes["key"].to_pylist()) == KEYS[:6]
     with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
         upgrades.check(built(3), history)

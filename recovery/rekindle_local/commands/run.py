@@ -27,6 +27,19 @@ Master = Annotated[
         show_default="what spark-submit was told, where it has started this",
     ),
 ]
+Store = Annotated[
+    str,
+    typer.Option(
+        metavar="PLACE", help="Checkpoint store: a folder all nodes share, or s3://BUCKET/PREFIX."
+    ),
+]
+Events = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where events are written.",
+        show_default="events.jsonl in the store's folder; here where it has none",
+    ),
+]
 ClusterHasJar = Annotated[
     bool,
     typer.Option(
@@ -61,16 +74,13 @@ def run(
             "another function.",
         ),
     ],
-    store: Annotated[Path, typer.Option(help="Checkpoint store: a folder all nodes share.")],
+    store: Store,
     master: Master = None,
     settings: Annotated[
         Path | None,
         typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
     ] = None,
-    events: Annotated[
-        Path | None,
-        typer.Option(help="Where events are written.", show_default="events.jsonl in the store"),
-    ] = None,
+    events: Events = None,
     cluster_has_jar: ClusterHasJar = False,
     sidecar: Sidecar = None,
     name: ApplicationName = None,
@@ -89,15 +99,17 @@ def run(
     _check_sidecar(sidecar)
     place_options = _options(conf or [])
     from rekindle import settings as settings_module
-    from rekindle_spark import driver
+    from rekindle_spark import driver, files
 
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     built = _load(pipeline)
-    _check_places(store, events)
+    own = files.folder(store) or Path()
+    files.check(store)
+    _check_events(events or own / "events.jsonl", own)
     place = driver.Place(
         master=master,
         store=store,
-        events=events or store / "events.jsonl",
+        events=events or own / "events.jsonl",
         options=place_options,
         cluster_has_jar=cluster_has_jar,
         sidecar=sidecar,
@@ -199,23 +211,22 @@ def _wrong(path: Path, what: str, error: BaseException) -> InputError:
     )
 
 
-def _check_places(store: Path, events: Path | None) -> None:
-    """See that store and event file can be written, and make neither.
-
-    The driver makes both once it has accepted pipeline and settings: what is refused leaves
-    nothing behind.
-    """
-    folder = store
-    while not folder.exists():
-        folder = folder.parent
-    _attempt("checkpoint store", store, lambda: _write_nothing(folder))
-    if events is not None and events.parent != store:
-        there = events.exists()
-        _attempt(
-            "event file",
-            events,
-            lambda: events.open("a").close() if there else _write_nothing(events.parent),
-        )
+def _check_events(path: Path, made: Path) -> None:
+    """See that the event file can be written, and do not make it. Where its folder is that of the
+    store, the driver makes it once it has accepted pipeline and settings."""
+    if path.parent == made and not made.exists():
+        return
+    try:
+        if path.exists():
+            path.open("a").close()
+        else:
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise InputError(
+            where=f"event file {path}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a place in a folder that is there and may be written",
+        ) from error
 
 
 def _identity(name: str | None, environment: Mapping[str, str]) -> tree.Place:
@@ -237,21 +248,6 @@ def _check_sidecar(path: Path | None) -> None:
             what="is no socket",
             remedy="name the file that `rekindle sidecar --socket` was given",
         )
-
-
-def _write_nothing(folder: Path) -> None:
-    tempfile.TemporaryFile(dir=folder).close()
-
-
-def _attempt(what: str, path: Path, attempt: Callable[[], None]) -> None:
-    try:
-        attempt()
-    except OSError as error:
-        raise InputError(
-            where=f"{what} {path}",
-            what=f"cannot be written ({error.strerror})",
-            remedy="name a place in a folder that is there and may be written",
-        ) from error
 
 
 def _options(conf: list[str]) -> dict[str, str]:

@@ -3,8 +3,9 @@
 The driver takes the checkpoint (`rekindle_spark.epochs`); here it is asked for, and waited for.
 """
 
+import re
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -18,7 +19,9 @@ POLL_SECONDS = 0.2
 
 
 def savepoint(
-    store: Annotated[Path, typer.Argument(help="The checkpoint store of the pipeline that runs.")],
+    store: Annotated[
+        str, typer.Argument(help="The checkpoint store of the pipeline that runs: a folder or URL.")
+    ],
     wait_seconds: Annotated[
         float, typer.Option(help="How long to wait; then the request is taken back.")
     ] = 600.0,
@@ -31,32 +34,40 @@ def savepoint(
     Example: rekindle savepoint /shared/flights
     """
     options.check_range("--wait-seconds", wait_seconds, 1.0, 86_400.0)
-    if not any((store / "generations").glob("*.json")):
-        raise InputError(
-            where=f"checkpoint store {store}",
-            what="is not there, or no pipeline has run on it",
-            remedy="name the folder that `rekindle run --store` was given",
-        )
+    from rekindle_spark import files
     from rekindle_spark.store import SAVEPOINT_REQUEST
 
-    request = store / SAVEPOINT_REQUEST
-    request.touch()
-    typer.echo(f"{store}: waiting for the driver to end at a checkpoint of all partitions")
+    found = files.at(store)
     try:
-        _await_removal(request, wait_seconds)
-    finally:
-        request.unlink(missing_ok=True)
-    epoch = max(int(path.stem) for path in (store / "checkpoints").glob("*.json"))
-    typer.echo(f"{store}: savepoint at epoch {epoch}; start a pipeline on this store to go on")
+        if not found.names("generations"):
+            raise InputError(
+                where=f"checkpoint store {store}",
+                what="is not there, or no pipeline has run on it",
+                remedy="name the place that `rekindle run --store` was given",
+            )
+        found.put({SAVEPOINT_REQUEST: b""})
+        typer.echo(f"{store}: waiting for the driver to end at a checkpoint of all partitions")
+        try:
+            _await(lambda: not files.exists(found, SAVEPOINT_REQUEST), store, wait_seconds)
+        finally:
+            found.remove([SAVEPOINT_REQUEST])
+        numbers = [int(n[:-5]) for n in found.names("checkpoints") if re.fullmatch(r"\d+\.json", n)]
+    except OSError as error:
+        raise RunError(
+            where=f"checkpoint store {store}",
+            what=f"cannot be reached ({error.strerror or error})",
+            remedy="see that it is there, and ask again",
+        ) from error
+    typer.echo(f"{store}: savepoint at epoch {max(numbers)}; start a pipeline on it to go on")
 
 
-def _await_removal(request: Path, wait_seconds: float) -> None:
+def _await(is_done: Callable[[], bool], store: str, wait_seconds: float) -> None:
     """The driver removes the request once it has ended there."""
     end = time.monotonic() + wait_seconds
-    while request.exists():
+    while not is_done():
         if time.monotonic() > end:
             raise RunError(
-                where=f"checkpoint store {request.parent}",
+                where=f"checkpoint store {store}",
                 what=f"got no savepoint within {wait_seconds:.0f} s",
                 remedy="see that its driver runs, is not paused and has all its queries back, "
                 "then ask again",

@@ -21,18 +21,21 @@ from rekindle.protocol.tree import Place
 from rekindle_local import processes
 from rekindle_local.event_files import EventFile
 from rekindle_local.watcher import Watcher
+from rekindle_spark import files
 
 __all__ = ["DriverProcess"]
 
 
 @dataclass(slots=True)
 class DriverProcess:
-    """One driver; `directory` takes its log, its event file and its checkpoint store.
+    """One driver; `directory` takes its log, its event file and its checkpoint store, unless that
+    has a `place` elsewhere.
 
     And, until `end`, the temporary files of its JVM, which a killed one does not remove.
     """
 
     directory: Path
+    place: str | None = None
     process: subprocess.Popen[bytes] | None = None
     arguments: list[str] = field(default_factory=list)
     _environment: dict[str, str] = field(default_factory=dict)
@@ -72,7 +75,14 @@ class DriverProcess:
         application's name."""
         self.arguments = [
             *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
-            *("--store", str(self.store), "--master", master, "--settings", str(settings)),
+            *(
+                "--store",
+                self.place or str(self.store),
+                "--master",
+                master,
+                "--settings",
+                str(settings),
+            ),
             *("--events", str(self.events), "--cluster-has-jar"),
             *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
         ]
@@ -123,7 +133,7 @@ class DriverProcess:
 
     def request_finish(self) -> None:
         """Ask for the final watermark and an orderly end."""
-        (self.store / "finish").touch()
+        files.at(self.place or self.store).put({"finish": b""})
 
     def kill(self) -> None:
         """SIGKILL the driver with its JVM."""

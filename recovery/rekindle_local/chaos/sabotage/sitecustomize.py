@@ -52,7 +52,7 @@ def fence(module: Any) -> None:
     create = store._create
 
     def overwrite(self: Any, folder: str, number: int, kind: str, content: Any) -> None:
-        (self.directory / folder / f"{number}.json").unlink(missing_ok=True)
+        self.files.remove([f"{folder}/{number}.json"])
         create(self, folder, number, kind, content)
 
     store._create = overwrite
@@ -62,8 +62,8 @@ def fence(module: Any) -> None:
 def restore(module: Any) -> None:
     load = module.load
 
-    def forgetful(path: Any, chain: Any, epoch: int) -> Any:
-        state = load(path, chain, epoch)
+    def forgetful(files: Any, name: str, chain: Any, epoch: int) -> Any:
+        state = load(files, name, chain, epoch)
         tables = chain.root.function.dump(state.operator)
         shorter = [tables[0], *(table.slice(0, table.num_rows * 9 // 10) for table in tables[1:])]
         return module.State(state.watermark, chain.root.function.load(shorter))
@@ -77,7 +77,7 @@ def offset_log(module: Any) -> None:
     def shorter(self: Any) -> Any:
         found = history(self)
         for number in sorted(found.offsets)[1:][-2:]:
-            (self.directory / "offsets" / f"{number}.json").unlink(missing_ok=True)
+            self.files.remove([f"offsets/{number}.json"])
             del found.offsets[number]
         return found
 

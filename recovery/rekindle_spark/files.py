@@ -1,0 +1,162 @@
+"""Files of a store, on a disk or in an object store: what can be done with them is the same.
+
+    /shared/store, file:///shared/store    local_files: a folder that all nodes share
+    s3://BUCKET/PREFIX                     object_files: the environment says where its server is
+    hdfs://HOST:PORT/FOLDER                hdfs_files
+
+A file's name is its path below the store: `commits/7.json`. Nobody who has `Files` needs to know
+which they are. For users: docs/stores.md.
+"""
+
+import errno
+import re
+import tempfile
+import uuid
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote
+
+from rekindle.errors import InputError, RunError
+from rekindle_spark.local_files import LocalFiles
+
+__all__ = ["Files", "at", "check", "exists", "folder"]
+
+URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+REMOTE = ("s3", "s3a", "hdfs")
+
+
+class Files(Protocol):
+    """The files of one store. May be used by several threads at once.
+
+    Each method raises OSError while the store is away, or full; done again, it is as if done once.
+    FileNotFoundError and FileExistsError are answers, and say nothing of the store.
+    """
+
+    @property
+    def place(self) -> str:
+        """A folder's absolute path or a URL, for `at` in another process."""
+
+    def make_folder(self, name: str) -> None:
+        """Make room for files: only the driver does, so that nobody begins a store anew that is
+        away."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Make a file that must not be there yet; it is there for good when this returns.
+
+        That very content counts as made: an earlier try may have come that far. Of any number of
+        writers of other contents one succeeds. Raises FileExistsError for the others.
+        """
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Make files, in the place of what is there; all are there for good when this returns.
+
+        Who reads one meanwhile gets all of the old content, or all of the new.
+        """
+
+    def read(self, name: str) -> bytes:
+        """A file's content. Raises FileNotFoundError when it is not there, though the store is."""
+
+    def names(self, folder: str) -> list[str]:
+        """The files in a folder and below it, by their paths in it; none of a missing folder."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files, as far as they are there."""
+
+
+def at(place: str | Path) -> Files:
+    """The files of a store, which is not looked at. Raises InputError for what is no place."""
+    local = folder(place)
+    return _remote(str(place)) if local is None else LocalFiles(local)
+
+
+def folder(place: str | Path) -> Path | None:
+    """The folder that a place names; None for one that is elsewhere."""
+    url = URL.fullmatch(str(place))
+    if url is None:
+        return Path(place)
+    scheme, rest = url[1].lower(), url[2]
+    if scheme == "file" and rest.startswith("/"):
+        return Path(unquote(rest))
+    if scheme not in REMOTE or not rest.strip("/"):
+        raise InputError(
+            where=f"checkpoint store {place}",
+            what="is no place that is known",
+            remedy="name a folder, s3://BUCKET/PREFIX or hdfs://HOST:PORT/FOLDER",
+        )
+    return None
+
+
+def exists(files: Files, name: str) -> bool:
+    """Whether a file is there. Raises OSError while the store is away."""
+    try:
+        files.read(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def check(place: str | Path) -> None:
+    """See that a store can be written, and leave nothing there.
+
+    Raises InputError for a place that will not do, RunError for a server that does not answer.
+    """
+    local = folder(place)
+    try:
+        if local is None:
+            _check_creation(at(place))
+        else:
+            _write_nothing(local)
+    except OSError as error:
+        raise _unusable(place, error, is_local=local is not None) from error
+
+
+@cache
+def _remote(place: str) -> Files:
+    # Their libraries cost a host time and memory, and most have no use for them.
+    if place.lower().startswith("hdfs"):
+        from rekindle_spark.hdfs_files import HdfsFiles
+
+        return HdfsFiles(place)
+    from rekindle_spark.object_files import ObjectFiles
+
+    return ObjectFiles(place)
+
+
+def _write_nothing(folder: Path) -> None:
+    while not folder.exists():
+        folder = folder.parent
+    tempfile.TemporaryFile(dir=folder).close()
+
+
+def _check_creation(files: Files) -> None:
+    """Two drivers are kept apart by records that only one of them can make; a server that takes no
+    notice of the condition would let both."""
+    probe = f"probe-{uuid.uuid4().hex}"
+    files.create(probe, b"one")
+    try:
+        files.create(probe, b"other")
+    except FileExistsError:
+        return
+    finally:
+        files.remove([probe])
+    raise InputError(
+        where=f"checkpoint store {files.place}",
+        what="overwrites what it was told to create only where nothing is (If-None-Match: *)",
+        remedy="use a server that knows conditional writes (docs/stores.md)",
+    )
+
+
+def _unusable(place: str | Path, error: OSError, *, is_local: bool) -> InputError | RunError:
+    where = f"checkpoint store {place}"
+    if is_local:
+        what = f"cannot be written ({error.strerror})"
+        remedy = "name a place in a folder that is there and may be written"
+        return InputError(where=where, what=what, remedy=remedy)
+    said = (error.strerror or str(error)).partition("\n")[0]
+    if isinstance(error, PermissionError) or error.errno == errno.ENXIO:
+        remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
+        return InputError(where=where, what=f"cannot be written ({said})", remedy=remedy)
+    remedy = "see that its server runs, and AWS_ENDPOINT_URL and the like (docs/stores.md)"
+    return RunError(where=where, what=f"does not answer ({said})", remedy=remedy)

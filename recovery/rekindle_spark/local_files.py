@@ -1,0 +1,100 @@
+"""Files of a store in a folder that all nodes share: on disk, with their names, before they count.
+
+A file is written and flushed under another name, then gets its own, then its folder is flushed. One
+that must not be there yet gets its name by a hard link, which only one of two writers can make.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from rekindle_spark import disk
+
+__all__ = ["LocalFiles"]
+
+
+class LocalFiles:
+    """The files below a folder (`files.Files`). Folders must be there: nothing but `make_folder`
+    makes any."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+
+    @property
+    def place(self) -> str:
+        """The folder's absolute path."""
+        return str(self.directory)
+
+    def make_folder(self, name: str) -> None:
+        """The store's own folders are made with what lacks above them; one below them only where
+        they are there: otherwise the store is away."""
+        path = self.directory / name
+        if path.parent == self.directory:
+            disk.make_folder(path)
+            return
+        with suppress(FileExistsError):
+            path.mkdir()
+        disk.flush(path.parent)
+
+    def create(self, name: str, data: bytes) -> None:
+        """See `files.Files`."""
+        path = self.directory / name
+        with disk.written_aside(path, data) as unfinished:
+            try:
+                os.link(unfinished, path)
+            except FileExistsError:
+                if path.read_bytes() != data:
+                    raise
+        disk.flush(path.parent)
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """A file is on disk before it gets its name: it may take the place of one that counts."""
+        paths = {self.directory / name: data for name, data in files.items()}
+        with ExitStack() as stack:
+            aside = {
+                path: stack.enter_context(disk.written_aside(path, data))
+                for path, data in paths.items()
+            }
+            for path, unfinished in aside.items():
+                unfinished.replace(path)
+        for folder in sorted({path.parent for path in paths}):
+            disk.flush(folder)
+
+    def read(self, name: str) -> bytes:
+        """See `files.Files`. Where the store's own folder is missing, all of the store is away; and
+        where it has just come back, the file may be there after all."""
+        path = self.directory / name
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            own, *below = Path(name).parts
+            if not (self.directory / own if below else self.directory).is_dir():
+                raise OSError(errno.EIO, "the store is away", str(path)) from error
+        return path.read_bytes()
+
+    def names(self, folder: str) -> list[str]:
+        """See `files.Files`."""
+        top = self.directory / folder
+        return [
+            os.path.relpath(os.path.join(found, name), top)
+            for found, _, names in os.walk(top, onerror=_pass_on)
+            for name in names
+        ]
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Folders that are emptied go as well, but for the top ones."""
+        paths = [self.directory / name for name in names]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in paths}:
+            if folder.parent != self.directory:
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+def _pass_on(error: OSError) -> None:
+    """Of a folder, all that is not plain absence."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
