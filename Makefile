@@ -44,6 +44,7 @@ simulation: setup ## thousands of seeds of crashes, cuts and late messages
 
 integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build versitygw || true  # the tests say what is missing
 	@# in order of their names: by number of tests the few longest would come last, beside nothing
 	@$(BIN)/python -m pytest tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder --durations=5
 

@@ -1,7 +1,8 @@
 """Tests that need programs which a machine may not have: skipped loudly, failing under `CI=true`.
 
 Programs are found or built before the first test begins: a test has a limit of minutes. The
-conftest.py of tests/kubernetes and of tests/cluster call it, each with loud words of its own.
+conftest.py of tests/kubernetes, tests/cluster and tests/integration call it, each with loud words
+of its own.
 """
 
 import os

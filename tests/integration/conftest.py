@@ -1,24 +1,48 @@
-"""What integration tests share: one cluster for all applications, and the input files."""
+"""What integration tests share: one cluster for all applications, and the input files.
+
+Without the server of stores on S3, and without Go to build it, tests of it are skipped, loudly;
+under `CI=true` they fail instead.
+"""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import loud_skips
 import readings
 from application import Application, restore
+from object_server import LOUD
 from surroundings import Surroundings
 
 from rekindle_local.cluster import LocalCluster
 from rekindle_spark import jar
+from testbed import binaries
 
 NODES = 3
 
 Start = Callable[..., Application]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Finds or builds the server before the first test begins: a test has a limit of minutes."""
+    if "server" in loud_skips.used_fixtures(session):
+        wanted = [binaries.VERSITYGW]
+        loud_skips.keep(session, lambda say: binaries.find(wanted, progress=say))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """Says last of all that those tests were left out."""
+    yield
+    loud_skips.tell(terminalreporter, LOUD)
 
 
 @pytest.fixture(scope="session")
