@@ -162,7 +162,8 @@ class Driver:
             case PlanOrder() as order:
                 self._place(order, directive.plan_epoch)
             case MoveOrder(placement=placement):
-                self.moving = {p: n for p, n in placement.items() if self.placement.get(p) != n}
+                wanted = {p: n for p, n in placement.items() if self.placement.get(p) != n}
+                self.moving = {p: n for p, n in wanted.items() if n in self.seen}
             case BufferingOrder(mode=mode):
                 self.modes["buffering"] = mode
             case OrderingOrder(mode=mode):
