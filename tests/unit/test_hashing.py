@@ -3,6 +3,7 @@
 from datetime import date, datetime
 from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,6 +126,17 @@ def test_equal_values_go_together_whatever_their_width_sign_of_zero_or_bits_of_n
     zero, other_zero, nan, _ = hashing.hashes(TABLE, ["number"]).tolist()
     assert zero == other_zero
     assert nan == hashing.hashes(TABLE, ["single"])[2]
+
+
+def test_long_texts_have_their_hash_and_are_not_kept() -> None:
+    texts = [letter * hashing.CACHED_BYTES_MAX for letter in "ab"]
+    long = pa.table({"text": [*texts, *(text + "." for text in texts)]})
+    kept = hashing._cached_hash.cache_info().currsize
+    mixed = hashing.hashes(long, ["text"])
+    assert hashing._cached_hash.cache_info().currsize == kept + 2
+    for text, found in zip(long["text"].to_pylist(), mixed, strict=True):
+        digest = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+        assert found == hashing._mix(np.array([digest], np.uint64))[0]
 
 
 def test_the_order_of_key_columns_counts() -> None:

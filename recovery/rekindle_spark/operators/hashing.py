@@ -28,7 +28,8 @@ __all__ = ["HASH_VERSION", "Hashes", "hashes", "partition_of", "split"]
 Hashes = NDArray[np.uint64]
 HASH_VERSION = 1
 NULL_HASH = np.uint64(0x9AE16A3B2F90404F)
-DISTINCT_CACHED_MAX = 65_536
+# Of texts that are no longer than that: with the longest ones 26 MiB.
+DISTINCT_CACHED_MAX, CACHED_BYTES_MAX = 65_536, 256
 PARTITIONS_MAX = 2**31
 
 
@@ -98,8 +99,16 @@ def _text_hashes(array: pa.Array) -> Hashes:
     return np.take(distinct, np.asarray(encoded.indices))
 
 
-@lru_cache(maxsize=DISTINCT_CACHED_MAX)
 def _text_hash(text: bytes) -> int:
+    return _cached_hash(text) if len(text) <= CACHED_BYTES_MAX else _digest(text)
+
+
+@lru_cache(maxsize=DISTINCT_CACHED_MAX)
+def _cached_hash(text: bytes) -> int:
+    return _digest(text)
+
+
+def _digest(text: bytes) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 
