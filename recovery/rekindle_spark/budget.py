@@ -1,12 +1,14 @@
 """How much epochs and catch-up pieces may take on, so that hosts keep within their memory.
 
-    easy ──peak over 0.8 of the budget──► tight ──twice the work would stay below──► easy
+    easy ──peak over 0.8 of the budget──► tight ──ten calm readings in a row──► easy
+
+A reading is calm where twice the work would stay below that.
 
 While a host is tight its catch-up pieces are of one epoch, and where partitions on it are live
 epochs are halved, down to a floor, as long as work and not state is what fills it. They grow again
-after a number of calm readings in a row, which doubles each time that this was too early: so a load
-between two sizes changes them ever more rarely. A host that refuses its work though that cannot be
-made smaller ends the run.
+after as many calm readings in a row, a number that doubles each time that this was too early: so a
+load between two sizes changes them ever more rarely. A host that refuses its work though that
+cannot be made smaller ends the run.
 
 Pure: readings and times are given; `sparing` applies what comes of it.
 """
@@ -123,12 +125,15 @@ class Portion:
 
 @dataclass(slots=True)
 class Budget:
-    """What is known of hosts' memory, by executor. `starved` are those that have refused to run an
-    epoch of live partitions: there nothing catches up until it has run."""
+    """What is known of hosts' memory, by executor.
+
+    `tight` has their calm readings in a row. `starved` are those that have refused to run an epoch
+    of live partitions: there nothing catches up until it has run.
+    """
 
     rows_per_epoch_max: int
     readings: dict[str, Reading] = field(default_factory=dict)
-    tight: set[str] = field(default_factory=set)
+    tight: dict[str, int] = field(default_factory=dict)
     starved: set[str] = field(default_factory=set)
     epochs: Portion = field(default_factory=lambda: Portion(ROWS_MIN))
     pieces: dict[str, Portion] = field(default_factory=dict)
@@ -164,14 +169,16 @@ class Budget:
             if reading.is_tight:
                 if executor not in self.tight:
                     changes.append(Change(TIGHT, executor, reading))
-                self.tight.add(executor)
+                self.tight[executor] = 0
                 self.pieces.setdefault(executor, Portion(1)).shrink(1)
                 halves = executor in live and piece_epochs <= 1 and reading.is_work
                 if halves and rows > ROWS_MIN:
                     self.epochs.shrink(rows // 2)
-            elif reading.has_room and executor in self.tight:
-                self.tight.discard(executor)
-                changes.append(Change(EASED, executor, reading))
+            elif executor in self.tight:
+                self.tight[executor] = self.tight[executor] + 1 if reading.has_room else 0
+                if self.tight[executor] >= CALM_FIRST:
+                    del self.tight[executor]
+                    changes.append(Change(EASED, executor, reading))
         return changes
 
     def finished(self, readings: Mapping[str, Reading], rows: int, piece_epochs: int) -> None:
@@ -206,10 +213,9 @@ class Budget:
 
     def keep(self, executors: Collection[str]) -> None:
         """Forget all others: they are gone."""
-        for known in (self.readings, self.pieces):
+        for known in (self.readings, self.pieces, self.tight):
             for executor in known.keys() - set(executors):
                 del known[executor]
-        self.tight &= set(executors)
         self.starved &= set(executors)
         for key in [key for key in self.refused_since if key[0] not in executors]:
             del self.refused_since[key]

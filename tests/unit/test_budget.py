@@ -114,9 +114,16 @@ def test_a_piece_of_several_epochs_that_was_too_much_makes_pieces_smaller_and_no
 
 def test_each_change_is_told_once() -> None:
     held, kinds = Budget(ROWS_MAX), []
-    for peak in (200, 900, 900, 700, 900, 700, 200, 200, 900):
+    for peak in (200, 900, 900, 700, 900, 700, *[200] * CALM_FIRST, 200, 900):
         kinds += epoch(held, 100, peak, 100)
     assert kinds == [TIGHT, EASED, TIGHT]
+
+
+def test_a_load_that_is_now_high_and_now_low_is_tight_all_the_time() -> None:
+    held, kinds = Budget(ROWS_MAX), []
+    for _ in range(100):
+        kinds += epoch(held, 100, 900, 500) + epoch(held, 100, 200, 100)
+    assert kinds == [TIGHT]
 
 
 def test_epochs_grow_again_after_a_while_with_room_until_nothing_limits_them() -> None:
