@@ -188,15 +188,17 @@ class Coordinator:
         return False
 
     def _compare(self, reading: Reading, now: float, decision: Decision) -> None:
-        """One that is started anew would decide the same."""
+        """One that is started anew would decide the same, but for moves a moment sooner: one that
+        has heard of a change looks first whether there is something to plan."""
         found = self.store.get(PLACE.path(tree.COORDINATION))
         if not decision.directives or found is None or found[1] != self.version:
             return
         case = application.from_record(found[0], "coordination")
         again = application.decide(case, reading, now, clock=float)
-        ours, theirs = _plans(decision.directives), _plans(again.directives)
-        if ours != theirs:
-            raise Broken(f"started anew, the coordinator would plan {theirs}, not {ours}")
+        for kind in (PlanOrder, MoveOrder):
+            ours, theirs = (_orders(kind, made.directives) for made in (decision, again))
+            if ours != theirs and (ours or kind is PlanOrder):
+                raise Broken(f"started anew, the coordinator would order {theirs}, not {ours}")
 
     def _note(self, directives: tuple[Directive, ...]) -> None:
         for directive in directives:
@@ -208,5 +210,5 @@ class Coordinator:
             self.invariants.wrote(directive.sequence, directive.plan_epoch if plan else None)
 
 
-def _plans(directives: tuple[Directive, ...]) -> list[PlanOrder | MoveOrder]:
-    return [item.order for item in directives if isinstance(item.order, PlanOrder | MoveOrder)]
+def _orders(kind: type, directives: tuple[Directive, ...]) -> list[object]:
+    return [item.order for item in directives if isinstance(item.order, kind)]
