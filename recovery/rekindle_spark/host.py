@@ -183,7 +183,6 @@ class Host:
             raise Refused(f"plan and job {told} came after {kept.newest}")
         kept.newest = told
         base = item["from"] - 1
-        kept.keep_from(min(item["finished"], base))
         if base not in kept.by_epoch:
             if base != item["restore_point"]:
                 raise Missing(f"no version {base} of {program.partition_names[number]}")
@@ -238,6 +237,9 @@ class Host:
             self.checkpoints.forget(gone)
             for number in gone:
                 self.versions.pop(number, None)
+            for number, epoch in request.get("finished", {}).items():
+                if int(number) in self.versions:
+                    self.versions[int(number)].keep_from(epoch)
 
 
 def _counts(item: dict[str, Any], epoch: int) -> bool:
@@ -363,6 +365,7 @@ def _end_with(jvm: int) -> None:
 def main() -> None:
     """Serve until the JVM ends."""
     path, jvm = sys.argv[1], int(sys.argv[2])
+    memory.share_arena()
     threading.Thread(target=_end_with, args=(jvm,), name="jvm-watch", daemon=True).start()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()

@@ -230,10 +230,12 @@ def _header(
         if not progress.program.owner[partition].keyed
         for epoch in range(extent.runs[partition][0], extent.runs[partition][1] + 1)
     }
+    held = progress.held(executor)
     header = {
         **common,
         "executor": executor,
-        "held": progress.held(executor),
+        "held": held,
+        "finished": {str(partition): progress.finished[partition] for partition in held},
         "work": items,
         "offsets": {str(epoch): offsets[epoch] for epoch in sorted(needed)},
     }

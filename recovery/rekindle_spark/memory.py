@@ -6,6 +6,7 @@ of a partition, so that it can say no as long as it lives; the driver draws the 
 (`budget`).
 """
 
+import ctypes
 import gc
 import os
 from collections.abc import Mapping, Sequence
@@ -21,10 +22,11 @@ from rekindle_spark.budget import TIGHT_SHARE
 from rekindle_spark.program import Program
 from rekindle_spark.states import Versions
 
-__all__ = ["Gauge", "OverBudget", "sizes_of_states"]
+__all__ = ["Gauge", "OverBudget", "share_arena", "sizes_of_states"]
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DRAINED_BYTES = 1 << 20
+M_ARENA_MAX = -8  # of malloc.h
 
 
 class OverBudget(Exception):
@@ -87,6 +89,13 @@ class Gauge:
 def _reading(used: int, peak: int, budget: int | None) -> dict[str, int | None]:
     """As it stands in a report (docs/formats.md)."""
     return {"used_bytes": used, "peak_bytes": peak, "max_bytes": budget}
+
+
+def share_arena() -> None:
+    """Have all threads allocate in one place, before there are any. Places of their own keep what
+    was freed at their end, whoever asks for it: 40 of 226 MiB beside a state of 70."""
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def sizes_of_states(program: Program, versions: Mapping[int, Versions]) -> dict[str, int]:

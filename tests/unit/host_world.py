@@ -87,6 +87,7 @@ class Desk:
             "attempt": 1,
             "executor": "7",
             "held": [ROWS, COUNTS],
+            "finished": header.pop("finished_epochs", {}),
             "work": [item],
             "offsets": {
                 str(epoch): {"rows": [epoch * 10 - 10, epoch * 10, epoch * 10 * SECOND]}

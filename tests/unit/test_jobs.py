@@ -130,7 +130,10 @@ def test_a_header_says_which_partitions_the_executor_is_to_keep() -> None:
     progress = placed()
     progress.lose(["b"])  # what needed it stops on a, and keeps its state
     specification = specify(progress, {ROWS0: (8, 8)})
-    assert header(specification.stages[0][0])["held"] == [ROWS0, COUNTED0, LARGEST]
+    content = header(specification.stages[0][0])
+    assert content["held"] == [ROWS0, COUNTED0, LARGEST]
+    finished = {str(partition): progress.finished[partition] for partition in content["held"]}
+    assert content["finished"] == finished
 
 
 def test_operators_with_state_are_not_sent_the_offsets_of_sources() -> None:

@@ -64,8 +64,12 @@ def test_over_its_budget_a_host_says_so_with_its_states_and_nothing_counts(desk:
 def test_versions_that_nobody_needs_go_before_the_next_epoch_runs(desk: Desk) -> None:
     for epoch in range(1, 5):
         desk.count_rows(epoch, epoch)
-    desk.ask(COUNTS, 5, 5, desk.read_rows(5, 5), finished=4, memory_bytes_max=MIB)
+    assert sorted(desk.host.versions[COUNTS].by_epoch) == [3, 4]
+    received = desk.read_rows(5, 5)
+    told = {"finished_epochs": {str(COUNTS): 4, "99": 7}}
+    desk.ask(COUNTS, 5, 5, received, finished=4, memory_bytes_max=MIB, **told)
     assert sorted(desk.host.versions[COUNTS].by_epoch) == [4]
+    assert digests(desk.count_rows(5, 5, finished=4))
 
 
 def test_what_the_request_says_goes_before_what_the_container_leaves() -> None:
