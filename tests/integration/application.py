@@ -50,7 +50,7 @@ def restore(cluster: LocalCluster) -> None:
 class Application:
     """One application: the driver that runs, and the store that outlives it. `socket` is of a
     sidecar that is not the control plane's own. `pipeline` is the module that is run, with
-    `expected` like that of `readings`."""
+    `expected` like that of `readings`, and `INPUT_ROWS` where it reads something else."""
 
     cluster: LocalCluster
     directory: Path
@@ -71,7 +71,7 @@ class Application:
         self.driver = DriverProcess(self.directory)
         if self.store_of is not None:
             self.driver.store.symlink_to(self.store_of)
-        self._write_settings()
+        self.write_settings()
 
     @property
     def traps(self) -> Path:
@@ -105,7 +105,7 @@ class Application:
     def change(self, **runtime: Any) -> None:
         """Other settings for the next driver."""
         self.runtime = runtime
-        self._write_settings()
+        self.write_settings()
 
     def start_and_recover(self) -> None:
         """Start a driver and wait until every query is live and a checkpoint is there."""
@@ -234,7 +234,8 @@ class Application:
 
     def _is_all_read(self) -> bool:
         offsets = self.newest_cut()["offsets"]
-        return sum(end for _, end in offsets.values()) == readings.ROWS + readings.ALARMS
+        rows = getattr(self.pipeline, "INPUT_ROWS", readings.INPUT_ROWS)
+        return bool(sum(end for _, end in offsets.values()) == rows)
 
     def newest_cut(self) -> Event:
         """The newest record of the offset log."""
@@ -242,7 +243,8 @@ class Application:
         assert newest is not None
         return newest
 
-    def _write_settings(self) -> None:
+    def write_settings(self) -> None:
+        """For the next start."""
         lines = ["version: 1"]
         runtime = {"nodes_expected": len(self.cluster.nodes), **RUNTIME, **self.runtime}
         for section, values in (("policy", {**POLICY, **self.policy}), ("runtime", runtime)):

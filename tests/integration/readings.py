@@ -20,6 +20,7 @@ from rekindle_spark.replay import Replay
 
 ROWS = 60_000
 ALARMS = 6_000
+INPUT_ROWS = ROWS + ALARMS
 DAY = 86_400 * 1_000_000
 HIGH = 95
 SLOW_SECONDS = 2.0
