@@ -225,6 +225,7 @@ def test_the_store_of_another_pipeline_is_refused_and_its_driver_lives(
 ) -> None:
     store = Store(file.with_name("store"))
     store.open(0.0)
+    store.log_offsets(1, {"cut_at": 0.0, "offsets": {"other": [0, 1]}, "watermark": 0})
     store.commit({"at": 0.0, "plan_epoch": 1, "finished": {"other/0": [1, 1, [""]]}, "outputs": []})
     message = refuse(write_pipeline(file, GOOD))
     assert "pipeline readings: is not the one that wrote this checkpoint store" in message
