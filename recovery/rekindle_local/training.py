@@ -46,6 +46,7 @@ def make_class_archives(cache: Path | None = None) -> ClassArchives:
 
 def _train(archives: ClassArchives, cache: Path, directory: Path) -> None:
     daemon, executor = directory / "daemon.jsa", directory / "executor.jsa"
+    found = find_distribution()
     with LocalCluster(
         nodes=1,
         cpu_quota=None,
@@ -54,25 +55,39 @@ def _train(archives: ClassArchives, cache: Path, directory: Path) -> None:
         class_data_cache=cache,
     ) as cluster:
         options = f"{cluster.executor_java_options()} {shlex.quote(_dump_option(executor))}"
-        _run_application(cluster.master_url, options)
+        _run_application(cluster.master_url, options, executor)
         _end_worker(cluster)
-    for made, place in ((daemon, archives.daemon), (executor, archives.executor)):
-        if not made.exists():
+    for made, place in ((daemon, archives.daemon), (_whole(executor), archives.executor)):
+        if not _is_usable(made, found.java):
             raise RunError(
                 where=str(place),
-                what="the JVM wrote no class-data archive",
-                remedy="go on without, or see whether this JDK knows -XX:ArchiveClassesAtExit",
+                what="the JVM wrote no class-data archive that it can use",
+                remedy="try again, or go on without; this JDK must know -XX:ArchiveClassesAtExit",
             )
         made.replace(place)
+
+
+def _whole(executor: Path) -> Path:
+    """The name of an executor's archive once it has been written: the worker starts the executor
+    again, which is killed while it writes another one."""
+    return executor.with_suffix(".whole")
+
+
+def _is_usable(archive: Path, java: Path) -> bool:
+    """A JVM that is given an archive that was cut short dies."""
+    if not archive.exists():
+        return False
+    command = [str(java), f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _dump_option(archive: Path) -> str:
     return f"-XX:ArchiveClassesAtExit={archive}"
 
 
-def _run_application(master_url: str, options: str) -> None:
+def _run_application(master_url: str, options: str, archive: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", __name__, master_url, options],
+        [sys.executable, "-m", __name__, master_url, options, str(archive)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -99,7 +114,7 @@ def _end_worker(cluster: LocalCluster) -> None:
     )
 
 
-def _application(master_url: str, options: str) -> None:
+def _application(master_url: str, options: str, archive: str) -> None:
     """A shuffle and a Python worker, then SIGTERM for the executor: it dumps while nobody hurries
     it, whereas the worker would kill it 10 s after the application's end."""
     from pyspark import SparkConf, SparkContext  # slow to import, and needed only here
@@ -122,6 +137,8 @@ def _application(master_url: str, options: str) -> None:
         limit_seconds=DUMP_SECONDS_MAX,
         interval_seconds=0.1,
     )
+    if Path(archive).exists():
+        Path(archive).rename(_whole(Path(archive)))
     os._exit(0)  # the context would wait for the executor that the worker starts again
 
 
