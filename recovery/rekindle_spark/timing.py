@@ -23,7 +23,7 @@ def stages(
     produced: Sequence[Sequence[tuple[str, Mapping[int, Any]]]], reports: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Task], ...]:
     """Per stage the tasks by executor, of which `produced` has the partitions; a report tells whose
-    it is by its partitions."""
+    it is by its partitions. A task without any, as in a roll call, took no time of theirs."""
     place = {
         number: (stage, executor)
         for stage, tasks in enumerate(produced)
@@ -33,12 +33,13 @@ def stages(
     ended = {place[int(number)]: r["arrived"] for r in reports for number in r["partitions"]}
     begin, found = 0.0, []
     for stage, tasks in enumerate(produced):
-        ends = {executor: ended[stage, executor] for executor, _ in tasks}
+        ends = {executor: ended[stage, executor] for executor, run in tasks if run}
         found.append(
             {
                 executor: Task(tuple(run), max(0.0, ends[executor] - begin))
                 for executor, run in tasks
+                if run
             }
         )
-        begin = max(begin, *ends.values())
+        begin = max([begin, *ends.values()])
     return tuple(found)

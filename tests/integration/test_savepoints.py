@@ -18,11 +18,16 @@ SLOW = {"rows_per_second": 200}
 def save(application: Application) -> None:
     """`rekindle savepoint`, and the driver's end."""
     command = (sys.executable, "-m", "rekindle_local", "savepoint", str(application.store))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr + application.tail()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
+        try:
+            application.await_condition("a savepoint", lambda: asking.poll() is not None)
+        finally:
+            asking.kill()
+        told = asking.communicate()[0]
+    assert asking.returncode == 0, told + application.tail()
     assert application.await_end() == 0
     epoch = application.happened("savepoint")[-1]["epoch"]
-    assert f"savepoint at epoch {epoch}; start a pipeline on it" in done.stdout
+    assert f"savepoint at epoch {epoch}; start a pipeline on it" in told
     assert application.newest_cut()["epoch"] == epoch
 
 

@@ -132,3 +132,9 @@ def test_a_tasks_time_begins_when_the_stage_before_has_ended() -> None:
         {"a": Task((0, 1), 0.25), "b": Task((2,), 0.5)},
         {"a": Task((3,), 1.0), "b": Task((4,), 0.25)},
     )
+
+
+def test_a_roll_call_took_nobody_any_time() -> None:
+    produced = ((("a", {}), ("b", {})),)
+    reports = [{"executor": name, "partitions": {}, "arrived": 0.1} for name in "ab"]
+    assert timing.stages(produced, reports) == ({},)
