@@ -6,6 +6,7 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
     topology       the pipeline's graph: operators, partitions, queries, closures
     reasons        the one list of reasons for decisions
     incidents      what kind of failure this is: independent, correlated, complete
+    modes          on and off
     settings       a pipeline's and a policy's settings, from YAML
     records        versioned records of what is written to disk and sent
     problem        the planner's question and its answer

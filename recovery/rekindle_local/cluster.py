@@ -268,6 +268,7 @@ class LocalCluster:
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": shlex.join(distribution.SMALL_NODE_OPTIONS),
             "spark.executor.memory": f"{executor_megabytes}m",
             "spark.executor.extraJavaOptions": self.executor_java_options(),
         }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from rekindle.coordination.instructions import ON
+from rekindle.modes import ON
 from rekindle.protocol.messages import Mode
 from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut

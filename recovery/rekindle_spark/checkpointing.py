@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.coordination.instructions import ON
+from rekindle.modes import ON
 from rekindle_spark import preserving, running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.jobs import Ranges

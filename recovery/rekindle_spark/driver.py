@@ -18,8 +18,8 @@ from pyspark import cloudpickle
 
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
-from rekindle.coordination.instructions import OFF, ON
 from rekindle.errors import RunError
+from rekindle.modes import OFF, ON
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
 from rekindle_spark import arrivals, jar, program, restoring, staging, upgrades

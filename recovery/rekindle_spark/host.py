@@ -29,8 +29,8 @@ from typing import Any
 import polars
 import pyarrow as pa
 
-from rekindle.coordination.instructions import ON
 from rekindle.errors import DamagedError, RekindleError
+from rekindle.modes import ON
 from rekindle_spark import allowance, files, frames, inputs, memory, partition, states, usage
 from rekindle_spark.frames import Frame
 from rekindle_spark.memory import OverBudget

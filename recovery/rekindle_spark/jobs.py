@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rekindle.coordination.instructions import ON
+from rekindle.modes import ON
 from rekindle_spark import ranges
 from rekindle_spark.exchange import Read, Task
 from rekindle_spark.progress import Progress

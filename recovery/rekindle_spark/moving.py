@@ -13,7 +13,7 @@ and just go on. Called by `control` and by the epoch loop.
 from collections import Counter
 from collections.abc import Mapping
 
-from rekindle.coordination.instructions import ON
+from rekindle.modes import ON
 from rekindle_spark import preserving
 from rekindle_spark.application import Application, Moves
 

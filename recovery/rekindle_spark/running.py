@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.coordination.instructions import ON
 from rekindle.errors import DamagedError, RunError, StepError
+from rekindle.modes import ON
 from rekindle_spark import budget, jobs, staging, timing
 from rekindle_spark.application import Application
 from rekindle_spark.budget import Reading

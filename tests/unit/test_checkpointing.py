@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rekindle.coordination.instructions import ON
+from rekindle.modes import ON
 from rekindle.settings import RuntimeSettings
 from rekindle_spark import program
 from rekindle_spark.application import Staged

@@ -5,14 +5,12 @@ Only values; the shells carry them out in the order given.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from rekindle.coordination.plans import Plan
 from rekindle.reasons import Reason
 
 __all__ = [
-    "OFF",
-    "ON",
     "DropExecutors",
     "Instruction",
     "MovePartitions",
@@ -23,9 +21,6 @@ __all__ = [
     "SetBuffering",
     "SetOrdering",
 ]
-
-ON: Final = "on"
-OFF: Final = "off"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ before and after.
 """
 
 from rekindle import incidents
-from rekindle.coordination.instructions import OFF, ON, Instruction, SetBuffering, SetOrdering
+from rekindle.coordination.instructions import Instruction, SetBuffering, SetOrdering
 from rekindle.coordination.state import State
+from rekindle.modes import OFF, ON
 from rekindle.reasons import Reason
 from rekindle.settings import ADAPTIVE
 
