@@ -7,6 +7,7 @@ node stands in one place, `Cluster.lose`, and what shall come of it in another, 
 
 import json
 import secrets
+import shlex
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from application import Application
 from rekindle.protocol.tree import Place
 from rekindle_local import cluster_files, processes
 from rekindle_local.cluster_files import Process
+from rekindle_local.distribution import SMALL_NODE_OPTIONS
 from testbed import bodies, spark_image
 from testbed.bodies import NodeShape
 from testbed.control_plane import ControlPlane
@@ -98,9 +100,16 @@ class Cluster:
         """The API server as a Spark master."""
         return f"k8s://{self.plane.server}"
 
-    def executor_java_options(self) -> str:
-        """Beside those of the image."""
-        return "-Dfile.encoding=UTF-8"
+    def spark_options(self) -> dict[str, str]:
+        """For a driver on this machine, and for a JVM with little to do, as on a local cluster."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": shlex.join(SMALL_NODE_OPTIONS),
+            "spark.executor.memory": "512m",
+            # beside those of the image
+            "spark.executor.extraJavaOptions": "-Dfile.encoding=UTF-8",
+        }
 
     def executors(self) -> list[Pod]:
         """The executors' pods."""
