@@ -183,6 +183,7 @@ class Checkpointing:
                 **points.record(names),
             },
         )
+        application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
         if published is not None:
             staging.publish(application, epoch, published)
         with application.lock:
@@ -193,7 +194,6 @@ class Checkpointing:
             for old in [number for number in application.cuts if number < points.oldest]:
                 del application.cuts[old]
         application.remove(emptied)
-        application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
         if self.behind <= application.progress.stopped.keys():
             self.completed.append(epoch)
 
