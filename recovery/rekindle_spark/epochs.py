@@ -71,14 +71,18 @@ class EpochLoop:
             time.sleep(POLL_SECONDS)
 
     def _cut(self) -> None:
-        """Log the next epoch's input, unless the input has ended."""
+        """Log the next epoch's input, unless the input has ended.
+
+        Input that is behind is cut as fast as it is run. While partitions are to catch up that
+        would leave them nothing, and where nothing runs there would be no end of it.
+        """
         application, now = self.application, time.time()
         self.next_cut_at = now + application.settings.runtime.epoch_seconds
         if self.final is not None:
             return
         final = application.progress.complete and self.finish_requested()
         cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
-        if application.arrivals.is_behind:
+        if application.arrivals.is_behind and application.progress.complete:
             self.next_cut_at = now
         cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
         with application.lock:
