@@ -2,8 +2,9 @@
 
 The demo's queries on a few nodes without a quota, with more input than they can take, so that the
 rows of an epoch over its time are what they sustain. The ways of running take turns; ratios are of
-medians. Beside the bars, the paper's sweeps (Su and Zhou, figures 17 to 20): intervals of
-checkpoints, and sizes of epochs.
+medians. CPU time per row is told as well: it tells the same where others need the machine too.
+Beside these, what catching up costs those that run (`interference`), and the paper's sweeps (Su and
+Zhou, figures 17 to 20): intervals of checkpoints, and sizes of epochs.
 """
 
 import itertools
@@ -17,7 +18,8 @@ from typing import Any
 from rich.console import Console
 
 from rekindle.errors import RunError
-from rekindle_local.bench import results
+from rekindle_local import processes
+from rekindle_local.bench import interference, results
 from rekindle_local.bench.results import Bar
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo import inputs
@@ -35,7 +37,8 @@ CHECKPOINT_SECONDS = 10
 INTERVALS_SECONDS = (1, 2, 5, 10, 30)
 EPOCH_ROWS = (10_000, 30_000, 100_000, 300_000)
 START_SECONDS_MAX = 180.0
-CHECKPOINT_PERCENT_MAX, ALWAYS_PERCENT_MAX = 3.0, 5.0
+POLL_SECONDS = 0.1
+CHECKPOINT_PERCENT_MAX, ALWAYS_PERCENT_MAX, CATCH_UP_PERCENT_MAX = 3.0, 5.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,14 @@ class Way:
     ordering: str
     checkpoint_seconds: int
     rows_per_epoch: int = ROWS_PER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one run came to: of the driver and all nodes together."""
+
+    rows_per_second: float
+    cpu_seconds_per_million_rows: float
 
 
 BARE = Way("ordered, no checkpoints", "adaptive", "always", NEVER_SECONDS)
@@ -64,16 +75,20 @@ def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[s
     console = Console(highlight=False)
     flights = directory / "input"
     data.prepare(flights)
-    rates: dict[Way, list[float]] = {}
+    samples: dict[Way, list[Sample]] = {}
     with LocalCluster(
         nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
     ) as cluster:
         for way, place in _turns(rounds, sweep, directory):
             place.mkdir()
-            rate = _throughput(way, place, flights, cluster, seconds)
-            rates.setdefault(way, []).append(rate)
-            console.print(f"{way.name}: {rate:,.0f} rows a second")
-    return _judge(rates, rounds, directory)
+            sample = _run(way, place, flights, cluster, seconds)
+            samples.setdefault(way, []).append(sample)
+            console.print(
+                f"{way.name}: {sample.rows_per_second:,.0f} rows a second, "
+                f"{sample.cpu_seconds_per_million_rows:.2f} s of CPU per million"
+            )
+    slowdowns = interference.measure(rounds, directory)
+    return _judge(samples, slowdowns, rounds, directory)
 
 
 def _turns(rounds: int, sweep: bool, directory: Path) -> Iterator[tuple[Way, Path]]:
@@ -87,17 +102,15 @@ def _turns(rounds: int, sweep: bool, directory: Path) -> Iterator[tuple[Way, Pat
         yield way, directory / f"run-{next(numbers)}"
 
 
-def _throughput(
-    way: Way, directory: Path, flights: Path, cluster: LocalCluster, seconds: float
-) -> float:
-    """Rows a second, once every query runs; `flights` has the input."""
+def _run(way: Way, directory: Path, flights: Path, cluster: LocalCluster, seconds: float) -> Sample:
+    """Once every query runs; `flights` has the input."""
     pipeline, settings = inputs.write(
         directory, flights, SEED, policy=_policy(way), runtime=_runtime(way)
     )
     driver = DriverProcess(directory)
     driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
     try:
-        return _follow(driver, seconds)
+        return _follow(driver, cluster, seconds)
     finally:
         driver.end()
 
@@ -115,14 +128,15 @@ def _runtime(way: Way) -> dict[str, Any]:
     }
 
 
-def _follow(driver: DriverProcess, seconds: float) -> float:
+def _follow(driver: DriverProcess, cluster: LocalCluster, seconds: float) -> Sample:
     """Rows of the epochs that were cut in a stretch of time; each is cut when the last has run."""
-    live, cuts = False, list[Mapping[str, Any]]()
+    live, cuts, cpu_seconds = False, list[Mapping[str, Any]](), 0.0
     limit = time.monotonic() + START_SECONDS_MAX
     while not cuts or cuts[-1]["at"] - cuts[0]["at"] < seconds:
         for event in driver.fresh_events():
             live = live or event["kind"] == "recovered"
             if live and event["kind"] == "cut":
+                cpu_seconds = cpu_seconds or _cpu_seconds(driver, cluster)
                 cuts.append(event)
         driver.check()
         if time.monotonic() > limit + seconds:
@@ -131,27 +145,58 @@ def _follow(driver: DriverProcess, seconds: float) -> float:
                 what="queries did not come to run in time",
                 remedy=f"see {driver.log}",
             )
-        time.sleep(0.1)
-    return float(sum(cut["rows"] for cut in cuts[:-1]) / (cuts[-1]["at"] - cuts[0]["at"]))
+        time.sleep(POLL_SECONDS)
+    rows = sum(cut["rows"] for cut in cuts[:-1])
+    spent = _cpu_seconds(driver, cluster) - cpu_seconds
+    return Sample(rows / (cuts[-1]["at"] - cuts[0]["at"]), 1e6 * spent / rows)
 
 
-def _judge(rates: Mapping[Way, Sequence[float]], rounds: int, directory: Path) -> dict[str, Any]:
-    middle = {way: median(found) for way, found in rates.items()}
-    command = f"rekindle bench overhead --rounds {rounds}"
-    checkpoint = 100 * (1 - middle[CHECKPOINTS] / middle[BARE])
-    always = 100 * (1 - middle[ALWAYS] / middle[ADAPTIVE])
+def _cpu_seconds(driver: DriverProcess, cluster: LocalCluster) -> float:
+    """CPU time so far of the driver and of all nodes."""
+    assert driver.process is not None
+    spent = processes.cpu_seconds(processes.session_processes(driver.process.pid))
+    return spent + sum(cluster.cpu_seconds(node.name) for node in cluster.nodes)
+
+
+def _judge(
+    samples: Mapping[Way, Sequence[Sample]],
+    slowdowns: Sequence[float],
+    rounds: int,
+    directory: Path,
+) -> dict[str, Any]:
+    rates = {way: [one.rows_per_second for one in found] for way, found in samples.items()}
+    costs = {
+        way: [one.cpu_seconds_per_million_rows for one in found] for way, found in samples.items()
+    }
+    rate = {way: median(found) for way, found in rates.items()}
+    cost = {way: median(found) for way, found in costs.items()}
+    checkpoint = 100 * (1 - rate[CHECKPOINTS] / rate[BARE])
+    always = 100 * (1 - rate[ALWAYS] / rate[ADAPTIVE])
+    catch_up = median(slowdowns)
     figures = {
         "checkpoint_percent": checkpoint,
         "always_buffering_and_ordering_percent": always,
-        "rows_per_second": {way.name: list(found) for way, found in rates.items()},
+        "catch_up_percent": catch_up,
+        "checkpoint_cpu_percent": 100 * (cost[CHECKPOINTS] / cost[BARE] - 1),
+        "always_buffering_and_ordering_cpu_percent": 100 * (cost[ALWAYS] / cost[ADAPTIVE] - 1),
+        "rows_per_second": {way.name: found for way, found in rates.items()},
+        "cpu_seconds_per_million_rows": {way.name: found for way, found in costs.items()},
+        "catch_up_percents": list(slowdowns),
     }
+    command = f"rekindle bench overhead --rounds {rounds}"
     bars = [
-        _bar("cost of checkpoints", checkpoint, CHECKPOINT_PERCENT_MAX, command),
-        _bar("cost of always-on buffering and ordering", always, ALWAYS_PERCENT_MAX, command),
+        _bar("checkpoints cost", "% of throughput", checkpoint, CHECKPOINT_PERCENT_MAX, command),
+        _bar(
+            "always-on buffering and ordering cost",
+            "% of throughput",
+            always,
+            ALWAYS_PERCENT_MAX,
+            command,
+        ),
+        _bar("beside catching up epochs take", "% longer", catch_up, CATCH_UP_PERCENT_MAX, command),
     ]
     return results.write(directory / "overhead.json", figures, bars)
 
 
-def _bar(what: str, percent: float, most: float, command: str) -> Bar:
-    bar = f"{what}: at most {most:g} % of throughput"
-    return Bar(bar, f"{percent:.1f} %", percent <= most, command)
+def _bar(what: str, unit: str, percent: float, most: float, command: str) -> Bar:
+    return Bar(f"{what} at most {most:g} {unit}", f"{percent:.1f} %", percent <= most, command)

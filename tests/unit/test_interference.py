@@ -1,0 +1,50 @@
+"""How much longer epochs take beside catching up, from the events of a run."""
+
+from typing import Any
+
+import pytest
+
+from rekindle.errors import RunError
+from rekindle_local.bench import interference
+
+LOST, PLAN, BACK = 10.0, 20.0, 30.0
+
+
+def events(seconds: dict[float, float], query: str = "q/0") -> list[dict[str, Any]]:
+    """A run with an epoch a second; {from when: how long an epoch takes}."""
+    said: list[dict[str, Any]] = [
+        {"kind": "plan", "at": 1.0},
+        {"kind": "recovered", "at": 2.0},
+        {"kind": "confirmed", "at": LOST - 0.5},
+        {"kind": "confirmed", "at": LOST},
+        {"kind": "plan", "at": PLAN},
+        {"kind": "plan", "at": PLAN + 1},
+        {"kind": "recovered", "at": BACK},
+    ]
+    for epoch in range(3, 40):
+        cut_at = epoch + 0.25
+        took = next(s for begin, s in sorted(seconds.items(), reverse=True) if cut_at >= begin)
+        said.append({"kind": "cut", "at": cut_at, "cut_at": cut_at, "epoch": epoch})
+        commit = {"query_partition": query, "from_epoch": epoch, "epoch": epoch}
+        said.append({"kind": "commit", "at": cut_at + took, **commit})
+    return said
+
+
+def test_it_compares_epochs_before_the_plan_with_those_until_all_are_back() -> None:
+    told = events({0.0: 0.1, LOST: 0.2, PLAN: 0.25, BACK: 0.9})
+    assert interference.slowdown(told) == pytest.approx(25.0)
+
+
+def test_what_comes_back_later_does_not_count() -> None:
+    other = [
+        event
+        for event in events({0.0: 5.0}, query="late/0")
+        if event["kind"] == "commit" and event["at"] > PLAN
+    ]
+    assert interference.slowdown([*events({0.0: 0.2}), *other]) == pytest.approx(0.0)
+
+
+def test_where_nobody_survives_there_is_nothing_to_compare() -> None:
+    silent = [event for event in events({0.0: 0.2}) if event["kind"] != "commit"]
+    with pytest.raises(RunError, match="no query ran"):
+        interference.slowdown(silent)
