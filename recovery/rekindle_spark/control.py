@@ -253,7 +253,7 @@ class Control:
         """These have survived, and go back all the same."""
         if partitions:
             application = self.application
-            epoch = application.progress.restore_points.oldest
+            epoch = min(map(application.progress.restore_points.epoch, partitions))
             names = application.names(partitions)
             application.events.write("rolled-back", epoch=epoch, partitions=names)
 

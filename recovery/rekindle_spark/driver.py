@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -73,7 +73,10 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     """
     built = program.build(pipeline)
     coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
-    store = Store(place.store, Patience(settings.runtime.store_patience_seconds))
+    patience = Patience(
+        settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
+    )
+    store = Store(place.store, patience)
     upgrades.check(built, store.read())
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
@@ -96,7 +99,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
             history = store.read()
         file = stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
-        store.patience = Patience(settings.runtime.store_patience_seconds, events.store_away)
+        store.patience = replace(patience, say=events.store_away)
         application = _application(built, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store.generation)
         if sidecar is not None:

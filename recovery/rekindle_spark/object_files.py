@@ -43,7 +43,8 @@ class ObjectFiles:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self.store = S3Store.from_url(place, client_options=CLIENT, retry_config=RETRIES)
+        with self._answers():
+            self.store = S3Store.from_url(place, client_options=CLIENT, retry_config=RETRIES)
 
     def make_folder(self, name: str) -> None:
         """Nothing to do."""

@@ -20,11 +20,12 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Patience:
-    """For at most `seconds`. `say` is told when the waiting begins, with the cause, and when it
-    ends, with None."""
+    """For at most `seconds`, for the store that `where` names. `say` is told when the waiting
+    begins, with the cause, and when it ends, with None."""
 
     seconds: float = 0.0
     say: Callable[[str | None], None] = lambda _: None
+    where: str = "checkpoint store"
 
     def through(self, action: Callable[[], Result]) -> Result:
         """Do it until it works. FileExistsError is an answer, and passed on."""
@@ -52,7 +53,7 @@ class Patience:
 
     def _exhausted(self, error: OSError) -> RunError:
         return RunError(
-            where="checkpoint store",
-            what=f"could not be written for {self.seconds:.0f} s ({error})",
+            where=self.where,
+            what=f"could not be reached or written for {self.seconds:.0f} s ({error})",
             remedy="see that it is there and has room, and start again: committed output stays",
         )

@@ -64,7 +64,7 @@ class Store:
         for name in ("generations", "offsets", "commits", "checkpoints", "outputs"):
             self.files.make_folder(name)
         while True:
-            self.generation = max(self._numbers("generations"), default=0) + 1
+            self.generation = max(numbered(self.files, "generations"), default=0) + 1
             try:
                 self._create("generations", self.generation, "generation", {"started_at": now})
                 break
@@ -156,7 +156,7 @@ class Store:
         needed = {file for record in kept for file in restoring.files(record)}
         begin = min(restoring.oldest(record) for record in kept)
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
-            old = [number for number in self._numbers(folder) if number < first]
+            old = [number for number in numbered(self.files, folder) if number < first]
             self.files.remove(f"{folder}/{number}.json" for number in old)
         self.files.remove(
             f"checkpoints/{name}"
@@ -240,7 +240,7 @@ class Store:
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
         """The records of checkpoints that are whole, and what is wrong with others."""
         whole, damaged = [], []
-        for number in self._numbers("checkpoints"):
+        for number in numbered(self.files, "checkpoints"):
             try:
                 whole.append(self._read("checkpoints", number, "checkpoint"))
             except DamagedError as error:
@@ -253,15 +253,16 @@ class Store:
 
     def _read_all(self, folder: str, kind: str) -> dict[int, dict[str, Any]]:
         """The records of a folder by number; some at a time, for a server may be far away."""
-        numbers = self._numbers(folder)
+        numbers = numbered(self.files, folder)
         with ThreadPoolExecutor(READERS) as pool:
             found = pool.map(lambda number: self._read(folder, number, kind), numbers)
             return dict(zip(numbers, found, strict=True))
 
-    def _numbers(self, folder: str) -> list[int]:
-        """The numbers of the records in a folder."""
-        found = (RECORD.fullmatch(name) for name in self.files.names(folder))
-        return sorted(int(match[1]) for match in found if match)
+
+def numbered(place: files.Files, folder: str) -> list[int]:
+    """The numbers of the records in a folder, the smallest first."""
+    found = (RECORD.fullmatch(name) for name in place.names(folder))
+    return sorted(int(match[1]) for match in found if match)
 
 
 def _chosen(

@@ -49,7 +49,7 @@ def test_after_lost_nodes_are_back_load_is_spread_again_and_no_query_misses_an_e
     prepare: Prepare,
 ) -> None:
     # large nodes: what is left holds everything, so that those that come back are empty
-    application = prepare(runtime={"rows_per_second": 900, "node_cpu_percent": 400})
+    application = prepare(runtime={"rows_per_second": 1_500, "node_cpu_percent": 400})
     application.start_and_recover()
     application.await_event("statistics")
     victims = [node.name for node in application.cluster.nodes[:2]]
@@ -76,7 +76,7 @@ def test_after_lost_nodes_are_back_load_is_spread_again_and_no_query_misses_an_e
 
 
 def test_a_node_lost_while_partitions_move_changes_no_row(prepare: Prepare) -> None:
-    application = prepare(runtime={"rows_per_second": 900})
+    application = prepare(runtime={"rows_per_second": 1_500})
     application.start_and_recover()
     victim = application.cluster.nodes[0].name
     begin = application.seen
@@ -127,7 +127,7 @@ def test_a_slow_node_loses_its_partitions_with_the_reason_and_epochs_are_short_a
 ) -> None:
     # short epochs, so that what one node holds up is more than they may take
     application = prepare(
-        runtime={"rows_per_second": 500, "node_cpu_percent": 400, "epoch_seconds": 0.2}
+        runtime={"rows_per_second": 700, "node_cpu_percent": 400, "epoch_seconds": 0.2}
     )
     application.start_and_recover()
     victim = min(application.placement().values())

@@ -336,7 +336,7 @@ def test_who_was_superseded_while_the_store_was_away_makes_no_checkpoint(tmp_pat
 def test_patience_with_a_store_has_an_end_that_says_what_to_do(tmp_path: Path) -> None:
     store = opened(tmp_path / "store")
     (tmp_path / "store").rename(tmp_path / "away")
-    with pytest.raises(RunError, match="checkpoint store: could not be written for 0 s"):
+    with pytest.raises(RunError, match="checkpoint store: could not be reached or written for 0 s"):
         store.commit(FINISHED)
 
 

@@ -3,7 +3,6 @@
 The driver takes the checkpoint (`rekindle_spark.epochs`); here it is asked for, and waited for.
 """
 
-import re
 import time
 from collections.abc import Callable
 from typing import Annotated
@@ -35,7 +34,7 @@ def savepoint(
     """
     options.check_range("--wait-seconds", wait_seconds, 1.0, 86_400.0)
     from rekindle_spark import files
-    from rekindle_spark.store import SAVEPOINT_REQUEST
+    from rekindle_spark.store import SAVEPOINT_REQUEST, numbered
 
     found = files.at(store)
     try:
@@ -51,14 +50,22 @@ def savepoint(
             _await(lambda: not files.exists(found, SAVEPOINT_REQUEST), store, wait_seconds)
         finally:
             found.remove([SAVEPOINT_REQUEST])
-        numbers = [int(n[:-5]) for n in found.names("checkpoints") if re.fullmatch(r"\d+\.json", n)]
+        checkpoint, cut = (
+            max(numbered(found, kind), default=0) for kind in ("checkpoints", "offsets")
+        )
     except OSError as error:
         raise RunError(
             where=f"checkpoint store {store}",
             what=f"cannot be reached ({error.strerror or error})",
             remedy="see that it is there, and ask again",
         ) from error
-    typer.echo(f"{store}: savepoint at epoch {max(numbers)}; start a pipeline on it to go on")
+    if checkpoint < cut:
+        raise RunError(
+            where=f"checkpoint store {store}",
+            what="got no savepoint: somebody else has taken the request back",
+            remedy="ask again",
+        )
+    typer.echo(f"{store}: savepoint at epoch {checkpoint}; start a pipeline on it to go on")
 
 
 def _await(is_done: Callable[[], bool], store: str, wait_seconds: float) -> None:
