@@ -25,27 +25,6 @@ def test_a_function_that_raises_once_costs_one_more_run_of_the_epoch(prepare: Pr
     application.finish()
 
 
-def test_a_function_that_always_raises_stops_its_queries_until_it_is_mended(
-    prepare: Prepare,
-) -> None:
-    application = prepare()
-    application.start_and_recover()
-    trap = application.traps / readings.RAISE
-    trap.touch()
-    for query in ("hourly", "busiest"):
-        text = application.await_event("query-stopped", query=query)["text"]
-        assert text.startswith("step graded: raised ValueError: a trap is set, at epoch ")
-        assert "mend the step's function and start again" in text
-    begin = application.seen
-    for query in ("grave-alarms", "rises", "near-alarms", "alarms-daily"):
-        application.await_event("commit", after=begin, query=query)
-    assert not application.happened("commit", after=begin, query="busiest")
-    application.driver.kill()
-    trap.unlink()
-    application.start_and_recover()
-    application.finish()
-
-
 def test_a_function_that_returns_another_schema_stops_its_queries_with_both_schemas(
     prepare: Prepare,
 ) -> None:
@@ -53,6 +32,8 @@ def test_a_function_that_returns_another_schema_stops_its_queries_with_both_sche
     application.start_and_recover()
     (application.traps / readings.SCHEMA).touch()
     text = application.await_event("query-stopped", query="hourly")["text"]
+    # what is made of that query's rows has nothing to go on with
+    application.await_event("query-stopped", query="busiest")
     assert text.startswith("step graded: returned ")
     assert "extra: bool" in text
     assert "high: bool was declared" in text

@@ -93,7 +93,7 @@ def test_a_worker_killed_during_a_checkpoint_changes_no_row(prepare: Prepare) ->
     application.finish()
 
 
-def test_a_worker_that_is_stopped_is_dropped_and_its_late_work_changes_no_row(
+def test_a_worker_that_is_stopped_is_dropped_and_joins_anew_and_its_late_work_changes_no_row(
     prepare: Prepare,
 ) -> None:
     application = prepare(policy={"silent_seconds": 4})
@@ -101,21 +101,6 @@ def test_a_worker_that_is_stopped_is_dropped_and_its_late_work_changes_no_row(
     victim = node_of(application, "by-hour")
     before = Before.of(application)
     harm_in_the_middle_of_an_epoch(application)
-    application.cluster.stop_processes(victim)
-    application.await_event("confirmed", after=before.events, node=victim, silent=True)
-    application.await_event("recovered", after=before.events)
-    application.cluster.continue_processes(victim)
-    before.assert_untouched(neighbours(application, victim))
-    application.finish()
-
-
-def test_a_dropped_worker_that_wakes_up_ends_its_executor_and_joins_with_a_new_one(
-    prepare: Prepare,
-) -> None:
-    application = prepare(policy={"silent_seconds": 4})
-    application.start_and_recover()
-    victim = node_of(application, "by-hour")
-    before = Before.of(application)
     application.cluster.stop_processes(victim)
     application.await_event("confirmed", after=before.events, node=victim, silent=True)
     application.await_event("recovered", after=before.events)
@@ -144,11 +129,18 @@ def test_a_worker_that_pauses_is_suspected_and_cleared_and_nothing_moves(prepare
     application.finish()
 
 
-def test_an_executor_whose_host_does_not_start_any_more_is_replaced(prepare: Prepare) -> None:
+def test_a_dead_host_loses_its_own_state_alone_and_one_that_starts_no_more_its_executor(
+    prepare: Prepare,
+) -> None:
     application = prepare()
     application.start_and_recover()
     victim = node_of(application, "rising")
     before = Before.of(application)
+    kill_host(application, victim)
+    application.await_event("state-lost", after=before.events, node=victim)
+    application.await_event("recovered", after=before.events)
+    assert not application.happened("confirmed", after=before.events)
+    before.assert_untouched(neighbours(application, victim))
 
     def is_given_up() -> bool:
         if application.happened("host-failed", after=before.events, node=victim):
@@ -195,21 +187,6 @@ def test_killed_workers_come_back_one_by_one(prepare: Prepare, strategy: str) ->
     application.await_event("joined", after=before.events, node=victims[1])
     application.await_event("recovered", after=before.events)
     before.assert_untouched(neighbours(application, *victims))
-    application.finish()
-
-
-def test_a_host_that_dies_under_a_living_executor_loses_only_its_own_state(
-    prepare: Prepare,
-) -> None:
-    application = prepare()
-    application.start_and_recover()
-    victim = node_of(application, "rising")
-    before = Before.of(application)
-    kill_host(application, victim)
-    application.await_event("state-lost", after=before.events, node=victim)
-    application.await_event("recovered", after=before.events)
-    assert not application.happened("confirmed", after=before.events)
-    before.assert_untouched(neighbours(application, victim))
     application.finish()
 
 

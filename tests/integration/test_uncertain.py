@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import draws
 import polars as pl
-import pytest
 import readings
 from application import Application, compare
 
@@ -21,32 +20,24 @@ def assert_agreed(application: Application) -> None:
     compare("alarms-daily", found["alarms-daily"], wanted["alarms-daily"])
 
 
-@pytest.mark.parametrize("operator", ["readings", "summed"])
 def test_after_a_loss_all_that_was_made_of_a_draw_is_made_of_the_same_one(
-    prepare: Prepare, operator: str
+    prepare: Prepare,
 ) -> None:
     application = prepare(pipeline=draws)
     application.start_and_recover()
-    victim, begin = min(application.nodes_of(operator)), application.seen
-    application.cluster.kill([victim])
-    application.await_event("confirmed", after=begin, node=victim)
-    application.cluster.start_worker(victim)
-    application.await_event("recovered", after=begin)
+    for operator in ("readings", "summed"):
+        victim, begin = min(application.nodes_of(operator)), application.seen
+        application.cluster.kill([victim])
+        application.await_event("confirmed", after=begin, node=victim)
+        application.cluster.start_worker(victim)
+        application.await_event("recovered", after=begin)
     application.come_to_an_end()
     assert_agreed(application)
 
 
-def test_a_driver_that_is_killed_takes_no_draw_with_it_that_was_public(prepare: Prepare) -> None:
-    application = prepare(pipeline=draws)
-    application.start_and_recover()
-    application.await_event("commit", query="draws")
-    application.driver.kill()
-    application.start_and_recover()
-    application.come_to_an_end()
-    assert_agreed(application)
-
-
-def test_output_of_what_depends_on_chance_counts_with_a_checkpoint(prepare: Prepare) -> None:
+def test_output_of_what_depends_on_chance_counts_with_a_checkpoint_also_if_the_driver_dies(
+    prepare: Prepare,
+) -> None:
     application = prepare(pipeline=draws)
     application.start_and_recover()
     begin = application.seen
@@ -55,3 +46,7 @@ def test_output_of_what_depends_on_chance_counts_with_a_checkpoint(prepare: Prep
     assert {event["epoch"] for event in application.happened("commit", query="draws")} <= saved
     alarms = {event["epoch"] for event in application.happened("commit", query="alarms-daily")}
     assert len(alarms) > len(saved), "the others do not wait"
+    application.driver.kill()
+    application.start_and_recover()
+    application.come_to_an_end()
+    assert_agreed(application)
