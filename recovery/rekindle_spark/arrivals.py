@@ -15,6 +15,8 @@ from rekindle_spark.pipeline import Source
 __all__ = ["FINAL_WATERMARK", "Arrivals", "Cut"]
 
 FINAL_WATERMARK = 2**63 - 1
+# Input that is this far behind is a backlog: every query is to run before it is gone through.
+STALL_SECONDS_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,15 @@ class Arrivals:
             last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final, fraction
         )
         return self.last
+
+    def hurries(self, now: float, *, some: bool, all_run: bool) -> bool:
+        """Whether what is behind is to be cut as fast as it is run, by `some` partitions or all.
+
+        Where nothing runs there would be no end of it; and what runs would leave nothing to what
+        is to catch up, which is right for what a stall has left, and not for a long backlog.
+        """
+        stalled = some and now - self.last.cut_at <= STALL_SECONDS_MAX
+        return self.is_behind and (all_run or stalled)
 
     def adopt(self, record: Mapping[str, Any]) -> Cut:
         """Go on from the cut that stands in the offset log, which may be an older driver's."""

@@ -22,9 +22,6 @@ from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS
 
 __all__ = ["EpochLoop"]
 
-# Input that is this far behind is a backlog, and every query is to run before it is gone through.
-STALL_SECONDS_MAX = 10.0
-
 
 @dataclass(slots=True)
 class EpochLoop:
@@ -81,7 +78,8 @@ class EpochLoop:
             return
         final = application.progress.complete and self.finish_requested()
         cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
-        if self._is_in_haste(now):
+        progress = application.progress
+        if application.arrivals.hurries(now, some=bool(progress.live), all_run=progress.complete):
             self.next_cut_at = now
         cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
         with application.lock:
@@ -89,16 +87,6 @@ class EpochLoop:
         application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)
         if cut.final:
             self.final = cut
-
-    def _is_in_haste(self, now: float) -> bool:
-        """Whether input is behind, and to be cut as fast as it is run.
-
-        Where nothing runs there would be no end of it; and what runs would leave nothing to what
-        is to catch up, which is right for what a stall has left, and not for a long backlog.
-        """
-        progress, arrivals = self.application.progress, self.application.arrivals
-        stalled = bool(progress.live) and now - arrivals.last.cut_at <= STALL_SECONDS_MAX
-        return arrivals.is_behind and (progress.complete or stalled)
 
     def _run_epoch(self, epoch: int) -> None:
         """Run an epoch for all live partitions, again after each loss until none interrupts."""

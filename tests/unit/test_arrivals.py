@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle_spark import arrivals
-from rekindle_spark.arrivals import FINAL_WATERMARK, Arrivals, Cut
+from rekindle_spark.arrivals import FINAL_WATERMARK, STALL_SECONDS_MAX, Arrivals, Cut
 
 LIMIT = 1_000_000
 
@@ -187,6 +187,33 @@ def test_what_has_come_during_a_stall_goes_into_several_epochs() -> None:
         cuts.append(arriving.cut(102.0, 100.0))
     assert [cut.rows for cut in cuts] == [60, 60, 60, 20]
     assert [cut.cut_at for cut in cuts] == pytest.approx([100.6, 101.2, 101.8, 102.0])
+
+
+@pytest.mark.parametrize(
+    ("behind", "some", "all_run", "hurries"),
+    [
+        (3600.0, True, True, True),
+        (STALL_SECONDS_MAX, True, False, True),
+        (STALL_SECONDS_MAX + 1, True, False, False),
+        (1.0, False, False, False),
+    ],
+    ids=["all run", "after a stall", "a long backlog", "nothing runs"],
+)
+def test_what_is_behind_is_cut_without_a_pause_unless_others_would_get_nothing(
+    behind: float, some: bool, all_run: bool, hurries: bool
+) -> None:
+    arriving = start(list(range(10_000)), rate=1.0)
+    arriving.seconds_per_epoch_max = 1.0
+    now = 102.0 + behind
+    assert arriving.cut(now, 1.0).cut_at == pytest.approx(101.0)
+    assert arriving.is_behind
+    assert arriving.hurries(101.0 + behind, some=some, all_run=all_run) is hurries
+
+
+def test_what_is_not_behind_is_never_in_a_hurry() -> None:
+    arriving = start(list(range(10_000)), rate=1.0)
+    arriving.cut(102.0, 1.0)
+    assert not arriving.hurries(102.0, some=True, all_run=True)
 
 
 def test_an_epoch_has_a_row_at_least_however_slowly_they_come() -> None:
