@@ -101,7 +101,7 @@ def overhead(
     ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
-    """Measure what checkpoints, buffering and ordering cost, and catching up.
+    """Measure what checkpoints, ordering and catching up cost.
 
     Example: rekindle bench overhead --rounds 3 --report overhead
     """
