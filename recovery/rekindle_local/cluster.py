@@ -248,6 +248,10 @@ class LocalCluster:
             for name, worker in self._workers.items()
         }
 
+    def disk(self, name: str) -> Path:
+        """Where the node's executors keep what they write; empty when the node is brought back."""
+        return self._scratch / self._worker(name).name
+
     def cpu_seconds(self, name: str) -> float:
         """CPU time of the node since the cluster's start; without cgroups, of living processes."""
         worker = self._worker(name)
@@ -324,7 +328,7 @@ class LocalCluster:
 
     def _launch_worker(self, worker: Daemon) -> None:
         name = worker.name
-        disks = self._scratch / name
+        disks = self.disk(name)
         shutil.rmtree(disks, ignore_errors=True)
         if worker.group is not None:
             worker.group.lift_quota()

@@ -137,6 +137,8 @@ class Control:
                 self._give_up(executor)
             else:
                 self._lose_state(executor)
+        if result.full_executor and not stale:
+            self._leave_alone(result.full_executor)
         attempts.count(bool(result.step_errors))
         self.application.events.write("job-failed", text=result.reason)
         if result.damage is not None:
@@ -264,6 +266,14 @@ class Control:
             return
         self.application.events.write("host-failed", executor=executor, node=node)
         self.membership.drop(executor, "its host does not start")
+
+    def _leave_alone(self, executor: str) -> None:
+        """An executor without room on its disk can pass nothing on: the others go on without it."""
+        node = self.application.executors.get(executor)
+        if node is None or executor in self.membership.dropped:
+            return
+        seconds = self.membership.drop_full(executor)
+        self.application.events.write("disk-full", executor=executor, node=node, seconds=seconds)
 
     def _note(self, instruction: Instruction) -> None:
         """Write down what the core in here has decided, as a coordinator does in its own log."""

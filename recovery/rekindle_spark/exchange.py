@@ -5,6 +5,7 @@ Nothing here knows what a task computes: a task is an executor, a header and wha
 
 import json
 import os
+import re
 import struct
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 
 from rekindle.errors import RunError
 
-__all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task"]
+__all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "without_room"]
 
 
 PLUGIN = "rekindle.HostPlugin"
@@ -57,6 +58,11 @@ _DEFAULTS = {
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
 }
+# What Spark says of a task that could not write its output: ENOSPC, or a quota's EDQUOT.
+_WITHOUT_ROOM = re.compile(
+    r"Lost task [^(]*\(TID \d+\) \(\S+ executor (\S+)\): "
+    r"[\s\S]*(?:No space left on device|Disk quota exceeded)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,13 @@ class Exchange:
     def stop(self) -> None:
         """End the application."""
         self.context.stop()
+
+
+def without_room(failure: str) -> str:
+    """The executor that had no room on its disk, by what Spark says of a job; empty: that was not
+    the cause. Steps and stores do not come in here: they report in band."""
+    found = _WITHOUT_ROOM.search(failure)
+    return found[1] if found else ""
 
 
 def _configuration(

@@ -9,7 +9,8 @@ A node is an executor's host name. Losses that come close together are reported 
 executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever. So is
 one whose connection has ended, which Spark on Kubernetes keeps until its pod is gone. After
 a pause of this very process silence counts anew: it is us who have not listened. Called by
-`control`, which also has an executor dropped whose host does not start any more.
+`control`, which also has an executor dropped whose host does not start any more, or whose disk is
+full: a new one on that machine has to wait, for it would most often find the same disk.
 """
 
 import time
@@ -19,13 +20,15 @@ from dataclasses import dataclass, field, replace
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
-__all__ = ["HostFailures", "Loss", "Membership", "Suspicion"]
+__all__ = ["FullDisks", "HostFailures", "Loss", "Membership", "Suspicion"]
 
 SETTLE_SECONDS = 0.4
 OBSERVE_SECONDS = 0.1
 # An executor says every second that it is there; one message may be late.
 SUSPECT_SECONDS_MIN = 2.0
 HOST_FAILURES_MAX = 3
+DISK_SECONDS_MIN = 30.0
+DISK_SECONDS_MAX = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,30 @@ class HostFailures:
 
 
 @dataclass(slots=True)
+class FullDisks:
+    """Machines on which there was no room: executors there are let in later, and each time later.
+
+    Of each the first time, and the end of the wait; one that went well for long begins anew.
+    """
+
+    waits: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def note(self, machine: str, now: float) -> float:
+        """There was no room once more; seconds for which it is left alone: as long as it has gone
+        on so far."""
+        first, until = self.waits.get(machine, (now, now))
+        if now - until > DISK_SECONDS_MAX:
+            first = now
+        seconds = min(max(now - first, DISK_SECONDS_MIN), DISK_SECONDS_MAX)
+        self.waits[machine] = (first, now + seconds)
+        return seconds
+
+    def wait_for(self, machine: str, now: float) -> bool:
+        """Whether it is still left alone."""
+        return machine in self.waits and now < self.waits[machine][1]
+
+
+@dataclass(slots=True)
 class Membership:
     """Compares what Spark sees with what it saw before."""
 
@@ -94,6 +121,7 @@ class Membership:
     seen: list[ExecutorSeen] = field(default_factory=list)
     parting: dict[str, ExecutorSeen] = field(default_factory=dict)
     suspicion: Suspicion = field(default_factory=Suspicion)
+    full_disks: FullDisks = field(default_factory=FullDisks)
 
     def observe(self) -> list[Loss]:
         """Losses since the last call, once no more have followed for a moment."""
@@ -107,7 +135,8 @@ class Membership:
         self._drop_unreachable(seen, time.monotonic() - self.listening_since)
         self.seen = [e for e in seen if e.executor not in self.dropped]
         present = {e.executor: e.node for e in self.seen}
-        gone = {executor: node for executor, node in self.known.items() if executor not in present}
+        waiting = {*present, *self.fresh}  # who has not joined cannot be lost
+        gone = {executor: node for executor, node in self.known.items() if executor not in waiting}
         if gone:
             self.pending |= gone
             self.settled_at = now + SETTLE_SECONDS
@@ -123,10 +152,12 @@ class Membership:
         """Executor and node of each arrival since the last call.
 
         One whose node still counts with an older executor waits until that one's loss is told:
-        the other way round the node would be taken for lost with its new executor up.
+        the other way round the node would be taken for lost with its new executor up. One on
+        a machine whose disk was full waits as well.
         """
         older = {**self.application.executors, **self.pending}
         held = {node for executor, node in older.items() if executor not in self.fresh}
+        held |= {e.node for e in self.seen if self.full_disks.wait_for(_machine(e), self.looked_at)}
         found = [(e, self.known[e]) for e in self.fresh if self.known[e] not in held]
         self.fresh = [executor for executor in self.fresh if self.known[executor] in held]
         return found
@@ -162,6 +193,13 @@ class Membership:
         self.application.exchange.drop(executor, reason)
         self.dropped.add(executor)
 
+    def drop_full(self, executor: str) -> float:
+        """Drop one that has no room on its disk; seconds for which none on its machine joins."""
+        machines = [_machine(seen) for seen in self.seen if seen.executor == executor]
+        seconds = [self.full_disks.note(machine, time.monotonic()) for machine in machines]
+        self.drop(executor, "its disk is full")
+        return max(seconds, default=0.0)
+
     def _drop_unreachable(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
         limit = self.application.settings.policy.silent_seconds
         for executor in seen:
@@ -175,3 +213,8 @@ class Membership:
     def _note_arrivals(self, present: dict[str, str]) -> None:
         self.fresh = [executor for executor in self.fresh if executor in present]
         self.fresh += [executor for executor in present if executor not in self.known]
+
+
+def _machine(executor: ExecutorSeen) -> str:
+    """What has the disk: pods come and go, their node stays."""
+    return executor.cluster_node or executor.node

@@ -12,7 +12,7 @@ from typing import Any
 
 from rekindle.errors import DamagedError, RunError, StepError
 from rekindle.modes import ON
-from rekindle_spark import budget, jobs, staging, timing
+from rekindle_spark import budget, exchange, jobs, staging, timing
 from rekindle_spark.application import Application
 from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
@@ -46,10 +46,10 @@ class Result:
     """How a job ended. `finished`: all counts. Faults are reports by executor otherwise, or by
     partition.
 
-    `hostless_executors` are those of the `stateless_executors` that had no host to ask. `stages`
-    are the tasks of a finished job. `over_budget`: bytes of states by partition of executors that
-    had no memory for the job; `piece_epochs`: of how many epochs a piece of catching up was, 0 for
-    any other job.
+    `hostless_executors` are those of the `stateless_executors` that had no host to ask,
+    `full_executor` one that had no room on its disk. `stages` are the tasks of a finished job.
+    `over_budget`: bytes of states by partition of executors that had no memory for the job;
+    `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
     """
 
     finished: bool
@@ -66,6 +66,7 @@ class Result:
     store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
+    full_executor: str = ""
     stages: tuple[dict[str, timing.Task], ...] = ()
     reason: str = ""
 
@@ -236,6 +237,7 @@ def _judge(
     good = {number for number, outcome in partitions.items() if outcome["status"] == "ok"}
     if failure:
         result.reason = result.reason or failure
+        result.full_executor = exchange.without_room(failure)
     result.finished = not failure and good == specification.partitions
     if result.finished:
         result.stages = timing.stages(specification.produced, reports)

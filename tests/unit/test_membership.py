@@ -5,7 +5,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from rekindle_spark.exchange import ExecutorSeen
-from rekindle_spark.membership import HOST_FAILURES_MAX, HostFailures, Membership, Suspicion
+from rekindle_spark.membership import (
+    DISK_SECONDS_MAX,
+    DISK_SECONDS_MIN,
+    HOST_FAILURES_MAX,
+    FullDisks,
+    HostFailures,
+    Membership,
+    Suspicion,
+)
 
 LIMIT, LONG = 15.0, 1_000.0
 
@@ -58,6 +66,56 @@ def test_a_host_that_answers_in_between_starts_the_count_anew() -> None:
         assert not failures.count("a")
         failures.forget(["a", "b"])
     assert failures.in_a_row == {}
+
+
+def test_a_machine_with_a_full_disk_is_left_alone_for_as_long_as_it_has_been_full() -> None:
+    disks = FullDisks()
+    now, waits = 1_000.0, []
+    for _ in range(7):
+        waits.append(disks.note("a", now))
+        assert disks.wait_for("a", now + waits[-1] - 1.0)
+        now += waits[-1]
+        assert not disks.wait_for("a", now)
+    assert waits[0] == DISK_SECONDS_MIN
+    assert waits == sorted(waits)
+    assert waits[-1] == DISK_SECONDS_MAX
+    assert not disks.wait_for("b", now)
+    assert disks.note("a", now + 2 * DISK_SECONDS_MAX) == DISK_SECONDS_MIN
+
+
+def test_on_a_machine_with_a_full_disk_nobody_joins_for_a_while_and_nobody_is_lost() -> None:
+    dropped: list[str] = []
+    there = [ExecutorSeen("1", "a", 0.3, "machine"), *seen(b=0.3)]
+    spark = SimpleNamespace(executors=lambda: there, drop=lambda name, _: dropped.append(name))
+    policy = SimpleNamespace(silent_seconds=LIMIT)
+    joined = {"1": "a", "b": "node-of-b"}
+    application: Any = SimpleNamespace(
+        exchange=spark, settings=SimpleNamespace(policy=policy), executors=joined
+    )
+    membership = Membership(application, known=dict(joined))
+
+    def look() -> None:
+        membership.looked_at = 0.0
+        assert membership.observe() == []
+
+    look()
+    assert membership.drop_full("1") == DISK_SECONDS_MIN
+    assert dropped == ["1"]
+    look()
+    assert membership.pending == {"1": "a"}
+    membership.pending.clear()
+    joined.pop("1")
+    there[0] = ExecutorSeen("2", "a-anew", 0.3, "machine")
+    look()
+    assert membership.arrived() == []
+    del there[0]
+    look()
+    assert membership.pending == {}
+    there.append(ExecutorSeen("3", "a-anew", 0.3, "machine"))
+    look()
+    assert membership.arrived() == []
+    membership.full_disks.waits.clear()
+    assert membership.arrived() == [("3", "a-anew")]
 
 
 def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as_silent() -> None:
