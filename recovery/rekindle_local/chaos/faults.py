@@ -55,6 +55,7 @@ class Harm:
     _starts: list[threading.Thread] = field(default_factory=list)
     _superseded: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _errors: list[BaseException] = field(default_factory=list)
+    _kills: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for fault in self.trial.faults:
@@ -88,6 +89,8 @@ class Harm:
         end = fault.at + fault.seconds
         match fault.kind:
             case "kill-node" | "kill-nodes" | "kill-most":
+                for name in names:
+                    self._kills[name] = self._kills.get(name, 0) + 1
                 self.cluster.kill(names)
                 for place, name in enumerate(names):
                     self._plan(end + 1.5 * place, partial(self._start, name))
@@ -133,8 +136,14 @@ class Harm:
         self._in_background(partial(self._start_worker, name))
 
     def _start_worker(self, name: str) -> None:
-        if self.cluster.leaders()[name] is None:
-            self.cluster.start_worker(name)
+        """Start it if it is down; one that is killed as it starts has another start coming."""
+        kills = self._kills.get(name)
+        try:
+            if self.cluster.leaders()[name] is None:
+                self.cluster.start_worker(name)
+        except RunError:
+            if self._kills.get(name) == kills:
+                raise
 
     def _stop(self, name: str) -> None:
         with suppress(RunError):  # one that is just being started may not stand still
