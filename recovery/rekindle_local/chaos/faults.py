@@ -32,6 +32,7 @@ __all__ = ["Harm"]
 
 SLOW_STOPPED_SECONDS, SLOW_RUNNING_SECONDS = 0.4, 0.1
 RETRY_SECONDS = 1.0
+NEED_A_DRIVER = ("store-away", "usurp-driver")
 HOST = b"rekindle_spark.host"
 
 Action = Callable[[], None]
@@ -79,7 +80,7 @@ class Harm:
         heapq.heappush(self._coming, (at, next(self._numbers), action))
 
     def _begin(self, fault: Fault) -> None:
-        if fault.kind == "store-away" and not self._driver_works():
+        if fault.kind in NEED_A_DRIVER and not self._driver_works():
             later = msgspec.structs.replace(fault, at=fault.at + RETRY_SECONDS)
             self._plan(later.at, partial(self._begin, later))
             return
@@ -163,7 +164,10 @@ class Harm:
         processes.signal_all(found, signal.SIGKILL)
 
     def _driver_works(self) -> bool:
-        """Whether the newest driver has written: one that starts would begin anew meanwhile."""
+        """Whether the newest driver has written, and no other is left: one that starts would begin
+        anew without its store, or take the place of the one that was to take its own."""
+        if any(older.poll() is None for older in self._superseded):
+            return False
         newest = stored.newest_cut(self.driver.store)
         return newest is not None and newest["generation"] > self._generation_before
 
