@@ -3,13 +3,14 @@
     Accepted             the policy has a class and holds; the message says what the class narrows
     Exclusive            no other policy selects the same applications; else both say who holds
     Protected            every driver that it selects has its sidecar
+    QueriesRunning       no query has stopped because a function raises
     CoordinationAtRisk   the store, a sidecar or a coordinator does not answer
 
 Pure: findings from values. The shell turns them into conditions (`conditions.updated`) and writes
 them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rekindle.coordination.standing import counted, named
 from rekindle.errors import InputError
@@ -21,6 +22,7 @@ from rekindle_operator.conditions import (
     COORDINATION_AT_RISK,
     EXCLUSIVE,
     PROTECTED,
+    QUERIES_RUNNING,
     Finding,
     ResourceReason,
     camel_case,
@@ -37,10 +39,11 @@ __all__ = [
     "class_missing",
     "exclusive",
     "protected",
+    "queries_running",
     "unreadable",
 ]
 
-SHARED_SHOWN_MAX = 5
+SHOWN_MAX = 5
 # There is no driver that could have a sidecar.
 RESTING = tuple(
     camel_case(word) for word in (Footing.NO_DRIVER, Footing.DRIVER_ENDED, Footing.DRIVER_PENDING)
@@ -117,10 +120,10 @@ def exclusive(policy: str, overlaps: Iterable[Overlap]) -> Finding:
         f"{item.application} is selected by {named(item.others)} too; this policy holds."
         if policy == item.holder
         else f"{item.application} is selected by {item.holder} too, which holds."
-        for item in shared[:SHARED_SHOWN_MAX]
+        for item in shared[:SHOWN_MAX]
     ]
-    if len(shared) > SHARED_SHOWN_MAX:
-        sentences.append(f"So it is with {len(shared) - SHARED_SHOWN_MAX} more.")
+    if len(shared) > SHOWN_MAX:
+        sentences.append(f"So it is with {len(shared) - SHOWN_MAX} more.")
     sentences.append("The oldest policy holds, of equally old ones the first by name.")
     return Finding(EXCLUSIVE, False, ResourceReason.POLICIES_OVERLAP, " ".join(sentences))
 
@@ -143,6 +146,26 @@ def protected(applications: Sequence[SelectedApplication]) -> Finding:
         return Finding(PROTECTED, False, ResourceReason.SIDECAR_MISSING, text)
     text = f"{counted(len(running), 'driver')} with a sidecar, none without."
     return Finding(PROTECTED, True, ResourceReason.SIDECARS_PRESENT, text)
+
+
+def queries_running(stopped: Mapping[str, Mapping[str, Sequence[str]]]) -> Finding:
+    """Whether all queries run, or can: `stopped` is {application: {query: why}}, each that has been
+    heard of."""
+    if not stopped:
+        text = "Nothing has been heard of its applications."
+        return Finding(QUERIES_RUNNING, None, ResourceReason.NOTHING_SELECTED, text)
+    sentences = [
+        f"{query} of {application} has stopped: {'; '.join(whys)}."
+        for application, queries in stopped.items()
+        for query, whys in queries.items()
+    ]
+    if not sentences:
+        text = f"No query of {counted(len(stopped), 'application')} has stopped."
+        return Finding(QUERIES_RUNNING, True, ResourceReason.QUERIES_RUN, text)
+    shown, hidden = sentences[:SHOWN_MAX], len(sentences) - SHOWN_MAX
+    if hidden > 0:
+        shown.append(f"So have {hidden} more.")
+    return Finding(QUERIES_RUNNING, False, Reason.QUERY_STOPPED, " ".join(shown))
 
 
 def at_risk(dangers: Iterable[tuple[Reason, str]]) -> Finding:

@@ -23,6 +23,7 @@ __all__ = [
     "EXCLUSIVE",
     "PLANNED",
     "PROTECTED",
+    "QUERIES_RUNNING",
     "RECOVERED",
     "Condition",
     "Finding",
@@ -34,6 +35,7 @@ __all__ = [
 ACCEPTED: Final = "Accepted"
 EXCLUSIVE: Final = "Exclusive"
 PROTECTED: Final = "Protected"
+QUERIES_RUNNING: Final = "QueriesRunning"
 COORDINATION_AT_RISK: Final = "CoordinationAtRisk"
 CONFIRMED: Final = "Confirmed"
 APPROVED: Final = "Approved"
@@ -57,6 +59,7 @@ class ResourceReason(Explained):
     SIDECARS_PRESENT = "sidecars-present", "every selected driver has its sidecar"
     SIDECAR_MISSING = "sidecar-missing", "a driver runs without its sidecar"
     UNKNOWN_QUERIES = "unknown-queries", "a priority names a query that no pipeline has"
+    QUERIES_RUN = "queries-run", "no query has stopped"
     COORDINATION_SOUND = "coordination-sound", "store, sidecars and coordinators answer"
 
 

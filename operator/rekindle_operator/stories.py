@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from rekindle.reasons import Reason
 from rekindle_operator.classes import Certainty
-from rekindle_operator.conditions import Condition
+from rekindle_operator.conditions import Condition, camel_case
 from rekindle_operator.policies import ProviderName, Query
 from rekindle_operator.resources import (
     Count,
@@ -27,6 +28,7 @@ from rekindle_operator.resources import (
 
 __all__ = [
     "ENDED",
+    "STOPPED",
     "DriverStory",
     "LostNode",
     "NodeRequest",
@@ -59,6 +61,7 @@ Phase = Literal[
     "Abandoned",
 ]
 ENDED: tuple[Phase, ...] = ("Recovered", "Abandoned")
+STOPPED = camel_case(Reason.QUERY_STOPPED)
 Message = Annotated[str, msgspec.Meta(max_length=MESSAGE_LENGTH_MAX)]
 Sentence = Annotated[str, msgspec.Meta(max_length=SENTENCE_LENGTH_MAX)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -118,7 +121,8 @@ class PlanMade(Value, frozen=True):
 
 
 class QueryStory(Value, frozen=True):
-    """When a query was lost, planned and caught up, and why it waits; never lost has no times."""
+    """When a query was lost, planned and caught up, and why it waits, or has stopped; never lost
+    has no times."""
 
     name: Query
     priority: Amount
@@ -226,7 +230,9 @@ def _importance(query: QueryStory) -> tuple[float, str]:
 
 
 def _is_back(query: QueryStory) -> bool:
-    """Whether it runs: never lost, or caught up since."""
+    """Whether it runs: never lost, or caught up since, and nothing keeps it from running."""
+    if query.reason == STOPPED:
+        return False
     return query.lost_at is None or query.back_at is not None
 
 

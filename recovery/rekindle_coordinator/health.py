@@ -43,6 +43,8 @@ class Metrics:
         self.reachable = self._gauge("store_reachable", "1 while the store answers")
         self.applications = self._gauge("applications", "Applications in the store")
         self.stopped = self._gauge("applications_stopped", "Those that cannot be decided about")
+        self.queries_stopped = self._gauge("queries_stopped", "Those whose function raises")
+        self.slow = self._gauge("nodes_slow", "Those that hold the epochs of an application up")
         self.waiting = self._gauge("applications_waiting", "Those that have to be looked at")
         self.decisions = self._counter("decisions", "Looks at an application")
         self.directives = self._counter("directives", "Directives written")

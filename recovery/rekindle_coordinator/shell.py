@@ -9,12 +9,14 @@ one application stops that one, and is said once. The command `coordinator` runs
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from rekindle.coordination import standing
+from rekindle.coordination.state import State, slow
 from rekindle.errors import InputError, RekindleError
 from rekindle.protocol import tree
 from rekindle.protocol.tree import Place
@@ -83,6 +85,10 @@ class Shell:
     _reached: bool = False
     _had_store: bool = False
 
+    def __post_init__(self) -> None:
+        self.metrics.queries_stopped.set_function(lambda: self._count(standing.stopped))
+        self.metrics.slow.set_function(lambda: self._count(slow))
+
     def run(self) -> None:
         """Coordinate until `stop` is called."""
         self.connection.on_change(self._stirred.set)
@@ -121,6 +127,11 @@ class Shell:
         self.metrics.applications.set(len(self.desks))
         self.metrics.stopped.set(len(self.stopped))
         self.metrics.waiting.set(len(self.turns))
+
+    def _count(self, what: Callable[[State], Sized]) -> int:
+        """What all applications have of something; asked for by a thread that shows metrics."""
+        cases = [desk.case for desk in tuple(self.desks.values())]
+        return sum(len(what(case.state)) for case in cases if case and case.state)
 
     def _note_store(self) -> None:
         reachable = self.connection.reachable

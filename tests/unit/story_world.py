@@ -96,6 +96,7 @@ class World:
         self.placement: dict[str, str] = {}
         self.resident: dict[str, str] = {}
         self.live: tuple[str, ...] = ()
+        self.stopped: dict[str, str] = {}
         self.sequence, self.alive = 0, True
         self.pending.clear()
         self.reading = Reading(
@@ -145,8 +146,8 @@ class World:
         self.live = tuple(self.placement)
 
     def complete_checkpoint(self) -> None:
-        """A checkpoint becomes global, where everything is live."""
-        if self.alive and len(self.live) == len(COSTS):
+        """A checkpoint becomes global, where everything is live, or has stopped."""
+        if self.alive and (self.stopped or len(self.live) == len(COSTS)):
             self.checkpoint += 1
             report = CheckpointReport(
                 generation=self.generation,
@@ -177,6 +178,7 @@ class World:
             "placement": dict(self.placement),
             "live": self.live,
             "resident": dict(self.resident),
+            "stopped": dict(self.stopped),
             "plan_epoch": self.following.plan_epoch,
             "directive": self.following.directive,
         }

@@ -1,8 +1,10 @@
 """The coordinator's shell over all applications: woken, timed, never stopped by one of them."""
 
+import msgspec
 import pytest
 from shell_world import Provider, World, settled
 
+from rekindle import protocol
 from rekindle.protocol import (
     DropOrder,
     NodeSeen,
@@ -124,6 +126,31 @@ def test_a_failing_decision_stops_its_application_and_is_told_with_its_trace() -
     world.now += 11
     coordinator.settle()
     assert world.directives(bad, PlanOrder)
+
+
+def test_queries_that_have_stopped_and_slow_nodes_are_counted_by_who_leads() -> None:
+    world = World(applications=2)
+    leader, follower = settled(world), world.coordinator()
+    member = world.member
+    slow, *others = member.nodes
+    progress = msgspec.structs.replace(
+        member.progress(),
+        stopped={"query-00/0": "bad", "query-00/1": "bad"},
+        nodes={
+            slow: msgspec.structs.replace(member.nodes[slow], slow=True),
+            **{name: member.nodes[name] for name in others},
+        },
+    )
+    world.fleet.connection.put(member.place.path(tree.PROGRESS), protocol.encode(progress))
+    leader.settle()
+    follower.settle()
+
+    def counted(name: str) -> list[float | None]:
+        registries = (leader.shell.metrics.registry, follower.shell.metrics.registry)
+        return [item.get_sample_value(f"rekindle_coordinator_{name}") for item in registries]
+
+    assert counted("queries_stopped") == [1, 0]
+    assert counted("nodes_slow") == [1, 0]
 
 
 def test_a_second_coordinator_only_follows_and_takes_over_with_the_same_plan() -> None:

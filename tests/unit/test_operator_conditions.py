@@ -74,6 +74,19 @@ def test_how_near_the_store_is_to_its_end_is_said(
     assert [text for _, text in dangers(coordination)] == [sentence]
 
 
+def test_queries_that_have_stopped_are_said_with_the_record() -> None:
+    nobody = acceptance.queries_running({})
+    assert (nobody.holds, nobody.reason) == (None, "nothing-selected")
+    well = acceptance.queries_running({"flights": {}, "ships": {}})
+    assert (well.holds, well.message) == (True, "No query of 2 applications has stopped.")
+    found = acceptance.queries_running({"ships": {}, "flights": {"ranking": ("bad at 7", "no")}})
+    assert (found.holds, found.reason) == (False, "query-stopped")
+    assert found.message == "ranking of flights has stopped: bad at 7; no."
+    many = acceptance.queries_running({"flights": {f"q{n}": ("bad",) for n in range(7)}})
+    assert many.message.count("has stopped") == 5
+    assert many.message.endswith(" So have 2 more.")
+
+
 def test_a_condition_keeps_its_moment_until_its_status_changes() -> None:
     first = conditions.updated(
         (), [Finding("Protected", True, Reason.STARTED, "All well.")], 1, NOW

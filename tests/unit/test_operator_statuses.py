@@ -63,7 +63,13 @@ def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
 ) -> None:
     left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
     statuses = Statuses(
-        cast(Api, written), cast(Errands, left), known, "operator", lambda _: None, lambda _: ()
+        cast(Api, written),
+        cast(Errands, left),
+        known,
+        "operator",
+        lambda _: None,
+        lambda _: None,
+        lambda _: (),
     )
 
     def refresh() -> int:

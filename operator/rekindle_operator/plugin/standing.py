@@ -10,6 +10,7 @@ from rekindle_operator.conditions import (
     ACCEPTED,
     COORDINATION_AT_RISK,
     EXCLUSIVE,
+    QUERIES_RUNNING,
     Condition,
 )
 from rekindle_operator.policies import RecoveryPolicy, SelectedApplication
@@ -154,7 +155,7 @@ def _is_wrong(condition: Condition) -> bool:
         return condition.status == "True"
     if condition.type == ACCEPTED:
         return condition.status != "True" or condition.reason != "AsWritten"
-    return condition.type == EXCLUSIVE and condition.status == "False"
+    return condition.type in (EXCLUSIVE, QUERIES_RUNNING) and condition.status == "False"
 
 
 def _risk(conditions: Sequence[Condition]) -> str | None:

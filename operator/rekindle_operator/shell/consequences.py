@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rekindle.coordination import application, drafting
+from rekindle.coordination import application, drafting, standing
 from rekindle.coordination.application import Case, Resumption
 from rekindle.coordination.state import Status, with_status
 from rekindle.protocol.tree import Place
@@ -116,13 +116,21 @@ class Consequences:
         self.remedying = Remedying(self.known, self.judge, tender)
         self.departures = Departures(self.judge)
         self.statuses = Statuses(
-            self.api, self.errands, self.known, self.identity, self.queries, self.contacts.dangers
+            self.api,
+            self.errands,
+            self.known,
+            self.identity,
+            self.queries,
+            self.stopped,
+            self.contacts.dangers,
         )
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         before, case = self._cases.get(place), look.decision.case
+        halted = self.stopped(place)
         self._cases[place] = case
+        self._dirty |= self.stopped(place) != halted
         if before is None or before.plan_sequence != look.case.plan_sequence:
             self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)
@@ -214,6 +222,11 @@ class Consequences:
         if case is None or case.state is None:
             return None
         return frozenset(query.name for query in case.state.topology.queries)
+
+    def stopped(self, place: Place) -> Mapping[str, tuple[str, ...]] | None:
+        """Its queries that have stopped, with why; None where nobody has heard of it."""
+        case = self._cases.get(place)
+        return None if case is None or case.state is None else standing.stopped(case.state)
 
     def _measured(self, place: Place, executor: Executor) -> None:
         """An executor of an application, as its pod had it: all of them look the same, mostly."""

@@ -41,8 +41,9 @@ PAUSE_SHARE = 20.0
 
 @dataclass(slots=True)
 class Statuses:
-    """`queries` (application -> its queries) is None for one that nobody has heard of; `dangers`
-    (applications) is what may make coordination fail. `_found` is what was worked out last of each
+    """`queries` (application -> its queries) is None for one that nobody has heard of, as `stopped`
+    (application -> its queries that have, with why); `dangers` (applications) is what may make
+    coordination fail. `_found` is what was worked out last of each
     resource, beside what stood there then: as long as both are so, there is nothing to do."""
 
     api: Api
@@ -50,6 +51,7 @@ class Statuses:
     known: Surroundings
     identity: str
     queries: Callable[[Place], frozenset[str] | None]
+    stopped: Callable[[Place], Mapping[str, tuple[str, ...]] | None]
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
     _marked: dict[str, str] = field(default_factory=dict)
     _at: float = 0.0
@@ -112,6 +114,7 @@ class Statuses:
             self._accepted(policy, effective, places, len(overlaps)),
             acceptance.exclusive(name, overlaps),
             acceptance.protected(selected),
+            acceptance.queries_running(self._stopped(places)),
             acceptance.at_risk(self.dangers(places)),
         )
         status = PolicyStatus(
@@ -136,6 +139,11 @@ class Statuses:
             return acceptance.unreadable(effective)
         unknown = self._unknown(effective, places)
         return acceptance.accepted(effective, len(places), unknown, overlaps)
+
+    def _stopped(self, places: list[Place]) -> dict[str, Mapping[str, tuple[str, ...]]]:
+        """By application that has been heard of, its queries that have stopped."""
+        heard = {place.application: self.stopped(place) for place in places}
+        return {name: queries for name, queries in heard.items() if queries is not None}
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
         """Queries with a priority that no pipeline has, as far as all of them are known."""

@@ -95,12 +95,14 @@ def _after(status: RecoveryStatus, scene: Scene) -> Stage:
         text = "A driver has started afresh, without earlier work: there is nothing to bring back."
         return Stage("Abandoned", Course.FRESH_START, text)
     plans = counted(status.plans_total, "plan")
-    return Stage("Recovered", Reason.RECOVERED, f"All queries are back, after {plans}.")
+    stopped = tuple(item.name for item in queries.standings(scene.state) if item.stopped)
+    but = f" but what has stopped, {named(stopped)}" if stopped else ""
+    return Stage("Recovered", Reason.RECOVERED, f"All queries are back{but}, after {plans}.")
 
 
 def _during(scene: Scene) -> Stage:
     state = scene.state
-    found = queries.standings(state)
+    found = [item for item in queries.standings(state) if not item.stopped]
     missing = tuple(item.name for item in found if not item.placed)
     if missing:
         word, text = waiting.why(scene)

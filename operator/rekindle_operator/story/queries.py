@@ -1,6 +1,7 @@
 """When each query was lost, planned and back, and why it waits.
 
-A query is *placed* when its whole closure is, and back when nothing of it catches up any more. Lost
+A query is *placed* when its whole closure is, and back when nothing of it catches up any more. One
+that has *stopped* because a function raises comes back with a mended function only. Lost
 again before it was back it keeps the moment of the first loss; lost again afterwards its row begins
 anew, for the plans and events tell of the first time. Called by `telling` and `phases`.
 """
@@ -11,11 +12,12 @@ from datetime import datetime
 
 import msgspec
 
+from rekindle.coordination import standing
 from rekindle.coordination.application import Driver
 from rekindle.coordination.state import State, active
 from rekindle_operator.conditions import camel_case
 from rekindle_operator.resources import clipped
-from rekindle_operator.stories import PlanMade, QueryStory
+from rekindle_operator.stories import STOPPED, PlanMade, QueryStory
 from rekindle_operator.story import waiting
 from rekindle_operator.story.scene import Scene, moment
 
@@ -27,17 +29,19 @@ MESSAGE_LENGTH_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a query is by the core's state: `placed` all of it, `back` and caught up."""
+    """How a query is by the core's state: `placed` all of it, `back` and caught up; `stopped` is
+    why it has, "" where it has not."""
 
     name: str
     priority: float
     placed: bool
     back: bool
+    stopped: str = ""
 
 
 def standings(state: State) -> tuple[Standing, ...]:
     """Every query, in the order of the topology."""
-    placed = active(state)
+    placed, stopped = active(state), standing.stopped(state)
     parallelism = {item.name: item.parallelism for item in state.topology.operators}
     found = []
     for query in state.topology.queries:
@@ -49,6 +53,7 @@ def standings(state: State) -> tuple[Standing, ...]:
                 priority=round(sum(state.priorities[part] for part in parts), 6),
                 placed=all_placed,
                 back=all_placed and state.catching_up.isdisjoint(parts),
+                stopped="; ".join(stopped.get(query.name, ())),
             )
         )
     return tuple(found)
@@ -72,11 +77,22 @@ def queries(
         row = rows.get(name, QueryStory(name=name, priority=item.priority))
         row = msgspec.structs.replace(row, priority=item.priority, reason=None, message=None)
         # another incident may have begun since: this one ended with all of them back
-        if item.back or closed or not scene.begun:
+        if item.stopped:
+            found.append(_stopped(row, item.stopped))
+        elif item.back or closed or not scene.begun:
             found.append(_back(row, told, now))
         else:
             found.append(_missing(row, item, told, scene, why, now))
     return tuple(found)
+
+
+def _stopped(row: QueryStory, why: str) -> QueryStory:
+    """What has stopped was not lost by that; lost before, it does not come back."""
+    return msgspec.structs.replace(
+        row,
+        reason=STOPPED,
+        message=clipped(f"It has stopped: {why}", MESSAGE_LENGTH_MAX),
+    )
 
 
 def _back(row: QueryStory, plans: tuple[PlanMade, ...], now: float) -> QueryStory:

@@ -31,6 +31,7 @@ __all__ = [
     "counted",
     "named",
     "of",
+    "stopped",
 ]
 
 SHOWN_MAX = 8
@@ -185,6 +186,7 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
     live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
     lags = {} if progress is None else progress.lags
     parallelism = {item.name: item.parallelism for item in report.topology.operators}
+    halted = stopped(state)
     for query in report.topology.queries:
         count = parallelism[query.operator]
         closures = [state.closures[f"{query.name}/{index}"] for index in range(count)]
@@ -194,7 +196,7 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
         own = report.policy.priorities.get(query.name, query.priority)
         phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
         phase = Phase.LIVE if needed <= live else phase
-        phase = Phase.STOPPED if _stopped(state, query.name) else phase
+        phase = Phase.STOPPED if query.name in halted else phase
         yield QueryStanding(
             name=query.name,
             priority=override.priority if override is not None and held else own,
@@ -207,9 +209,12 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
         )
 
 
-def _stopped(state: State, query: str) -> set[str]:
-    """Why partitions of a query have stopped."""
-    return {why for name, why in state.stopped.items() if name.rpartition("/")[0] == query}
+def stopped(state: State) -> dict[str, tuple[str, ...]]:
+    """Queries that have stopped, each with what its partitions say why."""
+    found: dict[str, set[str]] = {}
+    for partition, why in sorted(state.stopped.items()):
+        found.setdefault(partition.rpartition("/")[0], set()).add(why)
+    return {query: tuple(sorted(whys)) for query, whys in found.items()}
 
 
 def _notices(
@@ -232,9 +237,9 @@ def _notices(
     silent = with_status(state, Status.SUSPECTED)
     if silent:
         yield Notice(Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
-    for query in queries:
-        for text in sorted(_stopped(state, query.name)):
-            yield Notice(Reason.QUERY_STOPPED, f"{query.name} has stopped: {text}")
+    for query, whys in stopped(state).items():
+        for text in whys:
+            yield Notice(Reason.QUERY_STOPPED, f"{query} has stopped: {text}")
     yield from _about_slow(state)
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."
