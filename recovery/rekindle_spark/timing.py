@@ -23,14 +23,19 @@ def stages(
     produced: Sequence[Sequence[tuple[str, Mapping[int, Any]]]], reports: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Task], ...]:
     """Per stage the tasks by executor, of which `produced` has the partitions; a report tells whose
-    it is by its partitions. A task without any, as in a roll call, took no time of theirs."""
+    it is by its partitions. A task without any, as in a roll call, took no time of theirs, nor did
+    one that Spark ran again elsewhere, and that refused."""
     place = {
         number: (stage, executor)
         for stage, tasks in enumerate(produced)
         for executor, run in tasks
         for number in run
     }
-    ended = {place[int(number)]: r["arrived"] for r in reports for number in r["partitions"]}
+    ended = {
+        place[int(number)]: report["arrived"]
+        for report in reports
+        for number in report.get("partitions", ())
+    }
     begin, found = 0.0, []
     for stage, tasks in enumerate(produced):
         ends = {executor: ended[stage, executor] for executor, run in tasks if run}

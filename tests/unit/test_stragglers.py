@@ -134,6 +134,15 @@ def test_a_tasks_time_begins_when_the_stage_before_has_ended() -> None:
     )
 
 
+def test_a_task_that_was_run_again_elsewhere_took_nobody_any_time() -> None:
+    produced = ((("a", {0: (1, 1)}),),)
+    reports = [
+        {"executor": "a", "partitions": {"0": {}}, "arrived": 0.2},
+        {"executor": "a", "status": "refused", "text": "ran on executor b", "arrived": 0.9},
+    ]
+    assert timing.stages(produced, reports) == ({"a": Task((0,), 0.2)},)
+
+
 def test_a_roll_call_took_nobody_any_time() -> None:
     produced = ((("a", {}), ("b", {})),)
     reports = [{"executor": name, "partitions": {}, "arrived": 0.1} for name in "ab"]
