@@ -222,11 +222,9 @@ def _committed(
             if name not in built.numbers:  # of a pipeline before an upgrade
                 continue
             number = built.numbers[name]
-            chain = built.owner[number]
             for epoch, digest in zip(range(first, last + 1), sums, strict=True):
                 if epoch > restore_points.epoch(number) and "checkpoint" not in record:
                     digests[number, epoch] = digest
-            for output in chain.outputs:
-                key = f"{output}/{number - chain.first}"
-                committed[key] = max(committed.get(key, 0), last)
+            for part in built.output_parts(number).values():
+                committed[part] = max(committed.get(part, 0), last)
     return digests, committed

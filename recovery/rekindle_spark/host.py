@@ -38,7 +38,7 @@ from rekindle_spark.outputs import Outputs
 from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
-from rekindle_spark.restoring import file_name
+from rekindle_spark.restoring import Kind, file_name
 from rekindle_spark.turns import Turns
 
 __all__ = ["Host", "main"]
@@ -301,11 +301,10 @@ def _stored_frames(
 
 
 def _checkpoint_file(
-    request: dict[str, Any], program: Program, number: int, epoch: int, kind: str
+    request: dict[str, Any], program: Program, number: int, epoch: int, kind: Kind
 ) -> tuple[files.Files, str]:
     """The store, and the file's name in it."""
-    name = file_name(program.partition_names[number], kind)
-    return files.at(request["store"]), f"checkpoints/{epoch}/{name}"
+    return files.at(request["store"]), file_name(epoch, program.partition_names[number], kind)
 
 
 def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:

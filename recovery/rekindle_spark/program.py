@@ -103,6 +103,12 @@ class Program:
         """The chain of each partition number."""
         return tuple(chain for chain in self.chains for _ in chain.partitions)
 
+    def output_parts(self, number: int) -> dict[str, str]:
+        """What a partition may have output files of, each with the name of its part of that: of a
+        sink it is the query partition."""
+        chain = self.owner[number]
+        return {output: f"{output}/{number - chain.first}" for output in chain.outputs}
+
     @cached_property
     def sources(self) -> frozenset[int]:
         """The partitions that read input and keep no state: what they give can be made again."""

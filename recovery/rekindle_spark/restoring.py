@@ -9,12 +9,14 @@ the longest outage, and executors keep only what came after the last one. Bookke
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from rekindle_spark import ranges
 from rekindle_spark.program import Program
 
-__all__ = ["DurableInput", "RestorePoints", "file_name", "files", "from_record", "oldest"]
+__all__ = ["DurableInput", "Kind", "RestorePoints", "file_name", "files", "from_record", "oldest"]
+
+Kind = Literal["state", "input"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +140,18 @@ def oldest(record: Mapping[str, Any]) -> int:
 
 
 def files(record: Mapping[str, Any]) -> Iterator[str]:
-    """The files that a checkpoint's record needs, below the folder of checkpoints."""
+    """The files that a checkpoint's record needs, by name in the store."""
     for name in record["bytes"]:
-        yield f"{record['epoch']}/{file_name(name, 'state')}"
+        yield file_name(record["epoch"], name, "state")
     for name, epoch in record.get("older", {}).items():
-        yield f"{epoch}/{file_name(name, 'state')}"
+        yield file_name(epoch, name, "state")
     for name, chain in record.get("chains", {}).items():
-        yield from (f"{epoch}/{file_name(name, 'state')}" for epoch in chain)
+        yield from (file_name(epoch, name, "state") for epoch in chain)
     for stored in record.get("inputs", ()):
         for name in stored["partitions"]:
-            yield f"{stored['checkpoint']}/{file_name(name, 'input')}"
+            yield file_name(stored["checkpoint"], name, "input")
 
 
-def file_name(partition_name: str, kind: str) -> str:
-    """Of a partition's `state` or `input` in a checkpoint's folder."""
-    return f"{partition_name.replace('/', '-')}.{kind}"
+def file_name(epoch: int, partition_name: str, kind: Kind) -> str:
+    """In the store, of a partition's state or input in the checkpoint of an epoch."""
+    return f"checkpoints/{epoch}/{partition_name.replace('/', '-')}.{kind}"

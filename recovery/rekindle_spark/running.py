@@ -12,7 +12,7 @@ from typing import Any
 
 from rekindle.errors import DamagedError, RunError, StepError
 from rekindle.modes import ON
-from rekindle_spark import budget, exchange, jobs, staging, timing
+from rekindle_spark import budget, exchange, jobs, publishing, staging, timing
 from rekindle_spark.application import Application
 from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
@@ -347,50 +347,32 @@ def _stage(
 ) -> None:
     """Keep what the job has given until the next global checkpoint."""
     for number, outcome in sorted(partitions.items()):
-        chain = application.program.owner[number]
-        names = {output: f"{output}/{number - chain.first}" for output in chain.outputs}
-        staging.stage(application.staged, number, names, outcome["epochs"], unordered=unordered)
+        parts = application.program.output_parts(number)
+        staging.stage(application.staged, number, parts, outcome["epochs"], unordered=unordered)
 
 
 def _commit(
     application: Application, specification: Specification, partitions: Mapping[int, Any]
 ) -> None:
-    """One commit record for all of the job that counts now, then the events that tell of it."""
-    program = application.program
-    outputs, queries = [], []
-    ranges = {number: specification.ranges[number] for number in sorted(partitions)}
-    for number, (first, last) in ranges.items():
-        chain = program.owner[number]
-        index = number - chain.first
-        queries += [(sink.name, f"{sink.name}/{index}", first, last) for sink in chain.sinks]
-        for output in chain.outputs:
-            done = application.committed.get(f"{output}/{index}", 0)
-            for epoch, _, _, sinks in partitions[number]["epochs"]:
-                if output in sinks and epoch > done:
-                    outputs.append([f"{output}/{index}", epoch, *sinks[output]])
-            application.committed[f"{output}/{index}"] = max(done, last)
-    application.store.commit(
+    """One commit record for all of the job that counts now."""
+    program, finished, outputs = application.program, {}, []
+    for number in sorted(partitions):
+        epochs = partitions[number]["epochs"]
+        digests = [digest for _, _, digest, _ in epochs]
+        finished[program.partition_names[number]] = [*specification.ranges[number], digests]
+        for output, part in program.output_parts(number).items():
+            done = application.committed.get(part, 0)
+            outputs += [
+                [part, epoch, *sinks[output]]
+                for epoch, _, _, sinks in epochs
+                if output in sinks and epoch > done
+            ]
+    publishing.publish(
+        application,
         {
             "at": time.time(),
             "plan_epoch": application.plan_epoch,
-            "finished": {
-                program.partition_names[number]: [
-                    first,
-                    last,
-                    [epoch[2] for epoch in partitions[number]["epochs"]],
-                ]
-                for number, (first, last) in ranges.items()
-            },
+            "finished": finished,
             "outputs": outputs,
-        }
+        },
     )
-    application.events.dead_letters(outputs)
-    for query, query_partition, first, last in queries:
-        application.events.write(
-            "commit",
-            query=query,
-            query_partition=query_partition,
-            from_epoch=first,
-            epoch=last,
-            plan_epoch=application.plan_epoch,
-        )

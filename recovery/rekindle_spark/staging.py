@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from rekindle_spark import publishing
 from rekindle_spark.application import Application, Staged
 from rekindle_spark.store import History
 
@@ -25,19 +26,19 @@ def is_unordered(application: Application) -> bool:
 def stage(
     staged: dict[int, Staged],
     partition: int,
-    names: Mapping[str, str],
+    parts: Mapping[str, str],
     epochs: Sequence[Sequence[Any]],
     *,
     unordered: bool,
 ) -> None:
     """Hold back what a partition has given in some epochs, in place of what it gave before;
-    `names` (sink -> query partition)."""
+    `parts` (output -> its part, as the sink's query partition)."""
     for epoch, _, digest, sinks in epochs:
         held = staged.setdefault(epoch, Staged())
         held.unordered = held.unordered or unordered
         held.digests[partition] = digest
         held.outputs[partition] = [
-            [names[output], epoch, rows, file, sum_of_rows]
+            [parts[output], epoch, rows, file, sum_of_rows]
             for output, (rows, file, sum_of_rows) in sinks.items()
         ]
 
@@ -71,28 +72,11 @@ def publishable(
 
 
 def publish(application: Application, epoch: int, published: Mapping[str, Any]) -> None:
-    """Say in the commit log, and in the events, what has become public."""
-    application.store.commit(published)
-    application.events.dead_letters(published["outputs"])
-    program = application.program
+    """Say in the commit log, and in the events, what has become public; hold it no longer."""
+    publishing.publish(application, published)
+    partitions = {application.program.numbers[name] for name in published["finished"]}
     with application.lock:
-        _forget(
-            application.staged, epoch, {program.numbers[name] for name in published["finished"]}
-        )
-    for name, (first, last, _) in published["finished"].items():
-        number = program.numbers[name]
-        chain = program.owner[number]
-        for output in chain.outputs:
-            application.committed[f"{output}/{number - chain.first}"] = last
-        for sink in chain.sinks:
-            application.events.write(
-                "commit",
-                query=sink.name,
-                query_partition=f"{sink.name}/{number - chain.first}",
-                from_epoch=first,
-                epoch=last,
-                plan_epoch=published["plan_epoch"],
-            )
+        _forget(application.staged, epoch, partitions)
 
 
 def _forget(staged: dict[int, Staged], epoch: int, partitions: Set[int]) -> None:

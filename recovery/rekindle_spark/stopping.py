@@ -51,6 +51,6 @@ def query_partitions(
 ) -> Iterator[tuple[str, str, StepError]]:
     """Query, query partition and error of each sink partition among those that have stopped."""
     for number, cause in sorted(stopped.items()):
-        chain = program.owner[number]
-        for sink in chain.sinks:
-            yield sink.name, f"{sink.name}/{number - chain.first}", cause
+        parts = program.output_parts(number)
+        for sink in program.owner[number].sinks:
+            yield sink.name, parts[sink.name], cause

@@ -153,16 +153,17 @@ class Store:
         kept = records[-CHECKPOINTS_KEPT:]
         if not kept:  # the store has just gone
             return
-        needed = {file for record in kept for file in restoring.files(record)}
+        needed = {name for record in kept for name in restoring.files(record)}
         begin = min(restoring.oldest(record) for record in kept)
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
             self.files.remove(f"{folder}/{number}.json" for number in old)
-        self.files.remove(
+        older = (
             f"checkpoints/{name}"
             for name in self.files.names("checkpoints")
-            if "/" in name and int(name.split("/")[0]) < kept[-1]["epoch"] and name not in needed
+            if "/" in name and int(name.split("/")[0]) < kept[-1]["epoch"]
         )
+        self.files.remove(name for name in older if name not in needed)
 
     def set_aside(self, damage: DamagedError) -> DamagedError:
         """Take the newest checkpoint out of use, of which a file is damaged; what to end with.
@@ -176,7 +177,7 @@ class Store:
             return damage
         if whole[-1]["program"] != whole[-2]["program"]:  # carried over from another pipeline
             return damage
-        if damage.where in (f"checkpoints/{file}" for file in restoring.files(whole[-2])):
+        if damage.where in restoring.files(whole[-2]):
             return damage
         self._put_aside(f"checkpoints/{whole[-1]['epoch']}")
         return DamagedError(

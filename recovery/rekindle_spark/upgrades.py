@@ -121,7 +121,7 @@ def _carry_chain(files: Files, before: Mapping[str, Any], chain: Chain, cut: Cut
 
 
 def _file(epoch: int, chain: Chain, index: int) -> str:
-    return f"checkpoints/{epoch}/{file_name(f'{chain.name}/{index}', 'state')}"
+    return file_name(epoch, f"{chain.name}/{index}", "state")
 
 
 def _refuse(program: Program, remedy: str) -> None:

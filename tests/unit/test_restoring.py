@@ -99,7 +99,10 @@ def test_a_record_of_an_earlier_version_has_everybodys_state() -> None:
     record = {"epoch": 7, "bytes": {"counted/0": 5, "largest/0": 5}}
     assert restoring.from_record(record, built()) == RestorePoints(7)
     assert restoring.oldest(record) == 7
-    assert sorted(restoring.files(record)) == ["7/counted-0.state", "7/largest-0.state"]
+    assert sorted(restoring.files(record)) == [
+        "checkpoints/7/counted-0.state",
+        "checkpoints/7/largest-0.state",
+    ]
 
 
 def test_files_of_a_record_are_states_old_and_new_and_inputs() -> None:
@@ -111,10 +114,10 @@ def test_files_of_a_record_are_states_old_and_new_and_inputs() -> None:
         **points.record(built().partition_names),
     }
     assert sorted(restoring.files(record)) == [
-        "4/largest-0.state",
-        "9/counted-0.state",
-        "9/counted-1.state",
-        "9/largest-0.input",
+        "checkpoints/4/largest-0.state",
+        "checkpoints/9/counted-0.state",
+        "checkpoints/9/counted-1.state",
+        "checkpoints/9/largest-0.input",
     ]
 
 
@@ -156,9 +159,9 @@ def test_a_state_that_is_made_of_several_files_needs_them_all_until_it_is_writte
     assert points.chains == {COUNTED0: (4, 9, 12)}
     record = {"epoch": 12, "bytes": {"counted/0": 5}, **points.record(built().partition_names)}
     assert sorted(set(restoring.files(record))) == [
-        "12/counted-0.state",
-        "4/counted-0.state",
-        "9/counted-0.state",
+        "checkpoints/12/counted-0.state",
+        "checkpoints/4/counted-0.state",
+        "checkpoints/9/counted-0.state",
     ]
     assert restoring.from_record(record, built()) == points
     behind = points.after(15, {COUNTED0}, None)

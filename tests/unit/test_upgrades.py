@@ -79,7 +79,7 @@ def saved(directory: Path, one: Program, *, final: bool = False, **record: Any) 
     for name in names:
         chain, whole = one.owner[one.numbers[name]], state(one, name)
         data, _ = states.seal(chain.root.function.dump(whole.operator), whole.watermark)
-        store.files.put({f"checkpoints/{SAVED}/{file_name(name, 'state')}": data})
+        store.files.put({file_name(SAVED, name, "state"): data})
     store.complete_checkpoint(
         SAVED,
         {
@@ -94,7 +94,7 @@ def saved(directory: Path, one: Program, *, final: bool = False, **record: Any) 
 
 
 def keys_of(store: Store, one: Program, name: str) -> list[str]:
-    file = f"checkpoints/{SAVED + 1}/{file_name(name, 'state')}"
+    file = file_name(SAVED + 1, name, "state")
     chain = one.owner[one.numbers[name]]
     found = states.load(store.files, file, chain, SAVED + 1)
     assert found.watermark == WATERMARK

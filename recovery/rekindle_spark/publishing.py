@@ -1,0 +1,37 @@
+"""Makes output count: one commit record, then what tells of it.
+
+A commit record says which epochs of which partitions are finished, and which files are their
+output; readers go by nothing else. `running` has one written for each job, `staging` one for each
+checkpoint, of what was held back until then.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rekindle_spark.application import Application
+
+__all__ = ["publish"]
+
+
+def publish(application: Application, record: Mapping[str, Any]) -> None:
+    """Write a commit record, take it in, and tell of it in the events.
+
+    Raises FencedError when a newer driver has started: then nothing of it counts.
+    """
+    program, committed = application.program, application.committed
+    application.store.commit(record)
+    application.events.dead_letters(record["outputs"])
+    for name, (first, last, _) in record["finished"].items():
+        number = program.numbers[name]
+        parts = program.output_parts(number)
+        for part in parts.values():
+            committed[part] = max(committed.get(part, 0), last)
+        for sink in program.owner[number].sinks:
+            application.events.write(
+                "commit",
+                query=sink.name,
+                query_partition=parts[sink.name],
+                from_epoch=first,
+                epoch=last,
+                plan_epoch=record["plan_epoch"],
+            )
