@@ -25,6 +25,7 @@ What runs in an executor's host:
 What runs in the driver:
     driver         opens the store, starts Spark, runs the loops to their end
     application    what the parts of one driver share
+    event_log      what happens, line by line
     epochs         the epoch loop: cut, run, commit, checkpoint
     catchup        the catch-up loop: brings newly placed partitions forward
     budget         how large epochs and pieces may be, so that hosts keep within their memory

@@ -4,88 +4,24 @@ Two threads use it, the epoch loop and the catch-up loop; `lock` guards everythi
 change. It holds and hands over; deciding is done where it is used.
 """
 
-import json
-import os
 import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from rekindle.modes import ON
 from rekindle.protocol.messages import Mode
 from rekindle.settings import Settings
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.budget import Budget
+from rekindle_spark.event_log import EventLog
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.pace import Pace
-from rekindle_spark.poison import ENDING
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress, Readers
 from rekindle_spark.store import Store
 
-__all__ = ["Application", "EventLog", "Moves", "Staged", "open_events"]
-
-WAITING_BYTES_MAX = 1 << 20
-
-
-def open_events(path: Path) -> TextIO:
-    """Open an event file to append lines.
-
-    A driver that was killed while it wrote may have left a torn line. It is ended here, so that
-    readers find it alone, before the first event of a higher generation.
-    """
-    with path.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-    return path.open("a")
-
-
-@dataclass(slots=True)
-class EventLog:
-    """Writes events.jsonl: one line per event, `at` in seconds since 1970.
-
-    While there is no room for them events wait, up to a limit; later ones are dropped.
-    """
-
-    file: TextIO
-    generation: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    waiting: bytes = b""
-
-    def write(self, kind: str, **fields: Any) -> None:
-        """Append one event."""
-        record = {
-            "version": 1,
-            "at": time.time(),
-            "kind": kind,
-            "generation": self.generation,
-            **fields,
-        }
-        line = json.dumps(record).encode() + b"\n"
-        with self.lock:
-            if len(self.waiting) + len(line) <= WAITING_BYTES_MAX:
-                self.waiting += line
-            with suppress(OSError):  # written with the next one, once there is room again
-                self.waiting = self.waiting[os.write(self.file.fileno(), self.waiting) :]
-
-    def dead_letters(self, outputs: Iterable[Sequence[Any]]) -> None:
-        """Tell of the dead letters among output files that have become finished."""
-        for partition, epoch, rows, *_ in outputs:
-            output = partition.rpartition("/")[0]
-            if output.endswith(ENDING):
-                self.write("dead-letters", step=output.removesuffix(ENDING), epoch=epoch, rows=rows)
-
-    def store_away(self, cause: str | None) -> None:
-        """The store cannot be written, or can be again."""
-        if cause is None:
-            self.write("store-back")
-        else:
-            self.write("store-away", text=cause)
+__all__ = ["Application", "Moves", "Staged"]
 
 
 @dataclass(slots=True)

@@ -199,7 +199,7 @@ class Control:
             raise RunError(
                 where="sidecar",
                 what=f"knows of a newer driver of this application ({self.guidance.fenced})",
-                remedy="let that one go on; where none runs, this store is not the one that it had: "
+                remedy="let that one go on; where none runs, this store is not the one it had: "
                 "see that the right one is mounted, and start again",
             )
         self.reports.seen = self.membership.sightings()

@@ -23,13 +23,14 @@ from rekindle.modes import OFF, ON
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
 from rekindle_spark import arrivals, jar, program, restoring, staging, upgrades
-from rekindle_spark.application import Application, EventLog, open_events
+from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.budget import Budget
 from rekindle_spark.catchup import CatchUp
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.control import Control
 from rekindle_spark.epochs import EpochLoop
+from rekindle_spark.event_log import EventLog, open_events
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.guidance import Guidance
 from rekindle_spark.pace import Pace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_spark.application import EventLog, open_events
+from rekindle_spark.event_log import EventLog, open_events
 
 
 def write(path: Path, generation: int, kind: str) -> None:

@@ -25,6 +25,7 @@ Deciding, in one thread, within the coordinator's loop:
     remedying       what has to be done to nodes themselves
     contacts        how drivers are in touch
     departures      losses that had been announced
+    cases           what was decided last about each application
     consequences    what follows from decisions, left as errands
 
 Writing:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rekindle.coordination import application, drafting, standing
-from rekindle.coordination.application import Case, Resumption
+from rekindle.coordination import application, drafting
+from rekindle.coordination.application import Resumption
 from rekindle.coordination.state import Status, with_status
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
@@ -22,6 +22,7 @@ from rekindle_operator.narrowing import Effective
 from rekindle_operator.provisioning import Demand, Executor, Incident, Limits, NodeNow, limits_of
 from rekindle_operator.recoveries import ApplicationReference
 from rekindle_operator.shell.api import Api
+from rekindle_operator.shell.cases import Cases
 from rekindle_operator.shell.contacts import Contacts
 from rekindle_operator.shell.departures import Departures
 from rekindle_operator.shell.errands import Errands
@@ -71,7 +72,7 @@ class Consequences:
     departures: Departures = field(init=False)
     _executors: dict[Place, Executor] = field(default_factory=dict)
     _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
-    _cases: dict[Place, Case] = field(default_factory=dict)
+    _cases: Cases = field(default_factory=Cases)
     _demands: dict[Place, Demand] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
     _per_node: dict[Place, int] = field(default_factory=dict)
@@ -120,17 +121,17 @@ class Consequences:
             self.errands,
             self.known,
             self.identity,
-            self.queries,
-            self.stopped,
+            self._cases.queries,
+            self._cases.stopped,
             self.contacts.dangers,
         )
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         before, case = self._cases.get(place), look.decision.case
-        halted = self.stopped(place)
+        halted = self._cases.stopped(place)
         self._cases[place] = case
-        self._dirty |= self.stopped(place) != halted
+        self._dirty |= self._cases.stopped(place) != halted
         if before is None or before.plan_sequence != look.case.plan_sequence:
             self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)
@@ -215,18 +216,6 @@ class Consequences:
         if self._wanting or self.requester.is_due:
             self._wanting = False
             self.requester.want(self._wanted())
-
-    def queries(self, place: Place) -> frozenset[str] | None:
-        """The queries of an application; None where nobody has heard of it."""
-        case = self._cases.get(place)
-        if case is None or case.state is None:
-            return None
-        return frozenset(query.name for query in case.state.topology.queries)
-
-    def stopped(self, place: Place) -> Mapping[str, tuple[str, ...]] | None:
-        """Its queries that have stopped, with why; None where nobody has heard of it."""
-        case = self._cases.get(place)
-        return None if case is None or case.state is None else standing.stopped(case.state)
 
     def _measured(self, place: Place, executor: Executor) -> None:
         """An executor of an application, as its pod had it: all of them look the same, mostly."""
@@ -373,13 +362,7 @@ class Consequences:
 
     def _urgent(self) -> list[Place]:
         """Applications with demands, those with the most important queries waiting first."""
-
-        def weight(place: Place) -> tuple[float, str]:
-            state = self._cases[place].state
-            priorities = {} if state is None else state.priorities
-            return -max(priorities.values(), default=0.0), str(place)
-
-        return sorted(self._demands, key=weight)
+        return sorted(self._demands, key=lambda place: (-self._cases.priority(place), str(place)))
 
     def _note_idle(self) -> None:
         now, idle = time.monotonic(), self.known.registry.idle_nodes

@@ -23,7 +23,7 @@ from rekindle.errors import RunError
 from rekindle_local.structured_streaming import batches, queries, sources
 from rekindle_local.structured_streaming.batches import Batch
 from rekindle_local.structured_streaming.sources import Arrivals, Replays
-from rekindle_spark.application import EventLog, open_events
+from rekindle_spark.event_log import EventLog, open_events
 
 __all__ = ["SETTINGS", "Options", "run"]
 

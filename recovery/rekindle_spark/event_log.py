@@ -1,0 +1,77 @@
+"""The event log of a run: what happens, line by line, for whoever follows it.
+
+Kinds and fields are in docs/formats.md. Nothing here decides by it: what counts is in the store.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from rekindle_spark.poison import ENDING
+
+__all__ = ["EventLog", "open_events"]
+
+WAITING_BYTES_MAX = 1 << 20
+
+
+def open_events(path: Path) -> TextIO:
+    """Open an event file to append lines.
+
+    A driver that was killed while it wrote may have left a torn line. It is ended here, so that
+    readers find it alone, before the first event of a higher generation.
+    """
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+    return path.open("a")
+
+
+@dataclass(slots=True)
+class EventLog:
+    """Writes events.jsonl: one line per event, `at` in seconds since 1970.
+
+    While there is no room for them events wait, up to a limit; later ones are dropped.
+    """
+
+    file: TextIO
+    generation: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: bytes = b""
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one event."""
+        record = {
+            "version": 1,
+            "at": time.time(),
+            "kind": kind,
+            "generation": self.generation,
+            **fields,
+        }
+        line = json.dumps(record).encode() + b"\n"
+        with self.lock:
+            if len(self.waiting) + len(line) <= WAITING_BYTES_MAX:
+                self.waiting += line
+            with suppress(OSError):  # written with the next one, once there is room again
+                self.waiting = self.waiting[os.write(self.file.fileno(), self.waiting) :]
+
+    def dead_letters(self, outputs: Iterable[Sequence[Any]]) -> None:
+        """Tell of the dead letters among output files that have become finished."""
+        for partition, epoch, rows, *_ in outputs:
+            output = partition.rpartition("/")[0]
+            if output.endswith(ENDING):
+                self.write("dead-letters", step=output.removesuffix(ENDING), epoch=epoch, rows=rows)
+
+    def store_away(self, cause: str | None) -> None:
+        """The store cannot be written, or can be again."""
+        if cause is None:
+            self.write("store-back")
+        else:
+            self.write("store-away", text=cause)
