@@ -30,6 +30,7 @@ from rekindle_operator.conditions import (
 from rekindle_operator.footing import Footing
 from rekindle_operator.narrowing import Effective, UnknownQuery
 from rekindle_operator.policies import PolicySpec, SelectedApplication
+from rekindle_operator.resources import clipped
 from rekindle_operator.selection import Overlap
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 SHOWN_MAX = 5
+CAUSES_SHOWN_MAX, CAUSE_LENGTH_MAX = 3, 250
 # There is no driver that could have a sidecar.
 RESTING = tuple(
     camel_case(word) for word in (Footing.NO_DRIVER, Footing.DRIVER_ENDED, Footing.DRIVER_PENDING)
@@ -148,24 +150,32 @@ def protected(applications: Sequence[SelectedApplication]) -> Finding:
     return Finding(PROTECTED, True, ResourceReason.SIDECARS_PRESENT, text)
 
 
-def queries_running(stopped: Mapping[str, Mapping[str, Sequence[str]]]) -> Finding:
-    """Whether all queries run, or can: `stopped` is {application: {query: why}}, each that has been
-    heard of."""
+def queries_running(stopped: Mapping[str, Mapping[str, Sequence[str]] | None]) -> Finding:
+    """Whether no query has stopped, by application {query: why}; None where nobody has heard of
+    one, and not known where that may matter."""
     if not stopped:
-        text = "Nothing has been heard of its applications."
+        text = "No application is selected."
         return Finding(QUERIES_RUNNING, None, ResourceReason.NOTHING_SELECTED, text)
-    sentences = [
-        f"{query} of {application} has stopped: {'; '.join(whys)}."
-        for application, queries in stopped.items()
-        for query, whys in queries.items()
-    ]
-    if not sentences:
-        text = f"No query of {counted(len(stopped), 'application')} has stopped."
-        return Finding(QUERIES_RUNNING, True, ResourceReason.QUERIES_RUN, text)
-    shown, hidden = sentences[:SHOWN_MAX], len(sentences) - SHOWN_MAX
-    if hidden > 0:
-        shown.append(f"So have {hidden} more.")
-    return Finding(QUERIES_RUNNING, False, Reason.QUERY_STOPPED, " ".join(shown))
+    found = {name: queries for name, queries in stopped.items() if queries}
+    silent = tuple(sorted(name for name, queries in stopped.items() if queries is None))
+    if found:
+        return Finding(QUERIES_RUNNING, False, Reason.QUERY_STOPPED, _of_stopped(found))
+    if silent:
+        text = f"Nothing has been heard of {named(silent)}."
+        return Finding(QUERIES_RUNNING, None, ResourceReason.NOT_HEARD_OF, text)
+    text = f"No query of {counted(len(stopped), 'application')} has stopped."
+    return Finding(QUERIES_RUNNING, True, ResourceReason.QUERIES_RUN, text)
+
+
+def _of_stopped(found: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """All names, then causes, each once: what is downstream of one fault has the same."""
+    names = "; ".join(f"{named(tuple(queries))} of {name}" for name, queries in found.items())
+    causes: dict[str, str] = {}
+    for queries in found.values():
+        for query, whys in queries.items():
+            for why in whys:
+                causes.setdefault(why, f"{query}: {clipped(why, CAUSE_LENGTH_MAX)}")
+    return " ".join((f"Stopped: {names}.", *list(causes.values())[:CAUSES_SHOWN_MAX]))
 
 
 def at_risk(dangers: Iterable[tuple[Reason, str]]) -> Finding:

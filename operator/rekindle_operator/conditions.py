@@ -59,6 +59,7 @@ class ResourceReason(Explained):
     SIDECARS_PRESENT = "sidecars-present", "every selected driver has its sidecar"
     SIDECAR_MISSING = "sidecar-missing", "a driver runs without its sidecar"
     UNKNOWN_QUERIES = "unknown-queries", "a priority names a query that no pipeline has"
+    NOT_HEARD_OF = "not-heard-of", "nothing has been heard of an application"
     QUERIES_RUN = "queries-run", "no query has stopped"
     COORDINATION_SOUND = "coordination-sound", "store, sidecars and coordinators answer"
 

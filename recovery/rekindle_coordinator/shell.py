@@ -86,7 +86,7 @@ class Shell:
     _had_store: bool = False
 
     def __post_init__(self) -> None:
-        self.metrics.queries_stopped.set_function(lambda: self._count(standing.stopped))
+        self.metrics.queries_stopped.set_function(lambda: self._count(standing.stopped_queries))
         self.metrics.slow.set_function(lambda: self._count(slow))
 
     def run(self) -> None:

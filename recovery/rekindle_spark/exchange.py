@@ -182,7 +182,7 @@ class Exchange:
         return seen
 
     def drop(self, executor: str, reason: str) -> None:
-        """Remove a silent executor from the scheduler without waiting for its answer."""
+        """Remove an executor from the scheduler without waiting for its answer."""
         self.handle.drop(executor, reason)
 
     def retained_count(self) -> int:

@@ -1,8 +1,8 @@
 """Which executors there are: arrivals, losses, silence.
 
     expected ──hello──► up ──gone, cut off, or silent too long──► lost ──new hello──► up
-                        │ ▲
-                        ▼ └──heard of again
+                        │ ▲                                         │                  ▲
+                        ▼ └──heard of again                         └──full disk: wait─┘
                       suspected: silent for half as long
 
 A node is an executor's host name. Losses that come close together are reported as one. A silent
@@ -83,25 +83,28 @@ class HostFailures:
 
 @dataclass(slots=True)
 class FullDisks:
-    """Machines on which there was no room: executors there are let in later, and each time later.
+    """Machines on which there was no room: executors there are let in later, each time after twice
+    as long.
 
-    Of each the first time, and the end of the wait; one that went well for long begins anew.
+    Of each for how many seconds and until when; one that has gone well for long is forgotten.
     """
 
     waits: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def note(self, machine: str, now: float) -> float:
-        """There was no room once more; seconds for which it is left alone: as long as it has gone
-        on so far."""
-        first, until = self.waits.get(machine, (now, now))
-        if now - until > DISK_SECONDS_MAX:
-            first = now
-        seconds = min(max(now - first, DISK_SECONDS_MIN), DISK_SECONDS_MAX)
-        self.waits[machine] = (first, now + seconds)
+        """There was no room once more; seconds for which it is left alone."""
+        self.waits = {
+            name: (seconds, until)
+            for name, (seconds, until) in self.waits.items()
+            if now - until <= DISK_SECONDS_MAX
+        }
+        before, _ = self.waits.get(machine, (0.0, now))
+        seconds = min(max(2 * before, DISK_SECONDS_MIN), DISK_SECONDS_MAX)
+        self.waits[machine] = (seconds, now + seconds)
         return seconds
 
-    def wait_for(self, machine: str, now: float) -> bool:
-        """Whether it is still left alone."""
+    def leaves_alone(self, machine: str, now: float) -> bool:
+        """Whether it has yet to wait."""
         return machine in self.waits and now < self.waits[machine][1]
 
 
@@ -157,7 +160,8 @@ class Membership:
         """
         older = {**self.application.executors, **self.pending}
         held = {node for executor, node in older.items() if executor not in self.fresh}
-        held |= {e.node for e in self.seen if self.full_disks.wait_for(_machine(e), self.looked_at)}
+        now = self.looked_at
+        held |= {e.node for e in self.seen if self.full_disks.leaves_alone(_machine(e), now)}
         found = [(e, self.known[e]) for e in self.fresh if self.known[e] not in held]
         self.fresh = [executor for executor in self.fresh if self.known[executor] in held]
         return found
@@ -194,11 +198,13 @@ class Membership:
         self.dropped.add(executor)
 
     def drop_full(self, executor: str) -> float:
-        """Drop one that has no room on its disk; seconds for which none on its machine joins."""
-        machines = [_machine(seen) for seen in self.seen if seen.executor == executor]
-        seconds = [self.full_disks.note(machine, time.monotonic()) for machine in machines]
+        """Drop one that has no room on its disk; seconds for which none that comes there joins, 0
+        where it has just gone by itself."""
         self.drop(executor, "its disk is full")
-        return max(seconds, default=0.0)
+        for seen in self.seen:
+            if seen.executor == executor:
+                return self.full_disks.note(_machine(seen), time.monotonic())
+        return 0.0
 
     def _drop_unreachable(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
         limit = self.application.settings.policy.silent_seconds

@@ -104,8 +104,8 @@ class Program:
         return tuple(chain for chain in self.chains for _ in chain.partitions)
 
     def output_parts(self, number: int) -> dict[str, str]:
-        """What a partition may have output files of, each with the name of its part of that: of a
-        sink it is the query partition."""
+        """{output: "OUTPUT/INDEX"} of what a partition may have output files of; of a sink that is
+        the query partition."""
         chain = self.owner[number]
         return {output: f"{output}/{number - chain.first}" for output in chain.outputs}
 

@@ -2,7 +2,8 @@
 
 A commit record says which epochs of which partitions are finished, and which files are their
 output; readers go by nothing else. `running` has one written for each job, `staging` one for each
-checkpoint, of what was held back until then.
+checkpoint, of what was held back until then. (What a killed driver still owed, the next one writes
+before it has an event log: `driver`.)
 """
 
 from collections.abc import Mapping

@@ -79,12 +79,18 @@ def test_queries_that_have_stopped_are_said_with_the_record() -> None:
     assert (nobody.holds, nobody.reason) == (None, "nothing-selected")
     well = acceptance.queries_running({"flights": {}, "ships": {}})
     assert (well.holds, well.message) == (True, "No query of 2 applications has stopped.")
-    found = acceptance.queries_running({"ships": {}, "flights": {"ranking": ("bad at 7", "no")}})
+    unheard = acceptance.queries_running({"flights": {}, "ships": None})
+    assert (unheard.holds, unheard.reason) == (None, "not-heard-of")
+    why = f"step tops: raised ValueError: {'x' * 400}"
+    found = acceptance.queries_running(
+        {"ships": None, "flights": {f"q{n}": (why,) for n in range(7)}, "trains": {"late": ("no",)}}
+    )
     assert (found.holds, found.reason) == (False, "query-stopped")
-    assert found.message == "ranking of flights has stopped: bad at 7; no."
-    many = acceptance.queries_running({"flights": {f"q{n}": ("bad",) for n in range(7)}})
-    assert many.message.count("has stopped") == 5
-    assert many.message.endswith(" So have 2 more.")
+    names = "Stopped: q0, q1, q2, q3, q4, q5, q6 of flights; late of trains. "
+    assert found.message.startswith(f"{names}q0: step tops: raised ValueError: xxx")
+    assert found.message.count("raised") == 1
+    assert found.message.endswith(" late: no")
+    assert len(found.message) < conditions.MESSAGE_LENGTH_MAX
 
 
 def test_a_condition_keeps_its_moment_until_its_status_changes() -> None:

@@ -55,24 +55,6 @@ def test_a_query_that_was_never_lost_has_no_times() -> None:
     assert [row.name for row in world.status().queries] == ["ranking", "busiest", "landed"]
 
 
-def test_a_query_that_has_stopped_does_not_count_as_back_and_keeps_nobody_waiting() -> None:
-    world = running()
-    lose_three_and_wait(world)
-    why = "step counts: raised ValueError: bad, at epoch 7"
-    world.stopped = {"busiest/0": why, "busiest/1": why}
-    bring_back(world)
-    assert world.status().phase == "AwaitingCheckpoint"
-    world.complete_checkpoint()
-    world.step()
-    status = world.status()
-    assert status.message == "All queries are back but what has stopped, busiest, after 1 plan."
-    assert (status.phase, status.back) == ("Recovered", "2/3")
-    row = {row.name: row for row in status.queries}["busiest"]
-    assert row.lost_at is not None
-    assert row.back_at is None
-    assert (row.reason, row.message) == ("QueryStopped", f"It has stopped: {why}")
-
-
 def test_a_query_lost_again_after_it_was_back_begins_anew() -> None:
     world = running()
     lose_three_and_wait(world)

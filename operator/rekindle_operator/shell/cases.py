@@ -25,7 +25,7 @@ class Cases(dict[Place, Case]):
     def stopped(self, place: Place) -> Mapping[str, tuple[str, ...]] | None:
         """Its queries that have stopped, with why; None where nobody has heard of it."""
         case = self.get(place)
-        return None if case is None or case.state is None else standing.stopped(case.state)
+        return None if case is None or case.state is None else standing.stopped_queries(case.state)
 
     def priority(self, place: Place) -> float:
         """Of its most important query partition; 0 where nobody has heard of it."""

@@ -129,9 +129,9 @@ class Consequences:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         before, case = self._cases.get(place), look.decision.case
-        halted = self._cases.stopped(place)
+        stopped = self._cases.stopped(place)
         self._cases[place] = case
-        self._dirty |= self._cases.stopped(place) != halted
+        self._dirty |= self._cases.stopped(place) != stopped
         if before is None or before.plan_sequence != look.case.plan_sequence:
             self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)

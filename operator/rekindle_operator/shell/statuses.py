@@ -114,7 +114,7 @@ class Statuses:
             self._accepted(policy, effective, places, len(overlaps)),
             acceptance.exclusive(name, overlaps),
             acceptance.protected(selected),
-            acceptance.queries_running(self._stopped(places)),
+            acceptance.queries_running({item.application: self.stopped(item) for item in places}),
             acceptance.at_risk(self.dangers(places)),
         )
         status = PolicyStatus(
@@ -139,11 +139,6 @@ class Statuses:
             return acceptance.unreadable(effective)
         unknown = self._unknown(effective, places)
         return acceptance.accepted(effective, len(places), unknown, overlaps)
-
-    def _stopped(self, places: list[Place]) -> dict[str, Mapping[str, tuple[str, ...]]]:
-        """By application that has been heard of, its queries that have stopped."""
-        heard = {place.application: self.stopped(place) for place in places}
-        return {name: queries for name, queries in heard.items() if queries is not None}
 
     def _unknown(self, effective: Effective, places: list[Place]) -> tuple[UnknownQuery, ...]:
         """Queries with a priority that no pipeline has, as far as all of them are known."""

@@ -48,15 +48,15 @@ def stage(status: RecoveryStatus, rows: Iterable[LostNode], scene: Scene) -> Sta
         return _before(rows, scene)
     if scene.open is None:
         return _after(status, scene)
-    stopped = waiting.held(scene)
-    if stopped is not None:
-        return Stage("Held", *stopped)
-    stopped = waiting.approval(scene)
-    if stopped is not None and inactive(scene.state):
-        return Stage("AwaitingApproval", *stopped)
-    stopped = waiting.away(scene)
-    if stopped is not None:
-        return Stage("AwaitingDriver", *stopped)
+    why = waiting.held(scene)
+    if why is not None:
+        return Stage("Held", *why)
+    why = waiting.approval(scene)
+    if why is not None and inactive(scene.state):
+        return Stage("AwaitingApproval", *why)
+    why = waiting.away(scene)
+    if why is not None:
+        return Stage("AwaitingDriver", *why)
     return _during(scene)
 
 
@@ -83,9 +83,9 @@ def _before(rows: Iterable[LostNode], scene: Scene) -> Stage:
     if not silent:
         text = "Every node that was silent has been heard of: nothing was lost."
         return Stage("Abandoned", Reason.SUSPICION_CLEARED, text)
-    stopped = waiting.held(scene)
-    if stopped is not None:
-        return Stage("Held", *stopped)
+    why = waiting.held(scene)
+    if why is not None:
+        return Stage("Held", *why)
     return Stage("Suspected", Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
 
 
@@ -95,14 +95,13 @@ def _after(status: RecoveryStatus, scene: Scene) -> Stage:
         text = "A driver has started afresh, without earlier work: there is nothing to bring back."
         return Stage("Abandoned", Course.FRESH_START, text)
     plans = counted(status.plans_total, "plan")
-    stopped = tuple(item.name for item in queries.standings(scene.state) if item.stopped)
-    but = f" but what has stopped, {named(stopped)}" if stopped else ""
-    return Stage("Recovered", Reason.RECOVERED, f"All queries are back{but}, after {plans}.")
+    text = f"All queries{_but(scene)} are back, after {plans}."
+    return Stage("Recovered", Reason.RECOVERED, text)
 
 
 def _during(scene: Scene) -> Stage:
     state = scene.state
-    found = [item for item in queries.standings(state) if not item.stopped]
+    found = queries.standings(state)
     missing = tuple(item.name for item in found if not item.placed)
     if missing:
         word, text = waiting.why(scene)
@@ -112,8 +111,14 @@ def _during(scene: Scene) -> Stage:
     if behind:
         word, _ = waiting.behind(scene)
         return Stage("CatchingUp", word, f"All are placed; catching up: {named(behind)}.")
-    text = "All queries have caught up; the next global checkpoint ends the incident."
+    text = f"All queries{_but(scene)} have caught up; the next global checkpoint ends the incident."
     return Stage("AwaitingCheckpoint", Reason.CHECKPOINT_AWAITED, text)
+
+
+def _but(scene: Scene) -> str:
+    """In a sentence, after all queries: those that have stopped."""
+    names = tuple(item.name for item in queries.standings(scene.state) if item.stopped)
+    return f" but what has stopped, {named(names)}," if names else ""
 
 
 def _confirmed(stage: Stage, rows: Iterable[LostNode], scene: Scene) -> Finding:
@@ -141,7 +146,8 @@ def _planned(scene: Scene) -> Finding:
     waits = inactive(scene.state) if scene.open is not None else ()
     if waits:
         return _finding(PLANNED, False, *waiting.why(scene))
-    return _finding(PLANNED, True, Course.ALL_PLACED, "Every query is placed.")
+    text = f"Every query{_but(scene)} is placed."
+    return _finding(PLANNED, True, Course.ALL_PLACED, text)
 
 
 def _finding(kind: str, holds: bool, word: Word, text: str) -> Finding:

@@ -29,8 +29,8 @@ MESSAGE_LENGTH_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a query is by the core's state: `placed` all of it, `back` and caught up; `stopped` is
-    why it has, "" where it has not."""
+    """How a query is by the core's state: `placed` all of it that may run, `back` and caught up;
+    `stopped` is why some of it may not, "" where all may."""
 
     name: str
     priority: float
@@ -41,18 +41,19 @@ class Standing:
 
 def standings(state: State) -> tuple[Standing, ...]:
     """Every query, in the order of the topology."""
-    placed, stopped = active(state), standing.stopped(state)
+    placed, stopped = active(state), standing.stopped_queries(state)
     parallelism = {item.name: item.parallelism for item in state.topology.operators}
     found = []
     for query in state.topology.queries:
         parts = [f"{query.name}/{index}" for index in range(parallelism[query.operator])]
-        all_placed = placed.issuperset(parts)
+        able = [part for part in parts if part not in state.stopped]
+        all_placed = placed.issuperset(able)
         found.append(
             Standing(
                 name=query.name,
                 priority=round(sum(state.priorities[part] for part in parts), 6),
                 placed=all_placed,
-                back=all_placed and state.catching_up.isdisjoint(parts),
+                back=all_placed and state.catching_up.isdisjoint(able),
                 stopped="; ".join(stopped.get(query.name, ())),
             )
         )
@@ -77,12 +78,13 @@ def queries(
         row = rows.get(name, QueryStory(name=name, priority=item.priority))
         row = msgspec.structs.replace(row, priority=item.priority, reason=None, message=None)
         # another incident may have begun since: this one ended with all of them back
-        if item.stopped:
-            found.append(_stopped(row, item.stopped))
-        elif item.back or closed or not scene.begun:
-            found.append(_back(row, told, now))
-        else:
+        is_over = item.back or closed or not scene.begun
+        if not is_over:
             found.append(_missing(row, item, told, scene, why, now))
+        elif item.stopped:
+            found.append(_stopped(row, item.stopped))
+        else:
+            found.append(_back(row, told, now))
     return tuple(found)
 
 

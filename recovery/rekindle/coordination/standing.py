@@ -31,7 +31,7 @@ __all__ = [
     "counted",
     "named",
     "of",
-    "stopped",
+    "stopped_queries",
 ]
 
 SHOWN_MAX = 8
@@ -186,7 +186,7 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
     live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
     lags = {} if progress is None else progress.lags
     parallelism = {item.name: item.parallelism for item in report.topology.operators}
-    halted = stopped(state)
+    stopped = stopped_queries(state)
     for query in report.topology.queries:
         count = parallelism[query.operator]
         closures = [state.closures[f"{query.name}/{index}"] for index in range(count)]
@@ -196,7 +196,7 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
         own = report.policy.priorities.get(query.name, query.priority)
         phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
         phase = Phase.LIVE if needed <= live else phase
-        phase = Phase.STOPPED if query.name in halted else phase
+        phase = Phase.STOPPED if query.name in stopped else phase
         yield QueryStanding(
             name=query.name,
             priority=override.priority if override is not None and held else own,
@@ -209,7 +209,7 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
         )
 
 
-def stopped(state: State) -> dict[str, tuple[str, ...]]:
+def stopped_queries(state: State) -> dict[str, tuple[str, ...]]:
     """Queries that have stopped, each with what its partitions say why."""
     found: dict[str, set[str]] = {}
     for partition, why in sorted(state.stopped.items()):
@@ -237,7 +237,7 @@ def _notices(
     silent = with_status(state, Status.SUSPECTED)
     if silent:
         yield Notice(Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
-    for query, whys in stopped(state).items():
+    for query, whys in stopped_queries(state).items():
         for text in whys:
             yield Notice(Reason.QUERY_STOPPED, f"{query} has stopped: {text}")
     yield from _about_slow(state)
