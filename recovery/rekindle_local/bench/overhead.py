@@ -1,19 +1,20 @@
-"""What safety costs: throughput with checkpoints, buffering and ordering, and with each off.
+"""What safety costs: CPU time per row with checkpoints, buffering and ordering, and with each off.
 
-The demo's queries on a few nodes without a quota, with more input than they can take, so that the
-rows of an epoch over its time are what they sustain. The ways of running take turns, and those of
-one turn are compared with each other, so that a machine that becomes slower harms none of them; of
-the ratios the median counts. CPU time per row is told as well: it tells the same where others need
-the machine too.
+The demo's queries on a few nodes without a quota, with more input than they can take. CPU is what
+bounds them then, so what takes more of it per row sustains as much less. The two ways that are
+compared run at the same time, each on a cluster of its own: the speed of a machine that others use
+too swings by more than what is measured, but it is the same for both. They change places from turn
+to turn, and the median of their ratios counts.
+
 Beside these, what catching up costs those that run (`interference`), and the paper's sweeps (Su and
 Zhou, figures 17 to 20): intervals of checkpoints, and sizes of epochs.
 """
 
-import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,14 +33,14 @@ from rekindle_spark import jar
 
 __all__ = ["measure"]
 
-NODES = 4
+NODES = 2
 SEED = 1
 ROWS_PER_EPOCH = 100_000
 NEVER_SECONDS = 86_400
 CHECKPOINT_SECONDS = 10
 INTERVALS_SECONDS = (1, 2, 5, 10, 30)
 EPOCH_ROWS = (10_000, 30_000, 100_000, 300_000)
-START_SECONDS_MAX = 180.0
+START_SECONDS_MAX = 300.0
 # for which a run is left alone before it counts: compilers are at work, costs are yet to be known
 WARM_SECONDS = 15.0
 POLL_SECONDS = 0.1
@@ -69,55 +70,111 @@ BARE = Way("ordered, no checkpoints", "adaptive", "always", NEVER_SECONDS)
 CHECKPOINTS = Way("ordered, checkpoints", "adaptive", "always", CHECKPOINT_SECONDS)
 ADAPTIVE = Way("unordered, checkpoints", "adaptive", "adaptive", CHECKPOINT_SECONDS)
 ALWAYS = Way("all on", "always", "always", CHECKPOINT_SECONDS)
+PAIRS = ((BARE, CHECKPOINTS), (ADAPTIVE, ALWAYS))
 SWEEP = (
     *(Way(f"all on, every {n} s", "always", "always", n) for n in INTERVALS_SECONDS),
     *(Way(f"all on, {n} rows", "always", "always", CHECKPOINT_SECONDS, n) for n in EPOCH_ROWS),
 )
 
 
+@dataclass(slots=True)
+class _Run:
+    """A driver that is followed: `cuts` are those that count, `cpu_seconds` what had been spent
+    at the first of them and at the last."""
+
+    driver: DriverProcess
+    cluster: LocalCluster
+    live_at: float = math.inf
+    cuts: list[Mapping[str, Any]] = field(default_factory=list)
+    cpu_seconds: tuple[float, float] = (0.0, 0.0)
+
+    def look(self, begin: float, seconds: float) -> None:
+        """Take in what has happened; epochs count from `begin`, for so many seconds."""
+        self.driver.check()
+        for event in self.driver.fresh_events():
+            if event["kind"] == "recovered":
+                self.live_at = min(self.live_at, event["at"])
+            if event["kind"] == "cut" and event["at"] > begin and self.seconds < seconds:
+                spent = self._spent()
+                self.cpu_seconds = (self.cpu_seconds[0] if self.cuts else spent, spent)
+                self.cuts.append(event)
+
+    @property
+    def seconds(self) -> float:
+        """For how long epochs have been counted."""
+        return float(self.cuts[-1]["at"] - self.cuts[0]["at"]) if self.cuts else 0.0
+
+    @property
+    def sample(self) -> Sample:
+        """Rows of the epochs that were cut; each is cut when the last has run."""
+        rows = sum(cut["rows"] for cut in self.cuts[:-1])
+        begin, end = self.cpu_seconds
+        return Sample(rows / self.seconds, 1e6 * (end - begin) / rows)
+
+    def _spent(self) -> float:
+        """CPU time so far of the driver and of all nodes."""
+        assert self.driver.process is not None
+        spent = processes.cpu_seconds(processes.session_processes(self.driver.process.pid))
+        return spent + sum(self.cluster.cpu_seconds(node.name) for node in self.cluster.nodes)
+
+
 def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[str, Any]:
-    """Run every way `rounds` times for `seconds`; returns what `overhead.json` holds."""
+    """Run every pair of ways `rounds` times for `seconds`; returns what `overhead.json` holds."""
     console = Console(highlight=False)
     flights = directory / "input"
     data.prepare(flights)
     samples: dict[Way, list[Sample]] = {}
-    with LocalCluster(
-        nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
-    ) as cluster:
-        for way, place in _turns(rounds, sweep, directory):
-            place.mkdir()
-            sample = _run(way, place, flights, cluster, seconds)
-            samples.setdefault(way, []).append(sample)
-            console.print(
-                f"{way.name}: {sample.rows_per_second:,.0f} rows a second, "
-                f"{sample.cpu_seconds_per_million_rows:.2f} s of CPU per million"
-            )
+    with ExitStack() as stack:
+        clusters = [stack.enter_context(_cluster(directory / f"cluster-{n}")) for n in (1, 2)]
+        for number, ways in enumerate(_turns(rounds, sweep), start=1):
+            found = _run(ways, directory / f"run-{number}", flights, clusters, seconds)
+            for way, sample in zip(ways, found, strict=True):
+                samples.setdefault(way, []).append(sample)
+                console.print(
+                    f"{way.name}: {sample.rows_per_second:,.0f} rows a second, "
+                    f"{sample.cpu_seconds_per_million_rows:.2f} s of CPU per million"
+                )
     slowdowns = interference.measure(rounds, directory)
     return _judge(samples, slowdowns, rounds, seconds, directory)
 
 
-def _turns(rounds: int, sweep: bool, directory: Path) -> Iterator[tuple[Way, Path]]:
-    """The four ways in turn, the first of a round being another one each time; then the sweep."""
-    ways = [BARE, CHECKPOINTS, ADAPTIVE, ALWAYS]
-    numbers = itertools.count(1)
-    for turn in range(rounds):
-        for way in ways[turn % 4 :] + ways[: turn % 4]:
-            yield way, directory / f"run-{next(numbers)}"
-    for way in SWEEP if sweep else ():
-        yield way, directory / f"run-{next(numbers)}"
-
-
-def _run(way: Way, directory: Path, flights: Path, cluster: LocalCluster, seconds: float) -> Sample:
-    """Once every query runs; `flights` has the input."""
-    pipeline, settings = inputs.write(
-        directory, flights, SEED, policy=_policy(way), runtime=_runtime(way)
+def _cluster(directory: Path) -> LocalCluster:
+    return LocalCluster(
+        nodes=NODES, cpu_quota=None, directory=directory, class_path=[Path(jar.path())]
     )
-    driver = DriverProcess(directory)
-    driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
-    try:
-        return _follow(driver, cluster, seconds)
-    finally:
-        driver.end()
+
+
+def _turns(rounds: int, sweep: bool) -> Iterator[tuple[Way, ...]]:
+    """The pairs in turn, either way round; then the sweep, one by one."""
+    for turn in range(rounds):
+        for pair in PAIRS:
+            yield pair if turn % 2 == 0 else pair[::-1]
+    for way in SWEEP if sweep else ():
+        yield (way,)
+
+
+def _run(
+    ways: Sequence[Way],
+    directory: Path,
+    flights: Path,
+    clusters: Sequence[LocalCluster],
+    seconds: float,
+) -> list[Sample]:
+    """All at the same time, each on a cluster of its own; `flights` has the input."""
+    with ExitStack() as stack:
+        runs = []
+        for number, (way, cluster) in enumerate(zip(ways, clusters, strict=False), start=1):
+            place = directory / str(number)
+            place.mkdir(parents=True)
+            pipeline, settings = inputs.write(
+                place, flights, SEED, policy=_policy(way), runtime=_runtime(way)
+            )
+            driver = DriverProcess(place)
+            stack.callback(driver.end)
+            driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
+            runs.append(_Run(driver, cluster))
+        _follow(runs, seconds)
+        return [run.sample for run in runs]
 
 
 def _policy(way: Way) -> dict[str, Any]:
@@ -133,35 +190,20 @@ def _runtime(way: Way) -> dict[str, Any]:
     }
 
 
-def _follow(driver: DriverProcess, cluster: LocalCluster, seconds: float) -> Sample:
-    """Rows of the epochs that were cut in a stretch of time; each is cut when the last has run."""
-    warm_at, cuts, cpu_seconds = math.inf, list[Mapping[str, Any]](), 0.0
-    limit = time.monotonic() + START_SECONDS_MAX + WARM_SECONDS
-    while not cuts or cuts[-1]["at"] - cuts[0]["at"] < seconds:
-        for event in driver.fresh_events():
-            if event["kind"] == "recovered":
-                warm_at = min(warm_at, event["at"] + WARM_SECONDS)
-            if event["kind"] == "cut" and event["at"] > warm_at:
-                cpu_seconds = cpu_seconds or _cpu_seconds(driver, cluster)
-                cuts.append(event)
-        driver.check()
-        if time.monotonic() > limit + seconds:
+def _follow(runs: Sequence[_Run], seconds: float) -> None:
+    """Count epochs once every query of all of them runs and is warm."""
+    limit = time.monotonic() + START_SECONDS_MAX + WARM_SECONDS + seconds
+    while any(run.seconds < seconds for run in runs):
+        begin = max(run.live_at for run in runs) + WARM_SECONDS
+        for run in runs:
+            run.look(begin, seconds)
+        if time.monotonic() > limit:
             raise RunError(
                 where="bench overhead",
                 what="queries did not come to run in time",
-                remedy=f"see {driver.log}",
+                remedy=f"see {runs[0].driver.log.parent.parent}",
             )
         time.sleep(POLL_SECONDS)
-    rows = sum(cut["rows"] for cut in cuts[:-1])
-    spent = _cpu_seconds(driver, cluster) - cpu_seconds
-    return Sample(rows / (cuts[-1]["at"] - cuts[0]["at"]), 1e6 * spent / rows)
-
-
-def _cpu_seconds(driver: DriverProcess, cluster: LocalCluster) -> float:
-    """CPU time so far of the driver and of all nodes."""
-    assert driver.process is not None
-    spent = processes.cpu_seconds(processes.session_processes(driver.process.pid))
-    return spent + sum(cluster.cpu_seconds(node.name) for node in cluster.nodes)
 
 
 def _judge(
@@ -175,15 +217,13 @@ def _judge(
     costs = {
         way: [one.cpu_seconds_per_million_rows for one in found] for way, found in samples.items()
     }
-    checkpoint = 100 * (1 - _ratio(rates, CHECKPOINTS, BARE))
-    always = 100 * (1 - _ratio(rates, ALWAYS, ADAPTIVE))
+    checkpoint = 100 * (1 - _ratio(costs, BARE, CHECKPOINTS))
+    always = 100 * (1 - _ratio(costs, ADAPTIVE, ALWAYS))
     catch_up = median(slowdowns)
     figures = {
         "checkpoint_percent": checkpoint,
         "always_buffering_and_ordering_percent": always,
         "catch_up_percent": catch_up,
-        "checkpoint_cpu_percent": 100 * (_ratio(costs, CHECKPOINTS, BARE) - 1),
-        "always_buffering_and_ordering_cpu_percent": 100 * (_ratio(costs, ALWAYS, ADAPTIVE) - 1),
         "rows_per_second": {way.name: found for way, found in rates.items()},
         "cpu_seconds_per_million_rows": {way.name: found for way, found in costs.items()},
         "catch_up_percents": list(slowdowns),

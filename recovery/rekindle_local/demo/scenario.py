@@ -37,7 +37,7 @@ class Options:
     seed: int = 1
     return_every_seconds: float = 6.0
     rows_per_second: float | None = None
-    first_rows_per_second: float = 90_000.0
+    first_rows_per_second: float = 30_000.0
     buffering: str = "always"
     ordering: str = "always"
     kill_coordinator: bool = False
