@@ -77,7 +77,7 @@ class CatchUp:
         for executor, stream in self.streams.items():
             if stream.job is not None:
                 self._look_at(executor, stream, stream.job)
-        present, starved = list(self.application.executors), self.application.budget.starved
+        present, starved = list(self.application.executors), self._starved()
         for executor, stream in list(self.streams.items()):
             if executor not in present and stream.job is None:
                 del self.streams[executor]
@@ -87,6 +87,13 @@ class CatchUp:
                 continue
             if stream.may_start(time.monotonic()):
                 self._start(executor, stream)
+
+    def _starved(self) -> set[str]:
+        """Executors on which live partitions come first: they had no memory for an epoch."""
+        application = self.application
+        with application.lock:
+            progress = application.progress
+            return application.budget.starved & {progress.placed[n] for n in progress.live}
 
     def _start(self, executor: str, stream: Stream) -> None:
         application = self.application

@@ -85,7 +85,8 @@ def carry_out(application: Application, state_bytes: Mapping[int, int]) -> None:
 def _step(
     application: Application, wanted: Mapping[int, str], state_bytes: Mapping[int, int]
 ) -> dict[int, str]:
-    """The moves of one step; none while something is behind, or the checkpoint is too old."""
+    """The moves of one step; none while something is behind, or the checkpoint is too old, and none
+    to a host that is close to its budget of memory."""
     progress, program = application.progress, application.program
     points = progress.restore_points
     behind = application.newest - points.newest
@@ -97,7 +98,10 @@ def _step(
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     step: dict[int, str] = {}
+    tight = {application.executors.get(executor) for executor in application.budget.tight}
     for number, node in sorted(wanted.items()):
+        if node in tight:
+            continue
         keyed = program.owner[number].keyed
         size = state_bytes.get(number, 0) if keyed else 0
         full = counts[node] >= count_max or (counts[node] and sizes[node] + size > STEP_BYTES_MAX)

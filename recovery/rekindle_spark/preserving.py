@@ -50,10 +50,16 @@ def is_covered(progress: Progress, epoch: int, behind: Iterable[int]) -> bool:
 
 def unwritten(progress: Progress, epoch: int, behind: Set[int]) -> dict[int, tuple[int, ...]]:
     """The epochs of each producer up to a checkpoint's, as stretches, whose frames are retained and
-    that somebody behind would lack without them."""
-    points = progress.restore_points
+    that somebody behind would lack without them.
+
+    What an uncertain producer gave that is behind itself is not among them: lost, it would make
+    something else of its older state, and both would be there.
+    """
+    points, uncertain = progress.restore_points, progress.program.uncertain
     found: dict[int, list[int]] = {}
     for producer, number in progress.retained.places:
+        if producer in behind and producer in uncertain:
+            continue
         readers = (reader for reader in progress.program.consumers(producer) if reader in behind)
         if number <= epoch and any(points.needs(reader, producer, number) for reader in readers):
             found.setdefault(producer, []).append(number)

@@ -171,8 +171,15 @@ class Progress:
         )
 
     def place(self, partition: int, executor: str, plan_epoch: int) -> None:
-        """Activate a partition: it goes on from its resident state, or from the restore point."""
-        if self.resident.pop(partition, None) != executor:
+        """Activate a partition: it goes on from its resident state, or from the restore point.
+
+        An uncertain one with a resident state goes on there, wherever it should go: what was made
+        of its output is still there, and it would give something else.
+        """
+        resident = self.resident.pop(partition, None)
+        if resident is not None and partition in self.program.uncertain:
+            executor = resident
+        if resident != executor:
             self.finished[partition] = self.restore_points.epoch(partition)
         self.placed[partition] = executor
         self.plan_epochs[partition] = plan_epoch
@@ -228,10 +235,11 @@ class Progress:
             self.live.discard(partition)
 
     def stop(self, faults: Mapping[int, StepError]) -> dict[int, StepError]:
-        """Take partitions out for good, with what is downstream of them; returns all of these, each
-        with its cause.
+        """Take partitions out for good, with what is downstream of them, and what nobody else
+        needs; returns all of these, each with its cause.
 
-        Their states are forgotten: a driver with a mended function goes on from restore points.
+        Their states are forgotten: a driver with a mended function goes on from restore points. No
+        plan would ever bring back what only they need.
         """
         fresh: dict[int, StepError] = {}
         for partition in range(len(self.program.partition_names)):
@@ -240,6 +248,11 @@ class Progress:
             if cause is None or partition in self.stopped:
                 continue
             fresh[partition] = self.stopped[partition] = cause
+        for partition in reversed(range(len(self.program.partition_names))):
+            readers = set(self.program.consumers(partition))
+            is_needed = self.program.owner[partition].sinks or not readers <= self.stopped.keys()
+            if partition not in self.stopped and not is_needed:
+                fresh[partition] = self.stopped[partition] = self.stopped[min(readers)]
         self._forget(fresh)
         return fresh
 

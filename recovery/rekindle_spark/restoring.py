@@ -14,7 +14,16 @@ from typing import Any, Literal
 from rekindle_spark import ranges
 from rekindle_spark.program import Program
 
-__all__ = ["DurableInput", "Kind", "RestorePoints", "file_name", "files", "from_record", "oldest"]
+__all__ = [
+    "DurableInput",
+    "Kind",
+    "RestorePoints",
+    "file_name",
+    "files",
+    "first_input",
+    "from_record",
+    "oldest",
+]
 
 Kind = Literal["state", "input"]
 
@@ -137,6 +146,13 @@ def from_record(record: Mapping[str, Any] | None, program: Program) -> RestorePo
 def oldest(record: Mapping[str, Any]) -> int:
     """The earliest epoch that somebody starts from, as a checkpoint's record says."""
     return int(min([record["epoch"], *record.get("older", {}).values()]))
+
+
+def first_input(record: Mapping[str, Any]) -> int:
+    """The first epoch whose input has to be known: the next one is cut behind it, or it is run
+    again. That of an older state is not, and after an upgrade it may lie in no record."""
+    begin = oldest(record)
+    return max(1, begin if begin == record["epoch"] else begin + 1)
 
 
 def files(record: Mapping[str, Any]) -> Iterator[str]:

@@ -90,8 +90,11 @@ def _forget(staged: dict[int, Staged], epoch: int, partitions: Set[int]) -> None
 
 def publish_all(application: Application, final: int) -> None:
     """Nothing comes after the final epoch, so what it gave needs no checkpoint to count; but for
-    what has stopped, which goes on from an earlier state one day."""
-    published = publishable(application, final, application.progress.stopped.keys())
+    what has stopped, which goes on from an earlier state one day, and then for what that is made
+    of again, with all that is made of it."""
+    program, stopped = application.program, application.progress.stopped.keys()
+    again = {one for one in program.uncertain if not stopped.isdisjoint(program.dependents([one]))}
+    published = publishable(application, final, stopped | again | program.dependents(again))
     if published is not None:
         publish(application, final, published)
 

@@ -234,7 +234,7 @@ class Store:
         if checkpoint is not None and "cut" in checkpoint:
             offsets[checkpoint["epoch"]] = checkpoint["cut"]
         _check_gaps("commits", numbered, 1, self.commits)
-        begin = 1 if checkpoint is None else max(1, restoring.oldest(checkpoint))
+        begin = 1 if checkpoint is None else restoring.first_input(checkpoint)
         _check_gaps("offsets", offsets, begin, max([*offsets, *_finished(commits)], default=0))
         return History(offsets, commits, checkpoint)
 

@@ -53,6 +53,7 @@ def running() -> Any:
         buffering="on",
         ordering="on",
         staged={},
+        budget=SimpleNamespace(tight={}),
         moves=None,
         moved_at=-1,
         told=told,
@@ -72,6 +73,14 @@ def moved(application: Any, **sizes: Any) -> set[int]:
     before = dict(application.progress.placed)
     moving.carry_out(application, sizes.get("state_bytes", {}))
     return {n for n, where in application.progress.placed.items() if where != before[n]}
+
+
+def test_nothing_moves_to_a_host_that_is_close_to_its_budget_of_memory() -> None:
+    application = ordered(COUNTED[0])
+    application.budget.tight["c"] = 0
+    assert moved(application) == set()
+    application.budget.tight.clear()
+    assert moved(application) == {COUNTED[0]}
 
 
 def test_what_moves_stays_live_and_goes_on_from_the_checkpoint() -> None:

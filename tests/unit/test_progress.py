@@ -72,17 +72,25 @@ def test_what_was_suspended_goes_on_from_its_state_and_what_was_lost_from_the_re
     assert progress.catching_up == {ROWS0, COUNTED0, COUNTED1, LARGEST}
 
 
-def test_what_is_stopped_takes_what_is_downstream_along_and_nothing_else() -> None:
+def test_what_is_stopped_takes_along_what_needs_it_and_what_nobody_else_needs() -> None:
     progress, fault = running(), StepError(where="step", what="raised", remedy="mend it")
-    assert progress.stop({COUNTED1: fault}) == {COUNTED1: fault, LARGEST: fault}
-    assert progress.placed == {ROWS0: "a", ROWS1: "b", OTHER: "c", COUNTED0: "a", OTHERS: "c"}
+    stopped = {ROWS0, ROWS1, COUNTED0, COUNTED1, LARGEST}
+    assert progress.stop({COUNTED1: fault}) == dict.fromkeys(stopped, fault)
+    assert progress.placed == {OTHER: "c", OTHERS: "c"}
     assert progress.resident == {}
     assert progress.finished.keys() == progress.live == progress.placed.keys()
     assert progress.complete
     assert progress.stop({COUNTED1: fault, LARGEST: fault}) == {}
     progress.lose(["a"])
-    assert progress.placed == {ROWS1: "b", OTHER: "c", OTHERS: "c"}
+    assert progress.complete
+    progress.lose(["c"])
     assert not progress.complete
+
+
+def test_what_others_need_goes_on_beside_what_is_stopped() -> None:
+    progress, fault = running(), StepError(where="step", what="raised", remedy="mend it")
+    assert progress.stop({OTHERS: fault}).keys() == {OTHER, OTHERS}
+    assert progress.placed.keys() == {ROWS0, ROWS1, COUNTED0, COUNTED1, LARGEST}
 
 
 def test_a_suspended_partition_that_is_put_elsewhere_starts_from_the_restore_point() -> None:
@@ -91,6 +99,19 @@ def test_a_suspended_partition_that_is_put_elsewhere_starts_from_the_restore_poi
     progress.place(LARGEST, "b", 2)
     assert progress.finished[LARGEST] == 4
     assert LARGEST not in progress.resident
+
+
+def test_a_suspended_uncertain_partition_goes_on_where_it_is() -> None:
+    progress = running()
+    steps = progress.program.chains
+    counted = next(chain for chain in steps if chain.name == "counted")
+    uncertain = replace(counted, root=replace(counted.root, deterministic=False))
+    chains = tuple(uncertain if chain is counted else chain for chain in steps)
+    progress.program = replace(progress.program, chains=chains)
+    progress.lose(["a"])
+    progress.place(COUNTED1, "c", 2)
+    assert progress.placed[COUNTED1] == "b"
+    assert progress.finished[COUNTED1] == 7
 
 
 def test_a_suspended_partition_is_lost_with_its_executor() -> None:

@@ -1,5 +1,7 @@
 """Restore points: what a checkpoint has of partitions that are behind, and what they would lack."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -172,3 +174,16 @@ def test_a_state_that_is_made_of_several_files_needs_them_all_until_it_is_writte
 def test_a_file_that_builds_on_another_than_the_restore_point_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="partition 1 builds on epoch 3"):
         RestorePoints(4).after(9, (), None, {COUNTED0: 3})
+
+
+def test_what_an_uncertain_step_gave_that_is_behind_itself_is_not_written() -> None:
+    progress = largest_is_behind()
+    rows, counted, largest = progress.program.chains
+    uncertain = replace(counted, root=replace(counted.root, deterministic=False))
+    progress.program = replace(progress.program, chains=(rows, uncertain, largest))
+    both = {COUNTED0: (5, 9), COUNTED1: (5, 9)}
+    assert preserving.unwritten(progress, 8, {LARGEST}) == both
+    behind = {COUNTED0, LARGEST}
+    found = preserving.unwritten(progress, 8, behind)
+    assert COUNTED0 not in found
+    assert found[COUNTED1] == (5, 9)

@@ -1,40 +1,51 @@
 """Output that a repeat may give otherwise: what counts with which checkpoint."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from rekindle_spark import staging
+from rekindle_spark import program, staging
 from rekindle_spark.application import Staged
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.program import Program
+from rekindle_spark.testing import UnreadSource
 
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS, COUNTS = 0, 1
-NAMES = ("rows/0", "counts/0")
 
 
 def epoch(number: int, rows: int) -> list[Any]:
     """As a host reports it."""
-    sinks = {"out": [rows, f"0-{number}-{rows}.parquet", "digest"]} if rows else {}
-    return [number, rows, f"of-{number}-{rows}", sinks]
+    return [number, rows, f"of-{number}-{rows}", [rows, f"0-{number}-{rows}.parquet", "digest"]]
+
+
+def built() -> Program:
+    """rows -> counts, each with a sink."""
+    pipeline = Pipeline("staging")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    rows.sink("out-rows")
+    rows.window("counts", keys=["key"], size_seconds=1, aggregates={"n": count()}).sink(
+        "out-counts"
+    )
+    return program.build(pipeline)
 
 
 @pytest.fixture
 def application() -> Any:
     """It has held back the epochs 5 to 7 of both partitions."""
-    chains = tuple(
-        SimpleNamespace(first=number, outputs=("out",), sinks=()) for number in (ROWS, COUNTS)
-    )
-    numbers = {name: number for number, name in enumerate(NAMES)}
     found = SimpleNamespace(
         staged=dict[int, Staged](),
-        program=SimpleNamespace(partition_names=NAMES, numbers=numbers, owner=chains),
+        program=built(),
         committed={},
         plan_epoch=2,
         lock=threading.RLock(),
         progress=SimpleNamespace(stopped={}),
         said=[],
-        events=SimpleNamespace(dead_letters=lambda _: None),
+        events=SimpleNamespace(dead_letters=lambda _: None, write=lambda *_, **__: None),
     )
     found.store = SimpleNamespace(commit=found.said.append)
     for number in (ROWS, COUNTS):
@@ -43,8 +54,10 @@ def application() -> Any:
 
 
 def stage(application: Any, number: int, *epochs: list[Any]) -> None:
-    names = {"out": f"out-{NAMES[number]}"}
-    staging.stage(application.staged, number, names, epochs, unordered=False)
+    parts = application.program.output_parts(number)
+    (output,) = parts
+    told = [[*one[:3], {output: one[3]} if one[1] else {}] for one in epochs]
+    staging.stage(application.staged, number, parts, told, unordered=False)
 
 
 def published(application: Any, at: int, behind: frozenset[int] = frozenset()) -> Any:
@@ -83,3 +96,14 @@ def test_in_the_end_all_counts_but_what_has_stopped(application: Any) -> None:
     staging.publish_all(application, 7)
     (record,) = application.said
     assert list(record["finished"]) == ["rows/0"]
+
+
+def test_in_the_end_what_is_made_of_again_for_what_has_stopped_does_not_count(
+    application: Any,
+) -> None:
+    first, *others = application.program.chains
+    uncertain = replace(first, root=replace(first.root, deterministic=False))
+    application.program = replace(application.program, chains=(uncertain, *others))
+    application.progress.stopped = {COUNTS: object()}
+    staging.publish_all(application, 7)
+    assert application.said == []

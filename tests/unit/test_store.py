@@ -158,6 +158,18 @@ def test_what_is_behind_keeps_its_state_and_its_input_through_later_checkpoints(
     assert list(store.read().offsets) == [1, 2, 3, 4]
 
 
+def test_the_input_of_an_older_state_is_not_needed_any_more(tmp_path: Path) -> None:
+    store = with_states(tmp_path, 4, 5, 6, 7)
+    store.complete_checkpoint(4, states("rows/0", "counts/0"))
+    store.complete_checkpoint(6, {**states("rows/0"), "older": {"counts/0": 4}})
+    offsets = tmp_path / "offsets"
+    (offsets / "4.json").unlink()
+    assert list(store.read().offsets) == [5, 6, 7]
+    (offsets / "5.json").unlink()
+    with pytest.raises(DamagedError, match=r"offsets/5\.json: is not there"):
+        store.read()
+
+
 def test_the_checkpoint_before_a_damaged_one_is_gone_on_from(tmp_path: Path) -> None:
     store = with_states(tmp_path, 1, 2)
     store.complete_checkpoint(1, states("rows/0"))
