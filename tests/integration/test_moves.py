@@ -95,16 +95,17 @@ def test_a_node_lost_while_partitions_move_changes_no_row(prepare: Prepare) -> N
 
 @contextmanager
 def standing_still_most_of_the_time(application: Application, node: str) -> Iterator[None]:
-    """Its processes are stopped for 80 % of each 0.2 s: far too short to be called silent."""
+    """Its processes are stopped for nine tenths of the time: for half a second each time, which is
+    far too short to be called silent, and more than others take where they have to wait."""
     executor = application.executors()[node]
     over = threading.Event()
 
     def stop_and_go() -> None:
         while not over.is_set():
             processes.signal_all(executor, signal.SIGSTOP)
-            time.sleep(0.16)
+            time.sleep(0.45)
             processes.signal_all(executor, signal.SIGCONT)
-            over.wait(0.04)
+            over.wait(0.05)
 
     thread = threading.Thread(target=stop_and_go, daemon=True)
     thread.start()
