@@ -30,6 +30,7 @@ What runs in the driver:
     catchup        the catch-up loop: brings newly placed partitions forward
     budget         how large epochs and pieces may be, so that hosts keep within their memory
     sparing        applies that: smaller epochs and pieces, or the end of the run
+    pieces         how many epochs one job of catching up takes on
     pace           how long catching up rests, so that live queries keep their time
     publishing     makes output count: the commit record, and what tells of it
     staging        output of unordered epochs, held back until a checkpoint

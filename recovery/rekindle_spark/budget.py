@@ -17,9 +17,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle_spark.pieces import PIECE_EPOCHS_MAX
+
 __all__ = [
     "EASED",
-    "PIECE_EPOCHS_MAX",
     "TIGHT",
     "TIGHT_SHARE",
     "Budget",
@@ -34,7 +35,6 @@ TIGHT_SHARE = 0.8
 # Of the budget. Where work takes less, smaller epochs would cost time and free nothing.
 WORK_SHARE_MIN = 0.05
 ROWS_MIN = 1_000
-PIECE_EPOCHS_MAX = 64
 CALM_FIRST, CALM_MAX = 10, 1_280
 # Until then what is written to the store has been, and its copies are gone.
 REFUSED_SECONDS_MAX = 10.0

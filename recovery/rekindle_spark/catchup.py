@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 
 from rekindle_spark import jobs, running
 from rekindle_spark.application import Application
-from rekindle_spark.budget import PIECE_EPOCHS_MAX
 from rekindle_spark.control import Control
+from rekindle_spark.pieces import Pieces
 from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Running
 
 __all__ = ["CatchUp", "Stream"]
 
-PIECE_EPOCHS_FIRST = 4
 PIECE_ROWS_MAX = 4_000_000
 
 
@@ -28,7 +27,7 @@ class Stream:
     """One executor's jobs, one after the other: the one that runs, and how the next is to be."""
 
     job: Running | None = None
-    piece_epochs: int = PIECE_EPOCHS_FIRST
+    pieces: Pieces = field(default_factory=Pieces)
     attempts: Attempts = field(default_factory=Attempts)
     rests_until: float = 0.0
 
@@ -36,16 +35,9 @@ class Stream:
         """Whether the next job may be submitted."""
         return self.job is None and now >= self.rests_until
 
-    def finished(self, seconds: float, target_seconds: float, rests_until: float = 0.0) -> None:
-        """A job went well: the next one is sized to take about `target_seconds`."""
-        self.attempts.clear()
-        self.rests_until = rests_until
-        factor = min(2.0, max(0.5, target_seconds / max(seconds, 0.05)))
-        self.piece_epochs = max(1, min(PIECE_EPOCHS_MAX, round(self.piece_epochs * factor)))
-
     def failed(self, now: float) -> None:
         """A job did not count: the next one is small, and comes after a rest."""
-        self.piece_epochs = 1
+        self.pieces.failed()
         self.rests_until = now + RETRY_SECONDS
 
 
@@ -121,8 +113,10 @@ class CatchUp:
         self.control.results.put(result)
         if result.finished:
             target_seconds = application.settings.runtime.catch_up_piece_seconds
-            rests_until = time.monotonic() + self._rest_seconds(executor, result.seconds, epochs)
-            stream.finished(result.seconds, target_seconds, rests_until)
+            stream.attempts.clear()
+            stream.pieces.took(epochs, result.seconds, target_seconds)
+            rest_seconds = self._rest_seconds(executor, result.seconds, epochs)
+            stream.rests_until = time.monotonic() + rest_seconds
         elif result.reason != "interrupted":
             stream.failed(time.monotonic())
             self.control.failures.put((result, stream.attempts))
@@ -167,7 +161,7 @@ class CatchUp:
         """The last epoch of a piece: bounded in epochs, the fewer the less memory there is, and in
         rows of input."""
         rows, last = 0, first
-        epochs = self.application.budget.piece_epochs(executor, stream.piece_epochs)
+        epochs = self.application.budget.piece_epochs(executor, stream.pieces.epochs)
         for epoch in range(first, first + epochs):
             if epoch not in self.application.cuts:
                 break

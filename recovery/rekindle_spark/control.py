@@ -262,19 +262,25 @@ class Control:
 
     def _give_up(self, executor: str) -> None:
         """An executor whose host does not start any more is of no use: a new one may be."""
-        node = self.application.executors.get(executor)
-        if node is None or executor in self.membership.dropped:
+        if (node := self._node(executor)) is None:
             return
         self.application.events.write("host-failed", executor=executor, node=node)
         self.membership.drop(executor, "its host does not start")
 
     def _leave_alone(self, executor: str) -> None:
         """An executor without room on its disk can pass nothing on: the others go on without it."""
-        node = self.application.executors.get(executor)
-        if node is None or executor in self.membership.dropped:
+        if (node := self._node(executor)) is None:
             return
         seconds = self.membership.drop_full(executor)
         self.application.events.write("disk-full", executor=executor, node=node, seconds=seconds)
+
+    def _node(self, executor: str) -> str | None:
+        """The node of an executor that belongs to the application; None: it does not, any more."""
+        return (
+            None
+            if executor in self.membership.dropped
+            else self.application.executors.get(executor)
+        )
 
     def _note(self, instruction: Instruction) -> None:
         """Write down what the core in here has decided, as a coordinator does in its own log."""

@@ -22,7 +22,7 @@ from rekindle.errors import RunError
 from rekindle.modes import OFF, ON
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
-from rekindle_spark import arrivals, jar, program, restoring, staging, upgrades
+from rekindle_spark import arrivals, jar, program, publishing, restoring, staging, upgrades
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.budget import Budget
@@ -226,6 +226,5 @@ def _committed(
             for epoch, digest in zip(range(first, last + 1), sums, strict=True):
                 if epoch > restore_points.epoch(number) and "checkpoint" not in record:
                     digests[number, epoch] = digest
-            for part in built.output_parts(number).values():
-                committed[part] = max(committed.get(part, 0), last)
+            publishing.enter(built, committed, number, last)
     return digests, committed

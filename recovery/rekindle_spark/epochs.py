@@ -64,9 +64,13 @@ class EpochLoop:
         )
 
     def _await_cut(self) -> None:
+        """Wait until the next epoch is due, the first until something is placed that can run it: a
+        backlog then comes in few long epochs."""
+        application = self.application
         while True:
             self.control.pump()
-            if time.time() >= self.next_cut_at and not self.application.paused:
+            begun = application.progress.placed or application.newest > 0
+            if begun and time.time() >= self.next_cut_at and not application.paused:
                 return
             time.sleep(POLL_SECONDS)
 

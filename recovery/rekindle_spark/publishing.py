@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rekindle_spark.application import Application
+from rekindle_spark.program import Program
 
-__all__ = ["publish"]
+__all__ = ["enter", "publish"]
 
 
 def publish(application: Application, record: Mapping[str, Any]) -> None:
@@ -24,9 +25,8 @@ def publish(application: Application, record: Mapping[str, Any]) -> None:
     application.events.dead_letters(record["outputs"])
     for name, (first, last, _) in record["finished"].items():
         number = program.numbers[name]
+        enter(program, committed, number, last)
         parts = program.output_parts(number)
-        for part in parts.values():
-            committed[part] = max(committed.get(part, 0), last)
         for sink in program.owner[number].sinks:
             application.events.write(
                 "commit",
@@ -36,3 +36,10 @@ def publish(application: Application, record: Mapping[str, Any]) -> None:
                 epoch=last,
                 plan_epoch=record["plan_epoch"],
             )
+
+
+def enter(program: Program, committed: dict[str, int], number: int, last: int) -> None:
+    """Take in that a partition's epochs up to `last` are finished: by query partition whose output
+    it writes, `committed` has how far that has got."""
+    for part in program.output_parts(number).values():
+        committed[part] = max(committed.get(part, 0), last)

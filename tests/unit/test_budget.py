@@ -17,7 +17,6 @@ from rekindle_spark.budget import (
     CALM_FIRST,
     CALM_MAX,
     EASED,
-    PIECE_EPOCHS_MAX,
     REFUSED_SECONDS_MAX,
     ROWS_MIN,
     TIGHT,
@@ -25,6 +24,7 @@ from rekindle_spark.budget import (
     Budget,
     Reading,
 )
+from rekindle_spark.pieces import PIECE_EPOCHS_MAX
 from rekindle_spark.running import Result
 
 MIB = 2**20

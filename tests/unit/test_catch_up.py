@@ -2,23 +2,59 @@
 
 import pytest
 
-from rekindle_spark.catchup import PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX, Stream
+from rekindle_spark.catchup import Stream
 from rekindle_spark.pace import GAIN_MIN, REST_FIRST, REST_MAX, Pace
+from rekindle_spark.pieces import PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX, Pieces
 from rekindle_spark.running import RETRY_SECONDS
 
 
+def sizes(
+    pieces: Pieces, *, job_seconds: float, epoch_seconds: float, target_seconds: float = 1.5
+) -> list[int]:
+    """Of the next twenty pieces, each done in the time that these costs give."""
+    found = []
+    for _ in range(20):
+        seconds = job_seconds + epoch_seconds * pieces.epochs
+        pieces.took(pieces.epochs, seconds, target_seconds)
+        found.append(pieces.epochs)
+    return found
+
+
 def test_pieces_grow_while_they_are_short_and_shrink_when_they_are_long() -> None:
-    stream = Stream()
-    stream.finished(0.5, target_seconds=2.0)
-    assert stream.piece_epochs == 2 * PIECE_EPOCHS_FIRST
-    stream.finished(8.0, target_seconds=2.0)
-    assert stream.piece_epochs == PIECE_EPOCHS_FIRST
-    for _ in range(20):
-        stream.finished(0.01, target_seconds=2.0)
-    assert stream.piece_epochs == PIECE_EPOCHS_MAX
-    for _ in range(20):
-        stream.finished(100.0, target_seconds=2.0)
-    assert stream.piece_epochs == 1
+    pieces = Pieces()
+    pieces.took(pieces.epochs, 0.5, target_seconds=2.0)
+    assert pieces.epochs == 2 * PIECE_EPOCHS_FIRST
+    pieces.took(pieces.epochs, 80.0, target_seconds=2.0)
+    assert pieces.epochs == PIECE_EPOCHS_FIRST
+    assert sizes(pieces, job_seconds=0.0, epoch_seconds=0.001)[-1] == PIECE_EPOCHS_MAX
+    assert sizes(pieces, job_seconds=0.0, epoch_seconds=100.0)[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("job_seconds", "epoch_seconds", "expected"),
+    [(0.5, 0.1, 10), (2.0, 0.1, 20), (3.0, 0.1, 30), (3.0, 1.0, 3), (3.0, 5.0, 1), (9.0, 0.01, 64)],
+)
+def test_what_a_job_costs_by_itself_is_half_of_a_piece_at_most_where_that_is_possible(
+    job_seconds: float, epoch_seconds: float, expected: int
+) -> None:
+    last = sizes(Pieces(), job_seconds=job_seconds, epoch_seconds=epoch_seconds)[-1]
+    assert last == pytest.approx(expected, abs=1)
+
+
+def test_a_short_piece_that_could_not_be_longer_does_not_make_the_next_one_short() -> None:
+    pieces = Pieces()
+    sizes(pieces, job_seconds=0.5, epoch_seconds=0.1)
+    for _ in range(10):
+        pieces.took(1, 0.6, target_seconds=1.5)
+    assert pieces.epochs >= 5
+
+
+def test_a_piece_after_a_failure_is_small_and_the_ones_behind_it_grow_again() -> None:
+    pieces = Pieces()
+    sizes(pieces, job_seconds=1.0, epoch_seconds=0.1)
+    pieces.failed()
+    assert pieces.epochs == 1
+    assert sizes(pieces, job_seconds=1.0, epoch_seconds=0.1)[:3] == [2, 4, 8]
 
 
 def test_after_a_failure_an_executor_rests_and_the_others_go_on() -> None:
@@ -27,22 +63,7 @@ def test_after_a_failure_an_executor_rests_and_the_others_go_on() -> None:
     assert not failing.may_start(10.0 + RETRY_SECONDS / 2)
     assert other.may_start(10.0)
     assert failing.may_start(10.0 + RETRY_SECONDS)
-    assert failing.piece_epochs == 1
-
-
-def test_a_piece_that_went_well_ends_the_row_of_failures_of_its_own_executor_only() -> None:
-    failing, other = Stream(), Stream()
-    failing.attempts.count(True)
-    other.attempts.count(True)
-    other.finished(1.0, target_seconds=2.0)
-    assert (failing.attempts.step_errors, other.attempts.step_errors) == (1, 0)
-
-
-def test_an_executor_rests_after_a_piece_as_long_as_it_is_told() -> None:
-    stream = Stream()
-    stream.finished(1.0, target_seconds=2.0, rests_until=13.0)
-    assert not stream.may_start(12.9)
-    assert stream.may_start(13.0)
+    assert failing.pieces.epochs == 1
 
 
 def test_rests_grow_while_epochs_are_slowed_and_shrink_when_they_are_not() -> None:

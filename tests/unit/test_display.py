@@ -1,6 +1,7 @@
 """What the demo shows without a terminal: one line for whatever happens."""
 
 import io
+import time
 
 from rich.console import Console
 
@@ -19,3 +20,14 @@ def test_nodes_that_come_and_are_killed_are_counted() -> None:
         "node 127.0.0.3 is up (2 nodes)",
         "node 127.0.0.2 is killed (1 nodes)",
     ]
+
+
+def test_a_long_wait_tells_how_many_queries_are_level() -> None:
+    shown = io.StringIO()
+    display = Display({"late": 1.0, "early": 1.0}, {"late": 2, "early": 1}, Console(file=shown))
+    display.show({"kind": "cut", "epoch": 1, "cut_at": time.time() - 100.0})
+    display.show({"kind": "cut", "epoch": 2, "cut_at": time.time()})
+    for part, epoch in (("late/0", 2), ("late/1", 1), ("early/0", 2)):
+        display.show({"kind": "commit", "query_partition": part, "epoch": epoch})
+    display.show({"kind": "waiting", "until": "all run"})
+    assert shown.getvalue() == "waiting until all run: 1 of 2 queries are level\n"

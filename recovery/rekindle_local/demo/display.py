@@ -17,6 +17,7 @@ from rich.text import Text
 __all__ = ["Display"]
 
 REFRESH_SECONDS = 0.5
+LAG_SECONDS_LEVEL = 15.0
 
 
 @dataclass(slots=True)
@@ -91,6 +92,11 @@ class Display:
         if self.failure_at is not None:
             self.say(f"{record['query_partition']} has caught up")
 
+    def _on_waiting(self, record: Mapping[str, Any]) -> None:
+        lags = [self._lag_seconds(query) for query in self.priorities]
+        level = sum(lag is not None and lag < LAG_SECONDS_LEVEL for lag in lags)
+        self.say(f"waiting until {record['until']}: {level} of {len(lags)} queries are level")
+
     def _on_recovered(self, _: Mapping[str, Any]) -> None:
         self.say("all queries are running")
 
@@ -104,12 +110,16 @@ class Display:
         return table
 
     def _lag(self, query: str) -> Text:
+        lag = self._lag_seconds(query)
+        if lag is None:
+            return Text("-", style="dim")
+        style = "green" if lag < 5 else "yellow" if lag < LAG_SECONDS_LEVEL else "red"
+        return Text(f"{lag:.1f} s", style=style)
+
+    def _lag_seconds(self, query: str) -> float | None:
+        """How far the last of a query's partitions is behind; None: one has no output yet."""
         reached = [
             self.reached.get(f"{query}/{index}", 0) for index in range(self.partitions[query])
         ]
         cut = self.cuts.get(min(reached))
-        if cut is None:
-            return Text("-", style="dim")
-        lag = time.time() - cut
-        style = "green" if lag < 5 else "yellow" if lag < 15 else "red"
-        return Text(f"{lag:.1f} s", style=style)
+        return None if cut is None else time.time() - cut

@@ -24,6 +24,8 @@ from rekindle_local.provisioning import Provisioning
 __all__ = ["Options", "Scenario"]
 
 POLL_SECONDS = 0.05
+# Longer waits are told of: on a machine with much else to do each phase takes its time.
+WAITING_SECONDS = 30.0
 LOAD_PERCENT = (60.0, 80.0)
 
 
@@ -43,7 +45,7 @@ class Options:
     kill_coordinator: bool = False
     cpu_quota: float = 0.2
     warm_seconds: float = 20.0
-    phase_seconds_max: float = 240.0
+    phase_seconds_max: float = 600.0
 
 
 @dataclass(slots=True)
@@ -89,10 +91,13 @@ class Scenario:
             self._poll()
 
     def _await(self, what: str, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + self.options.phase_seconds_max
+        begin = told_at = time.monotonic()
         while not condition():
             self._poll()
-            if time.monotonic() > end:
+            if time.monotonic() - told_at > WAITING_SECONDS:
+                told_at = time.monotonic()
+                self.show({"kind": "waiting", "until": what})
+            if time.monotonic() - begin > self.options.phase_seconds_max:
                 raise RunError(
                     where="demo",
                     what=f"waited {self.options.phase_seconds_max:.0f} s until {what}",
