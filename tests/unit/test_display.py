@@ -29,5 +29,5 @@ def test_a_long_wait_tells_how_many_queries_are_level() -> None:
     display.show({"kind": "cut", "epoch": 2, "cut_at": time.time()})
     for part, epoch in (("late/0", 2), ("late/1", 1), ("early/0", 2)):
         display.show({"kind": "commit", "query_partition": part, "epoch": epoch})
-    display.show({"kind": "waiting", "until": "all run"})
+    display.show({"kind": "not-yet", "until": "all run"})
     assert shown.getvalue() == "waiting until all run: 1 of 2 queries are level\n"

@@ -92,7 +92,7 @@ class Display:
         if self.failure_at is not None:
             self.say(f"{record['query_partition']} has caught up")
 
-    def _on_waiting(self, record: Mapping[str, Any]) -> None:
+    def _on_not_yet(self, record: Mapping[str, Any]) -> None:
         lags = [self._lag_seconds(query) for query in self.priorities]
         level = sum(lag is not None and lag < LAG_SECONDS_LEVEL for lag in lags)
         self.say(f"waiting until {record['until']}: {level} of {len(lags)} queries are level")

@@ -96,7 +96,7 @@ class Scenario:
             self._poll()
             if time.monotonic() - told_at > WAITING_SECONDS:
                 told_at = time.monotonic()
-                self.show({"kind": "waiting", "until": what})
+                self.show({"kind": "not-yet", "until": what})
             if time.monotonic() - begin > self.options.phase_seconds_max:
                 raise RunError(
                     where="demo",
