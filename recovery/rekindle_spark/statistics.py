@@ -6,6 +6,8 @@ rows came in: while a loss that nobody has noticed yet holds up the epochs, noth
 that must not look as if nothing would have to be. A move begins another one. Called by `control`.
 """
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -35,6 +37,7 @@ class Statistics:
     steady: bool = False
     settled: int = 0
     windows: int = 0
+    behind_seconds: float = math.inf
 
     def __post_init__(self) -> None:
         self.costs = Costs(self.application.program, began_at=self._computed_until())
@@ -112,12 +115,16 @@ class Statistics:
         """Move the rate towards the wanted load, until the first loss; say once that it is there.
 
         Nodes get faster while their code is compiled, so that the rate of the first minute would
-        be too low a minute later.
+        be too low a minute later. Long epochs say nothing while a backlog gets smaller.
         """
+        stretch, before = self._stretch(), self.behind_seconds
+        self.behind_seconds = time.time() - self._computed_until()
+        if stretch > costs.STRETCH_MAX and self.behind_seconds < before:
+            return
         target, there = self.application.settings.runtime.load_target_percent, True
         if target is not None:
             self.rows_per_second, there = costs.calibrated(
-                self.rows_per_second, load_percent / 100, target / 100, self._stretch()
+                self.rows_per_second, load_percent / 100, target / 100, stretch
             )
         self.settled = self.settled + 1 if there else 0
         self.windows += 1

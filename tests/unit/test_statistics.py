@@ -8,6 +8,7 @@ import pytest
 
 from rekindle_spark import program
 from rekindle_spark.budget import Budget
+from rekindle_spark.costs import STEP_BACK
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.progress import Retained
 from rekindle_spark.statistics import WINDOW_SECONDS, Statistics
@@ -87,3 +88,21 @@ def test_a_move_begins_a_window_with_the_epoch_after_the_one_that_ran_some_again
     compute(application, statistics, 2 + int(WINDOW_SECONDS), 91.0)
     (cost,) = (statistics.closed_window() or {}).values()
     assert cost == pytest.approx(100 / WINDOW_SECONDS)
+
+
+def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application = running()
+    application.settings.runtime.load_target_percent = 66.0
+    statistics = Statistics(application)
+    statistics.closed_window()
+    rates = []
+    for epoch, now in ((6, 1060.0), (12, 1065.0), (18, 1090.0)):
+        monkeypatch.setattr("rekindle_spark.statistics.time.time", lambda now=now: now)
+        for cut in range(epoch - 5, epoch + 1):  # three seconds of input each
+            compute(application, statistics, 3 * cut, 1.5 * cut)
+        assert statistics.closed_window() is not None
+        rates.append(statistics.rows_per_second)
+    # behind by 42 s, by 29 s, by 36 s
+    assert rates == [100.0, 100.0, 100.0 * STEP_BACK]
