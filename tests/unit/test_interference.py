@@ -13,20 +13,20 @@ LOST, PLAN, BACK = 10.0, 20.0, 30.0
 def events(seconds: dict[float, float], query: str = "q/0") -> list[dict[str, Any]]:
     """A run with an epoch a second; {from when: how long an epoch takes}."""
     said: list[dict[str, Any]] = [
-        {"kind": "plan", "at": 1.0},
-        {"kind": "recovered", "at": 2.0},
-        {"kind": "confirmed", "at": LOST - 0.5},
-        {"kind": "confirmed", "at": LOST},
-        {"kind": "plan", "at": PLAN},
-        {"kind": "plan", "at": PLAN + 1},
-        {"kind": "recovered", "at": BACK},
+        {"kind": "plan", "t": 1.0},
+        {"kind": "recovered", "t": 2.0},
+        {"kind": "confirmed", "t": LOST - 0.5},
+        {"kind": "confirmed", "t": LOST},
+        {"kind": "plan", "t": PLAN},
+        {"kind": "plan", "t": PLAN + 1},
+        {"kind": "recovered", "t": BACK},
     ]
     for epoch in range(3, 40):
         cut_at = epoch + 0.25
         took = next(s for begin, s in sorted(seconds.items(), reverse=True) if cut_at >= begin)
-        said.append({"kind": "cut", "at": cut_at, "cut_at": cut_at, "epoch": epoch})
+        said.append({"kind": "cut", "t": cut_at, "cut_at": cut_at, "epoch": epoch})
         commit = {"query_partition": query, "from_epoch": epoch, "epoch": epoch}
-        said.append({"kind": "commit", "at": cut_at + took, **commit})
+        said.append({"kind": "commit", "t": cut_at + took, **commit})
     return said
 
 
@@ -39,7 +39,7 @@ def test_what_comes_back_later_does_not_count() -> None:
     other = [
         event
         for event in events({0.0: 5.0}, query="late/0")
-        if event["kind"] == "commit" and event["at"] > PLAN
+        if event["kind"] == "commit" and event["t"] > PLAN
     ]
     assert interference.slowdown([*events({0.0: 0.2}), *other]) == pytest.approx(0.0)
 

@@ -29,7 +29,7 @@ def measure(rounds: int, directory: Path) -> list[float]:
         place = directory / f"catch-up-{number}"
         place.mkdir()
         performance.perform(options, place)
-        lines = (place / "run" / "driver-events.jsonl").read_text().splitlines()
+        lines = (place / "events.jsonl").read_text().splitlines()
         found.append(slowdown([json.loads(line) for line in lines]))
     return found
 
@@ -40,9 +40,9 @@ def slowdown(events: Sequence[Event]) -> float:
     Of each query partition that no failure stopped, medians over epochs after the loss and before
     the plan, and from the plan until all have recovered; of these ratios the median.
     """
-    lost = max(event["at"] for event in events if event["kind"] == "confirmed")
-    plan = min(e["at"] for e in events if e["kind"] == "plan" and e["at"] > lost)
-    back = min(e["at"] for e in events if e["kind"] == "recovered" and e["at"] > plan)
+    lost = max(event["t"] for event in events if event["kind"] == "confirmed")
+    plan = min(e["t"] for e in events if e["kind"] == "plan" and e["t"] > lost)
+    back = min(e["t"] for e in events if e["kind"] == "recovered" and e["t"] > plan)
     alone, beside = (_medians(events, *span) for span in ((lost, plan), (plan, back)))
     both = alone.keys() & beside.keys()
     if not both:
@@ -62,6 +62,6 @@ def _medians(events: Sequence[Event], begin: float, end: float) -> dict[str, flo
     for event in events:
         if event["kind"] == "commit" and event["from_epoch"] == event["epoch"] in within:
             taken.setdefault(event["query_partition"], []).append(
-                event["at"] - cuts[event["epoch"]]
+                event["t"] - cuts[event["epoch"]]
             )
     return {name: median(took) for name, took in taken.items() if len(took) >= EPOCHS_MIN}
