@@ -24,6 +24,7 @@ from rich.console import Console
 from rekindle.errors import RunError
 from rekindle_local import processes
 from rekindle_local.bench import interference, results
+from rekindle_local.bench.interference import Slowdown
 from rekindle_local.bench.results import Bar
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo import inputs
@@ -208,7 +209,7 @@ def _follow(runs: Sequence[_Run], seconds: float) -> None:
 
 def _judge(
     samples: Mapping[Way, Sequence[Sample]],
-    slowdowns: Sequence[float],
+    slowdowns: Sequence[Slowdown],
     rounds: int,
     seconds: float,
     directory: Path,
@@ -219,14 +220,15 @@ def _judge(
     }
     checkpoint = 100 * (1 - _ratio(costs, BARE, CHECKPOINTS))
     always = 100 * (1 - _ratio(costs, ADAPTIVE, ALWAYS))
-    catch_up = median(slowdowns)
+    catch_up = median(one.before for one in slowdowns)
     figures = {
         "checkpoint_percent": checkpoint,
         "always_buffering_and_ordering_percent": always,
         "catch_up_percent": catch_up,
         "rows_per_second": {way.name: found for way, found in rates.items()},
         "cpu_seconds_per_million_rows": {way.name: found for way, found in costs.items()},
-        "catch_up_percents": list(slowdowns),
+        "catch_up_percents": [one.before for one in slowdowns],
+        "catch_up_against_alone_percents": [one.alone for one in slowdowns],
     }
     command = f"rekindle bench overhead --rounds {rounds} --seconds {seconds:g}"
     bars = [
@@ -238,7 +240,13 @@ def _judge(
             ALWAYS_PERCENT_MAX,
             command,
         ),
-        _bar("beside catching up epochs take", "% longer", catch_up, CATCH_UP_PERCENT_MAX, command),
+        _bar(
+            "beside catching up epochs take",
+            "% longer than before the failure",
+            catch_up,
+            CATCH_UP_PERCENT_MAX,
+            command,
+        ),
     ]
     return results.write(directory / "overhead.json", figures, bars)
 
