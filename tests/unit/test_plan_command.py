@@ -102,3 +102,26 @@ def test_a_file_that_cannot_be_read_ends_with_code_2(tmp_path: Path, name: str) 
     assert done.returncode == 2
     assert "cannot be read" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_plan_goes_on_from_the_last_one(problem_file: Path, tmp_path: Path) -> None:
+    last = tmp_path / "answer.json"
+    last.write_text(plan(str(problem_file), "--json").stdout)
+    done = plan(str(problem_file), "--start", str(last), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["queries"] == json.loads(last.read_text())["queries"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "answer.json: is not JSON; give what"), ("{}", "answer.json"), ("[]", "answer.json")],
+)
+def test_a_start_that_is_no_answer_is_refused(
+    problem_file: Path, tmp_path: Path, content: str, message: str
+) -> None:
+    last = tmp_path / "answer.json"
+    last.write_text(content)
+    done = plan(str(problem_file), "--start", str(last))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

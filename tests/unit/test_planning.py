@@ -161,7 +161,7 @@ def shared_tree(queries: int, partitions: int, seed: int) -> Problem:
 
 def test_a_large_problem_gets_a_plan_near_its_bound_without_any_budget() -> None:
     answer = solve(shared_tree(400, 1_000, seed=1), budget_seconds=0.0)
-    assert answer.solver == "best-density"
+    assert answer.solver == "auto"
     assert answer.queries
     assert 0 < answer.gap < 0.2
 

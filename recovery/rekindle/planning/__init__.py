@@ -6,6 +6,8 @@ instance        the problem as arrays; budget and selection of the solvers
 bound           upper bound by minimum cuts
 density         solver best-density, the paper's Algorithm 3 with local search
 growth          the choice that best-density grows and shrinks
+combination     solver auto, for problems too large to be solved exactly
+exchange        its local search: one query out, one in
 mixed_integer   solver exact, by HiGHS
 enumeration     solver dp, dynamic programming
 operator_order  solver operator-centric, the baseline

@@ -44,6 +44,11 @@ class Relaxation:
     upper_bound: float
     cores: tuple[BoolArray, ...]
 
+    @property
+    def enough(self) -> float:
+        """The sum of priorities from which on a choice is proved to be the best."""
+        return self.upper_bound * (1 - 1e-12)
+
 
 @dataclass(frozen=True, slots=True)
 class _Corner:

@@ -26,7 +26,7 @@ from rekindle.planning.instance import (
     Selection,
 )
 
-__all__ = ["best_density"]
+__all__ = ["best_density", "counted_anew", "improve", "started"]
 
 CORES_MAX = 2
 PAIRED_QUERIES_MAX = 1_000  # of highest density: a matrix of their shared costs is 8 MB
@@ -38,27 +38,33 @@ REPAIRS_MIN = 100
 
 def best_density(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
     """Never worse than the best single query; deterministic while the budget is not spent."""
-    enough = relaxation.upper_bound * (1 - 1e-12)
+    enough = relaxation.enough
+    best = started(instance, relaxation, budget.part(PAIRS_SHARE))
+    improve(instance, best, enough, budget)
+    best = counted_anew(instance, best)
+    return Selection(best.chosen, optimal=best.value >= enough)
+
+
+def started(instance: Instance, relaxation: Relaxation, budget: Budget) -> Growth:
+    """The best choice that grows from one of the starts."""
     best = grown(instance, (), shared=False)
-    pairs_budget = budget.part(PAIRS_SHARE)
     for start, shared in _starts(instance, relaxation):
-        if best.value >= enough or pairs_budget.spent():
+        if best.value >= relaxation.enough or budget.spent():
             break
         best = _better(best, grown(instance, start, shared=shared))
     if len(instance.queries) and best.value < instance.priorities.max():
         best = grown(instance, (int(instance.priorities.argmax()),), shared=False)
-    _improve(instance, best, enough, budget)
-    if not instance.fits(best.chosen):
-        best = _counted_anew(instance, best)
-    return Selection(best.chosen, optimal=best.value >= enough)
+    return best
 
 
 def _better(best: Growth, other: Growth) -> Growth:
     return other if other.value > best.value else best
 
 
-def _counted_anew(instance: Instance, growth: Growth) -> Growth:
+def counted_anew(instance: Instance, growth: Growth) -> Growth:
     """The same choice as far as it fits, without the rounding errors of thousands of moves."""
+    if instance.fits(growth.chosen):
+        return growth
     fresh = Growth(instance)
     for query in np.flatnonzero(growth.chosen):
         if fresh.cost[query] <= fresh.left:
@@ -113,7 +119,7 @@ def _overlaps(instance: Instance, queries: IntArray) -> tuple[FloatArray, FloatA
     return instance.bundles_of.sums(instance.costs)[queries], overlaps
 
 
-def _improve(instance: Instance, growth: Growth, enough: float, budget: Budget) -> None:
+def improve(instance: Instance, growth: Growth, enough: float, budget: Budget) -> None:
     """Take out a few, keep one of them out, fill up; keep it when it is no worse."""
     rng = np.random.default_rng(budget.seed)
     patience = max(REPAIRS_MIN, REPAIRS_PER_QUERY * len(instance.queries))

@@ -36,8 +36,7 @@ def dynamic_programming(instance: Instance, relaxation: Relaxation, budget: Budg
         )
     best, complete = _best_choice(instance, budget)
     filled = grown(instance, [q for q in range(count) if best >> q & 1], shared=False)
-    enough = relaxation.upper_bound * (1 - 1e-12)
-    return Selection(filled.chosen, optimal=complete or filled.value >= enough)
+    return Selection(filled.chosen, optimal=complete or filled.value >= relaxation.enough)
 
 
 def _best_choice(instance: Instance, budget: Budget) -> tuple[int, bool]:

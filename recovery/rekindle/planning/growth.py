@@ -81,7 +81,7 @@ class Growth:
             return
         costs, shares = self._instance.costs[bundles], self._instance.shares[bundles]
         self.left += sign * float(costs.sum())
-        needing = np.concatenate([self._instance.queries_of.row(bundle) for bundle in bundles])
+        needing = self._instance.queries_of.rows(bundles)
         np.add.at(self.cost, needing, sign * np.repeat(costs, shares))
         np.add.at(
             self.shared_cost, needing, sign * np.repeat(self._cost_per_share[bundles], shares)

@@ -6,7 +6,7 @@ chosen together, so the solvers see them as one item. Decides nothing; made once
 `solving`, read by all solvers and by the bound.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,6 @@ __all__ = [
     "IntArray",
     "Selection",
     "from_problem",
-    "missing_partitions",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,6 +43,14 @@ class Incidence:
 
     def row(self, i: int) -> IntArray:
         return self.indices[self.starts[i] : self.starts[i + 1]]
+
+    def rows(self, numbers: IntArray) -> IntArray:
+        """The indices of several rows, one row after the other."""
+        starts, sizes = self.starts[numbers], np.diff(self.starts)[numbers]
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if len(ends) else 0
+        found: IntArray = self.indices[np.arange(total) + np.repeat(starts - ends + sizes, sizes)]
+        return found
 
     def row_of_each(self) -> IntArray:
         """The row that each entry of `indices` belongs to."""
@@ -67,6 +74,7 @@ class Instance:
 
     `shares[b]` is the number of candidates that need bundle b (f_k in the paper, section 5);
     `partition_costs[b]` are the costs of the partitions in `bundles[b]`, `costs[b]` their sum.
+    `start` are candidates that the last plan chose.
     """
 
     queries: tuple[str, ...]
@@ -78,6 +86,7 @@ class Instance:
     bundles_of: Incidence
     queries_of: Incidence
     capacity: float
+    start: BoolArray
 
     def cost(self, chosen: BoolArray) -> float:
         """What the chosen candidates cost together, each bundle paid once."""
@@ -124,17 +133,18 @@ class Budget:
         return Budget(self.clock, now + share * max(0.0, self.deadline - now), self.seed)
 
 
-def missing_partitions(problem: Problem, query: str) -> tuple[str, ...]:
-    """The failed partitions that `query` needs, ascending by id."""
-    return tuple(sorted(problem.failed.intersection(problem.queries[query].partitions)))
-
-
-def from_problem(problem: Problem, candidates: Iterable[str], capacity: float) -> Instance:
-    """Arrays for `candidates` (failed queries that each cost something and fit alone)."""
-    queries = tuple(sorted(candidates))
+def from_problem(
+    problem: Problem,
+    missing: Mapping[str, Sequence[str]],
+    capacity: float,
+    start: Collection[str] = (),
+) -> Instance:
+    """Arrays for the candidates in `missing` (query -> its failed partitions, ascending by id):
+    each costs something and fits alone. `start` may name others, too."""
+    queries = tuple(sorted(missing))
     needed_by: dict[str, list[int]] = {}
     for i, query in enumerate(queries):
-        for partition in missing_partitions(problem, query):
+        for partition in missing[query]:
             if problem.partitions[partition].cpu_percent > 0:
                 needed_by.setdefault(partition, []).append(i)
     bundles: dict[tuple[int, ...], list[str]] = {}
@@ -143,6 +153,7 @@ def from_problem(problem: Problem, candidates: Iterable[str], capacity: float) -
     names = tuple(tuple(partitions) for partitions in bundles.values())
     costs = tuple(tuple(problem.partitions[p].cpu_percent for p in b) for b in names)
     queries_of = _incidence(list(bundles))
+    known = frozenset(start)
     return Instance(
         queries=queries,
         priorities=np.array([problem.queries[query].priority for query in queries], dtype=float),
@@ -153,6 +164,7 @@ def from_problem(problem: Problem, candidates: Iterable[str], capacity: float) -
         bundles_of=_transposed(queries_of, len(queries)),
         queries_of=queries_of,
         capacity=capacity,
+        start=np.array([query in known for query in queries], dtype=bool),
     )
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rekindle.planning.instance import ROUNDING_CPU_PERCENT, missing_partitions
+from rekindle.planning.instance import ROUNDING_CPU_PERCENT
 from rekindle.problem import NO_CAPACITY, UNPLACEABLE, Problem
 
 __all__ = ["Loss", "sort_queries"]
@@ -15,12 +15,14 @@ __all__ = ["Loss", "sort_queries"]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Queries that lost something: `free` ones cost nothing to bring back, `candidates` can be
-    chosen, `hopeless` ones (query -> reason) cannot. Queries that run are in none of them.
-    `capacity_cpu_percent` is that of all nodes together.
+    """Queries that lost something, with the failed partitions that each needs (`missing`, ascending
+    by id): `free` ones cost nothing to bring back, `candidates` can be chosen, `hopeless` ones
+    (query -> reason) cannot. Queries that run are in none of them. `capacity_cpu_percent` is that
+    of all nodes together.
     """
 
     capacity_cpu_percent: float
+    missing: Mapping[str, tuple[str, ...]]
     free: frozenset[str]
     candidates: frozenset[str]
     hopeless: Mapping[str, str]
@@ -32,12 +34,13 @@ def sort_queries(problem: Problem) -> Loss:
         capacity = math.fsum(problem.nodes.values())
         largest_node = max(problem.nodes.values(), default=-math.inf)
     assert capacity is not None, "a problem has a capacity or nodes"
-    free, candidates, hopeless = set(), set(), {}
-    for query in problem.queries:
-        missing = missing_partitions(problem, query)
-        costs = [problem.partitions[partition].cpu_percent for partition in missing]
-        if not costs:
+    missing, free, candidates, hopeless = {}, set(), set(), {}
+    for query, demand in problem.queries.items():
+        lost = tuple(sorted(problem.failed.intersection(demand.partitions)))
+        if not lost:
             continue
+        missing[query] = lost
+        costs = [problem.partitions[partition].cpu_percent for partition in lost]
         if max(costs) > largest_node + ROUNDING_CPU_PERCENT:
             hopeless[query] = UNPLACEABLE
         elif sum(costs) > capacity + ROUNDING_CPU_PERCENT:
@@ -46,4 +49,4 @@ def sort_queries(problem: Problem) -> Loss:
             free.add(query)
         else:
             candidates.add(query)
-    return Loss(capacity, frozenset(free), frozenset(candidates), hopeless)
+    return Loss(capacity, missing, frozenset(free), frozenset(candidates), hopeless)

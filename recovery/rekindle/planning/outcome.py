@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rekindle.planning.instance import ROUNDING_CPU_PERCENT, missing_partitions
+from rekindle.planning.instance import ROUNDING_CPU_PERCENT
 from rekindle.planning.loss import Loss
 from rekindle.planning.placement import Placement
 from rekindle.planning.settlement import Settled
@@ -39,7 +39,7 @@ class Certificate:
 
 def answer(problem: Problem, loss: Loss, settled: Settled, certificate: Certificate) -> Answer:
     """The answer, without its `seconds`."""
-    partitions = _missing(problem, settled.queries)
+    partitions = _missing(loss, settled.queries)
     used = _cost(problem, partitions)
     left = max(0.0, loss.capacity_cpu_percent - used)
     skipped = {
@@ -48,7 +48,7 @@ def answer(problem: Problem, loss: Loss, settled: Settled, certificate: Certific
         if query not in settled.queries
     }
     fragmented = problem.nodes is not None and any(
-        _cost(problem, _missing(problem, [query]) - partitions) <= left + ROUNDING_CPU_PERCENT
+        _cost(problem, _missing(loss, [query]) - partitions) <= left + ROUNDING_CPU_PERCENT
         for query, reason in skipped.items()
         if reason in (DOES_NOT_FIT_A_NODE, UNPLACEABLE)
     )
@@ -80,7 +80,7 @@ def _reason(
     left_cpu_percent: float,
     wasteful: bool,
 ) -> str:
-    missing = _missing(problem, [query])
+    missing = _missing(loss, [query])
     if not missing:
         return RUNNING
     if query in loss.hopeless:
@@ -89,8 +89,8 @@ def _reason(
     return NO_CAPACITY if dear or wasteful or problem.nodes is None else DOES_NOT_FIT_A_NODE
 
 
-def _missing(problem: Problem, queries: Iterable[str]) -> frozenset[str]:
-    return frozenset(p for query in queries for p in missing_partitions(problem, query))
+def _missing(loss: Loss, queries: Iterable[str]) -> frozenset[str]:
+    return frozenset(p for query in queries for p in loss.missing.get(query, ()))
 
 
 def _cost(problem: Problem, partitions: Iterable[str]) -> float:

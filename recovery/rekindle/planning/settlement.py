@@ -8,7 +8,8 @@ still place. Called by `solving`; `placement` knows how to place.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rekindle.planning.instance import ROUNDING_CPU_PERCENT, Budget, missing_partitions
+from rekindle.planning.instance import ROUNDING_CPU_PERCENT, Budget
+from rekindle.planning.loss import Loss
 from rekindle.planning.placement import SEARCH_STEPS_MAX, Placement, place
 from rekindle.problem import Problem
 
@@ -27,30 +28,33 @@ class Settled:
     priority_sum: float
 
 
-def place_only(
-    problem: Problem, nodes: Mapping[str, float], chosen: Iterable[str], budget: Budget
-) -> Settled:
+def place_only(problem: Problem, loss: Loss, chosen: Iterable[str], budget: Budget) -> Settled:
     """Place `chosen`, less what does not fit: for a baseline that shall not be improved."""
-    return _Demand(problem, nodes, budget).reduced(frozenset(chosen))
+    return _Demand(problem, loss, budget).reduced(frozenset(chosen))
 
 
 def settle(
     problem: Problem,
-    nodes: Mapping[str, float],
+    loss: Loss,
     chosen: Iterable[str],
-    others: Iterable[str],
     budget: Budget,
+    start: Iterable[str] = (),
 ) -> Settled:
-    """Place `chosen`, then as many of `others` as go beside it.
+    """Place `chosen`, then as many other candidates as go beside it, or the same with `start`,
+    what the last plan chose, where that comes to more.
 
     While the budget lasts, every query left out may also come first, with the rest filled up
     around it. Independent of the budget, the result is never worse than the best query that
     places alone.
     """
-    demand = _Demand(problem, nodes, budget)
+    demand = _Demand(problem, loss, budget)
     wanted = frozenset(chosen)
-    everyone = wanted.union(others)
+    everyone = wanted | loss.candidates
     best = demand.filled(demand.reduced(wanted), demand.by_density(everyone))
+    last = (loss.free | loss.candidates).intersection(start)
+    if last - best.queries:
+        again = demand.filled(demand.reduced(last), demand.by_density(everyone))
+        best = max(best, again, key=lambda settled: settled.priority_sum)
     left_out = everyone - best.queries
     order = demand.by_density(best.queries) + demand.by_density(left_out)
     for query in sorted(left_out, key=lambda name: (-demand.priority(name), name)):
@@ -66,9 +70,11 @@ def settle(
 class _Demand:
     """What each query lost, what that costs, and how it goes onto the nodes."""
 
-    def __init__(self, problem: Problem, nodes: Mapping[str, float], budget: Budget) -> None:
+    def __init__(self, problem: Problem, loss: Loss, budget: Budget) -> None:
+        assert problem.nodes is not None, "only what has nodes is placed"
         self._problem = problem
-        self._nodes = nodes
+        self._loss = loss
+        self._nodes = problem.nodes
         self._budget = budget
         self._missing: dict[str, dict[str, float]] = {}
 
@@ -78,7 +84,7 @@ class _Demand:
     def missing(self, query: str) -> dict[str, float]:
         """The costs of all partitions that `query` lost."""
         if query not in self._missing:
-            lost = missing_partitions(self._problem, query)
+            lost = self._loss.missing[query]
             self._missing[query] = {p: self._problem.partitions[p].cpu_percent for p in lost}
         return self._missing[query]
 

@@ -5,11 +5,12 @@ benchmarks. Reads time only through the clock that it is given.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from rekindle.errors import InputError
 from rekindle.planning.bound import Relaxation, relax
+from rekindle.planning.combination import combined
 from rekindle.planning.density import best_density
 from rekindle.planning.enumeration import dynamic_programming
 from rekindle.planning.instance import Budget, Instance, Selection, from_problem
@@ -36,6 +37,8 @@ SOLVERS: Mapping[str, Solver] = {
     OPERATOR_CENTRIC: operator_centric,
 }
 
+_BY_NAME: Mapping[str, Solver] = {**SOLVERS, AUTO: combined}
+
 EXACT_QUERIES_MAX = 60  # with at most
 EXACT_BUNDLES_MAX = 200  # "auto" takes the exact solver
 BOUND_SHARE = 0.25  # of the budget, unless it is done sooner
@@ -49,24 +52,27 @@ def solve(
     solver: str = AUTO,
     budget_seconds: float = 1.0,
     seed: int = 0,
+    start: Collection[str] = (),
 ) -> Answer:
     """Choose the queries to bring back (paper, sections 2.3 and 5) and place their partitions.
 
     `clock` gives seconds and never goes back. Whatever the budget, there is an answer with a
-    bound; while it is not spent, the answer depends on problem, solver and seed only. Raises
-    InputError for an unknown solver, a budget or a seed below 0, and for more queries than `dp`
-    takes.
+    bound; while it is not spent, the answer depends on problem, solver, seed and start only.
+    `start` are queries of the last plan: the answer of "auto" is not worse than these where they
+    still fit. Raises InputError for an unknown solver, a budget or a seed below 0, and for more
+    queries than `dp` takes.
     """
     _check(solver, budget_seconds, seed)
     started = clock()
     budget = Budget(clock, started + budget_seconds, seed)
     loss = sort_queries(problem)
-    instance = from_problem(problem, loss.candidates, loss.capacity_cpu_percent)
+    lost = {query: loss.missing[query] for query in loss.candidates}
+    instance = from_problem(problem, lost, loss.capacity_cpu_percent, start)
     relaxation = relax(instance, budget.part(BOUND_SHARE))
     name = _named(solver, instance)
     working = budget if problem.nodes is None else budget.part(SOLVER_SHARE)
-    selection = SOLVERS[name](instance, relaxation, working)
-    settled = _settled(problem, loss, instance.taken(selection.chosen), name, budget)
+    selection = _BY_NAME[name](instance, relaxation, working)
+    settled = _settled(problem, loss, instance.taken(selection.chosen), start, name, budget)
     reachable = instance.value(selection.chosen) if selection.optimal else relaxation.upper_bound
     bound = reachable + sum(problem.queries[query].priority for query in sorted(loss.free))
     certificate = Certificate(name, seed, bound, wasteful=name == OPERATOR_CENTRIC)
@@ -75,7 +81,7 @@ def solve(
 
 
 def _check(solver: str, budget_seconds: float, seed: int) -> None:
-    if solver != AUTO and solver not in SOLVERS:
+    if solver not in _BY_NAME:
         remedy = f"use one of {', '.join((AUTO, *SOLVERS))}"
         raise InputError(where="solver", what=f"{solver!r} is not known", remedy=remedy)
     if not (budget_seconds >= 0 and math.isfinite(budget_seconds)):
@@ -89,11 +95,16 @@ def _named(solver: str, instance: Instance) -> str:
     if solver != AUTO:
         return solver
     small = len(instance.queries) <= EXACT_QUERIES_MAX and len(instance.costs) <= EXACT_BUNDLES_MAX
-    return EXACT if small else BEST_DENSITY
+    return EXACT if small else AUTO
 
 
 def _settled(
-    problem: Problem, loss: Loss, selected: frozenset[str], solver: str, budget: Budget
+    problem: Problem,
+    loss: Loss,
+    selected: frozenset[str],
+    start: Collection[str],
+    solver: str,
+    budget: Budget,
 ) -> Settled:
     """The selected queries and all that cost nothing, on nodes where there are any."""
     chosen = loss.free | selected
@@ -101,5 +112,5 @@ def _settled(
         priority_sum = sum(problem.queries[query].priority for query in sorted(chosen))
         return Settled(chosen, Placement({}, (), {}), priority_sum)
     if solver == OPERATOR_CENTRIC:
-        return place_only(problem, problem.nodes, chosen, budget)
-    return settle(problem, problem.nodes, chosen, loss.candidates, budget)
+        return place_only(problem, loss, chosen, budget)
+    return settle(problem, loss, chosen, budget, start)

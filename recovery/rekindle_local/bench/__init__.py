@@ -4,6 +4,7 @@
     fleet         the records of many applications at rest
     interference  what catching up costs those that run
     overhead      what checkpoints, buffering and ordering cost
+    planner       how fast the planner is, how good its plans are
     recovery      strategies compared on the demo's failure
     soak          many small epochs: does anything grow
     results       rows of bars, written and printed

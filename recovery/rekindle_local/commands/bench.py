@@ -111,6 +111,39 @@ def overhead(
     _enforce(benchmark.measure(rounds, seconds, sweep, directory), enforce)
 
 
+@bench.command()
+def planner(
+    queries: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Queries of the large problem.")
+    ] = 1_000,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Partitions of the large problem.")
+    ] = 10_000,
+    budget_seconds: Annotated[
+        float, typer.Option(min=0, max=3_600, help="Seconds for the large problem.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Makes the problems.")] = 1,
+    report: Annotated[Path, typer.Option(help="A new directory for the figures.")] = Path(
+        "bench-planner"
+    ),
+    renew: Annotated[
+        bool, typer.Option(help="Look for an hour for better plans to measure against.")
+    ] = False,
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure how fast the planner is and how good its plans are.
+
+    Example: rekindle bench planner --queries 10000 --partitions 100000 --budget-seconds 10
+    """
+    from rekindle_local.bench import planner as benchmark
+
+    directory = options.new_directory(report)
+    if renew:
+        benchmark.renew(directory)
+        return
+    _enforce(benchmark.measure(queries, partitions, budget_seconds, seed, directory), enforce)
+
+
 def _enforce(result: dict[str, object], enforce: bool) -> None:
     rows = result["bars"]
     assert isinstance(rows, list)

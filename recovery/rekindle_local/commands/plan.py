@@ -20,7 +20,14 @@ from rich.text import Text
 
 from rekindle import planning
 from rekindle.errors import InputError
-from rekindle.problem import Answer, Problem, answer_to_record, describe, parse
+from rekindle.problem import (
+    Answer,
+    Problem,
+    answer_from_record,
+    answer_to_record,
+    describe,
+    parse,
+)
 
 __all__ = ["plan"]
 
@@ -36,6 +43,9 @@ def plan(
     ] = planning.AUTO,
     budget_seconds: Annotated[float, typer.Option(help="Seconds to look for a better plan.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the local search.")] = 0,
+    start: Annotated[
+        Path | None, typer.Option(metavar="ANSWER.json", help="The last plan, to go on from.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Choose the queries to restore on the capacity that is there.
@@ -43,9 +53,15 @@ def plan(
     Example: rekindle plan problem.json --budget-seconds 5 --json
     """
     problem = parse(_content(problem_file), str(problem_file))
+    last = () if start is None else _queries_of(start)
     with _quiet():
         answer = planning.solve(
-            problem, clock=time.monotonic, solver=solver, budget_seconds=budget_seconds, seed=seed
+            problem,
+            clock=time.monotonic,
+            solver=solver,
+            budget_seconds=budget_seconds,
+            seed=seed,
+            start=last,
         )
     if as_json:
         print(json.dumps(answer_to_record(answer), indent=2))
@@ -66,6 +82,19 @@ def _content(problem_file: Path) -> bytes:
             what=f"cannot be read ({error.strerror})",
             remedy="name a readable file with a problem as in docs/planning.md",
         ) from error
+
+
+def _queries_of(answer_file: Path) -> tuple[str, ...]:
+    """What the last plan chose."""
+    try:
+        record = json.loads(_content(answer_file))
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            where=str(answer_file),
+            what="is not JSON",
+            remedy="give what `rekindle plan --json` has printed",
+        ) from error
+    return answer_from_record(record, str(answer_file)).queries
 
 
 @contextmanager

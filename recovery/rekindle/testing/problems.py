@@ -1,0 +1,79 @@
+"""Planner problems of a given size and kind, the same for the same seed."""
+
+import numpy as np
+
+from rekindle.problem import PartitionCost, Problem, QueryDemand
+
+__all__ = ["dense_union", "shared_by_zipf"]
+
+PARTITIONS_PER_QUERY = (10, 200)
+PRIORITIES = (1, 10)
+CPU_PERCENT = (0.5, 5.0)
+WEIGHTS = (1, 500)
+
+
+def shared_by_zipf(
+    queries: int,
+    partitions: int,
+    seed: int,
+    *,
+    exponent: float = 0.8,
+    capacity_share: float = 0.5,
+    nodes: int | None = None,
+) -> Problem:
+    """Everything is lost, and capacity is `capacity_share` of what all of it costs.
+
+    A query needs 10 to 200 partitions (fewer where there are fewer), drawn with probabilities by
+    Zipf's law: a few are needed by very many queries. Priorities are 1 to 10; a partition costs
+    0.5 to 5 percent of a core. With `nodes` the capacity is that of so many equal ones.
+    """
+    rng = np.random.default_rng(seed)
+    weights = 1.0 / np.arange(1, partitions + 1) ** exponent
+    chances = np.cumsum(weights / weights.sum())
+    ranks = rng.permutation(partitions)
+    costs = rng.uniform(*CPU_PERCENT, partitions)
+    names = [f"p/{number}" for number in range(partitions)]
+    low, high = (min(count, partitions) for count in PARTITIONS_PER_QUERY)
+    demands, needed = {}, np.zeros(partitions, dtype=bool)
+    for number in range(queries):
+        drawn = np.searchsorted(chances, rng.random(rng.integers(low, high + 1)))
+        held = np.unique(ranks[np.minimum(drawn, partitions - 1)])
+        needed[held] = True
+        priority = float(rng.integers(PRIORITIES[0], PRIORITIES[1] + 1))
+        demands[f"q/{number}"] = QueryDemand(priority, tuple(names[index] for index in held))
+    capacity = capacity_share * float(costs[needed].sum())
+    return Problem(
+        partitions={
+            name: PartitionCost(float(cost)) for name, cost in zip(names, costs, strict=True)
+        },
+        queries=demands,
+        failed=frozenset(names),
+        capacity_cpu_percent=None if nodes else capacity,
+        nodes={f"node/{number}": capacity / nodes for number in range(nodes)} if nodes else None,
+    )
+
+
+def dense_union(
+    queries: int, partitions: int, seed: int, *, density: float, capacity_share: float
+) -> Problem:
+    """A set-union knapsack of the literature's kind: every query needs every partition with
+    probability `density`; priorities and costs are whole numbers of 1 to 500."""
+    rng = np.random.default_rng(seed)
+    needs = rng.random((queries, partitions)) < density
+    needs[np.arange(queries), rng.integers(partitions, size=queries)] = True
+    costs = rng.integers(WEIGHTS[0], WEIGHTS[1] + 1, partitions)
+    priorities = rng.integers(WEIGHTS[0], WEIGHTS[1] + 1, queries)
+    names = [f"p/{number}" for number in range(partitions)]
+    return Problem(
+        partitions={
+            name: PartitionCost(float(cost)) for name, cost in zip(names, costs, strict=True)
+        },
+        queries={
+            f"q/{number}": QueryDemand(
+                float(priority), tuple(names[index] for index in np.flatnonzero(row))
+            )
+            for number, (priority, row) in enumerate(zip(priorities, needs, strict=True))
+        },
+        failed=frozenset(names),
+        capacity_cpu_percent=capacity_share * float(costs.sum()),
+    )
