@@ -19,6 +19,7 @@ Nothing imports this package; it stands on the runtime and the pure core.
     event_files           event files that another process writes, followed
     cluster_files         the folder through which cluster and coordinator know of each other
     provisioning          the cluster's half of that: says what runs, brings what is asked for
+    situations            where what-if questions get an application from
     store_access          what commands that speak to the coordination store share
     daemons               one master or worker with everything below it
     distribution          the Java and the Spark on this machine, and their command line

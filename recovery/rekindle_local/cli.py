@@ -67,6 +67,14 @@ COMMANDS = (
     Command("savepoint", "End a pipeline at a checkpoint that a changed one can go on from."),
     Command("bench", "Measure recovery and endurance, as ratios of one run."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
+    Command(
+        "simulate",
+        "Say what a failure would do to each query, by rehearsing it with the coordinator's core.",
+    ),
+    Command(
+        "forecast",
+        "Say what would survive the loss of each failure domain, and when the rest would be back.",
+    ),
     Command("verify", "Recompute every figure of a report and check every output row."),
     Command(
         "check-history",

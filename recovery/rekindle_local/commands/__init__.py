@@ -8,6 +8,7 @@ They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which 
     coordinator      coordinates the applications of a store
     demo             the demo, its report and its summary
     explain          why a query is not back yet
+    forecast         what the loss of each failure domain would do
     pause            lets an application rest
     plan             one problem file in, one plan out
     priority         which queries matter more
@@ -16,6 +17,7 @@ They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which 
     savepoint        ends a pipeline at a checkpoint that a changed one can go on from
     sidecar          stands between one driver and ZooKeeper
     sim              simulates the coordination under many seeds
+    simulate         what a failure would do, with the coordinator's core
     status           how the applications of a store stand
     verify           checks a report against the records of its run
 """

@@ -23,6 +23,7 @@ from rekindle import events as run_events
 from rekindle import history, report, topology, verification
 from rekindle.errors import RunError
 from rekindle.events import Event
+from rekindle.forecast import situation
 from rekindle.topology import Topology
 from rekindle_local import report_html, stored
 from rekindle_local.flights import pipeline as flights
@@ -65,7 +66,28 @@ def write(directory: Path, run: Run) -> dict[str, Any]:
     write_outputs(directory, run)
     computed = conclude(directory, events, run.facts, _input_record(run), problems, answers)
     _check_history(directory, run)
+    _write_situation(directory, run)
     return computed
+
+
+def _write_situation(directory: Path, run: Run) -> None:
+    """How the application ran when it was last measured before the failure, if it ever was."""
+    measured = [
+        record
+        for record in run.records
+        if record["kind"] == "statistics" and record["at"] < run.failure_at
+    ]
+    if not measured:
+        return
+    newest, facts = measured[-1], run.facts
+    record = situation.to_record(
+        run.topology,
+        capacities=dict.fromkeys(newest["placement"].values(), 100 * facts.cpu_quota),
+        costs=newest["costs"],
+        placement=newest["placement"],
+        policy={"strategy": facts.strategy, "priorities": dict(run.priorities)},
+    )
+    _write_json(directory / situation.FILE, record)
 
 
 def conclude(

@@ -1,0 +1,13 @@
+"""What a failure would do, before it happens.
+
+    situation  an application in a steady state, from a file
+    failures   which nodes are lost
+    arrivals   when nodes come
+    backlogs   how what was missed is worked off: a fluid model
+    rehearsal  a failure as it would go: the coordinator core decides, the model does the work
+    outages    many rehearsals: for how long each query gives nothing
+    domains    what the loss of each failure domain would stop, and when it would be back
+
+Pure: times are simulated, chance comes from seeds. The commands `simulate` and `forecast` show it,
+the operator puts it into conditions and metrics.
+"""

@@ -1,0 +1,81 @@
+"""Which nodes are lost: some by name, all of a domain, or some by chance."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from rekindle.coordination import State, Status
+from rekindle.coordination.state import with_status
+from rekindle.errors import InputError
+
+__all__ = ["Failure", "Named", "Random", "domains", "parse"]
+
+
+class Failure(Protocol):
+    """A way in which nodes are lost."""
+
+    def victims(self, rng: random.Random) -> tuple[str, ...]:
+        """The nodes, in order of name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Always the same ones."""
+
+    nodes: tuple[str, ...]
+
+    def victims(self, rng: random.Random) -> tuple[str, ...]:
+        """The same whatever the chance."""
+        del rng
+        return self.nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """So many of all."""
+
+    count: int
+    nodes: tuple[str, ...]
+
+    def victims(self, rng: random.Random) -> tuple[str, ...]:
+        """Each node as likely as any other."""
+        return tuple(sorted(rng.sample(self.nodes, self.count)))
+
+
+def domains(state: State) -> Mapping[str, tuple[str, ...]]:
+    """Per failure domain its nodes that are up; a node of no known domain is one by itself."""
+    found: dict[str, list[str]] = {}
+    for node in with_status(state, Status.UP):
+        found.setdefault(state.nodes[node].domain or node, []).append(node)
+    return {domain: tuple(nodes) for domain, nodes in sorted(found.items())}
+
+
+def parse(text: str, state: State, where: str) -> Failure:
+    """`nodes:A,B`, `domain:NAME` or `random:COUNT`; raises InputError that names `where`."""
+    kind, _, rest = text.partition(":")
+    up = with_status(state, Status.UP)
+    if kind == "nodes":
+        named = tuple(sorted(set(rest.split(","))))
+        for node in named:
+            if node not in up:
+                _refuse(where, f"names node {node!r:.60}", up)
+        return Named(named)
+    if kind == "domain":
+        known = domains(state)
+        if rest not in known:
+            _refuse(where, f"names domain {rest!r:.60}", tuple(known))
+        return Named(known[rest])
+    if kind == "random" and rest.isascii() and rest.isdigit() and 1 <= int(rest[:9]) <= len(up):
+        return Random(int(rest), up)
+    raise InputError(
+        where=where,
+        what=f"is {text!r:.60}",
+        remedy=f"give nodes:NAME,NAME or domain:NAME or random:COUNT of {len(up)} nodes",
+    )
+
+
+def _refuse(where: str, what: str, known: tuple[str, ...]) -> None:
+    shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+    raise InputError(where=where, what=what, remedy=f"name one of: {shown}")

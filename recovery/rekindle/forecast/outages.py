@@ -1,0 +1,110 @@
+"""Many rehearsals of a failure: for how long each query gives nothing, with intervals."""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from rekindle.coordination import State
+from rekindle.forecast.arrivals import Arrivals
+from rekindle.forecast.failures import Failure
+from rekindle.forecast.rehearsal import Arrival, Course, Model, rehearse
+
+__all__ = ["Interval", "Outages", "by_query", "simulate"]
+
+LOW, HIGH = 0.05, 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Seconds: the mean, and what all but one in twenty are above and below. Outages that never
+    end count as long as the simulation looks; `never` is their share."""
+
+    mean: float
+    low: float
+    high: float
+    never: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """Of one strategy: of each query, and weighted by priority (sum of priority x outage over sum
+    of priorities)."""
+
+    strategy: str
+    queries: Mapping[str, Interval]
+    weighted: Interval
+
+
+def simulate(
+    state: State,
+    failure: Failure,
+    arrivals: Arrivals,
+    model: Model,
+    *,
+    strategies: Sequence[str],
+    seeds: Iterable[int],
+    until_seconds: float,
+    clock: Callable[[], float],
+) -> tuple[Outages, ...]:
+    """The same failures and arrivals for every strategy; one rehearsal for each seed."""
+    numbers = tuple(seeds)
+    found = []
+    for strategy in strategies:
+        chosen = replace(state, policy=replace(state.policy, strategy=strategy))
+        courses = [_course(chosen, failure, arrivals, model, seed, clock) for seed in numbers]
+        found.append(_summary(strategy, state, courses, until_seconds))
+    return tuple(found)
+
+
+def by_query(state: State, course: Course, until_seconds: float) -> dict[str, float]:
+    """Seconds for which each query gave nothing: until the last of its partitions was back."""
+    found: dict[str, float] = {}
+    for partition in state.closures:
+        query = partition.rpartition("/")[0]
+        seconds = course.outage_seconds(partition, until_seconds)
+        found[query] = max(found.get(query, 0.0), seconds)
+    return found
+
+
+def _course(
+    state: State,
+    failure: Failure,
+    arrivals: Arrivals,
+    model: Model,
+    seed: int,
+    clock: Callable[[], float],
+) -> Course:
+    rng = random.Random(seed)
+    victims = failure.victims(rng)
+    moments = arrivals.seconds(len(victims), rng)
+    order = rng.sample(victims, len(victims))
+    coming = [
+        Arrival(at, node, state.nodes[node].capacity_percent, state.nodes[node].domain)
+        for at, node in zip(moments, order, strict=False)
+    ]
+    return rehearse(state, victims, coming, model, clock=clock)
+
+
+def _summary(
+    strategy: str, state: State, courses: Sequence[Course], until_seconds: float
+) -> Outages:
+    priorities = {query.name: query.priority for query in state.topology.queries}
+    priorities |= {name: state.policy.priorities[name] for name in state.policy.priorities}
+    runs = [by_query(state, course, until_seconds) for course in courses]
+    total = sum(priorities.values())
+    weighted = [sum(priorities[name] * run[name] for name in run) / total for run in runs]
+    return Outages(
+        strategy,
+        {name: _interval([run[name] for run in runs], until_seconds) for name in priorities},
+        _interval(weighted, math.inf),
+    )
+
+
+def _interval(values: Sequence[float], until_seconds: float) -> Interval:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    never = sum(value >= until_seconds for value in ordered) / len(ordered)
+    low, high = ordered[math.floor(LOW * last)], ordered[math.ceil(HIGH * last)]
+    return Interval(fmean(ordered), low, high, never)

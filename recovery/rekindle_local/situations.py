@@ -1,0 +1,84 @@
+"""Where `simulate` and `forecast` get an application from: a file, a report, or the store.
+
+Commands call it; it reads and refuses, `rekindle.forecast` computes.
+"""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rekindle.coordination import State
+from rekindle.coordination.standing import case_of
+from rekindle.errors import InputError
+from rekindle.forecast import situation
+from rekindle_local import store_access
+
+__all__ = ["ARRIVE", "Arrive", "Situation", "Store", "load"]
+
+ARRIVE = "uniform:120..360"
+
+Situation = Annotated[
+    str,
+    typer.Argument(
+        metavar="SITUATION", help="A file, a report's directory, or NAMESPACE/APP of a store."
+    ),
+]
+Arrive = Annotated[
+    str,
+    typer.Option(
+        help="When nodes come, in seconds: fixed:FIRST,EVERY, uniform:LOW..HIGH, or trace:FILE."
+    ),
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        envvar="REKINDLE_ZOOKEEPER",
+        metavar="HOSTS",
+        help="The store of a running application: HOST:PORT of each server, commas between.",
+    ),
+]
+
+
+def load(what: str, zookeeper: str | None, secret_file: Path | None) -> State:
+    """The steady state of `what`: an application of the store where there is one, else a file, or
+    a report's directory. Raises InputError that names place and remedy."""
+    if zookeeper is not None:
+        return _of_application(what, zookeeper, secret_file)
+    path = Path(what)
+    if path.is_dir():
+        path = path / situation.FILE
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            where=str(path),
+            what=f"cannot be read ({error.strerror})",
+            remedy="name a situation as in docs/simulation.md, the directory of a report, or, with "
+            "--zookeeper, an application",
+        ) from error
+    return situation.parse(content, str(path), clock=time.monotonic)
+
+
+def _of_application(name: str, zookeeper: str, secret_file: Path | None) -> State:
+    from rekindle_coordinator.viewing import Viewer
+
+    with store_access.opened(zookeeper, secret_file) as connection:
+        place = store_access.find(connection, name)
+        view = Viewer(connection).view(place)
+    state = None if view is None else case_of(view, time.time(), clock=time.monotonic).state
+    if state is None or state.starting or not state.placement:
+        raise InputError(
+            where=f"application {place}",
+            what="has not started yet",
+            remedy="wait until its queries run",
+        )
+    if state.incident is not None:
+        raise InputError(
+            where=f"application {place}",
+            what=f"is in the middle of incident {state.incident.number}",
+            remedy="wait until it is over; `rekindle explain` says what comes back when",
+        )
+    return state

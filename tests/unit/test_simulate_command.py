@@ -1,0 +1,96 @@
+"""`rekindle simulate` and `rekindle forecast`: what they print, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rekindle_local import cli
+
+SITUATION = {
+    "version": 1,
+    "topology": {
+        "version": 1,
+        "operators": [{"name": "ships", "parallelism": 1}, {"name": "late", "parallelism": 2}],
+        "edges": [["ships", "late"]],
+        "queries": [
+            {"name": "all-ships", "operator": "ships", "priority": 2},
+            {"name": "late-ships", "operator": "late", "priority": 9},
+        ],
+    },
+    "nodes": {"n1": {"cpu_percent": 100, "domain": "east"}, "n2": {"cpu_percent": 100}},
+    "cpu_percent": {"ships/0": 20, "late/0": 20, "late/1": 20},
+    "placement": {"ships/0": "n1", "late/0": "n1", "late/1": "n2"},
+}
+
+
+@pytest.fixture
+def situation(tmp_path: Path) -> str:
+    path = tmp_path / "situation.json"
+    path.write_text(json.dumps(SITUATION))
+    return str(path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = cli.run(cli.application, arguments)
+    return (code, *capsys.readouterr())
+
+
+def test_a_failure_is_rehearsed_for_each_strategy(
+    capsys: pytest.CaptureFixture[str], situation: str
+) -> None:
+    options = ("--fail", "domain:n2", "--arrive", "fixed:60,1", "--seeds", "1..3", "--json")
+    code, output, _ = run(capsys, "simulate", situation, *options)
+    assert code == 0
+    record = json.loads(output)
+    assert (record["version"], record["seeds"]) == (1, 3)
+    assert record["strategies"].keys() == {"incremental", "blocking"}
+    incremental = record["strategies"]["incremental"]["queries"]
+    assert incremental["all-ships"]["mean"] == 0.0
+    assert 0.0 < incremental["late-ships"]["mean"] < 60.0, "there is room on the other node"
+
+
+def test_tables_have_the_most_important_query_first(
+    capsys: pytest.CaptureFixture[str], situation: str
+) -> None:
+    code, output, _ = run(capsys, "simulate", situation, "--seeds", "1", "--fail", "nodes:n1")
+    assert code == 0
+    assert output.index("late-ships") < output.index("all-ships")
+    assert "weighted by priority" in output
+
+
+def test_a_forecast_names_every_domain(capsys: pytest.CaptureFixture[str], situation: str) -> None:
+    code, output, _ = run(capsys, "forecast", str(Path(situation).parent), "--rehearsals", "2")
+    assert code == 0
+    assert "east" in output
+    assert "n2" in output
+    code, output, _ = run(capsys, "forecast", situation, "--rehearsals", "2", "--json")
+    found = {one["domain"]: one for one in json.loads(output)["domains"]}
+    assert found["n2"]["survives"] == ["all-ships"]
+    assert found["east"]["survives"] == []
+    assert found["east"]["stopped_share"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("simulate", "/no/such"), "/no/such: cannot be read"),
+        (("forecast", "/no/such"), "/no/such: cannot be read"),
+        (("simulate", "{}", "--fail", "random:3"), "--fail: is 'random:3'"),
+        (("simulate", "{}", "--arrive", "soon"), "--arrive: is 'soon'; give fixed:FIRST,EVERY"),
+        (("simulate", "{}", "--strategies", "hope"), "--strategies: is 'hope'"),
+        (("simulate", "{}", "--seeds", "2..1"), "--seeds"),
+        (("forecast", "{}", "--rehearsals", "0"), "--rehearsals"),
+    ],
+)
+def test_bad_input_ends_with_2_and_a_message(
+    capsys: pytest.CaptureFixture[str],
+    situation: str,
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    given = [situation if part == "{}" else part for part in arguments]
+    code, _, error = run(capsys, *given)
+    assert code == 2
+    assert message in error
+    assert "Traceback" not in error
