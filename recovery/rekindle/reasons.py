@@ -37,6 +37,7 @@ class Reason(Explained):
     STATISTICS_CHANGED = "statistics-changed", "costs were measured anew while a query waits"
     PLAN_UNDONE = "plan-undone", "the driver could not place all that a plan names"
     UNEVEN_LOAD = "uneven-load", "a node carries far more than another, and partitions move"
+    SURVIVAL = "survival", "partitions move so that a lost failure domain stops less priority"
     SLOW_NODE = "slow-node", "a node is so much slower than others that it holds them up"
     POLICY_CHANGED = "policy-changed", "somebody has changed the policy"
     PAUSED = "paused", "somebody has paused the application: no epochs, no plans"

@@ -23,6 +23,8 @@ __all__ = [
     "ADAPTIVE",
     "ALWAYS",
     "BLOCKING",
+    "DOMAINS",
+    "EVEN",
     "INCREMENTAL",
     "VERSION",
     "Policy",
@@ -36,6 +38,7 @@ __all__ = [
 VERSION = 1
 INCREMENTAL, BLOCKING = "incremental", "blocking"
 ALWAYS, ADAPTIVE = "always", "adaptive"
+EVEN, DOMAINS = "even", "domains"
 DAY_SECONDS = 86_400.0
 
 
@@ -116,6 +119,7 @@ class Policy:
     correlated_window_seconds: float = _seconds(120.0)
     stabilisation_seconds: float = _seconds(0.0, high=600.0)
     silent_seconds: float = _seconds(15.0, low=1.0, high=600.0)
+    placement: str = _setting(EVEN, _Choice((EVEN, DOMAINS)))
     cpu_cap: float = _setting(0.8, _Number(0.05, 1.0))
     solver: str = _setting(
         "auto", _Choice(("auto", "best-density", "dp", "exact", "operator-centric"))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.coordination import State
+from rekindle.coordination import State, survival
 from rekindle.errors import InputError
 from rekindle.forecast import arrivals, domains, failures, situation
 from rekindle.forecast.arrivals import Fixed, Trace, Uniform
@@ -149,7 +149,7 @@ def test_a_forecast_says_of_each_domain_what_survives_it() -> None:
     assert (east.domain, east.nodes, east.survives) == ("east", ("n1",), ("rare-birds",))
     assert (east.stopped_share, west.stopped_share) == (0.9, 0.1)
     assert west.back["rare-birds"].mean > 60.0
-    assert domains.stopped_share(parsed(two_queries())) == pytest.approx(0.5)
+    assert survival.stopped_share(parsed(two_queries()), {}) == pytest.approx(0.5)
 
 
 def test_what_is_written_of_an_application_is_read_back() -> None:

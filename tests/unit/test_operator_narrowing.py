@@ -35,7 +35,7 @@ def test_the_defaults_are_the_cores_but_for_what_kubernetes_needs() -> None:
     assert held().narrowed == ()
 
 
-def test_every_setting_of_the_core_can_be_reached() -> None:
+def test_every_setting_of_the_core_can_be_reached_but_placement() -> None:
     found = held(
         {
             "strategy": "blocking",
@@ -76,7 +76,8 @@ def test_every_setting_of_the_core_can_be_reached() -> None:
         for item in fields(Policy)
         if getattr(found, item.name) == getattr(Policy(), item.name)
     ]
-    assert untouched == []
+    # the core is not told of the failure domains of Kubernetes nodes yet
+    assert untouched == ["placement"]
 
 
 def test_priorities_with_an_end_are_orders_and_the_others_are_policy() -> None:

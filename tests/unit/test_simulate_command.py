@@ -94,3 +94,17 @@ def test_bad_input_ends_with_2_and_a_message(
     assert code == 2
     assert message in error
     assert "Traceback" not in error
+
+
+def test_a_forecast_shows_both_before_anything_moves(
+    capsys: pytest.CaptureFixture[str], situation: str
+) -> None:
+    options = ("--rehearsals", "2", "--placement", "domains")
+    code, output, _ = run(capsys, "forecast", situation, *options)
+    assert code == 0
+    assert "With placement domains, " in output
+    code, output, _ = run(capsys, "forecast", situation, *options, "--json")
+    record = json.loads(output)
+    before, after = record["domains"], record["then"]["domains"]
+    assert record["then"]["moves"] == 1, "late/1 goes to where everything else is"
+    assert sum(one["stopped_share"] for one in after) < sum(one["stopped_share"] for one in before)

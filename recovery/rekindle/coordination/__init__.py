@@ -6,6 +6,7 @@
     state         all that the coordinator knows
     load          what partitions cost and what is free on each node
     drafting      the next plan, or none
+    survival      a placement of which a lost failure domain stops least
     balancing     partitions that run and should run elsewhere
     membership    nodes that come, fall silent, are lost
     moments       after the clock has been set back

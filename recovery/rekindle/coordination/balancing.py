@@ -3,6 +3,9 @@
     even ──a node far above another──► uneven ──for `UNEVEN_SECONDS`──► moves are ordered ──► even
     a node is slow ──others have room──► moves are ordered
 
+With the policy's placement `domains` the placement that survives best (`survival`) comes before
+even load, which is then sought within each domain.
+
 A slow node holds up every query that it has a part of, so it is emptied, for the most important
 queries first, as far as the room on others goes; who told of it has watched it for long.
 A move costs little, for the driver makes it right after a checkpoint, but it must be worth it:
@@ -11,17 +14,19 @@ else is under way. Moves that the driver has not made when something is lost are
 they are decided anew from what is then. Called by `transitions` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from rekindle.coordination import load
+from rekindle.coordination import load, survival
 from rekindle.coordination.instructions import Instruction, MovePartitions
 from rekindle.coordination.state import State, Status, inactive, slow, with_status
 from rekindle.reasons import Reason
+from rekindle.settings import DOMAINS
 
 __all__ = ["balance", "moves", "relief"]
 
 UNEVEN_SECONDS = 15.0
+SURVEY_SECONDS = 30.0
 # Between the fullest and the emptiest node, as shares of what each may carry: the difference that
 # is too much, as a share of the mean and at least, and the one that is left alone once they move.
 UNEVEN_SHARE, UNEVEN_MIN, EVEN_SHARE = 0.4, 0.04, 0.15
@@ -39,6 +44,12 @@ def balance(state: State, now: float) -> Result:
     if calm and (relieved := relief(state)):
         order = MovePartitions(relieved, Reason.SLOW_NODE, _relief_sentence(state, relieved))
         return replace(state, uneven_since=None, moving=relieved), (order,)
+    if calm and _survey_is_due(state, now):
+        state = replace(state, surveyed_at=now)
+        if surviving := survival.moves(state):
+            text = survival.sentence(state, surviving)
+            order = MovePartitions(surviving, Reason.SURVIVAL, text)
+            return replace(state, uneven_since=None, moving=surviving), (order,)
     found = moves(state) if calm else {}
     if not found:
         return (state if state.uneven_since is None else replace(state, uneven_since=None)), ()
@@ -50,12 +61,26 @@ def balance(state: State, now: float) -> Result:
     return replace(state, uneven_since=None, moving=found), (order,)
 
 
+def _survey_is_due(state: State, now: float) -> bool:
+    """Whether to look for a placement that survives better: that takes some time."""
+    if state.policy.placement != DOMAINS:
+        return False
+    return state.surveyed_at is None or now - state.surveyed_at >= SURVEY_SECONDS
+
+
 def moves(state: State) -> dict[str, str]:
-    """Partition -> node for those that should move; empty where load is as even as it needs be.
+    """Partition -> node for those that should move; empty where load is as even as it needs be,
+    within each domain where placement is by domains.
 
     Slow nodes have no part in it.
     """
-    nodes = _Nodes.of(state)
+    if state.policy.placement != DOMAINS:
+        return _evened(state, _Nodes.of(state))
+    parts = survival.domains_of(state).values()
+    return dict(item for part in parts for item in _evened(state, _Nodes.of(state, part)).items())
+
+
+def _evened(state: State, nodes: "_Nodes") -> dict[str, str]:
     if len(nodes.shares) < 2 or nodes.difference <= nodes.too_much:
         return {}
     found: dict[str, str] = {}
@@ -110,9 +135,14 @@ class _Nodes:
     shares: dict[str, float]
 
     @staticmethod
-    def of(state: State) -> "_Nodes":
-        costs, slowed = load.steady(state), slow(state)
-        capacity = {n: cpu for n, cpu in load.capacities(state).items() if n not in slowed}
+    def of(state: State, within: Collection[str] | None = None) -> "_Nodes":
+        """All nodes, or those of some."""
+        costs, left_out = load.steady(state), slow(state)
+        capacity = {
+            node: cpu
+            for node, cpu in load.capacities(state).items()
+            if node not in left_out and (within is None or node in within)
+        }
         held: dict[str, set[str]] = {node: set() for node in capacity}
         for partition, node in state.placement.items():
             if node in held:

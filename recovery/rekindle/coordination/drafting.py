@@ -8,7 +8,8 @@ A plan is drafted with the first of these that gives one:
        before the failure must come back, even where it no longer fits under the cap
 
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
-the second. Partitions whose state survived stay on their node where it holds them. Changes nothing;
+the second. Partitions whose state survived stay on their node where it holds them. With the
+policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes nothing;
 `transitions` calls it.
 """
 
@@ -16,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rekindle import planning
-from rekindle.coordination import load
+from rekindle.coordination import load, survival
 from rekindle.coordination.plans import Plan
 from rekindle.coordination.state import State, Status, inactive, slow, with_status
 from rekindle.incidents import Kind
 from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.reasons import Reason
-from rekindle.settings import ADAPTIVE, INCREMENTAL
+from rekindle.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
 __all__ = ["Draft", "draft", "nodes_wanted"]
 
@@ -120,6 +121,8 @@ def _solve(state: State, problem: Problem, clock: Callable[[], float]) -> Answer
         budget_seconds=state.policy.solver_budget_seconds,
         clock=clock,
     )
+    if state.policy.placement == DOMAINS and not state.placement:
+        return survival.placed_by_domain(state, problem, answer)
     return _at_home(answer, problem, state.resident)
 
 

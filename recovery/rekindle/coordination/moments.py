@@ -18,7 +18,7 @@ def rebased(state: State, now: float) -> State:
         return state
     back = state.seen_at - now
     incident, checkpoint = state.incident, state.last_checkpoint_at
-    uneven = state.uneven_since
+    uneven, surveyed = state.uneven_since, state.surveyed_at
     return replace(
         state,
         nodes={
@@ -36,5 +36,6 @@ def rebased(state: State, now: float) -> State:
         losses=tuple(replace(loss, at=loss.at - back) for loss in state.losses),
         last_checkpoint_at=None if checkpoint is None else checkpoint - back,
         uneven_since=None if uneven is None else uneven - back,
+        surveyed_at=None if surveyed is None else surveyed - back,
         due=None if state.due is None else replace(state.due, at=state.due.at - back),
     )

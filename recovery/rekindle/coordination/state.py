@@ -73,7 +73,8 @@ class State:
     followed yet; `starting` lasts until the first plan of a fresh start; `holding` while every node
     looks lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
     `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
-    none; `uneven_since` is since when some are wanted. `seen_at` is the moment of the newest event.
+    none; `uneven_since` is since when some are wanted; `surveyed_at` is when a placement that
+    survives better was last looked for. `seen_at` is the moment of the newest event.
     """
 
     topology: Topology
@@ -105,6 +106,7 @@ class State:
     holding: bool = False
     moving: Mapping[str, str] | None = None
     uneven_since: float | None = None
+    surveyed_at: float | None = None
     seen_at: float | None = None
 
 

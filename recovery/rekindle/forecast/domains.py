@@ -7,14 +7,13 @@ survivors alone is what there is room for at once; the rest waits for nodes.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rekindle.coordination import State
-from rekindle.forecast import failures
+from rekindle.coordination import State, survival
 from rekindle.forecast.arrivals import Arrivals
 from rekindle.forecast.failures import Named
 from rekindle.forecast.outages import Interval, simulate
 from rekindle.forecast.rehearsal import Model
 
-__all__ = ["DomainForecast", "forecast", "stopped_priority", "stopped_share"]
+__all__ = ["DomainForecast", "forecast"]
 
 HOUR_SECONDS = 3_600.0
 
@@ -44,7 +43,7 @@ def forecast(
 ) -> tuple[DomainForecast, ...]:
     """For every domain, by its name."""
     found = []
-    for domain, nodes in failures.domains(state).items():
+    for domain, nodes in survival.domains_of(state).items():
         (outages,) = simulate(
             state,
             Named(nodes),
@@ -57,12 +56,12 @@ def forecast(
         )
         back = {name: one for name, one in outages.queries.items() if one.high > 0}
         survives = tuple(sorted(outages.queries.keys() - back.keys()))
-        share = stopped_priority(state, nodes) / sum(state.priorities.values())
+        share = _stopped_priority(state, nodes) / sum(state.priorities.values())
         found.append(DomainForecast(domain, nodes, survives, back, share, outages.weighted))
     return tuple(found)
 
 
-def stopped_priority(state: State, nodes: tuple[str, ...]) -> float:
+def _stopped_priority(state: State, nodes: tuple[str, ...]) -> float:
     """The sum of priorities of query partitions that run and need something on these nodes."""
     lost = {partition for partition, node in state.placement.items() if node in nodes}
     return sum(
@@ -70,11 +69,3 @@ def stopped_priority(state: State, nodes: tuple[str, ...]) -> float:
         for query, closure in state.closures.items()
         if closure <= state.placement.keys() and not closure.isdisjoint(lost)
     )
-
-
-def stopped_share(state: State) -> float:
-    """The share of all priority that the loss of one domain stops, the mean over domains."""
-    known = failures.domains(state)
-    stopped = sum(stopped_priority(state, nodes) for nodes in known.values())
-    total = len(known) * sum(state.priorities.values())
-    return stopped / total if total else 0.0

@@ -1,15 +1,14 @@
 """Which nodes are lost: some by name, all of a domain, or some by chance."""
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rekindle.coordination import State, Status
+from rekindle.coordination import State, Status, survival
 from rekindle.coordination.state import with_status
 from rekindle.errors import InputError
 
-__all__ = ["Failure", "Named", "Random", "domains", "parse"]
+__all__ = ["Failure", "Named", "Random", "parse"]
 
 
 class Failure(Protocol):
@@ -44,14 +43,6 @@ class Random:
         return tuple(sorted(rng.sample(self.nodes, self.count)))
 
 
-def domains(state: State) -> Mapping[str, tuple[str, ...]]:
-    """Per failure domain its nodes that are up; a node of no known domain is one by itself."""
-    found: dict[str, list[str]] = {}
-    for node in with_status(state, Status.UP):
-        found.setdefault(state.nodes[node].domain or node, []).append(node)
-    return {domain: tuple(nodes) for domain, nodes in sorted(found.items())}
-
-
 def parse(text: str, state: State, where: str) -> Failure:
     """`nodes:A,B`, `domain:NAME` or `random:COUNT`; raises InputError that names `where`."""
     kind, _, rest = text.partition(":")
@@ -63,7 +54,7 @@ def parse(text: str, state: State, where: str) -> Failure:
                 _refuse(where, f"names node {node!r:.60}", up)
         return Named(named)
     if kind == "domain":
-        known = domains(state)
+        known = survival.domains_of(state)
         if rest not in known:
             _refuse(where, f"names domain {rest!r:.60}", tuple(known))
         return Named(known[rest])

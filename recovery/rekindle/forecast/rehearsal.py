@@ -97,6 +97,7 @@ def _rebased(state: State, model: Model) -> State:
         losses=(),
         moving=None,
         uneven_since=None,
+        surveyed_at=None,
         seen_at=None,
         last_checkpoint_at=-model.checkpoint_age_seconds,
     )

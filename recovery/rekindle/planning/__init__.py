@@ -11,6 +11,7 @@ exchange        its local search: one query out, one in
 mixed_integer   solver exact, by HiGHS
 enumeration     solver dp, dynamic programming
 operator_order  solver operator-centric, the baseline
+domains         placement that survives the loss of failure domains
 placement       partitions on nodes: `place`
 settlement      makes a choice placeable
 outcome         the answer, with a reason for every query left out

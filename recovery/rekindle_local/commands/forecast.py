@@ -6,7 +6,8 @@ Reads the situation and prints; `rekindle.forecast` computes.
 import json
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -14,11 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rekindle.coordination import State, balancing, survival
 from rekindle.coordination.standing import named
 from rekindle.forecast import arrivals, domains
 from rekindle.forecast.domains import DomainForecast
 from rekindle.forecast.rehearsal import Model
-from rekindle_local import situations
+from rekindle.settings import DOMAINS, EVEN
+from rekindle_local import options, situations
 from rekindle_local.situations import ARRIVE, Arrive, Situation, Store
 from rekindle_local.store_access import SecretFile
 
@@ -28,6 +31,9 @@ __all__ = ["forecast"]
 def forecast(
     what: Situation,
     arrive: Arrive = ARRIVE,
+    placement: Annotated[
+        str | None, typer.Option(help="Also as it would be with this policy: even or domains.")
+    ] = None,
     rehearsals: Annotated[
         int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")
     ] = 20,
@@ -40,15 +46,41 @@ def forecast(
     Example: rekindle forecast default/flights --zookeeper 127.0.0.1:2181
     """
     coming = arrivals.parse(arrive, "--arrive")
-    state = situations.load(what, zookeeper, secret_file)
-    found = domains.forecast(
-        state, coming, Model(), seeds=range(1, rehearsals + 1), clock=time.monotonic
-    )
+    if placement is not None:
+        options.check_choice("--placement", placement, (EVEN, DOMAINS))
+    before = situations.load(what, zookeeper, secret_file)
+    after = before if placement is None else _replaced(before, placement)
+    moved = sum(before.placement[name] != node for name, node in after.placement.items())
+    states = (before,) if placement is None else (before, after)
+    found = [
+        domains.forecast(
+            state, coming, Model(), seeds=range(1, rehearsals + 1), clock=time.monotonic
+        )
+        for state in states
+    ]
     if as_json:
-        record = {"version": 1, "arrivals": arrive, "domains": msgspec.to_builtins(found)}
-        typer.echo(json.dumps(record, indent=2))
+        typer.echo(json.dumps(_record(arrive, found, moved), indent=2))
         return
-    Console(highlight=False).print(_table(found))
+    console = Console(highlight=False)
+    console.print(_table(found[0]))
+    if placement is not None:
+        console.print(f"With placement {placement}, {moved} partitions would move, and then:")
+        console.print(_table(found[1]))
+
+
+def _replaced(state: State, placement: str) -> State:
+    """The state once all has moved that this policy moves."""
+    wanted = replace(state, policy=replace(state.policy, placement=placement))
+    if placement == DOMAINS:
+        return survival.arranged(wanted)
+    return replace(wanted, placement={**wanted.placement, **balancing.moves(wanted)})
+
+
+def _record(arrive: str, found: Sequence[Sequence[DomainForecast]], moved: int) -> dict[str, Any]:
+    record = {"version": 1, "arrivals": arrive, "domains": msgspec.to_builtins(found[0])}
+    if len(found) > 1:
+        record["then"] = {"moves": moved, "domains": msgspec.to_builtins(found[1])}
+    return record
 
 
 def _table(found: Sequence[DomainForecast]) -> Table:

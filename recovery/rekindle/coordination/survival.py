@@ -1,0 +1,120 @@
+"""Where partitions would be so that a lost failure domain stops as little priority as possible.
+
+With the policy's placement `domains` plans of a fresh start place by it, and `balancing` moves what
+runs towards it, as long as that gains enough to be worth the moves. `planning.domains` arranges;
+this module asks it with what the coordinator knows. Changes nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rekindle.coordination import load
+from rekindle.coordination.state import State, Status, active, slow, with_status
+from rekindle.planning import domains
+from rekindle.planning.domains import Stage
+from rekindle.problem import Answer, Problem, QueryDemand
+
+__all__ = ["arranged", "domains_of", "moves", "placed_by_domain", "sentence", "stopped_share"]
+
+# of all priority: what a new arrangement has to gain
+GAIN_SHARE_MIN = 0.05
+MOVES_MAX = 256
+
+
+def moves(state: State) -> dict[str, str]:
+    """Partition -> node for those that should move; empty where too little would be gained, and
+    while a node is slow.
+
+    More than can move at once go in the order of the most important query that needs them.
+    """
+    if slow(state):
+        return {}
+    stage = _stage(state)
+    found = domains.arranged(stage, state.placement)
+    if found is None:
+        return {}
+    gain = domains.worth(stage, state.placement) - domains.worth(stage, found)
+    if gain < GAIN_SHARE_MIN * stage.priority:
+        return {}
+    weights = dict.fromkeys(found, 0.0)
+    for query in stage.queries.values():
+        for partition in query.partitions:
+            weights[partition] = max(weights[partition], query.priority)
+    moving = [partition for partition, node in found.items() if state.placement[partition] != node]
+    moving.sort(key=lambda partition: (-weights[partition], partition))
+    return {partition: found[partition] for partition in moving[:MOVES_MAX]}
+
+
+def arranged(state: State) -> State:
+    """The state as it would be once all of `moves` are made, however many orders that takes."""
+    for _ in range(1 + len(state.placement) // MOVES_MAX):
+        state = replace(state, placement={**state.placement, **moves(state)})
+    return state
+
+
+def placed_by_domain(state: State, problem: Problem, answer: Answer) -> Answer:
+    """The same choice, placed for survival; as it is where that finds no room."""
+    assert problem.nodes is not None
+    chosen = frozenset(answer.partitions)
+    stage = Stage(
+        costs={name: problem.partitions[name].cpu_percent for name in answer.partitions},
+        capacities=problem.nodes,
+        domains=_domains(state, problem.nodes),
+        queries={
+            query: QueryDemand(
+                problem.queries[query].priority,
+                tuple(p for p in problem.queries[query].partitions if p in chosen),
+            )
+            for query in answer.queries
+        },
+    )
+    found = domains.arranged(stage, {})
+    if found is None:
+        return answer
+    held: dict[str, list[str]] = {}
+    for partition, node in sorted(found.items()):
+        held.setdefault(node, []).append(partition)
+    return replace(answer, placement={node: tuple(held[node]) for node in sorted(held)})
+
+
+def domains_of(state: State) -> dict[str, tuple[str, ...]]:
+    """Per failure domain its nodes that are up; a node of no known domain is one by itself."""
+    found: dict[str, list[str]] = {}
+    for node, domain in _domains(state, with_status(state, Status.UP)).items():
+        found.setdefault(domain, []).append(node)
+    return {domain: tuple(nodes) for domain, nodes in sorted(found.items())}
+
+
+def sentence(state: State, found: Mapping[str, str]) -> str:
+    """What moves gain."""
+    before, after = stopped_share(state, state.placement), stopped_share(state, found)
+    return (
+        f"Move {len(found)} of {len(state.placement)} partitions: the loss of a domain then stops "
+        f"{after:.0%} of all priority in the mean, and not {before:.0%}."
+    )
+
+
+def stopped_share(state: State, moved: Mapping[str, str]) -> float:
+    """The share of all priority that the loss of one domain stops, the mean over domains, once some
+    partitions have moved (partition -> node)."""
+    stage = _stage(state)
+    losses = domains.stopped(stage, {**state.placement, **moved}).values()
+    return sum(losses) / (len(losses) * stage.priority) if losses and stage.priority else 0.0
+
+
+def _stage(state: State) -> Stage:
+    capacities, costs = load.capacities(state), load.steady(state)
+    return Stage(
+        costs={partition: costs[partition] for partition in state.placement},
+        capacities=capacities,
+        domains=_domains(state, capacities),
+        queries={
+            query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
+            for query in sorted(active(state))
+        },
+    )
+
+
+def _domains(state: State, nodes: Iterable[str]) -> dict[str, str]:
+    """A node of no known domain is one by itself."""
+    return {node: state.nodes[node].domain or node for node in nodes}

@@ -1,0 +1,219 @@
+"""Placement that survives: closures of important queries together, in few failure domains."""
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rekindle.coordination import (
+    MovePartitions,
+    NodeBack,
+    PublishPlan,
+    State,
+    StatisticsReported,
+    Tick,
+    advance,
+    survival,
+)
+from rekindle.coordination.balancing import SURVEY_SECONDS
+from rekindle.coordination.state import NodeView, Status, initial
+from rekindle.planning import domains
+from rekindle.planning.domains import Stage
+from rekindle.problem import QueryDemand
+from rekindle.reasons import Reason
+from rekindle.settings import DOMAINS, Policy
+from rekindle.topology import Operator, Query, Topology
+
+NODES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
+
+
+@st.composite
+def stages(draw: st.DrawFn) -> tuple[Stage, dict[str, str]]:
+    """Up to four queries over up to six partitions on two domains, somehow placed."""
+    count = draw(st.integers(1, 6))
+    names = [f"p/{number}" for number in range(count)]
+    costs = {name: float(draw(st.integers(1, 10))) for name in names}
+    queries = {
+        f"q/{number}": QueryDemand(
+            float(draw(st.integers(1, 10))),
+            tuple(sorted(draw(st.sets(st.sampled_from(names), min_size=1)))),
+        )
+        for number in range(draw(st.integers(1, 4)))
+    }
+    needed = {partition for query in queries.values() for partition in query.partitions}
+    costs = {name: cost for name, cost in costs.items() if name in needed}
+    current = {name: draw(st.sampled_from(sorted(NODES))) for name in costs}
+    used = {
+        node: math.fsum(costs[name] for name, where in current.items() if where == node)
+        for node in NODES
+    }
+    capacities = {node: used[node] + draw(st.integers(0, 20)) for node in NODES}
+    return Stage(costs, capacities, NODES, queries), current
+
+
+def fits(stage: Stage, node_of: dict[str, str]) -> bool:
+    return all(
+        math.fsum(stage.costs[p] for p, where in node_of.items() if where == node)
+        <= stage.capacities[node] + 1e-6
+        for node in stage.capacities
+    )
+
+
+@settings(max_examples=150)
+@given(stages())
+def test_an_arrangement_fits_holds_everything_and_is_no_worse_than_what_there_is(
+    drawn: tuple[Stage, dict[str, str]],
+) -> None:
+    stage, current = drawn
+    found = domains.arranged(stage, current)
+    assert found is not None
+    assert found.keys() == stage.costs.keys()
+    assert fits(stage, found)
+    assert domains.worth(stage, found) <= domains.worth(stage, current) + 1e-9
+    assert domains.arranged(stage, current) == found
+
+
+@settings(max_examples=60)
+@given(stages())
+def test_an_arrangement_comes_close_to_the_best_there_is(
+    drawn: tuple[Stage, dict[str, str]],
+) -> None:
+    stage, current = drawn
+    found = domains.arranged(stage, current)
+    assert found is not None
+    names = sorted(stage.costs)
+    best = min(
+        domains.worth(stage, dict(zip(names, where, strict=True)))
+        for where in itertools.product(sorted(NODES), repeat=len(names))
+        if fits(stage, dict(zip(names, where, strict=True)))
+    )
+    assert domains.worth(stage, found) <= 1.6 * best
+
+
+def test_what_a_domains_loss_stops_is_what_has_anything_there() -> None:
+    queries = {"x": QueryDemand(3.0, ("p", "q")), "y": QueryDemand(4.0, ("q",))}
+    stage = Stage({"p": 1.0, "q": 1.0}, dict.fromkeys(NODES, 9.0), NODES, queries)
+    assert domains.stopped(stage, {"p": "a1", "q": "b1"}) == {"a": 3.0, "b": 7.0}
+    assert domains.stopped(stage, {"p": "b2", "q": "b1"}) == {"a": 0.0, "b": 7.0}
+
+
+def test_closures_that_share_nothing_come_into_different_domains() -> None:
+    queries = {name: QueryDemand(1.0, (f"{name}/0", f"{name}/1")) for name in "wxyz"}
+    costs = {partition: 10.0 for query in queries.values() for partition in query.partitions}
+    stage = Stage(costs, dict.fromkeys(NODES, 20.0), NODES, queries)
+    found = domains.arranged(stage, {})
+    assert found is not None
+    assert domains.stopped(stage, found) == {"a": 2.0, "b": 2.0}
+
+
+def test_where_nothing_fits_there_is_no_arrangement() -> None:
+    stage = Stage({"p": 9.0}, {"a1": 5.0}, {"a1": "a"}, {"x": QueryDemand(1.0, ("p",))})
+    assert domains.arranged(stage, {}) is None
+
+
+def two_pipelines(**policy: Any) -> State:
+    """Two queries that share nothing, each with a source of two partitions."""
+    topology = Topology(
+        (Operator("ships", 2), Operator("late", 2), Operator("birds", 2), Operator("rare", 2)),
+        (("ships", "late"), ("birds", "rare")),
+        (Query("late-ships", "late", 9), Query("rare-birds", "rare", 1)),
+    )
+    return initial(topology, Policy(**policy), len(NODES))
+
+
+def running(state: State, placement: dict[str, str]) -> State:
+    return replace(
+        state,
+        start=None,
+        starting=False,
+        nodes={node: NodeView(Status.UP, 100.0, domain) for node, domain in NODES.items()},
+        costs=dict.fromkeys(state.partitions, 10.0),
+        placement=placement,
+        moving={},
+    )
+
+
+def spread(**policy: Any) -> State:
+    """Every operator has a partition in each domain."""
+    state = two_pipelines(**policy)
+    nodes = itertools.cycle(("a1", "b1", "a2", "b2"))
+    return running(state, {partition: next(nodes) for partition in state.partitions})
+
+
+def ticked(state: State, now: float) -> tuple[State, list[MovePartitions]]:
+    state, told = advance(state, Tick(), now, clock=lambda: 0.0)
+    return state, [one for one in told if isinstance(one, MovePartitions)]
+
+
+def test_what_is_spread_is_gathered_with_one_order_and_its_reason() -> None:
+    state = spread(placement=DOMAINS)
+    assert survival.stopped_share(state, {}) == 1.0
+    state, (order,) = ticked(state, 0.0)
+    assert order.reason is Reason.SURVIVAL
+    assert survival.stopped_share(state, order.placement) == 0.5
+    assert "stops 50% of all priority in the mean, and not 100%" in order.text
+    assert len(order.placement) == 4, "half of it is where it should be"
+    state = replace(state, placement={**state.placement, **order.placement}, moving={})
+    for now in (1.0, SURVEY_SECONDS + 1, 3 * SURVEY_SECONDS):
+        state, orders = ticked(state, now)
+        assert orders == []
+
+
+def test_without_that_policy_nothing_moves_for_it() -> None:
+    assert ticked(spread(), 0.0)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"nodes": {n: NodeView(Status.UP, 100.0, "a") for n in NODES}}, "there is one domain"),
+        ({"nodes": {n: NodeView(Status.UP, 20.0, d) for n, d in NODES.items()}}, "it has no room"),
+        (
+            {"nodes": {n: NodeView(Status.UP, 100.0, d, slow=n == "a1") for n, d in NODES.items()}},
+            "a node is slow",
+        ),
+        ({"priorities": {}}, "nothing is gained"),
+    ],
+)
+def test_what_gains_nothing_or_has_no_room_stays(changes: dict[str, Any], why: str) -> None:
+    state = spread(placement=DOMAINS)
+    if "priorities" in changes:  # all of the priority has its closure in one domain already
+        late = {"ships/0": "a1", "ships/1": "a1", "late/0": "a2", "late/1": "a2"}
+        changes = {
+            "placement": {**state.placement, **late},
+            "priorities": {q: 100.0 if "late" in q else 0.1 for q in state.priorities},
+        }
+    assert survival.moves(replace(state, **changes)) == {}, why
+
+
+def test_a_fresh_start_places_by_domain() -> None:
+    state = two_pipelines(placement=DOMAINS)
+    for node, domain in NODES.items():
+        state, _ = advance(state, NodeBack(node, 100.0, domain, node), 0.0, clock=lambda: 0.0)
+    costs = StatisticsReported(dict.fromkeys(state.partitions, 10.0))
+    state, _ = advance(state, costs, 0.0, clock=lambda: 0.0)
+    state, told = advance(state, Tick(), 0.0, clock=lambda: 0.0)
+    assert [one for one in told if isinstance(one, PublishPlan)]
+    assert state.placement.keys() == set(state.partitions)
+    assert survival.stopped_share(state, {}) == 0.5
+
+
+def test_load_is_evened_out_within_each_domain() -> None:
+    state = two_pipelines(placement=DOMAINS)
+    where = {"ships": "a1", "late": "a1", "birds": "b1", "rare": "b1"}
+    state = running(state, {p: where[p.partition("/")[0]] for p in state.partitions})
+    found: list[MovePartitions] = []
+    for now in range(30):
+        state, orders = ticked(state, float(now))
+        found += orders
+    (order,) = found
+    assert order.reason is Reason.UNEVEN_LOAD
+    assert {NODES[node] for node in order.placement.values()} == {"a", "b"}
+    assert all(
+        NODES[node] == NODES[where[partition.partition("/")[0]]]
+        for partition, node in order.placement.items()
+    )
