@@ -71,14 +71,17 @@ class Arrivals:
     """Rows that have arrived but belong to no epoch yet; `last` is the newest cut.
 
     An epoch takes at most `rows_per_epoch_max` rows, and what comes in `seconds_per_epoch_max`;
-    `is_behind` says that the newest one has left out some for that reason, and the next need not
-    wait.
+    more than comes in `seconds_per_epoch`, as usual, only up to `rows_proved`, for which hosts have
+    been seen to have the memory. `is_behind` says that the newest one has left out some for such a
+    reason, and the next need not wait.
     """
 
     sources: Mapping[str, Source]
     last: Cut
     rows_per_epoch_max: int
     seconds_per_epoch_max: float = math.inf
+    seconds_per_epoch: float = math.inf
+    rows_proved: int = 0
     is_behind: bool = False
 
     def cut(self, now: float, rows_per_second: float, *, final: bool = False) -> Cut:
@@ -118,7 +121,9 @@ class Arrivals:
 
     def _limit(self) -> int:
         """Rows of the next epoch at most: one at least."""
-        rows = self.seconds_per_epoch_max * self.last.rows_per_second
+        usual = self.seconds_per_epoch * self.last.rows_per_second
+        most = self.seconds_per_epoch_max * self.last.rows_per_second
+        rows = min(most, max(usual, self.rows_proved))
         return max(1, int(min(self.rows_per_epoch_max, rows)))
 
     def _waiting(self) -> bool:

@@ -128,7 +128,9 @@ class Budget:
     """What is known of hosts' memory, by executor.
 
     `tight` has their calm readings in a row. `starved` are those that have refused to run an epoch
-    of live partitions: there nothing catches up until it has run.
+    of live partitions: there nothing catches up until it has run. `rows_proved` are as many rows as
+    the next epoch may have as far as memory is known: twice those of the last where all had room,
+    else a quarter more.
     """
 
     rows_per_epoch_max: int
@@ -138,6 +140,7 @@ class Budget:
     epochs: Portion = field(default_factory=lambda: Portion(ROWS_MIN))
     pieces: dict[str, Portion] = field(default_factory=dict)
     refused_since: dict[tuple[str, bool], float] = field(default_factory=dict)
+    rows_proved: int = 0
 
     @property
     def peak_bytes(self) -> int:
@@ -191,7 +194,10 @@ class Budget:
                 self.pieces.setdefault(executor, Portion(1)).ease(piece_epochs, PIECE_EPOCHS_MAX)
             return
         self.starved.clear()
+        # below TIGHT_SHARE there is room for a quarter more
+        self.rows_proved = rows + rows // 4
         if len(roomy) == len(readings):
+            self.rows_proved = 2 * rows
             self.epochs.ease(rows, self.rows_per_epoch_max)
 
     def refused(self, executor: str, piece_epochs: int, now: float, *, waits: bool) -> bool:
@@ -212,7 +218,9 @@ class Budget:
         return now - self.refused_since.setdefault(key, now) > REFUSED_SECONDS_MAX
 
     def keep(self, executors: Collection[str]) -> None:
-        """Forget all others: they are gone."""
+        """Forget all others: they are gone, and who is left may get what they had."""
+        if self.readings.keys() - set(executors):
+            self.rows_proved = 0
         for known in (self.readings, self.pieces, self.tight):
             for executor in known.keys() - set(executors):
                 del known[executor]

@@ -196,6 +196,7 @@ def _application(
             last,
             runtime.rows_per_epoch_max,
             runtime.epoch_seconds * runtime.epoch_stretch_max,
+            runtime.epoch_seconds,
         ),
         cuts=cuts,
         digests=digests,

@@ -34,6 +34,7 @@ def heed(application: Application, result: Result) -> None:
         if result.finished:
             budget.finished(readings, rows, result.piece_epochs)
     application.arrivals.rows_per_epoch_max = budget.rows_max
+    application.arrivals.rows_proved = budget.rows_proved
     for change in changes:
         application.events.write(
             change.kind,

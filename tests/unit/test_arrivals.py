@@ -189,6 +189,16 @@ def test_what_has_come_during_a_stall_goes_into_several_epochs() -> None:
     assert [cut.cut_at for cut in cuts] == pytest.approx([100.6, 101.2, 101.8, 102.0])
 
 
+def test_an_epoch_takes_more_than_usual_only_where_there_is_memory_for_it() -> None:
+    arriving = start(list(range(1000)), rate=100.0)
+    arriving.seconds_per_epoch, arriving.seconds_per_epoch_max = 0.2, 0.6
+    rows = [arriving.cut(109.0, 100.0).rows]
+    for proved in (10, 40, 55, 90):
+        arriving.rows_proved = proved
+        rows.append(arriving.cut(109.0, 100.0).rows)
+    assert rows == [20, 20, 40, 55, 60]
+
+
 @pytest.mark.parametrize(
     ("behind", "some", "all_run", "hurries"),
     [

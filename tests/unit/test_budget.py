@@ -136,6 +136,15 @@ def test_epochs_grow_again_after_a_while_with_room_until_nothing_limits_them() -
     assert (held.rows_max, held.epochs.limit) == (8_000, None)
 
 
+def test_an_epoch_may_be_twice_as_large_as_the_last_where_there_is_room_for_that() -> None:
+    held = Budget(ROWS_MAX)
+    assert held.rows_proved == 0
+    epoch(held, 100, 200, 1_000)
+    assert held.rows_proved == 2_000
+    epoch(held, 100, 500, 2_000)
+    assert held.rows_proved == 2_500
+
+
 def test_epochs_that_do_not_reach_their_limit_say_nothing_about_larger_ones() -> None:
     held = Budget(ROWS_MAX)
     epoch(held, 100, 900, 8_000)
