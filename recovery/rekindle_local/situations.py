@@ -43,11 +43,11 @@ Store = Annotated[
 
 
 def load(what: str, zookeeper: str | None, secret_file: Path | None) -> State:
-    """The steady state of `what`: an application of the store where there is one, else a file, or
-    a report's directory. Raises InputError that names place and remedy."""
-    if zookeeper is not None:
-        return _of_application(what, zookeeper, secret_file)
+    """The steady state of `what`: a file or a report's directory where there is one, else an
+    application of the store. Raises InputError that names place and remedy."""
     path = Path(what)
+    if zookeeper is not None and not path.exists():
+        return _of_application(what, zookeeper, secret_file)
     if path.is_dir():
         path = path / situation.FILE
     try:
@@ -80,5 +80,11 @@ def _of_application(name: str, zookeeper: str, secret_file: Path | None) -> Stat
             where=f"application {place}",
             what=f"is in the middle of incident {state.incident.number}",
             remedy="wait until it is over; `rekindle explain` says what comes back when",
+        )
+    if state.catching_up:
+        raise InputError(
+            where=f"application {place}",
+            what=f"has {len(state.catching_up)} query partitions that are still catching up",
+            remedy="wait until all are live, as `rekindle status` shows",
         )
     return state

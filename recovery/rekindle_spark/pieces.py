@@ -23,7 +23,8 @@ class Pieces:
     """Sizes of one executor's pieces: `epochs` of the next one, at most.
 
     `jobs` is the weight of those that were measured; the others are weighted means of their epochs
-    and seconds, of the squares of the epochs and of the products.
+    and seconds, of the squares of the epochs and of the products. `epoch_seconds` is what an epoch
+    was last found to take.
     """
 
     epochs: int = PIECE_EPOCHS_FIRST
@@ -32,6 +33,7 @@ class Pieces:
     mean_seconds: float = 0.0
     mean_square: float = 0.0
     mean_product: float = 0.0
+    epoch_seconds: float | None = None
 
     def took(self, epochs: int, seconds: float, target_seconds: float) -> None:
         """A piece of so many epochs went well: the next one is sized to take `target_seconds`, at
@@ -52,11 +54,12 @@ class Pieces:
         self.epochs = 1
 
     def costs(self) -> tuple[float, float]:
-        """Seconds of a job by itself, and of each of its epochs, by least squares; all of it the
-        epochs' where jobs were too much alike."""
+        """Seconds of a job by itself, and of each of its epochs, by least squares. While jobs are
+        too much alike the epochs' are what they were found to be before, at first all of it."""
         variance = self.mean_square - self.mean_epochs**2
-        if variance < VARIANCE_MIN:
-            return 0.0, self.mean_seconds / max(self.mean_epochs, 1.0)
-        slope = (self.mean_product - self.mean_epochs * self.mean_seconds) / variance
-        epoch_seconds = min(max(0.0, slope), self.mean_seconds / self.mean_epochs)
+        if variance >= VARIANCE_MIN:
+            covariance = self.mean_product - self.mean_epochs * self.mean_seconds
+            self.epoch_seconds = max(0.0, covariance / variance)
+        most = self.mean_seconds / max(self.mean_epochs, 1.0)
+        epoch_seconds = most if self.epoch_seconds is None else min(self.epoch_seconds, most)
         return self.mean_seconds - epoch_seconds * self.mean_epochs, epoch_seconds

@@ -22,6 +22,8 @@ WINDOW_SECONDS = 5.0
 SETTLED_WINDOWS = 2
 CALIBRATION_WINDOWS_MAX = 24
 STRETCH_EPOCHS = 6
+# Input that is behind by more is a backlog, and not the age of the newest cut.
+BACKLOG_EPOCHS = 5
 
 
 @dataclass(slots=True)
@@ -119,7 +121,8 @@ class Statistics:
         """
         stretch, before = self._stretch(), self.behind_seconds
         self.behind_seconds = time.time() - self._computed_until()
-        if stretch > costs.STRETCH_MAX and self.behind_seconds < before:
+        backlog_seconds = BACKLOG_EPOCHS * self.application.settings.runtime.epoch_seconds
+        if stretch > costs.STRETCH_MAX and backlog_seconds < self.behind_seconds < before:
             return
         target, there = self.application.settings.runtime.load_target_percent, True
         if target is not None:

@@ -1,6 +1,7 @@
 """What a failure would do: the model of backlogs, rehearsals with the core, summaries."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -72,6 +73,18 @@ def test_what_catches_up_shares_what_its_node_has_left() -> None:
     assert backlogs.next_change(placement, capacities) == math.inf
 
 
+@pytest.mark.parametrize("cost", [0.0, 1e-9])
+def test_what_costs_nearly_nothing_catches_up_all_the_same(cost: float) -> None:
+    backlogs = Backlogs({"a": cost}, ratio=0.5)
+    backlogs.begin("a", 300.0, ready_at=0.0)
+    steps = 0
+    while backlogs.owed:
+        steps += 1
+        assert steps < 10
+        backlogs.advance(backlogs.next_change({"a": "n"}, {"n": 50.0}), {"a": "n"}, {"n": 50.0})
+    assert 0.0 < backlogs.now < 1.0
+
+
 def test_what_is_being_restored_falls_further_behind() -> None:
     backlogs = Backlogs({"a": 50.0}, ratio=1.0)
     backlogs.begin("a", 2.0, ready_at=3.0)
@@ -135,11 +148,33 @@ def test_a_summary_has_means_and_what_never_came_back() -> None:
     incremental, blocking = found
     assert {one.strategy for one in found} == {"incremental", "blocking"}
     assert blocking.weighted.mean == 100.0
+    assert (blocking.weighted.never, incremental.weighted.never) == (1.0, 1.0)
     assert blocking.queries["late-ships"].never == 1.0
     assert 10.0 < incremental.queries["late-ships"].low < 100.0
     assert incremental.queries["rare-birds"].never == 1.0
     expected = (9 * incremental.queries["late-ships"].mean + 100.0) / 10
     assert incremental.weighted.mean == pytest.approx(expected)
+
+
+def test_what_did_not_run_before_neither_survives_nor_comes_back() -> None:
+    state = parsed(two_queries())
+    waits = replace(
+        state, placement={name: node for name, node in state.placement.items() if node == "n2"}
+    )
+    (outages,) = simulate(
+        waits,
+        Named(("n1",)),
+        Fixed(10.0, 1.0),
+        MODEL,
+        strategies=("incremental",),
+        seeds=range(2),
+        until_seconds=100.0,
+        clock=clock,
+    )
+    assert outages.queries.keys() == {"rare-birds"}
+    (east, _) = domains.forecast(waits, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock)
+    assert east.survives == ("rare-birds",)
+    assert not east.back
 
 
 def test_a_forecast_says_of_each_domain_what_survives_it() -> None:
@@ -233,6 +268,7 @@ def test_ways_to_fail_and_to_come_back_are_read(tmp_path: Any) -> None:
         ("domain:north", "--fail: names domain 'north'; name one of: east, west"),
         ("random:3", "--fail: is 'random:3'; give nodes:NAME,NAME or domain:NAME or random:COUNT"),
         ("random:0", "--fail: is 'random:0'"),
+        ("random:0000000011", "--fail: is 'random:0000000011'"),
         ("", "--fail: is ''"),
     ],
 )

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import planning
-from rekindle.planning import exchange
+from rekindle.planning import density, exchange
 from rekindle.planning.bound import relax
 from rekindle.planning.combination import combined
 from rekindle.planning.density import best_density
 from rekindle.planning.growth import grown
 from rekindle.planning.instance import Budget, Instance, from_problem
 from rekindle.planning.loss import sort_queries
-from rekindle.problem import PartitionCost, Problem, QueryDemand
+from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.testing.problems import dense_union, shared_by_zipf
 
 UNLIMITED = Budget(lambda: 0.0, 1.0)
@@ -105,17 +105,51 @@ def test_exchanges_find_what_growing_by_density_cannot() -> None:
     assert instance.taken(growth.chosen) == {"better"}
 
 
-@settings(max_examples=30)
-@given(problems(), st.integers(0, 20))
+@settings(max_examples=40)
+@given(problems(), st.integers(0, 20), st.sampled_from(["auto", "best-density", "dp", "exact"]))
 def test_more_capacity_never_makes_a_plan_worse_that_starts_from_the_last_one(
-    problem: Problem, more: int
+    problem: Problem, more: int, solver: str
 ) -> None:
-    smaller = planning.solve(problem, clock=lambda: 0.0, budget_seconds=0.0)
-    capacity = (problem.capacity_cpu_percent or 0.0) + more
-    larger = instance_of(replace(problem, capacity_cpu_percent=capacity), smaller.queries)
-    if larger.queries:
-        chosen = combined(larger, relax(larger, SPENT), SPENT).chosen
-        assert larger.value(chosen) >= smaller.priority_sum
+    def solved(given: Problem, start: tuple[str, ...] = ()) -> Answer:
+        return planning.solve(
+            given, clock=lambda: 0.0, solver=solver, budget_seconds=0.0, start=start
+        )
+
+    last = solved(problem)
+    larger = replace(problem, capacity_cpu_percent=(problem.capacity_cpu_percent or 0.0) + more)
+    assert solved(larger, last.queries).priority_sum >= last.priority_sum
+
+
+def test_of_a_last_plan_that_does_not_fit_any_more_the_rest_counts() -> None:
+    problem = dense_union(30, 60, 3, density=0.15, capacity_share=0.8)
+    last = planning.solve(problem, clock=lambda: 0.0, solver="best-density")
+    assert problem.capacity_cpu_percent is not None
+    smaller = replace(problem, capacity_cpu_percent=last.used_cpu_percent - 1.0)
+    instance = instance_of(smaller, last.queries)
+    continued = instance.value(density.continued(instance).chosen)
+    assert 0.8 * last.priority_sum < continued < last.priority_sum
+    again = planning.solve(smaller, clock=lambda: 0.0, budget_seconds=0.0, start=last.queries)
+    assert again.priority_sum >= continued
+
+
+def test_one_large_query_beside_many_small_ones_is_no_reason_to_look_at_all_pairs() -> None:
+    """The first exchange lets so many in that all pairs would be a hundred times as many."""
+    names = [f"p/{number}" for number in range(2_000)]
+    problem = Problem(
+        {name: PartitionCost(1.0) for name in names},
+        {
+            "large": QueryDemand(5_000.0, tuple(names)),
+            **{f"q/{n}": QueryDemand(3.0, (name,)) for n, name in enumerate(names)},
+        },
+        frozenset(names),
+        2_000.0,
+    )
+    instance = instance_of(problem)
+    growth = grown(instance, (instance.queries.index("large"),), shared=False)
+    ticks = iter(range(20))
+    budget = Budget(lambda: float(next(ticks)), 10.0)
+    exchange.exchange(instance, growth, float("inf"), budget)
+    assert growth.value >= 5_000.0
 
 
 def test_on_dense_sharing_auto_finds_more_than_best_density_alone() -> None:

@@ -8,6 +8,6 @@
     outages    many rehearsals: for how long each query gives nothing
     domains    what the loss of each failure domain would stop, and when it would be back
 
-Pure: times are simulated, chance comes from seeds. The commands `simulate` and `forecast` show it,
-the operator puts it into conditions and metrics.
+Times are simulated, chance comes from seeds, and nothing is read but the file of a trace. The
+commands `simulate` and `forecast` show it.
 """

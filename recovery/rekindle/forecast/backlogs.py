@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 __all__ = ["Backlogs"]
 
-RATIO_MIN = 0.01
+# Seconds of input in a second, however cheap a partition is.
+SPEED_MAX = 1_000.0
 # seconds that count as nothing owed: sums of times are not exact
 LEVEL_SECONDS = 1e-6
 
@@ -79,8 +80,8 @@ class Backlogs:
                 left[node] -= self.costs[partition]
             elif self.ready_at[partition] <= self.now:
                 wanted[node] += self.costs[partition]
-        ratio = max(RATIO_MIN, self.ratio)
-        return {
-            node: max(0.0, left[node]) / (ratio * cost) if cost else math.inf
-            for node, cost in wanted.items()
-        }
+        speeds = {}
+        for node, cost in wanted.items():
+            needed, free = self.ratio * cost, max(0.0, left[node])
+            speeds[node] = min(SPEED_MAX, free / needed) if needed else SPEED_MAX
+        return speeds

@@ -1,6 +1,7 @@
 """Which nodes are lost: some by name, all of a domain, or some by chance."""
 
 import random
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,8 +59,9 @@ def parse(text: str, state: State, where: str) -> Failure:
         if rest not in known:
             _refuse(where, f"names domain {rest!r:.60}", tuple(known))
         return Named(known[rest])
-    if kind == "random" and rest.isascii() and rest.isdigit() and 1 <= int(rest[:9]) <= len(up):
-        return Random(int(rest), up)
+    count = int(rest) if kind == "random" and re.fullmatch("[0-9]{1,6}", rest) else 0
+    if 1 <= count <= len(up):
+        return Random(count, up)
     raise InputError(
         where=where,
         what=f"is {text!r:.60}",

@@ -29,8 +29,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Of one strategy: of each query, and weighted by priority (sum of priority x outage over sum
-    of priorities)."""
+    """Of one strategy: of each query that ran, and weighted by priority (sum of priority x outage
+    over sum of priorities; `never`: the share of failures after which some query never was back).
+    """
 
     strategy: str
     queries: Mapping[str, Interval]
@@ -59,9 +60,10 @@ def simulate(
 
 
 def by_query(state: State, course: Course, until_seconds: float) -> dict[str, float]:
-    """Seconds for which each query gave nothing: until the last of its partitions was back."""
+    """Seconds until the last partition of each query was back that ran before, 0 for one that
+    survived; queries of which nothing ran are left out."""
     found: dict[str, float] = {}
-    for partition in state.closures:
+    for partition in state.closures.keys() & course.ran:
         query = partition.rpartition("/")[0]
         seconds = course.outage_seconds(partition, until_seconds)
         found[query] = max(found.get(query, 0.0), seconds)
@@ -93,12 +95,14 @@ def _summary(
     priorities = {query.name: query.priority for query in state.topology.queries}
     priorities |= {name: state.policy.priorities[name] for name in state.policy.priorities}
     runs = [by_query(state, course, until_seconds) for course in courses]
-    total = sum(priorities.values())
-    weighted = [sum(priorities[name] * run[name] for name in run) / total for run in runs]
+    names = [name for name in priorities if name in runs[0]]
+    total = sum(priorities[name] for name in names)
+    weighted = [sum(priorities[name] * run[name] for name in names) / total for run in runs]
+    never = sum(max(run.values()) >= until_seconds for run in runs) / len(runs)
     return Outages(
         strategy,
-        {name: _interval([run[name] for run in runs], until_seconds) for name in priorities},
-        _interval(weighted, math.inf),
+        {name: _interval([run[name] for run in runs], until_seconds) for name in names},
+        replace(_interval(weighted, math.inf), never=never),
     )
 
 

@@ -59,9 +59,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How it went, in seconds since the failure. `back_at` (query partition -> when it has caught
-    up, infinity: never) are those that were lost; `plans` what was planned when."""
+    """How it went, in seconds since the failure. `ran` are the query partitions that ran before it,
+    `back_at` (query partition -> when it has caught up, infinity: never) those of them that were
+    lost; `plans` what was planned when."""
 
+    ran: frozenset[str]
     back_at: Mapping[str, float]
     plans: tuple[Plan, ...]
 
@@ -128,7 +130,7 @@ class _Rehearsal:
             self._pass(at)
             self._arrive()
             self._plan()
-        return Course(self.back_at, tuple(self.plans))
+        return Course(before, self.back_at, tuple(self.plans))
 
     @property
     def now(self) -> float:
@@ -151,7 +153,8 @@ class _Rehearsal:
         for query in sorted(self.state.catching_up):
             if self.state.closures[query].isdisjoint(behind):
                 self._tell(QueryCaughtUp(query))
-                self.back_at[query] = until
+                if query in self.back_at:
+                    self.back_at[query] = until
         if not self.state.catching_up:
             self._tell(CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
 

@@ -5,11 +5,8 @@ search makes the best of them better: by exchanges where the pairs of a chosen a
 few enough, else by taking out and filling up.
 """
 
-import numpy as np
-
 from rekindle.planning import density, exchange
 from rekindle.planning.bound import Relaxation
-from rekindle.planning.growth import grown
 from rekindle.planning.instance import Budget, Instance, Selection
 
 __all__ = ["combined"]
@@ -18,13 +15,12 @@ STARTS_SHARE = 0.2  # of the budget; the rest is the local search's
 
 
 def combined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
-    """Never worse than the best single query, nor than `instance.start` where that fits;
+    """Never worse than the best single query, nor than what of `instance.start` still fits;
     deterministic while the budget is not spent."""
     enough = relaxation.enough
     best = density.started(instance, relaxation, budget.part(STARTS_SHARE))
-    if instance.fits(instance.start):
-        last = grown(instance, np.flatnonzero(instance.start), shared=False)
-        best = max(last, best, key=lambda growth: growth.value)
+    if instance.start.any():
+        best = max(density.continued(instance), best, key=lambda growth: growth.value)
     if exchange.suits(best):
         exchange.exchange(instance, best, enough, budget)
     else:

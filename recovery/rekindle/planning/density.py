@@ -26,7 +26,7 @@ from rekindle.planning.instance import (
     Selection,
 )
 
-__all__ = ["best_density", "counted_anew", "improve", "started"]
+__all__ = ["best_density", "continued", "counted_anew", "improve", "started"]
 
 CORES_MAX = 2
 PAIRED_QUERIES_MAX = 1_000  # of highest density: a matrix of their shared costs is 8 MB
@@ -55,6 +55,16 @@ def started(instance: Instance, relaxation: Relaxation, budget: Budget) -> Growt
     if len(instance.queries) and best.value < instance.priorities.max():
         best = grown(instance, (int(instance.priorities.argmax()),), shared=False)
     return best
+
+
+def continued(instance: Instance) -> Growth:
+    """What of the last plan still fits, the densest queries first, filled up."""
+    growth, last = Growth(instance), np.flatnonzero(instance.start)
+    for query in last[np.argsort(-_densities(instance)[last], kind="stable")]:
+        if growth.cost[query] <= growth.left:
+            growth.add(int(query))
+    growth.fill(growth.cost)
+    return growth
 
 
 def _better(best: Growth, other: Growth) -> Growth:

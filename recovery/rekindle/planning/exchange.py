@@ -13,6 +13,7 @@ from rekindle.planning.instance import BoolArray, Budget, FloatArray, Instance, 
 
 __all__ = ["exchange", "suits"]
 
+# Looked at in one step. More may come while it goes on: then some of the chosen queries, by chance.
 PAIRS_MAX = 200_000
 # Steps without any gain, at least and for each query: then the best choice is disturbed, and after
 # some of these the search ends.
@@ -100,6 +101,9 @@ class _Search:
         """The exchange that fits and is worth most; of equals the one that leaves most free."""
         if not len(inside):
             return None
+        rows = max(1, PAIRS_MAX // len(outside))
+        if len(inside) > rows:
+            inside = np.sort(self._rng.choice(inside, rows, replace=False))
         growth, priorities = self._growth, self._instance.priorities
         left = growth.left - growth.cost + self._released(inside)
         gains = priorities - priorities[inside][:, np.newaxis]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rekindle.errors import InputError
 from rekindle.planning.bound import Relaxation, relax
 from rekindle.planning.combination import combined
-from rekindle.planning.density import best_density
+from rekindle.planning.density import best_density, continued
 from rekindle.planning.enumeration import dynamic_programming
 from rekindle.planning.instance import Budget, Instance, Selection, from_problem
 from rekindle.planning.loss import Loss, sort_queries
@@ -42,6 +42,7 @@ _BY_NAME: Mapping[str, Solver] = {**SOLVERS, AUTO: combined}
 EXACT_QUERIES_MAX = 60  # with at most
 EXACT_BUNDLES_MAX = 200  # "auto" takes the exact solver
 BOUND_SHARE = 0.25  # of the budget, unless it is done sooner
+CHOICE_SHARE = 0.9  # of what is left then: the answer is written with the rest, or,
 SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards
 
 
@@ -58,9 +59,9 @@ def solve(
 
     `clock` gives seconds and never goes back. Whatever the budget, there is an answer with a
     bound; while it is not spent, the answer depends on problem, solver, seed and start only.
-    `start` are queries of the last plan: the answer of "auto" is not worse than these where they
-    still fit. Raises InputError for an unknown solver, a budget or a seed below 0, and for more
-    queries than `dp` takes.
+    `start` are queries of the last plan: without nodes the answer is not worse than what of these
+    still fits (`operator-centric` has no use for them). Raises InputError for an unknown solver, a
+    budget or a seed below 0, and for more queries than `dp` takes.
     """
     _check(solver, budget_seconds, seed)
     started = clock()
@@ -70,8 +71,10 @@ def solve(
     instance = from_problem(problem, lost, loss.capacity_cpu_percent, start)
     relaxation = relax(instance, budget.part(BOUND_SHARE))
     name = _named(solver, instance)
-    working = budget if problem.nodes is None else budget.part(SOLVER_SHARE)
+    working = budget.part(SOLVER_SHARE if problem.nodes is not None else CHOICE_SHARE)
     selection = _BY_NAME[name](instance, relaxation, working)
+    if name != OPERATOR_CENTRIC:
+        selection = _no_worse(instance, selection)
     settled = _settled(problem, loss, instance.taken(selection.chosen), start, name, budget)
     reachable = instance.value(selection.chosen) if selection.optimal else relaxation.upper_bound
     bound = reachable + sum(problem.queries[query].priority for query in sorted(loss.free))
@@ -96,6 +99,15 @@ def _named(solver: str, instance: Instance) -> str:
         return solver
     small = len(instance.queries) <= EXACT_QUERIES_MAX and len(instance.costs) <= EXACT_BUNDLES_MAX
     return EXACT if small else AUTO
+
+
+def _no_worse(instance: Instance, selection: Selection) -> Selection:
+    """What was selected, or what of the last plan still fits where that is worth more."""
+    if not instance.start.any():
+        return selection
+    last = continued(instance)
+    worse = last.value > instance.value(selection.chosen) and instance.fits(last.chosen)
+    return Selection(last.chosen) if worse else selection
 
 
 def _settled(

@@ -63,7 +63,7 @@ def slowdown(events: Sequence[Event]) -> Slowdown:
     if not survivors:
         raise RunError(
             where="bench overhead",
-            what="no query ran both before its plan and beside catching up",
+            what="no query ran before the failure, alone after it, and beside catching up",
             remedy="try again on a machine with less to do",
         )
     against_before, against_alone = (

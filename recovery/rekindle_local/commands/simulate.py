@@ -85,7 +85,7 @@ def simulate(
     console = Console(highlight=False)
     console.print(_table(state, found))
     console.print(
-        f"{len(numbers)} failures {fail}, nodes {arrive}: seconds without output, mean "
+        f"{len(numbers)} failures {fail}, nodes {arrive}: seconds until caught up, mean "
         "(and what all but one in twenty are above and below).",
         markup=False,
     )
@@ -114,7 +114,7 @@ def _table(state: State, found: Sequence[Outages]) -> Table:
     priorities = {query.name: query.priority for query in state.topology.queries}
     priorities |= state.policy.priorities
     table = Table("query", "priority", *(one.strategy for one in found))
-    for name in sorted(priorities, key=lambda name: (-priorities[name], name)):
+    for name in sorted(found[0].queries, key=lambda name: (-priorities[name], name)):
         cells = [_shown(one.queries[name]) for one in found]
         table.add_row(Text(name), f"{priorities[name]:g}", *cells)
     table.add_row("weighted by priority", "", *(_shown(one.weighted) for one in found))
