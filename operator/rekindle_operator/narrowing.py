@@ -132,6 +132,7 @@ def _core_policy(policy: RecoveryPolicy, class_: RecoveryClass) -> Policy:
         "correlated_nodes_min": spec.correlated.nodes_min,
         "correlated_window_seconds": spec.correlated.window_seconds,
         "stabilisation_seconds": spec.stabilisation_seconds,
+        "placement": spec.placement,
         "silent_seconds": class_.spec.detection.driver_silence_seconds,
         "cpu_cap": min(spec.node_cpu_cap_percent, limits.node_cpu_cap_percent_max) / 100,
         "solver": planning.solver,

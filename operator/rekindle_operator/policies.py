@@ -153,6 +153,7 @@ class PolicySpec(Value, frozen=True):
     failure_domain_keys: Annotated[
         tuple[LabelKey, ...], msgspec.Meta(min_length=1, max_length=5)
     ] = ("topology.kubernetes.io/zone",)
+    placement: Literal["even", "domains"] = "even"
     node_cpu_cap_percent: Percent = 80
     stabilisation_seconds: Annotated[int, msgspec.Meta(ge=0, le=600)] = 10
     planning: Planning = Planning()

@@ -8,6 +8,7 @@ shell says when, and whether this coordinator leads.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -70,7 +71,7 @@ class Desk:
         if not (fresh or self.stirred or self.case is None or now >= self.look_at):
             return
         self.stirred = False
-        reading = self.records.reading(*self.gone)
+        reading = self.records.reading(*self.gone, self._domains())
         self._tell(reading)
         if reading is None:
             self.look_at = NEVER
@@ -112,6 +113,17 @@ class Desk:
             self.gone = (self.gone[0], False)
             self._note_provider("look", _told(trouble))
         return self.gone != before
+
+    def _domains(self) -> Mapping[str, str]:
+        """Nodes with their failure domains; what is known of them stays where the provider is in
+        trouble."""
+        if self.provider is None:
+            return {}
+        try:
+            return self.provider.domains(self.place)
+        except Exception as trouble:
+            self._note_provider("look", _told(trouble))
+            return {}
 
     def _tell(self, reading: Reading | None) -> None:
         if self.oversight is not None and reading is not None:

@@ -7,7 +7,7 @@
 A local cluster has a provider, Kubernetes both. Neither decides anything; the desk calls them.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,9 @@ class NodeProvider(Protocol):
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
         """Nodes of an application that are certainly not there, with all that ran on them."""
+
+    def domains(self, place: Place) -> Mapping[str, str]:
+        """Nodes of an application with their failure domains, as far as they are known."""
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the newest driver has certainly ended. `heartbeat` is the newest known, perhaps

@@ -1,6 +1,6 @@
 """The folder through which a local cluster and its coordinator, two processes, know of each other.
 
-    nodes.json       the newest process of every node that was ever started
+    nodes.json       the newest process of every node that was ever started, and its failure domain
     driver.json      the present process of the driver
     requests/*.json  what a coordinator asks for, one file for each request, never changed
 
@@ -48,10 +48,11 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes.json`: by node its newest process, killed or not."""
+    """`nodes.json`: by node its newest process, killed or not, and its failure domain."""
 
     version: Literal[1] = 1
     nodes: dict[str, Process]
+    domains: dict[str, str] = {}
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,7 +41,8 @@ def arrivals(
 @dataclass(slots=True)
 class Provisioning:
     """One folder. `down` gives the nodes that can be started, those to be started first in front;
-    `start_worker` starts one and may take its time; `restart_driver` gets the driver back."""
+    `start_worker` starts one and may take its time; `restart_driver` gets the driver back.
+    `domains` are the failure domains of nodes."""
 
     directory: Path
     down: Callable[[], Sequence[str]]
@@ -49,6 +50,7 @@ class Provisioning:
     restart_driver: Callable[[], None]
     first_seconds: float = 10.0
     every_seconds: float = 6.0
+    domains: Mapping[str, str] = field(default_factory=dict)
     _known: dict[str, Process] = field(default_factory=dict)
     _handled: set[str] = field(default_factory=set)
     _coming: list[float] = field(default_factory=list)
@@ -84,7 +86,7 @@ class Provisioning:
                 found = None if process_id is None else cluster_files.process(process_id)
                 if found is not None:
                     self._known[node] = found
-            content = cluster_files.Nodes(nodes=self._known)
+            content = cluster_files.Nodes(nodes=self._known, domains=dict(self.domains))
             cluster_files.replace(self.directory / cluster_files.NODES, content)
 
     def publish_driver(self, place: Place, process_id: int) -> None:

@@ -5,6 +5,7 @@ For the tests of the shell: time moves only when they say so.
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,7 @@ class Provider:
     driver: bool = False
     trouble: str = ""
     looking: Exception | None = None
+    located: dict[str, str] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
 
     def request(self, place: Place, identity: str, request: Request) -> None:
@@ -51,6 +53,10 @@ class Provider:
         if self.looking is not None:
             raise self.looking
         return self.gone
+
+    def domains(self, place: Place) -> Mapping[str, str]:
+        del place
+        return self.located
 
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         del place, heartbeat, generation

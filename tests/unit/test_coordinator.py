@@ -60,11 +60,16 @@ class Story:
         return self.tell(*map(core.QueryCaughtUp, sorted(self.state.catching_up)))
 
     def back(self, *nodes: str, after_seconds: float = 0.0) -> list[Instruction]:
-        events = [core.NodeBack(node, 100.0, f"zone-{node[-1]}") for node in nodes]
+        events = [core.NodeBack(node, 100.0, zone(node)) for node in nodes]
         return self.tell(*events, after_seconds=after_seconds)
 
     def lose(self, *nodes: str, after_seconds: float = 0.0) -> list[Instruction]:
         return self.tell(core.NodesLost(nodes), after_seconds=after_seconds)
+
+
+def zone(node: str) -> str | None:
+    """Two nodes in each: n1 and n2 in zone-1, n3 and n4 in zone-2; of n5 it is not known."""
+    return None if node == "n5" else f"zone-{(int(node[1:]) + 1) // 2}"
 
 
 def fresh(nodes: int = 4, **policy: Any) -> Story:
@@ -132,6 +137,34 @@ def test_hints_count_until_costs_are_measured() -> None:
     assert (costs["source/0"], costs["source/1"], costs["tops/0"]) == (8.0, 4.0, 2.0)
 
 
+@pytest.mark.parametrize(
+    ("lost", "outside"),
+    [
+        (("n1", "n3"), ()),
+        (("n1", "n2"), ("zone-1",)),
+        (("n3", "n4", "n1"), ("zone-2",)),
+        (("n1", "n2", "n3", "n4"), ()),
+    ],
+)
+def test_new_nodes_are_to_be_outside_of_domains_that_lost_several_and_most_while_others_are_left(
+    lost: tuple[str, ...], outside: tuple[str, ...]
+) -> None:
+    story = running(5)
+    (request,) = of_kind(story.lose(*lost), core.RequestNodes)
+    assert request.outside_domains == outside
+
+
+def test_a_domain_that_is_told_later_holds_and_survives_what_is_looked_for_anew() -> None:
+    before = replace(running(placement="domains").state, surveyed_at=1000.0)
+    state, told = core.advance(before, core.NodesLocated({"n1": "rack-9"}), 1001.0, clock=float)
+    assert told == ()
+    assert state.nodes == {
+        **before.nodes,
+        "n1": replace(before.nodes["n1"], domain="rack-9"),
+    }
+    assert state.surveyed_at is None
+
+
 def test_a_resumed_start_is_a_complete_failure_recovered_from_the_first_node_on() -> None:
     story = Story(core.initial(TOPOLOGY, Policy(), 4, resumed=True, checkpoint_at=990.0))
     story.tell(core.StatisticsReported(COSTS))
@@ -167,7 +200,7 @@ def test_a_correlated_failure_is_planned_on_the_survivors_and_with_every_node_ba
     told = story.lose("n1", "n2", "n3")
     assert records(told)["incident-opened"].reason is Reason.CORRELATED_FAILURE
     request = of_kind(told, core.RequestNodes)[0]
-    assert (request.count, request.outside_domains) == (3, ("zone-1", "zone-2", "zone-3"))
+    assert (request.count, request.outside_domains) == (3, ("zone-1",))
     planned = plans(told)
     for node in ("n1", "n2", "n3"):
         planned += plans(story.back(node, after_seconds=6.0))

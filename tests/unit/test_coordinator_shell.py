@@ -250,6 +250,23 @@ def test_a_clock_that_was_set_back_delays_no_plan() -> None:
     assert len(world.directives(world.member, PlanOrder)) == before + 1
 
 
+def test_the_providers_word_on_failure_domains_holds_whenever_it_comes() -> None:
+    world, provider = World(), Provider(located={"a0-node-1": "rack-1"})
+    coordinator = settled(world, provider)
+
+    def known() -> dict[str, str | None]:
+        case = coordinator.shell.desks[world.member.place].case
+        assert case is not None
+        assert case.state is not None
+        return {node: view.domain for node, view in case.state.nodes.items()}
+
+    assert known() == {**dict.fromkeys(world.member.nodes), "a0-node-1": "rack-1"}
+    provider.located = {"a0-node-1": "rack-2", "a0-node-2": "rack-3"}
+    world.fleet.report(world.member)
+    coordinator.settle()
+    assert known() == {**dict.fromkeys(world.member.nodes), **provider.located}
+
+
 def test_nodes_that_the_provider_misses_are_dropped_without_any_report() -> None:
     world, provider = World(), Provider()
     coordinator = settled(world, provider)

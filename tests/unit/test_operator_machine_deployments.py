@@ -16,7 +16,7 @@ def scaled_for(count: int) -> tuple[World, dict[str, Any]]:
     world = World(MACHINES)
     deployment = world.deployment(replicas=3)
     world.now += 60
-    world.want(requests={f"1-nodes-{count}": lost(count, "a")})
+    world.want(requests={f"1-nodes-{count}": lost(count)})
     world.settle()
     world.now += 60
     world.reconcile(deployment)
@@ -44,7 +44,7 @@ def test_lost_nodes_are_added_in_one_change_of_the_replicas_and_arrive_one_by_on
     world = World(MACHINES)
     deployment = world.deployment(replicas=3)
     world.now += 60
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     _, scale = world.decide().actions
     assert isinstance(scale, Scale)
     assert (scale.replicas, scale.text) == (5, "capi/spark-b goes from 4 to 5 replicas.")
@@ -115,7 +115,7 @@ def test_a_request_that_is_withdrawn_takes_only_machines_that_have_no_node_yet()
     world = World(MACHINES)
     deployment = world.deployment(replicas=3)
     world.now += 60
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     world.settle()
     before = nodes_of(world)
     world.put(
@@ -141,7 +141,7 @@ def test_who_scales_by_hand_meanwhile_is_left_the_number() -> None:
     world = World(MACHINES)
     deployment = world.deployment(replicas=3)
     world.now += 60
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     world.round(kill_after=1)
     deployment["spec"]["replicas"] = 2
     world.change(deployment, spec=True)
@@ -214,8 +214,8 @@ def test_two_incidents_scale_the_same_deployment_one_after_the_other_and_both_ba
     world = World(MACHINES)
     deployment = world.deployment(replicas=3)
     world.now += 60
-    world.want(FLIGHTS, requests={"1-nodes-2": lost(2, "a")})
-    world.want(WEATHER, requests={"4-nodes-3": lost(3, "a")})
+    world.want(FLIGHTS, requests={"1-nodes-2": lost(2)})
+    world.want(WEATHER, requests={"4-nodes-3": lost(3)})
     run(world, deployment)
     assert deployment["spec"]["replicas"] == 8
     world.lost.update(nodes_of(world)[:5])
@@ -228,7 +228,7 @@ def test_two_incidents_scale_the_same_deployment_one_after_the_other_and_both_ba
 
 def test_two_incidents_that_marked_machines_at_once_do_not_wait_for_each_other_for_ever() -> None:
     world, deployment = scaled_for(1)
-    world.want(WEATHER, requests={"4-nodes-1": lost(1, "a")})
+    world.want(WEATHER, requests={"4-nodes-1": lost(1)})
     run(world, deployment)
     marks = [f"rekindle-{note}" for note in scopes(world)]
     world.lost.update(nodes_of(world)[:3])
@@ -284,7 +284,7 @@ def test_the_next_deployment_takes_what_the_first_has_no_room_for() -> None:
     ]
     world = World({**MACHINES, "clusterAPI": {"machineDeployments": places}})
     first, second = world.deployment("spark-b"), world.deployment("spark-c")
-    world.want(requests={"1-nodes-3": lost(3, "a")})
+    world.want(requests={"1-nodes-3": lost(3)})
     world.settle()
     assert (first["spec"]["replicas"], second["spec"]["replicas"]) == (4, 5)
 
@@ -299,7 +299,7 @@ def elsewhere() -> dict[str, Any]:
 def test_machines_of_another_cluster_are_left_to_the_next_provider() -> None:
     world = World(elsewhere(), KARPENTER)
     deployment = world.deployment(replicas=3)
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     world.settle()
     assert deployment["spec"]["replicas"] == 3
     assert world.counted("NodeClaim") == 1
@@ -307,7 +307,7 @@ def test_machines_of_another_cluster_are_left_to_the_next_provider() -> None:
 
 def test_where_machines_of_another_cluster_are_all_that_there_is_it_is_said() -> None:
     world = World(elsewhere())
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     (text,) = world.decide().waiting.values()
     assert "is in another cluster, which cannot be reached yet" in text
 
@@ -315,9 +315,9 @@ def test_where_machines_of_another_cluster_are_all_that_there_is_it_is_said() ->
 def test_what_was_planned_before_names_the_other_cluster() -> None:
     world = World(MACHINES)
     world.deployment()
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     world.round(kill_after=1)
-    world.want(requests={"1-nodes-1": lost(1, "a")}, limits=World(elsewhere()).limits)
+    world.want(requests={"1-nodes-1": lost(1)}, limits=World(elsewhere()).limits)
     (scale,) = world.decide().actions
     assert isinstance(scale, Scale)
     assert scale.cluster is not None

@@ -35,7 +35,7 @@ def test_the_defaults_are_the_cores_but_for_what_kubernetes_needs() -> None:
     assert held().narrowed == ()
 
 
-def test_every_setting_of_the_core_can_be_reached_but_placement() -> None:
+def test_every_setting_of_the_core_can_be_reached() -> None:
     found = held(
         {
             "strategy": "blocking",
@@ -43,6 +43,7 @@ def test_every_setting_of_the_core_can_be_reached_but_placement() -> None:
             "ordering": "adaptive",
             "correlated": {"nodesMin": 3, "windowSeconds": 60},
             "stabilisationSeconds": 5,
+            "placement": "domains",
             "nodeCpuCapPercent": 60,
             "planning": {
                 "solver": "dp",
@@ -63,6 +64,7 @@ def test_every_setting_of_the_core_can_be_reached_but_placement() -> None:
         correlated_window_seconds=60.0,
         stabilisation_seconds=5.0,
         silent_seconds=20.0,
+        placement="domains",
         cpu_cap=0.6,
         solver="dp",
         solver_budget_seconds=2.0,
@@ -76,8 +78,7 @@ def test_every_setting_of_the_core_can_be_reached_but_placement() -> None:
         for item in fields(Policy)
         if getattr(found, item.name) == getattr(Policy(), item.name)
     ]
-    # the core is not told of the failure domains of Kubernetes nodes yet
-    assert untouched == ["placement"]
+    assert untouched == []
 
 
 def test_priorities_with_an_end_are_orders_and_the_others_are_policy() -> None:

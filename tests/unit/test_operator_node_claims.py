@@ -23,7 +23,7 @@ SPECIAL: dict[str, Any] = {
 def asked(count: int, *records: dict[str, Any], **limits: int) -> World:
     """A world in which so many nodes were requested."""
     world = World(*(records or (KARPENTER,)), **limits)
-    world.want(requests={f"1-nodes-{count}": lost(count, "a")})
+    world.want(requests={f"1-nodes-{count}": lost(count)})
     world.settle()
     return world
 
@@ -45,7 +45,7 @@ def test_a_claim_asks_for_a_node_outside_of_the_impaired_domains_with_room_for_t
 ):
     world = World(SPECIAL)
     world.want(
-        requests={"1-nodes-1": lost(1, "a")},
+        requests={"1-nodes-1": lost(1)},
         impaired=(Domain(ZONE, "a"), Domain(ZONE, "c"), Domain("kubernetes.io/hostname", "n1")),
         executors_per_node=2,
     )
@@ -197,7 +197,7 @@ def test_a_claim_that_is_being_deleted_already_is_not_deleted_again() -> None:
 
 def test_an_object_that_a_late_operator_makes_for_a_request_that_has_ended_is_deleted() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     late = world.decide()
     world.act(late.actions[:1])
     world.want(requests={})
@@ -218,7 +218,7 @@ def test_a_class_that_names_impaired_domains_only_gets_no_claims(
     requirement = {"key": ZONE, "operator": operator, "values": values}
     settings = {**KARPENTER["karpenter"], "requirements": [requirement]}
     world = World({**KARPENTER, "karpenter": settings})
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     decision = world.settle()
     assert world.counted("NodeClaim") == made
     assert bool(made) or "may only use" in decision.waiting[FLIGHTS]

@@ -23,7 +23,6 @@ from rekindle_operator.domains import Domain
 from rekindle_operator.narrowing import effective
 from rekindle_operator.provisioning import (
     Create,
-    Demand,
     Limits,
     Standing,
     decide,
@@ -32,7 +31,6 @@ from rekindle_operator.provisioning import (
     remains,
 )
 from rekindle_operator.provisioning import notes as notes_of
-from rekindle_operator.provisioning.demand import avoided
 from rekindle_operator.testing import make_class, make_policy
 
 ONE_NOTE = """
@@ -72,7 +70,7 @@ def test_as_many_nodes_are_requested_as_were_lost_and_no_more_on_the_next_look(
     entry: dict[str, Any],
 ) -> None:
     world = world_for(entry)
-    world.want(requests={"1-nodes-4": lost(4, "a")})
+    world.want(requests={"1-nodes-4": lost(4)})
     world.settle()
     assert requested(world) == 4
     assert world.round().actions == ()
@@ -83,7 +81,7 @@ def test_wherever_the_operator_is_killed_nothing_is_requested_twice(entry: dict[
     for kill_after in range(12):
         for again in range(4):
             world = world_for(entry)
-            world.want(requests={"1-nodes-3": lost(3, "a")})
+            world.want(requests={"1-nodes-3": lost(3)})
             world.round(kill_after)
             world.now += 30
             world.round(again)
@@ -94,7 +92,7 @@ def test_wherever_the_operator_is_killed_nothing_is_requested_twice(entry: dict[
 @pytest.mark.parametrize("entry", [KARPENTER, AUTOSCALER, MACHINES], ids=lambda one: one["name"])
 def test_of_two_operators_that_saw_the_same_only_one_acts(entry: dict[str, Any]) -> None:
     world = world_for(entry)
-    world.want(requests={"1-nodes-3": lost(3, "a")})
+    world.want(requests={"1-nodes-3": lost(3)})
     first, second = world.decide(), world.decide()
     world.act(first.actions)
     world.act(second.actions)
@@ -118,7 +116,7 @@ def test_a_request_is_told_with_the_impaired_domains_that_its_nodes_are_outside_
 
 def test_the_note_comes_before_anything_that_it_names() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     note, *claims = world.decide().actions
     assert isinstance(note, Create)
     assert note.kind.name == "ConfigMap"
@@ -129,7 +127,7 @@ def test_the_note_comes_before_anything_that_it_names() -> None:
 @pytest.mark.parametrize("entry", [KARPENTER, AUTOSCALER], ids=lambda one: one["name"])
 def test_a_note_that_is_lost_is_made_anew_from_the_objects(entry: dict[str, Any]) -> None:
     world = world_for(entry)
-    world.want(requests={"1-nodes-3": lost(3, "a")})
+    world.want(requests={"1-nodes-3": lost(3)})
     world.settle()
     world.remove(world.all("ConfigMap")[0])
     world.settle()
@@ -139,7 +137,7 @@ def test_a_note_that_is_lost_is_made_anew_from_the_objects(entry: dict[str, Any]
 
 def test_a_note_that_cannot_be_read_stops_its_incident_and_no_other() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
     world.all("ConfigMap")[0]["data"]["note"] = '{"version": 2'
     world.want(requests={"1-nodes-2": lost(2), "1-nodes-4": lost(2)})
@@ -154,7 +152,7 @@ def test_a_note_that_cannot_be_read_stops_its_incident_and_no_other() -> None:
 
 def test_a_note_of_a_newer_version_is_left_alone() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
     note = world.all("ConfigMap")[0]["data"]
     note["note"] = note["note"].replace('"version":1', '"version":2')
@@ -173,7 +171,7 @@ def test_the_notes_format_is_kept() -> None:
 
 def test_an_incident_without_a_demand_is_not_touched() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
     world.demands.clear()
     assert world.round().actions == ()
@@ -182,7 +180,7 @@ def test_an_incident_without_a_demand_is_not_touched() -> None:
 
 def test_what_is_left_without_a_note_is_found_too() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
     world.remove(world.all("ConfigMap")[0])
     world.demands.clear()
@@ -200,7 +198,7 @@ def test_requests_for_drivers_are_not_for_here() -> None:
 
 def test_pending_pods_request_nothing_and_have_no_rows() -> None:
     world = World(PENDING)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     decision = world.round()
     assert decision.actions == ()
     assert decision.requests == {FLIGHTS: None}
@@ -209,15 +207,15 @@ def test_pending_pods_request_nothing_and_have_no_rows() -> None:
 
 def test_while_it_is_held_nothing_new_is_made_and_nothing_is_withdrawn() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.round(kill_after=2)
-    world.want(requests={"1-nodes-2": lost(5, "a")}, held=True)
+    world.want(requests={"1-nodes-2": lost(5)}, held=True)
     world.settle()
     assert world.counted("NodeClaim") == 1
     world.want(requests={}, held=True)
     world.settle()
     assert len(world.all("NodeClaim")) == 1
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
     assert world.counted("NodeClaim") == 2
 
@@ -240,7 +238,7 @@ def test_no_limit_is_exceeded_and_what_waits_is_told(
 ) -> None:
     own = {"nodesAtOnceMax": 20, "nodesPerIncidentMax": 20, **own}
     world = World({**KARPENTER, "limits": own}, **limits)
-    world.want(requests={"1-nodes-8": lost(8, "a")}, **fields)
+    world.want(requests={"1-nodes-8": lost(8)}, **fields)
     decision = world.settle()
     assert world.counted("NodeClaim") == made
     said = decision.waiting.get(FLIGHTS, "")
@@ -259,7 +257,7 @@ def test_a_providers_limit_at_a_time_is_over_all_incidents_and_the_first_comes_f
 
 def test_what_the_first_provider_does_not_take_goes_to_the_next() -> None:
     world = World({**KARPENTER, "limits": {"nodesAtOnceMax": 2}}, PENDING, AUTOSCALER)
-    world.want(requests={"1-nodes-5": lost(5, "a")})
+    world.want(requests={"1-nodes-5": lost(5)})
     decision = world.settle()
     assert [row.provider for row in decision.requests[FLIGHTS] or ()] == [
         *["karpenter"] * 2,
@@ -269,19 +267,19 @@ def test_what_the_first_provider_does_not_take_goes_to_the_next() -> None:
 
 def test_a_second_loss_is_a_request_of_its_own() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
-    world.want(requests={"1-nodes-2": lost(2, "a"), "1-nodes-3": lost(1, "a", "c")})
+    world.want(requests={"1-nodes-2": lost(2), "1-nodes-3": lost(1)})
     world.settle()
     assert world.counted("NodeClaim") == 3
 
 
 def test_a_request_for_less_withdraws_the_newest() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-4": lost(4, "a")})
+    world.want(requests={"1-nodes-4": lost(4)})
     world.settle()
     names = [body["metadata"]["name"] for body in world.all("NodeClaim")]
-    world.want(requests={"1-nodes-4": lost(1, "a")})
+    world.want(requests={"1-nodes-4": lost(1)})
     decision = world.settle()
     assert [body["metadata"]["name"] for body in world.all("NodeClaim")] == names[:1]
     outcomes = [row.outcome for row in decision.requests[FLIGHTS] or ()]
@@ -290,9 +288,9 @@ def test_a_request_for_less_withdraws_the_newest() -> None:
 
 def test_an_entry_that_the_class_has_no_more_is_cleared_and_asked_for_nothing() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-nodes-2": lost(2, "a")})
+    world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
-    world.want(requests={"1-nodes-2": lost(2, "a"), "1-nodes-3": lost(1)}, limits=Limits())
+    world.want(requests={"1-nodes-2": lost(2), "1-nodes-3": lost(1)}, limits=Limits())
     world.settle()
     assert world.counted("NodeClaim") == 2
     world.want(over=True, limits=Limits())
@@ -303,7 +301,7 @@ def test_an_entry_that_the_class_has_no_more_is_cleared_and_asked_for_nothing() 
 def test_what_the_api_server_refuses_has_failed_with_its_words() -> None:
     world = World(KARPENTER, AUTOSCALER)
     world.refusing["NodeClaim"] = 'no matches for kind "NodeClaim"'
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     decision = world.settle()
     first, second = decision.requests[FLIGHTS] or ()
     assert (first.outcome, first.message) == ("Failed", 'no matches for kind "NodeClaim"')
@@ -313,7 +311,7 @@ def test_what_the_api_server_refuses_has_failed_with_its_words() -> None:
 def test_replicas_that_may_not_be_set_are_told_in_the_api_servers_words() -> None:
     world = world_for(MACHINES)
     world.refusing["MachineDeployment"] = "may not patch machinedeployments/scale"
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     (row,) = world.settle().requests[FLIGHTS] or ()
     assert (row.outcome, row.message) == ("Failed", "may not patch machinedeployments/scale")
     assert requested(world) == 0
@@ -322,7 +320,7 @@ def test_replicas_that_may_not_be_set_are_told_in_the_api_servers_words() -> Non
 def test_a_note_that_may_not_be_written_is_told_and_nothing_is_made() -> None:
     world = World(KARPENTER)
     world.refusing["ConfigMap"] = "may not create configmaps"
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     world.round()
     decision = world.round()
     assert decision.waiting == {
@@ -336,7 +334,7 @@ def test_incidents_of_one_number_are_told_apart_when_they_were_counted_anew() ->
     assert naming.scope(later) != naming.scope(FLIGHTS)
     world = World(KARPENTER)
     for incident in (FLIGHTS, later):
-        world.want(incident, requests={"1-nodes-2": lost(2, "a")})
+        world.want(incident, requests={"1-nodes-2": lost(2)})
         world.settle()
     assert world.counted("NodeClaim") == 4
 
@@ -353,24 +351,6 @@ def test_names_are_short_certain_and_a_person_can_read_them() -> None:
     assert len(odd) <= 63
     assert set(odd) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
     assert all(len(value) <= 63 for value in naming.labels(other, "karpenter", 1).values())
-
-
-@pytest.mark.parametrize(
-    ("words", "impaired", "expected"),
-    [
-        ((), (), []),
-        (("a",), (), ["rack=a", "zone=a"]),
-        (("a",), (Domain("zone", "a"),), ["zone=a"]),
-        (("zone=a",), (Domain("zone", "a"),), ["zone=a"]),
-        (("rack=r=1",), (), ["rack=r=1"]),
-        (("b",), (Domain("zone", "a"),), ["rack=b", "zone=a", "zone=b"]),
-    ],
-)
-def test_a_domain_that_only_the_core_knows_is_avoided_under_every_key(
-    words: tuple[str, ...], impaired: tuple[Domain, ...], expected: list[str]
-) -> None:
-    demand = Demand(FLIGHTS, "default", Limits(), domain_keys=("zone", "rack"), impaired=impaired)
-    assert [str(domain) for domain in avoided(demand, lost(1, *words))] == expected
 
 
 def test_limits_are_the_policys_for_an_incident_and_the_classs_for_a_provider() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from provider_world import AUTOSCALER, FLIGHTS, KARPENTER, MACHINES, WEATHER, World, lost
 
@@ -31,9 +31,9 @@ def happen(world: World, kind: str, number: int) -> None:
     if kind == "look":
         world.round(kill_after=number)
     elif kind == "want":
-        world.want(requests={"1-nodes-8": lost(number, "a")} if number else {})
+        world.want(requests={"1-nodes-8": lost(number)} if number else {})
     elif kind == "missing":
-        world.want(requests={"1-nodes-8": lost(8, "a")}, missing=number)
+        world.want(requests={"1-nodes-8": lost(8)}, missing=number)
     elif kind == "settle":
         world.settle()
     elif kind == "wait":
@@ -63,6 +63,7 @@ def befall(world: World, kind: str, chosen: dict[str, Any]) -> None:
 
 
 @settings(max_examples=60)
+@example([("wait", 1_000), ("look", 6), ("forget", 0)])
 @given(st.lists(EVENTS, max_size=40))
 def test_limits_hold_after_every_step_and_in_the_end_nothing_is_left(
     events: list[tuple[str, int]],
@@ -73,7 +74,7 @@ def test_limits_hold_after_every_step_and_in_the_end_nothing_is_left(
         nodes_per_incident_max=PER_INCIDENT,
         nodes_at_once_max=AT_ONCE,
     )
-    world.want(requests={"1-nodes-8": lost(8, "a")})
+    world.want(requests={"1-nodes-8": lost(8)})
     for kind, number in events:
         in_use = used(world)
         happen(world, kind, number)
@@ -119,7 +120,7 @@ def test_a_machine_deployment_has_exactly_what_was_lost_more_whenever_the_operat
     deployment = world.deployment(replicas=3)
     world.now += 60
     for incident, kill_after in steps:
-        world.want(incident, requests={"1-nodes-2": lost(2, "a")})
+        world.want(incident, requests={"1-nodes-2": lost(2)})
         world.round(kill_after)
         world.reconcile(deployment)
         world.now += 1

@@ -1,5 +1,6 @@
 """ProvisioningRequests, the executors' size that they ask for, and what pending pods say."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ CHECK: dict[str, Any] = {
 
 def asked(count: int = 1, record: dict[str, Any] = AUTOSCALER) -> World:
     world = World(record)
-    world.want(requests={f"1-nodes-{count}": lost(count, "a")})
+    world.want(requests={f"1-nodes-{count}": lost(count)})
     world.settle()
     return world
 
@@ -34,7 +35,7 @@ def test_a_request_is_small_and_has_its_template_made_first() -> None:
         "executorsPerNode": 3,
     }
     world = World({**AUTOSCALER, "provisioningRequest": settings})
-    world.want(requests={"1-nodes-1": lost(1, "a")})
+    world.want(requests={"1-nodes-1": lost(1)})
     _, template, request = world.decide().actions
     assert isinstance(template, Create)
     assert isinstance(request, Create)
@@ -184,6 +185,20 @@ def away(*expressions: dict[str, Any]) -> dict[str, Any]:
             "nodeSelectorTerms": [{"matchExpressions": [*expressions, avoids]}]
         }
     }
+
+
+def test_a_template_without_request_or_note_is_made_use_of_and_goes_with_the_incident() -> None:
+    world = World(AUTOSCALER)
+    world.want(requests={"1-nodes-1": lost(1)})
+    world.round(kill_after=2)
+    world.remove(world.all("ConfigMap")[0])
+    assert {place[0] for place in world.objects} == {"PodTemplate"}
+    over = copy.deepcopy(world)
+    world.settle()
+    assert [world.counted(kind) for kind in ("PodTemplate", "ProvisioningRequest")] == [1, 1]
+    over.want(over=True)
+    over.settle()
+    assert over.objects == {}
 
 
 def test_every_alternative_of_an_affinity_is_kept_out_of_the_impaired_domains() -> None:

@@ -144,6 +144,25 @@ def test_lost_nodes_are_avoided_by_name_until_most_of_their_domain_is_lost() -> 
     assert judge.avoided(SPARK.place, held) == ()
 
 
+def test_domains_are_by_the_labels_of_the_policy_and_outlive_their_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge, _ = judge_of_a_running_application()
+    assert judge.domains(SPARK.place) == {}, "no policy says which labels"
+    held = narrowing.effective(make_policy(), make_class("shared"))
+    monkeypatch.setattr(Surroundings, "held", lambda *_: held)
+    for item, zone in zip(SPARK.executors, "ab", strict=False):
+        body = spark_objects.node(item.node)
+        body["metadata"]["labels"] = {ZONE: zone}
+        judge.known.registry.see_node(node_seen(body))
+    judge.avoidance.labels[LOST.node] = {ZONE: "c"}
+    assert judge.domains(SPARK.place) == {
+        ADDRESSES[0]: "a",
+        ADDRESSES[1]: "b",
+        LOST.address: "c",
+    }
+
+
 def silent_for(judge: Judge, seconds: float, *nodes: str) -> Judge:
     """A judge to whom these nodes have been silent for so long, while others renewed."""
     now = time.monotonic()

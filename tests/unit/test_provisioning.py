@@ -197,6 +197,14 @@ def test_a_node_is_gone_when_its_process_is_whatever_the_file_says(
     assert cluster.provider.gone_nodes(PLACE) == frozenset()
 
 
+def test_the_failure_domains_of_nodes_are_told_with_their_processes(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, [])
+    assert cluster.provider.domains(PLACE) == {}
+    cluster.provisioning.domains = {"n1": "rack-1", "n2": "rack-2"}
+    cluster.provisioning.publish({"n1": os.getpid(), "n2": None})
+    assert cluster.provider.domains(PLACE) == {"n1": "rack-1", "n2": "rack-2"}
+
+
 def test_another_process_with_the_same_number_is_not_the_node(tmp_path: Path) -> None:
     mine = cluster_files.process(os.getpid())
     assert mine is not None

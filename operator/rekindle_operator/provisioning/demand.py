@@ -5,7 +5,7 @@ knows, and for every incident that is over and has something left (`remains`). A
 demand is not touched: not to know what is wanted is not to know that nothing is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,7 +17,7 @@ from rekindle_operator.narrowing import Effective
 from rekindle_operator.providers import Provider
 from rekindle_operator.provisioning.executors import Executor
 
-__all__ = ["Demand", "Incident", "Limits", "avoided", "limits_of", "node_requests", "outside_of"]
+__all__ = ["Demand", "Incident", "Limits", "limits_of", "node_requests", "outside_of"]
 
 PENDING_PODS = "PendingPods"
 
@@ -52,10 +52,12 @@ class Limits:
 class Demand:
     """What is wanted for an incident.
 
-    `requests` are the core's, by identity; what they say of drivers is not for here. `impaired` are
-    the domains to avoid, of `domain_keys`. `missing` is how many nodes the application still lacks:
-    not more are on their way, for nodes come by themselves too. `executors_per_node` stood on a
-    lost node. `held`: nothing new is made for now. `over`: the incident has ended, give back.
+    `requests` are the core's, by identity; what they say of drivers is not for here, nor what they
+    say of domains: the operator knows of nodes that the application was never on. `impaired` are
+    the domains to avoid, of `domain_keys`, as it judges them. `missing` is how many nodes the
+    application still lacks: not more are on their way, for nodes come by themselves too.
+    `executors_per_node` stood on a lost node. `held`: nothing new is made for now. `over`: the
+    incident has ended, give back.
     """
 
     incident: Incident
@@ -92,36 +94,14 @@ def node_requests(demand: Demand) -> dict[str, Request]:
     }
 
 
-def avoided(demand: Demand, request: Request | None = None) -> tuple[Domain, ...]:
-    """The domains that new nodes must be outside of.
-
-    The core's word for a domain may be `key=value` or the value alone; a value that is not among
-    the impaired domains is avoided under each of the policy's keys.
-    """
-    found = set(demand.impaired)
-    known = {domain.value for domain in found} | {str(domain) for domain in found}
-    for word in request.outside_domains if request is not None else ():
-        if word not in known:
-            found.update(_read(word, demand.domain_keys))
-    return tuple(sorted(found))
-
-
-def outside_of(demand: Demand, request: Request) -> tuple[str, ...]:
-    """The failure domains that a request's nodes must be outside of, as people are told: those that
-    are impaired, and what else the core has named. Lost nodes are avoided as well, and not told."""
-    impaired = (domain.value for domain in demand.impaired if domain.key in demand.domain_keys)
-    named = (word for word in request.outside_domains if "=" not in word)
-    keyed = (word.partition("=")[2] for word in request.outside_domains if "=" in word)
-    return tuple(sorted({*impaired, *named, *keyed}))
+def outside_of(demand: Demand) -> tuple[str, ...]:
+    """The failure domains that new nodes must be outside of, as people are told: those that are
+    impaired. Lost nodes are avoided as well, and not told."""
+    return tuple(
+        sorted({domain.value for domain in demand.impaired if domain.key in demand.domain_keys})
+    )
 
 
 def _age(identity: str) -> list[str]:
     """Identities hold numbers that grow; as texts, 10 would come before 9."""
     return [part.zfill(20) for part in identity.split("-")]
-
-
-def _read(word: str, keys: Iterable[str]) -> list[Domain]:
-    key, equals, value = word.partition("=")
-    if equals and key in keys:
-        return [Domain(key, value)]
-    return [Domain(key, word) for key in keys]

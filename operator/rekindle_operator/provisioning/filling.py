@@ -66,7 +66,7 @@ class _Draft:
     def take(self, slot: Slot, request: Request, demand: Demand) -> None:
         """Put a slot into the note."""
         before = self.asks.get(slot.request, Ask(reason=str(request.reason)))
-        outside = dict.fromkeys((*before.outside_domains, *outside_of(demand, request)))
+        outside = dict.fromkeys((*before.outside_domains, *outside_of(demand)))
         self.asks[slot.request] = msgspec.structs.replace(before, outside_domains=tuple(outside))
         self.slots.append(slot)
         self.live[slot.request] += slot.nodes

@@ -43,7 +43,7 @@ class MachineDeployments:
             return "is not in the class any more"
         if self.settings.kubeconfig_secret_ref is not None:
             return "is in another cluster, which cannot be reached yet"
-        bad = {domain.value for domain in scene.avoided(slot)}
+        bad = {domain.value for domain in scene.avoided}
         why = []
         for candidate in self.settings.machine_deployments:
             found = _step(candidate, slot.nodes, bad, scene, tally)

@@ -54,7 +54,7 @@ class NodeClaims:
         if scene.demand.executor is None:
             return "waits until an executor of the application has been seen, for its size"
         for requirement in self.settings.requirements:
-            bad = {one.value for one in scene.avoided(slot) if one.key == requirement.key}
+            bad = {one.value for one in scene.avoided if one.key == requirement.key}
             if requirement.operator == "In" and bad.issuperset(requirement.values):
                 return f"may only use {requirement.key} {', '.join(sorted(bad))}, which is impaired"
         # a claim is one node, whatever the limit says
@@ -112,7 +112,7 @@ class NodeClaims:
             "nodeClassRef": written(settings.node_class_ref),
             "requirements": [
                 *map(written, settings.requirements),
-                *_requirements(scene.avoided(slot)),
+                *_requirements(scene.avoided),
             ],
             "resources": {"requests": requests_of(executor, scene.demand.executors_per_node)},
             "expireAfter": settings.expire_after,

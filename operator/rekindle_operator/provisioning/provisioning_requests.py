@@ -97,7 +97,7 @@ class ProvisioningRequests:
             "apiVersion": POD_TEMPLATE.api_version,
             "kind": POD_TEMPLATE.name,
             "metadata": about,
-            "template": pod_template(scene.demand.executor, scene.avoided(slot)),
+            "template": pod_template(scene.demand.executor, scene.avoided),
         }
         pods = self.settings.executors_per_node * slot.nodes
         spec: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _nodes(request: Body, slot: Slot, scene: Scene, tally: Tally) -> tuple[str, 
     if text(request, "spec", "provisioningClassName") == CHECK_CAPACITY:
         return ()
     # both moments are the API server's, so its clock alone counts
-    since, avoided = text(request, "metadata", "creationTimestamp"), scene.avoided(slot)
+    since, avoided = text(request, "metadata", "creationTimestamp"), scene.avoided
     standing, found = scene.standing, []
     for _, name in standing.ages[bisect.bisect_left(standing.ages, (since, "")) :]:
         node = standing.nodes[name]

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from rekindle_operator.provisioning import choosing
+from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.provisioning.node_claims import NODE_CLAIM
-from rekindle_operator.provisioning.notes import COMING, BackOff, Note, Slot
-from rekindle_operator.provisioning.provisioning_requests import PROVISIONING_REQUEST
+from rekindle_operator.provisioning.notes import COMING, BackOff, Note, Slot, Stage
+from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
 from rekindle_operator.provisioning.sources import Scene, Seen, Tally, adopted
 from rekindle_operator.resources import clipped
 
@@ -27,8 +28,13 @@ __all__ = ["Settled", "back_off_until", "settle"]
 
 MESSAGE_LENGTH_MAX = 400
 GONE = "It is gone: the provider has given it up, or somebody has deleted it."
-# Which objects a slot may be known by when its note is lost, with the kind of provider.
-_ADOPTED = ((NODE_CLAIM, "Karpenter"), (PROVISIONING_REQUEST, "ProvisioningRequest"))
+# Which objects a slot may be known by when its note is lost, with the kind of provider and how far
+# the slot has come at least; of two objects the first one tells.
+_ADOPTED: tuple[tuple[Kind, str, Stage], ...] = (
+    (NODE_CLAIM, "Karpenter", "made"),
+    (PROVISIONING_REQUEST, "ProvisioningRequest", "made"),
+    (POD_TEMPLATE, "ProvisioningRequest", "planned"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +124,22 @@ def _note_outcome(back_offs: dict[str, BackOff], slot: Slot, now: float) -> None
 def _with_orphans(note: Note, scene: Scene) -> Note:
     """The note with objects of its incident that it does not know."""
     known = {slot.number for slot in note.slots}
-    found = [slot for slot in _orphans(scene) if slot.number not in known]
+    found: dict[int, Slot] = {}
+    for slot in _orphans(scene):
+        if slot.number not in known:
+            found.setdefault(slot.number, slot)
     if not found:
         return note
-    numbers = [slot.number for slot in found]
     return msgspec.structs.replace(
         note,
-        slots=(*note.slots, *sorted(found, key=_number)),
-        next_number=max(note.next_number, *(number + 1 for number in numbers)),
+        slots=(*note.slots, *(found[number] for number in sorted(found))),
+        next_number=max(note.next_number, max(found) + 1),
     )
 
 
 def _orphans(scene: Scene) -> Iterable[Slot]:
-    for kind, provider in _ADOPTED:
+    for kind, provider, stage in _ADOPTED:
         for body in scene.standing.of_scope(kind, scene.scope):
-            slot = adopted(body, provider)
+            slot = adopted(body, provider, stage)
             if slot is not None:
                 yield slot
-
-
-def _number(slot: Slot) -> int:
-    return slot.number

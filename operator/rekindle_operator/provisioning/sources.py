@@ -18,8 +18,8 @@ from rekindle_operator.domains import Domain
 from rekindle_operator.provisioning import naming
 from rekindle_operator.provisioning.actions import Action
 from rekindle_operator.provisioning.bodies import Body, mapping, moment, text
-from rekindle_operator.provisioning.demand import Demand, avoided
-from rekindle_operator.provisioning.notes import COMING, Note, Slot, Step
+from rekindle_operator.provisioning.demand import Demand
+from rekindle_operator.provisioning.notes import COMING, Note, Slot, Stage, Step
 from rekindle_operator.provisioning.standing import Standing
 from rekindle_operator.resources import API_VERSION, GROUP
 
@@ -68,9 +68,10 @@ class Scene:
         """Name of what is made for a slot."""
         return naming.slot_name(self.demand.incident, slot.number)
 
-    def avoided(self, slot: Slot) -> tuple[Domain, ...]:
-        """The domains that the slot's nodes must be outside of."""
-        return avoided(self.demand, self.demand.requests.get(slot.request))
+    @property
+    def avoided(self) -> tuple[Domain, ...]:
+        """The domains that new nodes must be outside of, in order."""
+        return tuple(sorted(self.demand.impaired))
 
     def reason(self, slot: Slot) -> str:
         """Why the core asked, as long as it does."""
@@ -159,8 +160,8 @@ def metadata(slot: Slot, scene: Scene, namespace: str) -> dict[str, Any]:
     return found
 
 
-def adopted(body: Body, provider: str) -> Slot | None:
-    """The slot of an object of ours that is in no note, as far as the object tells."""
+def adopted(body: Body, provider: str, stage: Stage) -> Slot | None:
+    """The slot in `stage` of an object of ours that is in no note, as far as the object tells."""
     labels = mapping(body, "metadata", "labels")
     annotations = mapping(body, "metadata", "annotations")
     number = text(labels, naming.SLOT_LABEL)
@@ -176,8 +177,8 @@ def adopted(body: Body, provider: str) -> Slot | None:
         provider=provider,
         requested_at=created,
         nodes=int(nodes) if nodes.isdecimal() and int(nodes) else 1,
-        stage="made",
-        made_at=created,
+        stage=stage,
+        made_at=None if stage == "planned" else created,
     )
 
 

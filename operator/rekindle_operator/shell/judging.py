@@ -208,6 +208,15 @@ class Judge:
         driver = application.driver if application is not None else None
         return driver.node if driver is not None else ""
 
+    def domains(self, place: Place) -> dict[str, str]:
+        """The failure domains of what the driver calls nodes, by the labels that the policy names;
+        empty without a policy."""
+        held = self.known.held(place)
+        if held is None:
+            return {}
+        found = {name: self._domain(node, held) for name, node in self.hosts(place).items()}
+        return {name: domain for name, domain in found.items() if domain is not None}
+
     def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
         """The failure domains that replacements should avoid."""
         keys = tuple(held.failure_domain_keys)
@@ -333,18 +342,22 @@ class Judge:
         """Nodes of an application with what is known of them, without moments."""
         driver = application.driver
         held = self.known.held(application.place)
-        keys = held.failure_domain_keys if held is not None else ()
         found: dict[str, Sighting] = {}
         for name in names:
             node = self.known.registry.nodes.get(name)
-            labels = node.judged.labels if node is not None else self.avoidance.labels.get(name, {})
-            domain = domains.of(labels, keys)
             found[name] = Sighting(
                 uid=node.judged.uid if node is not None else None,
-                domain=None if domain is None else domain.value,
+                domain=None if held is None else self._domain(name, held),
                 driver=driver is not None and driver.node == name,
             )
         return found
+
+    def _domain(self, name: str, held: Effective) -> str | None:
+        """The failure domain of a node of the cluster, also of one that is not there any more."""
+        node = self.known.registry.nodes.get(name)
+        labels = node.judged.labels if node is not None else self.avoidance.labels.get(name, {})
+        domain = domains.of(labels, held.failure_domain_keys)
+        return None if domain is None else domain.value
 
 
 def _place(name: str) -> Place:

@@ -72,6 +72,10 @@ class Overseer:
         """Nodes whose loss to the application is confirmed."""
         return self.judge.gone_nodes(place)
 
+    def domains(self, place: Place) -> Mapping[str, str]:
+        """By the labels of the nodes that an application's executors are on."""
+        return self.judge.domains(place)
+
     def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
         """Whether the driver's pod has ended, was replaced, or stands on a lost node."""
         del generation

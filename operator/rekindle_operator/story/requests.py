@@ -63,7 +63,7 @@ def _given(scene: Scene, now: float) -> Iterator[NodeRequest]:
     asked: Mapping[str, Request] = scene.decision.case.requests
     for identity, request in sorted(asked.items()):
         if request.what == "nodes" and identity.startswith(f"{scene.incident}-"):
-            outside = sorted({*request.outside_domains, *scene.cluster.domains_avoided})
+            outside = sorted(set(scene.cluster.domains_avoided))
             yield NodeRequest(
                 name=identity,
                 provider=scene.provider,

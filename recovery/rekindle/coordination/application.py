@@ -70,8 +70,9 @@ class Resumption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known of an application from outside. `nodes_gone` and `driver_gone` are the node
-    provider's word: processes or machines that are certainly not there any more."""
+    """What is known of an application from outside. `nodes_gone`, `driver_gone` and `domains` are
+    the node provider's word: processes or machines that are certainly not there any more, and nodes
+    with their failure domain."""
 
     topology: TopologyReport
     progress: ProgressReport | None = None
@@ -81,6 +82,7 @@ class Reading:
     orders: Orders = field(default_factory=Orders)
     nodes_gone: frozenset[str] = frozenset()
     driver_gone: bool = False
+    domains: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +261,13 @@ def _take_in(
     policy = _policy(reading, now)
     if policy != state.policy:
         tell([happened.PolicyChanged(policy)])
+    located = observation.located(state, reading.domains)
+    if located:
+        tell([happened.NodesLocated(located)])
     for report in _fresh(reading, case):
         if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
-        tell(observation.observe(state, report))
+        tell(observation.observe(state, report, reading.domains))
     driver = _driver(reading, case.generation)
     if dry_run and driver is Driver.THERE and reading.progress is not None:
         tell(observation.heard_again(state, reading.progress, reading.nodes_gone))

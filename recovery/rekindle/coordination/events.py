@@ -15,6 +15,7 @@ __all__ = [
     "NodeBack",
     "NodePaced",
     "NodeSuspected",
+    "NodesLocated",
     "NodesLost",
     "PlacementReported",
     "PlanAcknowledged",
@@ -54,6 +55,13 @@ class NodePaced:
 
     node: str
     slow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLocated:
+    """The failure domain of nodes is known, or another one than before."""
+
+    domains: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +163,7 @@ class Tick:
 Running = (
     NodeSuspected
     | NodePaced
+    | NodesLocated
     | NodesLost
     | NodeBack
     | StatisticsReported

@@ -10,7 +10,8 @@ With a node go the partitions placed there, and what is downstream of them stops
 node. Makes no plan: it says when the next is due. Called by `transitions` only.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rekindle import incidents
@@ -27,7 +28,7 @@ from rekindle.coordination.state import Due, NodeView, State, Status, active, wi
 from rekindle.incidents import Incident, Kind, Loss
 from rekindle.reasons import Reason
 
-__all__ = ["back", "enter_incident", "lose", "lose_driver", "pace", "suspect"]
+__all__ = ["back", "enter_incident", "locate", "lose", "lose_driver", "pace", "suspect"]
 
 Result = tuple[State, tuple[Instruction, ...]]
 
@@ -53,6 +54,12 @@ def back(state: State, event: NodeBack, now: float) -> Result:
         details={"node": event.node, "capacity_percent": event.capacity_percent},
     )
     return replace(state, due=due), (record, *released)
+
+
+def locate(state: State, domains: Mapping[str, str]) -> State:
+    """Where placement is by domains, what survives is looked for again at once."""
+    moved = {node: replace(state.nodes[node], domain=name) for node, name in domains.items()}
+    return replace(state, nodes={**state.nodes, **moved}, surveyed_at=None)
 
 
 def suspect(state: State, node: str) -> Result:
@@ -202,11 +209,18 @@ def _living(state: State) -> tuple[str, ...]:
 
 
 def _domains(state: State, unfinished: Incident, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Domains of the nodes, and those known before: an earlier driver's nodes are forgotten."""
-    found = {state.nodes[node].domain for node in nodes if node in state.nodes}
-    return tuple(
-        sorted({domain for domain in found if domain is not None} | set(unfinished.domains))
+    """Domains that have lost several nodes, and most of those that they had, and those known
+    before: an earlier driver's nodes are forgotten. None where no domain is left to turn to."""
+    lost = set(nodes)
+    had = Counter(
+        view.domain
+        for node, view in state.nodes.items()
+        if view.domain is not None and (node in lost or view.status is not Status.LOST)
     )
+    gone = Counter(state.nodes[node].domain for node in lost & state.nodes.keys())
+    impaired = {name for name, count in had.items() if gone[name] > max(1, count / 2)}
+    found = impaired | set(unfinished.domains)
+    return tuple(sorted(found)) if had.keys() - found else ()
 
 
 def _replacements(state: State, lost: tuple[str, ...]) -> tuple[Instruction, ...]:

@@ -5,19 +5,31 @@ report that comes twice, late or after others have been lost means what it shoul
 same one again gives no event that changes anything. Pure; `application` and the driver call it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from rekindle.coordination import events as happened
 from rekindle.coordination.state import NodeView, State, Status
 from rekindle.protocol import CheckpointReport, NodeSeen, ProgressReport, StatisticsReport
 
-__all__ = ["Observed", "heard_again", "observe"]
+__all__ = ["Observed", "heard_again", "located", "observe"]
 
 Observed = ProgressReport | StatisticsReport | CheckpointReport
 
 
-def observe(state: State, report: Observed) -> tuple[happened.Event, ...]:
-    """The events of a report, in the order in which they have to be told."""
+def located(state: State, domains: Mapping[str, str]) -> dict[str, str]:
+    """Nodes that we know, in another failure domain than we knew (node -> domain)."""
+    return {
+        node: domains[node]
+        for node, view in state.nodes.items()
+        if node in domains and domains[node] != view.domain
+    }
+
+
+def observe(
+    state: State, report: Observed, domains: Mapping[str, str]
+) -> tuple[happened.Event, ...]:
+    """The events of a report, in the order in which they have to be told. `domains` (node ->
+    failure domain) go before what the driver says of them."""
     match report:
         case StatisticsReport():
             return (happened.StatisticsReported(report.costs, report.state_bytes),)
@@ -26,7 +38,7 @@ def observe(state: State, report: Observed) -> tuple[happened.Event, ...]:
             news = known is None or report.epoch > known
             return (happened.CheckpointCompleted(report.epoch),) if news else ()
         case ProgressReport():
-            return tuple(_progress(state, report))
+            return tuple(_progress(state, report, domains))
 
 
 def heard_again(
@@ -49,13 +61,16 @@ def _is_same(view: NodeView | None, seen: NodeSeen) -> bool:
     return lost and view is not None and view.incarnation == seen.incarnation
 
 
-def _progress(state: State, report: ProgressReport) -> Iterator[happened.Event]:
+def _progress(
+    state: State, report: ProgressReport, domains: Mapping[str, str]
+) -> Iterator[happened.Event]:
     lost = [node for node, view in sorted(state.nodes.items()) if _is_gone(view, report, node)]
     if lost:
         yield happened.NodesLost(tuple(lost))
     for node, seen in sorted(report.nodes.items()):
         if _is_news(state.nodes.get(node), seen):
-            yield happened.NodeBack(node, seen.capacity_percent, seen.domain, seen.incarnation)
+            domain = domains.get(node, seen.domain)
+            yield happened.NodeBack(node, seen.capacity_percent, domain, seen.incarnation)
         if seen.suspected:
             yield happened.NodeSuspected(node)
         known = state.nodes.get(node)

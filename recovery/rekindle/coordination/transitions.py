@@ -56,6 +56,8 @@ def _handle(
             return membership.suspect(state, node)
         case happened.NodePaced(node, slow):
             return membership.pace(state, node, slow=slow)
+        case happened.NodesLocated(domains):
+            return membership.locate(state, domains), ()
         case happened.NodesLost(nodes):
             return membership.lose(state, nodes, now)
         case happened.NodeBack():

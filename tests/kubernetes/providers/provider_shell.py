@@ -215,7 +215,7 @@ def make_demand(shell: Shell, *entries: dict[str, Any], count: int = 2, **fields
         uid=text(recovery, "metadata", "uid"),
     )
     usual: dict[str, Any] = {
-        "requests": {"1-nodes-2": Request("nodes", Reason.CORRELATED_FAILURE, count, ("a",))},
+        "requests": {"1-nodes-2": Request("nodes", Reason.CORRELATED_FAILURE, count)},
         "domain_keys": (ZONE,),
         "impaired": (Domain(ZONE, "a"), Domain("kubernetes.io/hostname", "n1")),
         "executor": executor_of(POD),
