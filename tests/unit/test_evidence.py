@@ -1,15 +1,19 @@
 """The evidence of a demo: the output files that `rekindle verify` reads."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekindle import report
-from rekindle.topology import Topology
+from rekindle.coordination import survival
+from rekindle.forecast import situation
+from rekindle.topology import Operator, Query, Topology
 from rekindle_local.demo import evidence
 from rekindle_spark.store import Store
 
+WHERE = {"placement": {"ships/0": "n1", "ships/1": "n1"}}
 SCHEMA = pa.schema([("carrier", pa.string()), ("flights", pa.int64())])
 FACTS = report.RunFacts("", 1, "", "incremental", "pipeline", "always", "always", 1, False, 0.2)
 
@@ -35,6 +39,29 @@ def finished_run(directory: Path) -> evidence.Run:
         schemas={"late/0": SCHEMA, "late/1": SCHEMA},
         facts=FACTS,
     )
+
+
+def test_the_situation_before_the_failure_is_read_back(tmp_path: Path) -> None:
+    topology = Topology((Operator("ships", 2),), (), (Query("late", "ships", 7),))
+    run = replace(
+        finished_run(tmp_path),
+        topology=topology,
+        priorities={"late": 3.0},
+        domains={"n1": "rack-1", "n2": "rack-2"},
+        placement="domains",
+        records=[
+            {"kind": "statistics", "at": at, "costs": {"ships/0": cost, "ships/1": 2.0}, **WHERE}
+            for at, cost in ((100.0, 1.0), (101.0, 4.0), (102.0, 9.0))
+        ],
+    )
+    evidence.write_situation(tmp_path, run)
+    content = (tmp_path / situation.FILE).read_bytes()
+    state = situation.parse(content, "here", clock=lambda: 0.0)
+    assert state.placement == WHERE["placement"]
+    assert state.costs == {"ships/0": 4.0, "ships/1": 2.0}, "the newest before the failure"
+    assert survival.domains_of(state) == {"rack-1": ("n1",), "rack-2": ("n2",)}
+    assert state.priorities == {"late/0": 1.5, "late/1": 1.5}
+    assert state.policy.placement == "domains"
 
 
 def test_every_query_partition_has_a_file_also_one_without_rows(tmp_path: Path) -> None:

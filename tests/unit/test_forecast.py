@@ -192,6 +192,7 @@ def test_what_is_written_of_an_application_is_read_back() -> None:
     record = situation.to_record(
         state.topology,
         capacities={"n1": 100.0, "n2": 100.0},
+        domains={"n1": "a"},
         costs=state.costs,
         placement=state.placement,
         policy={"priorities": {"rare-birds": 10}},

@@ -29,6 +29,20 @@ def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
         (["--strategy", "fast"], "--strategy: is 'fast'; choose incremental or blocking"),
         (["--kill", "10"], "--kill: is 10 of 10 nodes; leave some alive"),
         (["--return-every", "nan"], "--return-every: is nan; give a number from 0.1 to 600"),
+        (["--placement", "odd"], "--placement: is 'odd'; choose even or domains"),
+        (
+            ["--kill-domain", "rack-4"],
+            "--kill-domain: is 'rack-4'; choose rack-1 or rack-2 or rack-3",
+        ),
+        (
+            ["--kill", "2", "--kill-domain", "rack-1"],
+            "--kill: is given beside --kill-domain; give one of them",
+        ),
+        (
+            ["--domains", "1", "--kill-domain", "rack-1"],
+            "--kill-domain: would kill every node; have more --domains",
+        ),
+        (["--domains", "11"], "--domains: is 11 for 10 nodes; have fewer"),
         (["--seed", "-1"], "--seed: is -1; give a number from 0 to 2,147,483,648"),
     ],
 )

@@ -109,16 +109,21 @@ def to_record(
     topology: Topology,
     *,
     capacities: Mapping[str, float],
+    domains: Mapping[str, str],
     costs: Mapping[str, float],
     placement: Mapping[str, str],
     policy: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What `parse` reads, of an application as it runs: `capacities` are its nodes with all their
-    CPU, `costs` those of partitions, in percent of one core."""
+    CPU, `costs` those of partitions, in percent of one core; `domains` those of nodes, as far as
+    they are known."""
     return {
         "version": VERSION,
         "topology": graph.to_record(topology),
-        "nodes": {node: {"cpu_percent": cpu} for node, cpu in sorted(capacities.items())},
+        "nodes": {
+            node: {"cpu_percent": cpu, **({"domain": domains[node]} if node in domains else {})}
+            for node, cpu in sorted(capacities.items())
+        },
         "cpu_percent": dict(sorted(costs.items())),
         "placement": dict(sorted(placement.items())),
         "policy": dict(policy),

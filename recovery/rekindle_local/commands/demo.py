@@ -15,7 +15,19 @@ MODES = ("always", "adaptive")
 
 def demo(
     nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
-    kill: Annotated[int, typer.Option(min=1, help="Nodes killed at once.")] = 8,
+    kill: Annotated[
+        int | None, typer.Option(min=1, help="Nodes killed at once; 8 unless a domain is killed.")
+    ] = None,
+    domains: Annotated[
+        int, typer.Option(min=1, max=50, help="Failure domains that the nodes are divided into.")
+    ] = 3,
+    kill_domain: Annotated[
+        str | None,
+        typer.Option(help="Kill all nodes of a failure domain: rack-1, rack-2 and so on."),
+    ] = None,
+    placement: Annotated[
+        str, typer.Option(help="How queries are placed before it: even or domains.")
+    ] = "even",
     strategy: Annotated[
         str, typer.Option(help="How queries come back: incremental or blocking.")
     ] = "incremental",
@@ -50,7 +62,8 @@ def demo(
     options.check_choice("--strategy", strategy, options.STRATEGIES)
     _check_modes(buffering, ordering)
     options.check_choice("--engine", engine, ("pipeline",))
-    options.check_kill(kill, nodes)
+    options.check_choice("--placement", placement, ("even", "domains"))
+    killed = _killed(kill, kill_domain, nodes, domains)
     options.check_range("--return-every", return_every, 0.1, 600)
     options.check_range("--seed", seed, 0, options.SEED_MAX)
     if rows_per_second is not None:
@@ -60,7 +73,10 @@ def demo(
 
     wanted = Options(
         nodes=nodes,
-        kill=kill,
+        kill=killed,
+        domains=domains,
+        kill_domain=kill_domain,
+        placement=placement,
         strategy=strategy,
         seed=seed,
         return_every_seconds=return_every,
@@ -73,6 +89,29 @@ def demo(
         result = performance.perform(wanted, directory)
         performance.summarise(result, report)
         _check_rows(result)
+
+
+def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int) -> int:
+    """How many of all nodes are killed, if not a failure domain."""
+    if domains > nodes:
+        raise InputError(
+            where="--domains", what=f"is {domains} for {nodes} nodes", remedy="have fewer"
+        )
+    if kill_domain is None:
+        killed = min(8, nodes - 1) if kill is None else kill
+        options.check_kill(killed, nodes)
+        return killed
+    if kill is not None:
+        raise InputError(
+            where="--kill", what="is given beside --kill-domain", remedy="give one of them"
+        )
+    if domains == 1:
+        raise InputError(
+            where="--kill-domain", what="would kill every node", remedy="have more --domains"
+        )
+    names = [f"rack-{1 + index}" for index in range(domains)]
+    options.check_choice("--kill-domain", kill_domain, names)
+    return 0
 
 
 def _check_modes(buffering: str, ordering: str) -> None:

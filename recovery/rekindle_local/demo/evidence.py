@@ -12,7 +12,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from rekindle import history, report, topology, verification
 from rekindle.errors import RunError
 from rekindle.events import Event
 from rekindle.forecast import situation
+from rekindle.settings import EVEN
 from rekindle.topology import Topology
 from rekindle_local import report_html, stored
 from rekindle_local.flights import pipeline as flights
@@ -39,6 +40,7 @@ __all__ = [
     "stamped",
     "write",
     "write_outputs",
+    "write_situation",
 ]
 
 
@@ -46,7 +48,8 @@ __all__ = [
 class Run:
     """What a finished run left: records by wall clock, the store, and what was asked for.
 
-    `schemas` gives the columns of each query partition's output.
+    `schemas` gives the columns of each query partition's output, `domains` the failure domain of
+    each node, `placement` is the policy's.
     """
 
     records: Sequence[Mapping[str, Any]]
@@ -57,6 +60,8 @@ class Run:
     priorities: Mapping[str, float]
     schemas: Mapping[str, pa.Schema]
     facts: report.RunFacts
+    domains: Mapping[str, str] = field(default_factory=dict)
+    placement: str = EVEN
 
 
 def write(directory: Path, run: Run) -> dict[str, Any]:
@@ -66,11 +71,11 @@ def write(directory: Path, run: Run) -> dict[str, Any]:
     write_outputs(directory, run)
     computed = conclude(directory, events, run.facts, _input_record(run), problems, answers)
     _check_history(directory, run)
-    _write_situation(directory, run)
+    write_situation(directory, run)
     return computed
 
 
-def _write_situation(directory: Path, run: Run) -> None:
+def write_situation(directory: Path, run: Run) -> None:
     """How the application ran when it was last measured before the failure, if it ever was."""
     measured = [
         record
@@ -80,12 +85,20 @@ def _write_situation(directory: Path, run: Run) -> None:
     if not measured:
         return
     newest, facts = measured[-1], run.facts
+    nodes = {*run.domains, *newest["placement"].values()}
     record = situation.to_record(
         run.topology,
-        capacities=dict.fromkeys(newest["placement"].values(), 100 * facts.cpu_quota),
+        capacities=dict.fromkeys(nodes, 100 * facts.cpu_quota),
+        domains=run.domains,
         costs=newest["costs"],
         placement=newest["placement"],
-        policy={"strategy": facts.strategy, "priorities": dict(run.priorities)},
+        policy={
+            "strategy": facts.strategy,
+            "buffering": facts.buffering,
+            "ordering": facts.ordering,
+            "placement": run.placement,
+            "priorities": dict(run.priorities),
+        },
     )
     _write_json(directory / situation.FILE, record)
 

@@ -18,7 +18,7 @@ from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo import evidence, inputs
 from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
-from rekindle_local.demo.scenario import Options, Scenario
+from rekindle_local.demo.scenario import Options, Scenario, failure_domains
 from rekindle_local.flights import data
 from rekindle_local.flights import pipeline as flights
 from rekindle_local.provisioning import Provisioning
@@ -58,7 +58,7 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
             assert driver.process is not None
             provisioning.publish_driver(control.place, driver.process.pid)
             scenario = Scenario(
-                options, cluster, driver, control, provisioning, closures, display.show
+                options, cluster, driver, control, provisioning, built.topology, display.show
             )
             scenario.run()
         finally:
@@ -77,6 +77,8 @@ def perform(options: Options, directory: Path) -> dict[str, Any]:
         priorities=priorities,
         schemas=evidence.schemas(built),
         facts=_facts(options, enforced),
+        domains=scenario.domains,
+        placement=options.placement,
     )
     result = evidence.write(directory, run)
     shutil.rmtree(run_directory / "cluster", ignore_errors=True)
@@ -109,6 +111,7 @@ def _machines(
         restart_driver=restart_driver,
         first_seconds=FIRST_RETURN_SECONDS,
         every_seconds=options.return_every_seconds,
+        domains=failure_domains([node.name for node in cluster.nodes], options.domains),
     )
     return cluster, provisioning
 
@@ -156,6 +159,7 @@ def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tup
             "strategy": options.strategy,
             "buffering": options.buffering,
             "ordering": options.ordering,
+            "placement": options.placement,
         },
         runtime={
             "nodes_expected": options.nodes,

@@ -1,6 +1,6 @@
 """The run in phases, each of which waits for a condition and never for a time alone.
 
-    start ─all executors up─► calibrate ─load in range─► warm up ─► kill
+    start ─all executors up─► calibrate ─load in range─► arranged ─► warm up ─► kill
           ─► nodes return one by one ─► recovered ─► finish ─► end
 
 Nodes are killed here, and come back because the coordinator asks for them; everything else is the
@@ -8,20 +8,26 @@ driver's and the coordinator's doing, seen through their events. Raises RunError
 was not fair or a phase took too long.
 """
 
+import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle import topology
+from rekindle.coordination import survival
 from rekindle.errors import RunError
+from rekindle.forecast import situation
+from rekindle.settings import DOMAINS, EVEN
+from rekindle.topology import Topology
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import pipeline as flights
 from rekindle_local.provisioning import Provisioning
 
-__all__ = ["Options", "Scenario"]
+__all__ = ["Options", "Scenario", "failure_domains"]
 
 POLL_SECONDS = 0.05
 # Longer waits are told of: on a machine with much else to do each phase takes its time.
@@ -31,10 +37,17 @@ LOAD_PERCENT = (60.0, 80.0)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for. Seconds; `cpu_quota` in cores per node."""
+    """What the command line asks for. Seconds; `cpu_quota` in cores per node.
+
+    The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
+    and not `kill` of all.
+    """
 
     nodes: int = 10
     kill: int = 8
+    domains: int = 3
+    kill_domain: str | None = None
+    placement: str = EVEN
     strategy: str = "incremental"
     seed: int = 1
     return_every_seconds: float = 6.0
@@ -48,6 +61,11 @@ class Options:
     phase_seconds_max: float = 600.0
 
 
+def failure_domains(nodes: Sequence[str], count: int) -> dict[str, str]:
+    """Nodes with their failure domain, rack-1 to rack-COUNT, as many in each as can be."""
+    return {node: f"rack-{1 + index * count // len(nodes)}" for index, node in enumerate(nodes)}
+
+
 @dataclass(slots=True)
 class Scenario:
     """One run. `records` collects the driver's events and this one's, by wall clock."""
@@ -57,7 +75,7 @@ class Scenario:
     driver: DriverProcess
     control: ControlPlane
     provisioning: Provisioning
-    closures: dict[str, tuple[str, ...]]
+    topology: Topology
     show: Callable[[dict[str, Any]], None]
     records: list[dict[str, Any]] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
@@ -65,12 +83,16 @@ class Scenario:
     kinds: set[str] = field(default_factory=set)
     victims: tuple[str, ...] = ()
     failure_at: float = 0.0
+    _looked_at: dict[str, Any] | None = None
+    _arranged: bool = False
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""
         self._await("all executors have joined", lambda: len(self.joined) == self.options.nodes)
         self._await("the first plan is running", lambda: "recovered" in self.kinds)
         self._await("the load is calibrated", lambda: "calibrated" in self.kinds)
+        if self.options.placement == DOMAINS:
+            self._await("what survives the loss of a domain is arranged", self._is_arranged)
         self._note("warm")
         self._pass(self.options.warm_seconds)
         self._check_load()
@@ -150,11 +172,43 @@ class Scenario:
         load: float = self.latest["statistics"]["load_percent"]
         return load
 
-    def _kill(self) -> None:
+    def _is_arranged(self) -> bool:
+        """Whether the core would move nothing for the sake of survival, by the newest measurement.
+
+        What it computes takes long enough not to be computed with each poll.
+        """
+        measured = self.latest["statistics"]
+        if measured is not self._looked_at:
+            self._looked_at = measured
+            record = situation.to_record(
+                self.topology,
+                capacities=dict.fromkeys(self.domains, 100 * self.options.cpu_quota),
+                domains=self.domains,
+                costs=measured["costs"],
+                placement=measured["placement"],
+                policy={"placement": DOMAINS},
+            )
+            state = situation.parse(json.dumps(record).encode(), "demo", clock=time.monotonic)
+            self._arranged = not survival.moves(state)
+        return self._arranged
+
+    @property
+    def domains(self) -> dict[str, str]:
+        """The nodes with their failure domains."""
+        return failure_domains([node.name for node in self.cluster.nodes], self.options.domains)
+
+    def _chosen(self) -> tuple[str, ...]:
+        """The nodes to be killed."""
+        options, found = self.options, self.domains
+        if options.kill_domain is not None:
+            return tuple(node for node, name in found.items() if name == options.kill_domain)
+        closures = {name: tuple(part) for name, part in topology.closures(self.topology).items()}
         placement = self.latest["statistics"]["placement"]
-        nodes = [node.name for node in self.cluster.nodes]
-        rng = random.Random(self.options.seed)
-        self.victims = flights.victims(self.closures, placement, nodes, self.options.kill, rng)
+        rng = random.Random(options.seed)
+        return flights.victims(closures, placement, list(found), options.kill, rng)
+
+    def _kill(self) -> None:
+        self.victims = self._chosen()
         self.kinds -= {"recovered", "incident-closed"}
         self.failure_at = time.time()
         self.joined -= set(self.victims)
@@ -175,7 +229,8 @@ class Scenario:
 
     def _check_contest(self) -> None:
         """The contest that DESIGN 9 calls fair; a run that was not is no evidence."""
-        if self.options.strategy != "incremental" or self.options.kill < 8:
+        killed = len(self.victims)
+        if self.options.strategy != "incremental" or self.options.kill_domain or killed < 8:
             return
         plans = [
             record
