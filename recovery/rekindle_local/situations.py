@@ -20,7 +20,7 @@ __all__ = ["ARRIVE", "Arrive", "Situation", "Store", "load"]
 ARRIVE = "uniform:120..360"
 
 Situation = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="SITUATION", help="A file, a report's directory, or NAMESPACE/APP of a store."
     ),
@@ -42,9 +42,16 @@ Store = Annotated[
 ]
 
 
-def load(what: str, zookeeper: str | None, secret_file: Path | None) -> State:
+def load(what: str | None, zookeeper: str | None, secret_file: Path | None) -> State:
     """The steady state of `what`: a file or a report's directory where there is one, else an
     application of the store. Raises InputError that names place and remedy."""
+    if what is None:
+        raise InputError(
+            where="SITUATION",
+            what="is missing",
+            remedy="name a file as in docs/simulation.md, the directory of a report, or, with "
+            "--zookeeper, an application",
+        )
     path = Path(what)
     if zookeeper is not None and not path.exists():
         return _of_application(what, zookeeper, secret_file)

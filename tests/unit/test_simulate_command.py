@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from rekindle_local import cli
+from rekindle_local.bench import study
 
 SITUATION = {
     "version": 1,
@@ -108,3 +110,54 @@ def test_a_forecast_shows_both_before_anything_moves(
     before, after = record["domains"], record["then"]["domains"]
     assert record["then"]["moves"] == 1, "late/1 goes to where everything else is"
     assert sum(one["stopped_share"] for one in after) < sum(one["stopped_share"] for one in before)
+
+
+def test_a_picture_of_the_outages_is_written_beside_the_table(
+    capsys: pytest.CaptureFixture[str], situation: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "outages.svg"
+    code, output, _ = run(capsys, "simulate", situation, "--seeds", "1", "--picture", str(path))
+    assert code == 0
+    assert "weighted by priority" in output
+    root = ElementTree.fromstring(path.read_text())
+    names = [text.text for text in root.iter() if text.get("class") == "name"]
+    assert names == ["late-ships", "all-ships"], "the most important first"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "SITUATION: is missing; name a file"),
+        (["--study", "fig99"], "--study: is 'fig99'; choose fig16"),
+        (["x.json", "--study", "fig16"], "SITUATION: is given beside --study; give one of them"),
+    ],
+)
+def test_a_situation_or_a_study_is_needed(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, output, error = run(capsys, "simulate", *arguments)
+    assert (code, output) == (2, "")
+    assert error.startswith(message)
+
+
+def test_a_picture_that_cannot_be_written_is_refused_with_its_name(
+    capsys: pytest.CaptureFixture[str], situation: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "missing" / "outages.svg"
+    code, _, error = run(capsys, "simulate", situation, "--seeds", "1", "--picture", str(path))
+    assert code == 2
+    assert error.startswith(f"--picture {path}: cannot be written")
+
+
+def test_in_the_study_nothing_is_better_than_dp_and_auto_is_as_good() -> None:
+    found = study.compare(study.FIG16[:1], [1, 2], lambda _: None)
+    curves = {curve.solver: curve for curve in found}
+    assert curves.keys() == set(study.SOLVERS)
+    best = curves["dp"].restored
+    assert list(best) == sorted(best)
+    for curve in found:
+        pairs = zip(curve.restored, best, strict=True)
+        assert all(0.0 <= restored <= at_most + 1e-9 for restored, at_most in pairs)
+        assert all(0.0 <= worst <= 1.0 + 1e-9 for worst in curve.worst)
+    assert min(curves["auto"].worst) >= 0.97
+    assert sum(curves["operator-centric"].restored) < sum(curves["best-density"].restored)

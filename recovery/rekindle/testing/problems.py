@@ -1,15 +1,19 @@
 """Planner problems of a given size and kind, the same for the same seed."""
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from rekindle.problem import PartitionCost, Problem, QueryDemand
 
-__all__ = ["dense_union", "shared_by_zipf"]
+__all__ = ["Sharing", "dense_union", "shared_by_frequency", "shared_by_zipf"]
 
 PARTITIONS_PER_QUERY = (10, 200)
 PRIORITIES = (1, 10)
 CPU_PERCENT = (0.5, 5.0)
 WEIGHTS = (1, 500)
+PARTITIONS_PER_QUERY_MEAN = 30
 
 
 def shared_by_zipf(
@@ -73,6 +77,64 @@ def dense_union(
                 float(priority), tuple(names[index] for index in np.flatnonzero(row))
             )
             for number, (priority, row) in enumerate(zip(priorities, needs, strict=True))
+        },
+        failed=frozenset(names),
+        capacity_cpu_percent=capacity_share * float(costs.sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """By how many queries a partition is needed: 1 to `most`, the number f with a probability
+    proportional to 1 / f**exponent."""
+
+    most: int
+    exponent: float = 0.0
+
+    @property
+    def chances(self) -> NDArray[np.float64]:
+        """Of 1, 2, ..., `most` queries."""
+        weights = np.arange(1, self.most + 1, dtype=np.float64) ** -self.exponent
+        return np.asarray(weights / weights.sum())
+
+
+def shared_by_frequency(
+    queries: int, seed: int, sharing: Sharing, *, linear: bool, capacity_share: float
+) -> Problem:
+    """A random topology of the paper's kind (section 7, Fig. 16), of which everything is lost.
+
+    A query needs 30 partitions in the mean, some thrice as many as others; a partition costs 0.5 to
+    5 percent of a core. Priorities are whole numbers of 1 to 10 by chance, or, `linear`, grow from
+    1 to 10 with the CPU of what a query needs. Capacity is `capacity_share` of what all of it
+    costs. The same seed gives the same topology for every capacity.
+    """
+    rng = np.random.default_rng(seed)
+    needed_by = float(sharing.chances @ np.arange(1, sharing.most + 1))
+    count = round(queries * PARTITIONS_PER_QUERY_MEAN / needed_by)
+    weights = rng.uniform(0.5, 1.5, queries)
+    needs = np.zeros((queries, count), dtype=bool)
+    for partition, frequency in enumerate(
+        rng.choice(np.arange(1, sharing.most + 1), count, p=sharing.chances)
+    ):
+        needs[
+            rng.choice(queries, frequency, replace=False, p=weights / weights.sum()), partition
+        ] = True
+    costs = rng.uniform(*CPU_PERCENT, count)
+    priorities = rng.integers(PRIORITIES[0], PRIORITIES[1] + 1, queries).astype(float)
+    if linear:
+        ranks = np.argsort(np.argsort(needs @ costs))
+        priorities = PRIORITIES[0] + (PRIORITIES[1] - PRIORITIES[0]) * ranks / (queries - 1)
+    names = [f"p/{number}" for number in range(count)]
+    return Problem(
+        partitions={
+            name: PartitionCost(float(cost)) for name, cost in zip(names, costs, strict=True)
+        },
+        queries={
+            f"q/{number}": QueryDemand(
+                float(priority), tuple(names[index] for index in np.flatnonzero(row))
+            )
+            for number, (priority, row) in enumerate(zip(priorities, needs, strict=True))
+            if row.any()
         },
         failed=frozenset(names),
         capacity_cpu_percent=capacity_share * float(costs.sum()),

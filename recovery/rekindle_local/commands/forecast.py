@@ -29,7 +29,7 @@ __all__ = ["forecast"]
 
 
 def forecast(
-    what: Situation,
+    what: Situation = None,
     arrive: Arrive = ARRIVE,
     placement: Annotated[
         str | None, typer.Option(help="Also as it would be with this policy: even or domains.")

@@ -6,7 +6,8 @@ Reads the situation and prints; the coordinator core and `rekindle.forecast` do 
 import json
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -15,13 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from rekindle.coordination import State
+from rekindle.errors import InputError
 from rekindle.forecast import arrivals, failures
 from rekindle.forecast.outages import Interval, Outages
 from rekindle.forecast.outages import simulate as rehearsed
 from rekindle.forecast.rehearsal import Model
 from rekindle_local import options, situations
+from rekindle_local.report_html import charts
+from rekindle_local.report_html.charts import Line, Span
 from rekindle_local.situations import ARRIVE, Arrive, Situation, Store
 from rekindle_local.store_access import SecretFile
+
+if TYPE_CHECKING:
+    from rekindle_local.bench.study import Curve
 
 __all__ = ["simulate"]
 
@@ -30,7 +37,7 @@ MODEL = Model()
 
 
 def simulate(
-    what: Situation,
+    what: Situation = None,
     fail: Annotated[
         str, typer.Option(help="nodes:A,B or domain:NAME or random:COUNT.")
     ] = "random:1",
@@ -51,6 +58,13 @@ def simulate(
     checkpoint_age_seconds: Annotated[
         float, typer.Option(min=0, max=86_400, help="How old the newest checkpoint is then.")
     ] = MODEL.checkpoint_age_seconds,
+    study: Annotated[
+        str | None,
+        typer.Option(help="Compare planners on random topologies instead: fig16, the paper's."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the figures, as an SVG file.")
+    ] = None,
     zookeeper: Store = None,
     secret_file: SecretFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
@@ -59,6 +73,9 @@ def simulate(
 
     Example: rekindle simulate out --fail random:8 --arrive fixed:10,6 --seeds 1..100
     """
+    if study is not None:
+        _study(study, what, options.seeds(seeds, SEEDS_MAX), picture, as_json=as_json)
+        return
     wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
         options.check_choice("--strategies", strategy, options.STRATEGIES)
@@ -79,6 +96,8 @@ def simulate(
         until_seconds=until_seconds,
         clock=time.monotonic,
     )
+    if picture is not None:
+        _write_picture(picture, _drawn(state, found, fail, arrive, len(numbers)))
     if as_json:
         typer.echo(json.dumps(_record(found, fail, arrive, numbers), indent=2))
         return
@@ -109,12 +128,108 @@ def _record(
     }
 
 
+def _study(
+    name: str, what: str | None, seeds: Sequence[int], picture: Path | None, *, as_json: bool
+) -> None:
+    options.check_choice("--study", name, ("fig16",))
+    if what is not None:
+        raise InputError(
+            where="SITUATION", what="is given beside --study", remedy="give one of them"
+        )
+    from rekindle_local.bench import study
+
+    progress = Console(stderr=True, highlight=False)
+    found = study.compare(study.FIG16, seeds, progress.print)
+    if picture is not None:
+        _write_picture(picture, _drawn_study(found, len(seeds)))
+    if as_json:
+        record = {
+            "version": 1,
+            "study": name,
+            "topologies": len(seeds),
+            "resource_shares": study.RESOURCE_SHARES,
+            "curves": msgspec.to_builtins(found),
+        }
+        typer.echo(json.dumps(record, indent=2))
+        return
+    console = Console(highlight=False)
+    for setting in study.FIG16:
+        title = f"{setting.panel}: {setting.name}"
+        shares = (f"{share:.0%}" for share in study.RESOURCE_SHARES)
+        table = Table("solver", *shares, title=title, title_justify="left")
+        for curve in found:
+            if (curve.panel, curve.setting) == (setting.panel, setting.name):
+                cells = (f"{100 * share:.1f}" for share in curve.restored)
+                table.add_row(curve.solver, *cells)
+        console.print(table)
+    console.print(
+        f"Percent of all priority that is back with a share of the resources; the mean over "
+        f"{len(seeds)} topologies."
+    )
+
+
+def _drawn_study(found: Sequence["Curve"], topologies: int) -> str:
+    from rekindle_local.bench.study import RESOURCE_SHARES
+
+    return charts.curves(
+        [
+            Line(
+                curve.panel,
+                curve.solver,
+                curve.setting,
+                list(zip(RESOURCE_SHARES, curve.restored, strict=True)),
+            )
+            for curve in found
+        ],
+        eyebrow=f"18 queries, {topologies} topologies a point",
+        headline="Priority that is back (y) with a share of the resources (x)",
+        text="The comparison of planners as in Fig. 16 of the paper.",
+    )
+
+
+def _drawn(state: State, found: Sequence[Outages], fail: str, arrive: str, failures_: int) -> str:
+    spans = [
+        Span(name, one.strategy, interval.mean, interval.low, interval.high)
+        for name in _by_priority(state, found[0])
+        for one in found
+        for interval in (one.queries[name],)
+    ]
+    return charts.intervals(
+        spans,
+        eyebrow=f"{failures_} failures {fail}, nodes {arrive}",
+        headline="Seconds until each query has caught up, the most important first",
+        text="A mark at the mean, a line over what all but one in twenty are above and below.",
+    )
+
+
+def _write_picture(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InputError(
+            where=f"--picture {path}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a file in a directory that is there",
+        ) from error
+
+
+def _by_priority(state: State, outages: Outages) -> list[str]:
+    """Queries, the most important first."""
+    priorities = _priorities(state)
+    return sorted(outages.queries, key=lambda name: (-priorities[name], name))
+
+
+def _priorities(state: State) -> dict[str, float]:
+    """As the policy says, where it does."""
+    priorities = {query.name: query.priority for query in state.topology.queries}
+    return {**priorities, **state.policy.priorities}
+
+
 def _table(state: State, found: Sequence[Outages]) -> Table:
     """The most important queries first."""
-    priorities = {query.name: query.priority for query in state.topology.queries}
-    priorities |= state.policy.priorities
+    priorities = _priorities(state)
     table = Table("query", "priority", *(one.strategy for one in found))
-    for name in sorted(found[0].queries, key=lambda name: (-priorities[name], name)):
+    for name in _by_priority(state, found[0]):
         cells = [_shown(one.queries[name]) for one in found]
         table.add_row(Text(name), f"{priorities[name]:g}", *cells)
     table.add_row("weighted by priority", "", *(_shown(one.weighted) for one in found))

@@ -4,6 +4,7 @@
     axis        time to pixels, ticks, labels that do not overlap
     timeline    the picture, an SVG drawn by hand: nodes, plans, a row per query
     picture     the same as a file of its own
+    charts      pictures of figures that are no run: curves, and intervals
     nodes       the nodes in the picture: how many are alive, losses and returns
     rows        the rows of the picture: lag, bar and plan of each query
     tables      queries, plans, output rows and the run's settings as tables

@@ -12,7 +12,7 @@ from rekindle.events import Event
 from rekindle_local.report_html import style, timeline, words
 from rekindle_local.report_html.nodes import PIXELS_PER_SIGN
 
-__all__ = ["draw"]
+__all__ = ["MARGIN", "draw", "framed"]
 
 MARGIN = 24
 HEAD = 118
@@ -40,22 +40,45 @@ SHAPES: Mapping[str, str] = {
 
 def draw(report: Mapping[str, Any], events: Sequence[Event], name: str) -> str:
     """Draw a report (as in `report.json`) of the run `name` with its events; the file's text."""
-    width = timeline.WIDTH + 2 * MARGIN
-    height = timeline.height(report) + HEAD + MARGIN
+    return framed(
+        timeline.marks(report, events),
+        width=timeline.WIDTH,
+        height=timeline.height(report),
+        eyebrow=name,
+        headline=words.headline(report),
+        description=timeline.description(report),
+        keys=[(SHAPES[mark], text) for mark, text in timeline.KEYS],
+    )
+
+
+def framed(
+    marks: str,
+    *,
+    width: float,
+    height: float,
+    eyebrow: str,
+    headline: str,
+    description: str,
+    keys: Sequence[tuple[str, str]],
+    marks_style: str = style.MARKS,
+) -> str:
+    """The text of an SVG file around marks of so many pixels. `description` is its `<title>` and
+    `<desc>`; `keys` are shapes with what they mean."""
+    width, height = width + 2 * MARGIN, height + HEAD + MARGIN
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-            'aria-labelledby="picture-title picture-text">',
-            timeline.description(report),
-            f"<style>\n{style.VARIABLES}\n{style.MARKS}\n{OWN}\n</style>",
-            f'<rect class="ground" x=".5" y=".5" width="{width - 1}" height="{height - 1}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+            'role="img" aria-labelledby="picture-title picture-text">',
+            description,
+            f"<style>\n{style.VARIABLES}\n{marks_style}\n{OWN}\n</style>",
+            f'<rect class="ground" x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" '
             'rx="12"/>',
             f'<g transform="translate({MARGIN} 0)">',
-            f'<text class="eyebrow" y="34">{escape(name)}</text>',
-            f'<text class="headline" y="64">{escape(words.headline(report))}</text>',
-            _keys(),
+            f'<text class="eyebrow" y="34">{escape(eyebrow)}</text>',
+            f'<text class="headline" y="64">{escape(headline)}</text>',
+            _keys(keys),
             f'<g transform="translate(0 {HEAD})">',
-            timeline.marks(report, events),
+            marks,
             "</g>",
             "</g>",
             "</svg>",
@@ -64,11 +87,11 @@ def draw(report: Mapping[str, Any], events: Sequence[Event], name: str) -> str:
     )
 
 
-def _keys() -> str:
+def _keys(keys: Sequence[tuple[str, str]]) -> str:
     x, drawn = 0.0, []
-    for mark, text in timeline.KEYS:
+    for shape, text in keys:
         drawn.append(
-            f'<g transform="translate({x:.1f} {KEYS_Y})">{SHAPES[mark]}'
+            f'<g transform="translate({x:.1f} {KEYS_Y})">{shape}'
             f'<text class="key" x="28" y="4">{escape(text)}</text></g>'
         )
         x += 28 + len(text) * PIXELS_PER_SIGN + 22

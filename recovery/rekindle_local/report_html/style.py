@@ -4,7 +4,7 @@ Orange and teal differ in lightness as well as in hue, so they stay apart for ev
 takes variables and marks alone: its file has no page around it.
 """
 
-__all__ = ["MARKS", "SHEET", "VARIABLES"]
+__all__ = ["CHART_MARKS", "MARKS", "SHEET", "VARIABLES"]
 
 VARIABLES = """
 :root {
@@ -50,6 +50,22 @@ svg .node { font-size: 11px; fill: var(--soft); text-anchor: middle; }
 svg .returned { stroke: var(--returned); stroke-dasharray: 2 4; stroke-width: 1.2; }
 svg .kill { stroke: var(--kill); stroke-width: 1.6; }
 svg .kill-label { font-size: 11.5px; font-weight: 650; fill: var(--kill); text-anchor: end; }
+""".strip()
+
+# What charts draw that have no time to show: lines and bars in one colour for each name.
+CHART_MARKS = """
+svg text { font-size: 12px; fill: var(--ink); }
+svg .tick { fill: var(--soft); font-size: 11.5px; }
+svg .grid { stroke: var(--grid); }
+svg .line { fill: none; stroke-width: 2; }
+svg .second { stroke-dasharray: 5 4; }
+svg .name { font-size: 13px; }
+svg .c0 { stroke: var(--plan); fill: var(--plan); }
+svg .c1 { stroke: var(--available-deep); fill: var(--available-deep); }
+svg .c2 { stroke: var(--unavailable); fill: var(--unavailable); }
+svg .c3 { stroke: var(--faint); fill: var(--faint); }
+svg .line.c0, svg .line.c1, svg .line.c2, svg .line.c3 { fill: none; }
+svg .hollow { fill: var(--card); stroke-width: 1.6; }
 """.strip()
 
 _PAGE = """
