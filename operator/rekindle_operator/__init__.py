@@ -19,6 +19,7 @@ What people ask for, and what they are told:
     story               an incident told in a Recovery's status, from what the core decides
     announcements       Kubernetes Events, from what has changed between two statuses
     dangers             what may make coordination fail
+    outlook             what the loss of each failure domain would stop
 
 What is there:
 

@@ -4,6 +4,7 @@
     Exclusive            no other policy selects the same applications; else both say who holds
     Protected            every driver that it selects has its sidecar
     QueriesRunning       no query has stopped because a function raises
+    DomainLossSurvived   whichever failure domain is lost, some query of each application goes on
     CoordinationAtRisk   the store, a sidecar or a coordinator does not answer
 
 Pure: findings from values. The shell turns them into conditions (`conditions.updated`) and writes
@@ -20,6 +21,7 @@ from rekindle_operator.classes import ClassSpec, Sidecar
 from rekindle_operator.conditions import (
     ACCEPTED,
     COORDINATION_AT_RISK,
+    DOMAIN_LOSS_SURVIVED,
     EXCLUSIVE,
     PROTECTED,
     QUERIES_RUNNING,
@@ -29,6 +31,7 @@ from rekindle_operator.conditions import (
 )
 from rekindle_operator.footing import Footing
 from rekindle_operator.narrowing import Effective, UnknownQuery
+from rekindle_operator.outlook import Outlook
 from rekindle_operator.policies import PolicySpec, SelectedApplication
 from rekindle_operator.resources import clipped
 from rekindle_operator.selection import Overlap
@@ -38,6 +41,7 @@ __all__ = [
     "at_risk",
     "class_accepted",
     "class_missing",
+    "domain_loss_survived",
     "exclusive",
     "protected",
     "queries_running",
@@ -45,6 +49,7 @@ __all__ = [
 ]
 
 SHOWN_MAX = 5
+EVERYTHING = 1.0 - 1e-9
 CAUSES_SHOWN_MAX, CAUSE_LENGTH_MAX = 3, 250
 # There is no driver that could have a sidecar.
 RESTING = tuple(
@@ -176,6 +181,37 @@ def _of_stopped(found: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
             for why in whys:
                 causes.setdefault(why, f"{query}: {clipped(why, CAUSE_LENGTH_MAX)}")
     return " ".join((f"Stopped: {names}.", *list(causes.values())[:CAUSES_SHOWN_MAX]))
+
+
+def domain_loss_survived(outlooks: Mapping[str, Outlook | None]) -> Finding:
+    """Whether of every application some query would survive the loss of any one failure domain, by
+    application; None where it has not run yet. What would stop most is said first."""
+    known = {name: found for name, found in outlooks.items() if found is not None}
+    labelled = {name: found for name, found in known.items() if found.stopped_shares}
+    if not outlooks:
+        text = "No application is selected."
+        return Finding(DOMAIN_LOSS_SURVIVED, None, ResourceReason.NOTHING_SELECTED, text)
+    if not known:
+        text = f"Nothing has run yet of {named(tuple(sorted(outlooks)))}."
+        return Finding(DOMAIN_LOSS_SURVIVED, None, ResourceReason.NOT_HEARD_OF, text)
+    if not labelled:
+        text = f"No node of {named(tuple(sorted(known)))} has a label of failureDomainKeys."
+        return Finding(DOMAIN_LOSS_SURVIVED, None, ResourceReason.DOMAINS_UNKNOWN, text)
+    ordered = sorted(labelled, key=lambda name: (-labelled[name].worst[1], name))
+    sentences = [_of_outlook(name, labelled[name]) for name in ordered[:SHOWN_MAX]]
+    if len(ordered) > SHOWN_MAX:
+        sentences.append(f"Less of {len(ordered) - SHOWN_MAX} more.")
+    nothing = labelled[ordered[0]].worst[1] >= EVERYTHING
+    reason = ResourceReason.NOTHING_SURVIVES if nothing else ResourceReason.SOME_SURVIVES
+    return Finding(DOMAIN_LOSS_SURVIVED, not nothing, reason, " ".join(sentences))
+
+
+def _of_outlook(application: str, found: Outlook) -> str:
+    shown = list(found.stopped_shares.items())[:SHOWN_MAX]
+    losses = ", ".join(f"{share:.0%} if {domain} is lost" for domain, share in shown)
+    more = len(found.stopped_shares) - len(shown)
+    rest = f", not more for {counted(more, 'other domain')}" if more else ""
+    return f"Of all priority of {application} would stop: {losses}{rest}."
 
 
 def at_risk(dangers: Iterable[tuple[Reason, str]]) -> Finding:

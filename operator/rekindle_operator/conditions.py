@@ -20,6 +20,7 @@ __all__ = [
     "APPROVED",
     "CONFIRMED",
     "COORDINATION_AT_RISK",
+    "DOMAIN_LOSS_SURVIVED",
     "EXCLUSIVE",
     "PLANNED",
     "PROTECTED",
@@ -37,6 +38,7 @@ EXCLUSIVE: Final = "Exclusive"
 PROTECTED: Final = "Protected"
 QUERIES_RUNNING: Final = "QueriesRunning"
 COORDINATION_AT_RISK: Final = "CoordinationAtRisk"
+DOMAIN_LOSS_SURVIVED: Final = "DomainLossSurvived"
 CONFIRMED: Final = "Confirmed"
 APPROVED: Final = "Approved"
 PLANNED: Final = "Planned"
@@ -61,6 +63,9 @@ class ResourceReason(Explained):
     UNKNOWN_QUERIES = "unknown-queries", "a priority names a query that no pipeline has"
     NOT_HEARD_OF = "not-heard-of", "nothing has been heard of an application"
     QUERIES_RUN = "queries-run", "no query has stopped"
+    SOME_SURVIVES = "some-survives", "whichever failure domain is lost, some query goes on"
+    NOTHING_SURVIVES = "nothing-survives", "the loss of one failure domain would stop every query"
+    DOMAINS_UNKNOWN = "domains-unknown", "no node says which failure domain it is in"
     COORDINATION_SOUND = "coordination-sound", "store, sidecars and coordinators answer"
 
 

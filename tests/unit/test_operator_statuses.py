@@ -69,6 +69,7 @@ def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
         "operator",
         lambda _: None,
         lambda _: None,
+        lambda _: None,
         lambda _: (),
     )
 

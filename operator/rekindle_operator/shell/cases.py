@@ -7,13 +7,35 @@ from collections.abc import Mapping
 
 from rekindle.coordination import standing
 from rekindle.coordination.application import Case
+from rekindle.coordination.state import State
 from rekindle.protocol.tree import Place
+from rekindle_operator import outlook
+from rekindle_operator.outlook import Outlook
 
 __all__ = ["Cases"]
 
 
 class Cases(dict[Place, Case]):
     """The newest case of each application that was decided about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outlooks: dict[Place, tuple[object, Outlook | None]] = {}
+
+    def outlook(self, place: Place) -> Outlook | None:
+        """What the loss of each failure domain would stop; in an incident what was so before it.
+        Worked out again only when something is elsewhere. None where that is not known."""
+        case = self.get(place)
+        known = self._outlooks.get(place)
+        if case is None or case.state is None:
+            return None if known is None else known[1]
+        basis = _basis(case.state)
+        if known is None or known[0] != basis:
+            found = outlook.look_out(case.state)
+            if found is None and known is not None:
+                return known[1]
+            self._outlooks[place] = known = basis, found
+        return known[1]
 
     def queries(self, place: Place) -> frozenset[str] | None:
         """The queries of an application; None where nobody has heard of it."""
@@ -32,3 +54,10 @@ class Cases(dict[Place, Case]):
         case = self.get(place)
         priorities = {} if case is None or case.state is None else case.state.priorities
         return max(priorities.values(), default=0.0)
+
+
+def _basis(state: State) -> object:
+    """What an outlook follows from."""
+    domains = {node: (view.status, view.domain) for node, view in state.nodes.items()}
+    running = not state.starting and state.incident is None
+    return running, state.placement, state.priorities, domains

@@ -19,6 +19,7 @@ from rekindle_operator import recoveries
 from rekindle_operator.domains import Domain
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
+from rekindle_operator.outlook import Outlook
 from rekindle_operator.provisioning import Demand, Executor, Incident, Limits, NodeNow, limits_of
 from rekindle_operator.recoveries import ApplicationReference
 from rekindle_operator.shell.api import Api
@@ -123,15 +124,16 @@ class Consequences:
             self.identity,
             self._cases.queries,
             self._cases.stopped,
+            self.outlook,
             self.contacts.dangers,
         )
 
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         before, case = self._cases.get(place), look.decision.case
-        stopped = self._cases.stopped(place)
+        told = self._cases.stopped(place), self.outlook(place)
         self._cases[place] = case
-        self._dirty |= self._cases.stopped(place) != stopped
+        self._dirty |= (self._cases.stopped(place), self.outlook(place)) != told
         if before is None or before.plan_sequence != look.case.plan_sequence:
             self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)
@@ -192,6 +194,10 @@ class Consequences:
             dangers=self.contacts.dangers([place]),
         )
         self.storyteller.tell(moment)
+
+    def outlook(self, place: Place) -> Outlook | None:
+        """What the loss of each failure domain would stop of an application."""
+        return self._cases.outlook(place)
 
     def stirred(self, places: frozenset[Place]) -> None:
         """Something may be otherwise with these applications; called again and again, also without

@@ -13,9 +13,11 @@ from datetime import datetime
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from rekindle.protocol.tree import Place
 from rekindle_coordinator.health import Metrics
 from rekindle_coordinator.log import Log
 from rekindle_operator.footing import Footing
+from rekindle_operator.outlook import Outlook
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.renewals import Renewals
@@ -53,6 +55,13 @@ class OperatorMetrics(Metrics):
         self.policies = self._own("policies", "RecoveryPolicies")
         self.unprotected = self._own("applications_unprotected", "Selected, without a sidecar")
         self.recoveries = self._own("recoveries", "Recoveries that are not over", "phase")
+        self.stopped_by_loss = self._own(
+            "domain_loss_stops_ratio",
+            "Share of all priority that the loss of a failure domain would stop",
+            "namespace",
+            "application",
+            "domain",
+        )
         self.errands = self._own("errands", "What is left to be done with the API server")
         self.failing = self._own("errands_failing", "Errands that failed and are tried again")
         self.leases_age = self._own("leases_age_seconds", "Since leases were last listed")
@@ -146,6 +155,7 @@ class Meter:
     acts: Callable[[], bool]
     certificate_ends: Callable[[], datetime | None]
     unacknowledged_since: Callable[[], float | None]
+    outlook: Callable[[Place], Outlook | None]
     log: Log
     _at: float = 0.0
 
@@ -180,6 +190,13 @@ class Meter:
         metrics.recoveries.clear()
         for _, item in self.known.open_recoveries():
             metrics.recoveries.labels(item.status.phase or "").inc()
+        metrics.stopped_by_loss.clear()
+        for application in there:
+            place = application.place
+            found = self.outlook(place) if application.policy else None
+            for domain, share in found.stopped_shares.items() if found is not None else ():
+                whose = (place.namespace, place.application, domain)
+                metrics.stopped_by_loss.labels(*whose).set(share)
         metrics.errands.set(self.errands.waiting)
         metrics.failing.set(self.errands.failing)
         since = self.unacknowledged_since()

@@ -190,6 +190,7 @@ def _assembled(base: _Base) -> Operator:
         acts=lambda: leadership.leads,
         certificate_ends=lambda: admission.ends,
         unacknowledged_since=lambda: contacts.unanswered_since,
+        outlook=consequences.outlook,
         log=log,
     )
 

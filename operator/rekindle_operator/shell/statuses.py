@@ -22,6 +22,7 @@ from rekindle_operator.classes import ClassStatus, RecoveryClass
 from rekindle_operator.conditions import Condition, Finding, updated
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective, UnknownQuery
+from rekindle_operator.outlook import Outlook
 from rekindle_operator.policies import PolicyStatus, RecoveryPolicy
 from rekindle_operator.provisioning.bodies import Kind
 from rekindle_operator.resources import API_VERSION, Resource, identity
@@ -42,9 +43,10 @@ PAUSE_SHARE = 20.0
 @dataclass(slots=True)
 class Statuses:
     """`queries` (application -> its queries) is None for one that nobody has heard of, as `stopped`
-    (application -> its queries that have, with why); `dangers` (applications) is what may make
-    coordination fail. `_found` is what was worked out last of each
-    resource, beside what stood there then: as long as both are so, there is nothing to do."""
+    (application -> its queries that have, with why); `outlook` is what a lost domain would stop;
+    `dangers` (applications) is what may make coordination fail. `_found` is what was worked out
+    last of each resource, beside what stood there then: as long as both are so, there is nothing to
+    do."""
 
     api: Api
     errands: Errands
@@ -52,6 +54,7 @@ class Statuses:
     identity: str
     queries: Callable[[Place], frozenset[str] | None]
     stopped: Callable[[Place], Mapping[str, tuple[str, ...]] | None]
+    outlook: Callable[[Place], Outlook | None]
     dangers: Callable[[Iterable[Place]], tuple[Danger, ...]]
     _marked: dict[str, str] = field(default_factory=dict)
     _at: float = 0.0
@@ -115,6 +118,9 @@ class Statuses:
             acceptance.exclusive(name, overlaps),
             acceptance.protected(selected),
             acceptance.queries_running({item.application: self.stopped(item) for item in places}),
+            acceptance.domain_loss_survived(
+                {item.application: self.outlook(item) for item in places}
+            ),
             acceptance.at_risk(self.dangers(places)),
         )
         status = PolicyStatus(

@@ -14,7 +14,15 @@ from rekindle.planning import domains
 from rekindle.planning.domains import Stage
 from rekindle.problem import Answer, Problem, QueryDemand
 
-__all__ = ["arranged", "domains_of", "moves", "placed_by_domain", "sentence", "stopped_share"]
+__all__ = [
+    "arranged",
+    "domains_of",
+    "moves",
+    "placed_by_domain",
+    "sentence",
+    "stopped_share",
+    "stopped_shares",
+]
 
 # of all priority: what a new arrangement has to gain
 GAIN_SHARE_MIN = 0.05
@@ -97,9 +105,15 @@ def sentence(state: State, found: Mapping[str, str]) -> str:
 def stopped_share(state: State, moved: Mapping[str, str]) -> float:
     """The share of all priority that the loss of one domain stops, the mean over domains, once some
     partitions have moved (partition -> node)."""
+    shares = stopped_shares(state, moved).values()
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def stopped_shares(state: State, moved: Mapping[str, str]) -> dict[str, float]:
+    """The same for each domain by itself."""
     stage = _stage(state)
-    losses = domains.stopped(stage, {**state.placement, **moved}).values()
-    return sum(losses) / (len(losses) * stage.priority) if losses and stage.priority else 0.0
+    losses = domains.stopped(stage, {**state.placement, **moved})
+    return {name: loss / (stage.priority or 1.0) for name, loss in losses.items()}
 
 
 def _stage(state: State) -> Stage:

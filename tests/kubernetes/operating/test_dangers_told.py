@@ -72,3 +72,19 @@ def test_a_policy_that_cannot_be_read_says_so(world: World, control_plane: Contr
         await_that(lambda: world.events("BadResource"))
         world.change_policy("newer", strategy="blocking")
         await_that(lambda: world.condition("Accepted", "newer").get("status") == "True")
+
+
+def test_what_the_loss_of_a_zone_would_stop_is_told_beforehand_and_placement_goes_by_it(
+    world: World,
+) -> None:
+    """Two sources, each with queries of its own: of priority 4 behind one, 6 behind the other."""
+    world.start(zones=("a", "b"), placement="domains")
+    await_that(lambda: "60% if" in world.condition("DomainLossSurvived").get("message", ""))
+    found = world.condition("DomainLossSurvived")
+    assert (found["status"], found["reason"]) == ("True", "SomeSurvives")
+    assert "40% if" in found["message"]
+    page = world.operator.page("/metrics").splitlines()
+    shares = [line for line in page if line.startswith("rekindle_operator_domain_loss_stops_ratio")]
+    assert sorted(line.rpartition(" ")[2] for line in shares) == ["0.4", "0.6"]
+    zones = {line.partition('domain="')[2].partition('"')[0] for line in shares}
+    assert zones == {"a", "b"}
