@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import planning
-from rekindle.planning import density, exchange
+from rekindle.planning import density, swaps
 from rekindle.planning.bound import relax
 from rekindle.planning.combination import combined
 from rekindle.planning.density import best_density
@@ -78,19 +78,19 @@ def test_a_choice_fits_and_lies_between_the_best_query_and_the_best_choice(
 
 @settings(max_examples=40)
 @given(problems(), st.integers(0, 3))
-def test_exchanges_make_nothing_worse_and_exceed_no_capacity(problem: Problem, seed: int) -> None:
+def test_swaps_make_nothing_worse_and_exceed_no_capacity(problem: Problem, seed: int) -> None:
     instance = instance_of(problem)
     if not instance.queries:
         return
     growth = grown(instance, (), shared=True)
     before = growth.value
-    exchange.exchange(instance, growth, float("inf"), replace(UNLIMITED, seed=seed))
+    swaps.swap(instance, growth, float("inf"), replace(UNLIMITED, seed=seed))
     assert growth.value >= before
     assert instance.fits(growth.chosen)
     assert growth.value == pytest.approx(instance.value(growth.chosen))
 
 
-def test_exchanges_find_what_growing_by_density_cannot() -> None:
+def test_swaps_find_what_growing_by_density_cannot() -> None:
     """The densest query is in the way of a better one."""
     problem = Problem(
         {"a": PartitionCost(2.0), "b": PartitionCost(10.0)},
@@ -101,7 +101,7 @@ def test_exchanges_find_what_growing_by_density_cannot() -> None:
     instance = instance_of(problem)
     growth = grown(instance, (1,), shared=False)
     assert instance.taken(growth.chosen) == {"dense"}
-    exchange.exchange(instance, growth, float("inf"), UNLIMITED)
+    swaps.swap(instance, growth, float("inf"), UNLIMITED)
     assert instance.taken(growth.chosen) == {"better"}
 
 
@@ -133,7 +133,7 @@ def test_of_a_last_plan_that_does_not_fit_any_more_the_rest_counts() -> None:
 
 
 def test_one_large_query_beside_many_small_ones_is_no_reason_to_look_at_all_pairs() -> None:
-    """The first exchange lets so many in that all pairs would be a hundred times as many."""
+    """The first swap lets so many in that all pairs would be a hundred times as many."""
     names = [f"p/{number}" for number in range(2_000)]
     problem = Problem(
         {name: PartitionCost(1.0) for name in names},
@@ -148,7 +148,7 @@ def test_one_large_query_beside_many_small_ones_is_no_reason_to_look_at_all_pair
     growth = grown(instance, (instance.queries.index("large"),), shared=False)
     ticks = iter(range(20))
     budget = Budget(lambda: float(next(ticks)), 10.0)
-    exchange.exchange(instance, growth, float("inf"), budget)
+    swaps.swap(instance, growth, float("inf"), budget)
     assert growth.value >= 5_000.0
 
 

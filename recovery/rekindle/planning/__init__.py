@@ -7,7 +7,7 @@ bound           upper bound by minimum cuts
 density         solver best-density, the paper's Algorithm 3 with local search
 growth          the choice that best-density grows and shrinks
 combination     solver auto, for problems too large to be solved exactly
-exchange        its local search: one query out, one in
+swaps           its local search: one query out, one in
 mixed_integer   solver exact, by HiGHS
 enumeration     solver dp, dynamic programming
 operator_order  solver operator-centric, the baseline

@@ -1,11 +1,11 @@
 """Solver auto, for problems that are too large to be solved exactly.
 
 The last plan and the starts of best-density grow by density, in a share of the budget; then a local
-search makes the best of them better: by exchanges where the pairs of a chosen and another query are
+search makes the best of them better: by swaps where the pairs of a chosen and another query are
 few enough, else by taking out and filling up.
 """
 
-from rekindle.planning import density, exchange
+from rekindle.planning import density, swaps
 from rekindle.planning.bound import Relaxation
 from rekindle.planning.instance import Budget, Instance, Selection
 
@@ -21,8 +21,8 @@ def combined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Sele
     best = density.started(instance, relaxation, budget.part(STARTS_SHARE))
     if instance.start.any():
         best = max(density.continued(instance), best, key=lambda growth: growth.value)
-    if exchange.suits(best):
-        exchange.exchange(instance, best, enough, budget)
+    if swaps.suits(best):
+        swaps.swap(instance, best, enough, budget)
     else:
         density.improve(instance, best, enough, budget)
     best = density.counted_anew(instance, best)

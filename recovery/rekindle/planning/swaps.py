@@ -1,6 +1,6 @@
-"""Local search by exchanges: one chosen query out, one in, whichever pair is worth most.
+"""Local search by swaps: one chosen query out, one in, whichever pair is worth most.
 
-A tabu search. Each step makes the best exchange that fits, also where it is worse than what is
+A tabu search. Each step makes the best swap that fits, also where it is worse than what is
 there, and for some steps bars what it has touched; then what still fits is added. All pairs of a
 chosen and another query are looked at, so it is for problems in which these are not too many
 (`suits`). Called by `combination`.
@@ -11,7 +11,7 @@ import numpy as np
 from rekindle.planning.growth import Growth
 from rekindle.planning.instance import BoolArray, Budget, FloatArray, Instance, IntArray
 
-__all__ = ["exchange", "suits"]
+__all__ = ["suits", "swap"]
 
 # Looked at in one step. More may come while it goes on: then some of the chosen queries, by chance.
 PAIRS_MAX = 200_000
@@ -22,7 +22,7 @@ DISTURBANCES_MAX = 10
 # Steps for which what was put in stays in, and what was taken out stays out; some more by chance.
 KEPT_STEPS, BARRED_STEPS, CHANCE_STEPS = 3, 7, 6
 DISTURBED_SHARE = 0.3
-# of the highest priority: what all capacity is worth where exchanges are worth the same
+# of the highest priority: what all capacity is worth where swaps are worth the same
 TIE = 1e-6
 
 
@@ -31,7 +31,7 @@ def suits(growth: Growth) -> bool:
     return 0 < int(growth.chosen.sum()) * len(growth.chosen) <= PAIRS_MAX
 
 
-def exchange(instance: Instance, growth: Growth, enough: float, budget: Budget) -> None:
+def swap(instance: Instance, growth: Growth, enough: float, budget: Budget) -> None:
     """Improve `growth` in place; never worse than before. Ends at a value of `enough`, with the
     budget, or after so many steps without any gain; the same for the same seed until then."""
     search = _Search(instance, growth, np.random.default_rng(budget.seed))
@@ -63,7 +63,7 @@ class _Search:
         self.best_value = growth.value
 
     def step(self) -> bool:
-        """One exchange, or, where none fits, one query out; whether it is the best so far."""
+        """One swap, or, where none fits, one query out; whether it is the best so far."""
         growth = self._growth
         self._now += 1
         free = self._barred_until <= self._now
@@ -98,7 +98,7 @@ class _Search:
             growth.add(int(query))
 
     def _best_pair(self, inside: IntArray, outside: BoolArray) -> tuple[int, int] | None:
-        """The exchange that fits and is worth most; of equals the one that leaves most free."""
+        """The swap that fits and is worth most; of equals the one that leaves most free."""
         if not len(inside):
             return None
         rows = max(1, PAIRS_MAX // len(outside))
