@@ -202,7 +202,12 @@ def from_record(record: object, where: str = "topology") -> Topology:
         Query(**_fields(item, f"{where}: queries[{i}]", ("name", "operator", "priority")))
         for i, item in enumerate(_list(fields["queries"], f"{where}: queries"))
     ]
-    return Topology(tuple(operators), tuple(edges), tuple(queries)).checked()
+    try:
+        return Topology(tuple(operators), tuple(edges), tuple(queries)).checked()
+    except InputError as error:
+        raise InputError(
+            where=f"{where}: {error.where}", what=error.what, remedy=error.remedy
+        ) from error
 
 
 def _slices(topology: Topology) -> dict[str, tuple[str, ...]]:
