@@ -10,7 +10,7 @@ shell says when, and whether this coordinator leads.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rekindle import protocol
 from rekindle.coordination import application
@@ -71,11 +71,13 @@ class Desk:
         if not (fresh or self.stirred or self.case is None or now >= self.look_at):
             return
         self.stirred = False
-        reading = self.records.reading(*self.gone, self._domains())
+        reading = self.records.reading(*self.gone)
         self._tell(reading)
         if reading is None:
             self.look_at = NEVER
             return
+        # asked once it is told which nodes there are: a plan may be made of the very first ones
+        reading = replace(reading, domains=self._domains())
         if self.case is None:
             self.case, self.version = self.records.take_case()
         self.metrics.decisions.inc()

@@ -5,7 +5,7 @@ What is decided from a reading is the desk's. Used by one thread; watches only s
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,14 +91,8 @@ class Records:
                 self._stale.discard(name)
         return news
 
-    def reading(
-        self,
-        nodes_gone: frozenset[str],
-        driver_gone: bool,
-        domains: Mapping[str, str] | None = None,
-    ) -> Reading | None:
-        """All of it as one value, with the provider's word; None for an application without a
-        driver's topology so far.
+    def reading(self, nodes_gone: frozenset[str], driver_gone: bool) -> Reading | None:
+        """All of it as one value; None for an application without a driver's topology so far.
 
         Raises the trouble with a record.
         """
@@ -115,7 +109,6 @@ class Records:
             orders=self._value(tree.ORDERS) or Orders(),
             nodes_gone=nodes_gone,
             driver_gone=driver_gone,
-            domains=domains or {},
         )
 
     @property

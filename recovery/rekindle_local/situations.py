@@ -13,11 +13,23 @@ from rekindle.coordination import State
 from rekindle.coordination.standing import case_of
 from rekindle.errors import InputError
 from rekindle.forecast import situation
+from rekindle.forecast.rehearsal import Model
 from rekindle_local import store_access
 
-__all__ = ["ARRIVE", "Arrive", "Situation", "Store", "load"]
+__all__ = [
+    "ARRIVE",
+    "MODEL",
+    "Arrive",
+    "CheckpointAge",
+    "Detect",
+    "Restore",
+    "Situation",
+    "Store",
+    "load",
+]
 
 ARRIVE = "uniform:120..360"
+MODEL = Model()
 
 Situation = Annotated[
     str | None,
@@ -29,6 +41,27 @@ Arrive = Annotated[
     str,
     typer.Option(
         help="When nodes come, in seconds: fixed:FIRST,EVERY, uniform:LOW..HIGH, or trace:FILE."
+    ),
+]
+Detect = Annotated[
+    float, typer.Option("--detect-seconds", min=0, max=3_600, help="Until a loss is known.")
+]
+Restore = Annotated[
+    float,
+    typer.Option(
+        "--restore-seconds",
+        min=0,
+        max=3_600,
+        help="Until a placed partition runs, besides reading its state.",
+    ),
+]
+CheckpointAge = Annotated[
+    float,
+    typer.Option(
+        "--checkpoint-age-seconds",
+        min=0,
+        max=86_400,
+        help="How old the newest checkpoint is at the failure.",
     ),
 ]
 Store = Annotated[

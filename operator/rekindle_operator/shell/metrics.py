@@ -68,12 +68,7 @@ class OperatorMetrics(Metrics):
         self.leases_heard_at: Callable[[], float | None] = lambda: None
         self._began = time.monotonic()
         self.leases_age.set_function(self._leases_age_seconds)
-        self.verdicts = Counter(
-            f"{PREFIX}_verdicts",
-            "What detection has found",
-            ["kind", "reason"],
-            registry=self.registry,
-        )
+        self.verdicts = self._counted("verdicts", "What detection has found", "kind", "reason")
         self.unacknowledged = self._own(
             "plan_unacknowledged_seconds", "Since the oldest plan that a driver has not answered"
         )
@@ -81,21 +76,12 @@ class OperatorMetrics(Metrics):
             "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
         )
         self.certificate_ends.set(math.nan)  # without the webhook no alert is due
-        self.requests = Counter(
-            f"{PREFIX}_node_requests",
-            "Requests for nodes that have come to an end",
-            ["provider", "outcome"],
-            registry=self.registry,
+        self.requests = self._counted(
+            "node_requests", "Requests for nodes that have come to an end", "provider", "outcome"
         )
-        self.refused = Counter(
-            f"{PREFIX}_requests_refused",
-            "What the API server has refused for good",
-            registry=self.registry,
-        )
-        self.executors_deleted = Counter(
-            f"{PREFIX}_executors_deleted",
-            "Executor pods of lost nodes that were deleted",
-            registry=self.registry,
+        self.refused = self._counted("requests_refused", "What the API server has refused for good")
+        self.executors_deleted = self._counted(
+            "executors_deleted", "Executor pods of lost nodes that were deleted"
         )
         self.confirmation = Histogram(
             f"{PREFIX}_confirmation_seconds",
@@ -138,6 +124,9 @@ class OperatorMetrics(Metrics):
         has answered."""
         heard_at = self.leases_heard_at()
         return time.monotonic() - (self._began if heard_at is None else heard_at)
+
+    def _counted(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
     def _own(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
@@ -183,7 +172,7 @@ class Meter:
         metrics.lost.set(len(state.told))
         metrics.held.set(state.held_at is not None)
         metrics.policies.set(len(self.known.policies))
-        there = self.known.applications()
+        there = tuple(self.known.applications())
         metrics.unprotected.set(
             sum(bool(item.policy) and item.footing is Footing.SIDECAR_MISSING for item in there)
         )

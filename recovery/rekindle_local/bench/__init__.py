@@ -6,6 +6,7 @@
     overhead      what checkpoints, buffering and ordering cost
     planner       how fast the planner is, how good its plans are
     recovery      strategies compared on the demo's failure
+    study         planners compared on random topologies, as in the paper
     soak          many small epochs: does anything grow
     results       rows of bars, written and printed
 

@@ -1,16 +1,36 @@
 """`rekindle demo`: kills nodes under a running pipeline and reports how its queries come back."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import options
 
+if TYPE_CHECKING:
+    from rekindle_local.demo.scenario import Options
+
 __all__ = ["demo"]
 
 MODES = ("always", "adaptive")
+
+PlacementOption = Annotated[
+    str, typer.Option(help="How queries are placed before it: even or domains.")
+]
+StrategyOption = Annotated[
+    str, typer.Option(help="How queries come back: incremental or blocking.")
+]
+RateOption = Annotated[
+    float | None, typer.Option(help="Rate of rows; without it, calibrated to the load.")
+]
+BufferingOption = Annotated[
+    str, typer.Option(help="When outputs are retained: always or adaptive.")
+]
+OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: always or adaptive.")]
+EngineOption = Annotated[
+    str, typer.Option(help="What runs the queries; `pipeline` is the only choice.")
+]
 
 
 def demo(
@@ -25,28 +45,16 @@ def demo(
         str | None,
         typer.Option(help="Kill all nodes of a failure domain: rack-1, rack-2 and so on."),
     ] = None,
-    placement: Annotated[
-        str, typer.Option(help="How queries are placed before it: even or domains.")
-    ] = "even",
-    strategy: Annotated[
-        str, typer.Option(help="How queries come back: incremental or blocking.")
-    ] = "incremental",
+    placement: PlacementOption = "even",
+    strategy: StrategyOption = "incremental",
     seed: Annotated[int, typer.Option(help="Picks priorities and victims.")] = 1,
     return_every: Annotated[
         float, typer.Option(help="Seconds between the returns of two nodes.")
     ] = 6.0,
-    rows_per_second: Annotated[
-        float | None, typer.Option(help="Rate of rows; without it, calibrated to the load.")
-    ] = None,
-    buffering: Annotated[
-        str, typer.Option(help="When outputs are retained: always or adaptive.")
-    ] = "always",
-    ordering: Annotated[
-        str, typer.Option(help="When inputs are ordered: always or adaptive.")
-    ] = "always",
-    engine: Annotated[
-        str, typer.Option(help="What runs the queries; `pipeline` is the only choice.")
-    ] = "pipeline",
+    rows_per_second: RateOption = None,
+    buffering: BufferingOption = "always",
+    ordering: OrderingOption = "always",
+    engine: EngineOption = "pipeline",
     kill_coordinator: Annotated[
         bool, typer.Option(help="Kill the coordinator, too, in the middle of the recovery.")
     ] = False,
@@ -59,15 +67,8 @@ def demo(
 
     Example: rekindle demo --nodes 10 --kill 8 --report out
     """
-    options.check_choice("--strategy", strategy, options.STRATEGIES)
-    _check_modes(buffering, ordering)
     options.check_choice("--engine", engine, ("pipeline",))
-    options.check_choice("--placement", placement, ("even", "domains"))
     killed = _killed(kill, kill_domain, nodes, domains)
-    options.check_range("--return-every", return_every, 0.1, 600)
-    options.check_range("--seed", seed, 0, options.SEED_MAX)
-    if rows_per_second is not None:
-        options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
     from rekindle_local.demo import performance
     from rekindle_local.demo.scenario import Options
 
@@ -85,6 +86,7 @@ def demo(
         ordering=ordering,
         kill_coordinator=kill_coordinator,
     )
+    _check(wanted)
     with options.report_directory(report) as directory:
         result = performance.perform(wanted, directory)
         performance.summarise(result, report)
@@ -114,15 +116,21 @@ def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int)
     return 0
 
 
-def _check_modes(buffering: str, ordering: str) -> None:
-    options.check_choice("--buffering", buffering, MODES)
-    options.check_choice("--ordering", ordering, MODES)
-    if (buffering, ordering) == ("always", "adaptive"):
+def _check(wanted: "Options") -> None:
+    options.check_choice("--strategy", wanted.strategy, options.STRATEGIES)
+    options.check_choice("--placement", wanted.placement, ("even", "domains"))
+    options.check_choice("--buffering", wanted.buffering, MODES)
+    options.check_choice("--ordering", wanted.ordering, MODES)
+    if (wanted.buffering, wanted.ordering) == ("always", "adaptive"):
         raise InputError(
             where="--ordering",
             what="is adaptive, but --buffering is always",
             remedy="use always: repeats must be identical",
         )
+    options.check_range("--return-every", wanted.return_every_seconds, 0.1, 600)
+    options.check_range("--seed", wanted.seed, 0, options.SEED_MAX)
+    if wanted.rows_per_second is not None:
+        options.check_range("--rows-per-second", wanted.rows_per_second, 1, 10**9)
 
 
 def _check_rows(result: dict[str, Any]) -> None:

@@ -22,7 +22,16 @@ from rekindle.forecast.domains import DomainForecast
 from rekindle.forecast.rehearsal import Model
 from rekindle.settings import DOMAINS, EVEN
 from rekindle_local import options, situations
-from rekindle_local.situations import ARRIVE, Arrive, Situation, Store
+from rekindle_local.situations import (
+    ARRIVE,
+    MODEL,
+    Arrive,
+    CheckpointAge,
+    Detect,
+    Restore,
+    Situation,
+    Store,
+)
 from rekindle_local.store_access import SecretFile
 
 __all__ = ["forecast"]
@@ -37,6 +46,9 @@ def forecast(
     rehearsals: Annotated[
         int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")
     ] = 20,
+    detect: Detect = MODEL.detect_seconds,
+    restore: Restore = MODEL.restore_seconds,
+    checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
     zookeeper: Store = None,
     secret_file: SecretFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
@@ -52,10 +64,10 @@ def forecast(
     after = before if placement is None else _replaced(before, placement)
     moved = sum(before.placement[name] != node for name, node in after.placement.items())
     states = (before,) if placement is None else (before, after)
+    model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
+    seeds = range(1, rehearsals + 1)
     found = [
-        domains.forecast(
-            state, coming, Model(), seeds=range(1, rehearsals + 1), clock=time.monotonic
-        )
+        domains.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)
         for state in states
     ]
     if as_json:

@@ -24,7 +24,16 @@ from rekindle.forecast.rehearsal import Model
 from rekindle_local import options, situations
 from rekindle_local.report_html import charts
 from rekindle_local.report_html.charts import Line, Span
-from rekindle_local.situations import ARRIVE, Arrive, Situation, Store
+from rekindle_local.situations import (
+    ARRIVE,
+    MODEL,
+    Arrive,
+    CheckpointAge,
+    Detect,
+    Restore,
+    Situation,
+    Store,
+)
 from rekindle_local.store_access import SecretFile
 
 if TYPE_CHECKING:
@@ -33,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 SEEDS_MAX = 10_000
-MODEL = Model()
 
 
 def simulate(
@@ -49,15 +57,9 @@ def simulate(
     until_seconds: Annotated[
         float, typer.Option(min=1, max=86_400, help="How far to look.")
     ] = 3_600.0,
-    detect_seconds: Annotated[
-        float, typer.Option(min=0, max=3_600, help="Until a loss is known.")
-    ] = MODEL.detect_seconds,
-    restore_seconds: Annotated[
-        float, typer.Option(min=0, max=3_600, help="Until a placed partition runs, besides state.")
-    ] = MODEL.restore_seconds,
-    checkpoint_age_seconds: Annotated[
-        float, typer.Option(min=0, max=86_400, help="How old the newest checkpoint is then.")
-    ] = MODEL.checkpoint_age_seconds,
+    detect: Detect = MODEL.detect_seconds,
+    restore: Restore = MODEL.restore_seconds,
+    checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
     study: Annotated[
         str | None,
         typer.Option(help="Compare planners on random topologies instead: fig16, the paper's."),
@@ -83,9 +85,7 @@ def simulate(
     coming = arrivals.parse(arrive, "--arrive")
     state = situations.load(what, zookeeper, secret_file)
     failure = failures.parse(fail, state, "--fail")
-    model = Model(
-        detect_seconds, restore_seconds, MODEL.restore_mib_per_second, checkpoint_age_seconds
-    )
+    model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
     found = rehearsed(
         state,
         failure,
@@ -99,25 +99,27 @@ def simulate(
     if picture is not None:
         _write_picture(picture, _drawn(state, found, fail, arrive, len(numbers)))
     if as_json:
-        typer.echo(json.dumps(_record(found, fail, arrive, numbers), indent=2))
-        return
+        typer.echo(json.dumps(_record(found, fail, arrive, len(numbers)), indent=2))
+    else:
+        _show(state, found, f"{len(numbers)} failures {fail}, nodes {arrive}")
+
+
+def _show(state: State, found: Sequence[Outages], what: str) -> None:
     console = Console(highlight=False)
     console.print(_table(state, found))
     console.print(
-        f"{len(numbers)} failures {fail}, nodes {arrive}: seconds until caught up, mean "
+        f"{what}: seconds until caught up, mean "
         "(and what all but one in twenty are above and below).",
         markup=False,
     )
 
 
-def _record(
-    found: Sequence[Outages], fail: str, arrive: str, numbers: Sequence[int]
-) -> dict[str, Any]:
+def _record(found: Sequence[Outages], fail: str, arrive: str, failures_: int) -> dict[str, Any]:
     return {
         "version": 1,
         "failure": fail,
         "arrivals": arrive,
-        "seeds": len(numbers),
+        "seeds": failures_,
         "strategies": {
             one.strategy: {
                 "weighted_seconds": msgspec.to_builtins(one.weighted),

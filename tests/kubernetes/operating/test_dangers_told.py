@@ -83,8 +83,15 @@ def test_what_the_loss_of_a_zone_would_stop_is_told_beforehand_and_placement_goe
     found = world.condition("DomainLossSurvived")
     assert (found["status"], found["reason"]) == ("True", "SomeSurvives")
     assert "40% if" in found["message"]
-    page = world.operator.page("/metrics").splitlines()
-    shares = [line for line in page if line.startswith("rekindle_operator_domain_loss_stops_ratio")]
-    assert sorted(line.rpartition(" ")[2] for line in shares) == ["0.4", "0.6"]
-    zones = {line.partition('domain="')[2].partition('"')[0] for line in shares}
-    assert zones == {"a", "b"}
+    await_that(lambda: shares(world).keys() == {"a", "b"})
+    assert sorted(shares(world).values()) == [0.4, 0.6]
+
+
+def shares(world: World) -> dict[str, float]:
+    """By zone, what the metric says that its loss would stop."""
+    metric = "rekindle_operator_domain_loss_stops_ratio{"
+    lines = [line for line in world.operator.page("/metrics").splitlines() if metric in line]
+    return {
+        line.partition('domain="')[2].partition('"')[0]: float(line.rpartition(" ")[2])
+        for line in lines
+    }

@@ -97,6 +97,7 @@ def test_a_policy_is_filled_in_with_defaults(api: Api, namespace: str) -> None:
         "correlated": {"nodesMin": 2, "windowSeconds": 120},
         "failureDomainKeys": ["topology.kubernetes.io/zone"],
         "nodeCpuCapPercent": 80,
+        "placement": "even",
         "stabilisationSeconds": 10,
         "planning": {
             "solver": "auto",
