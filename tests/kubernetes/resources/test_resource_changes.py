@@ -75,7 +75,7 @@ def test_a_definition_is_upgraded_with_an_added_field_and_keeps_its_objects(
     added = {"description": "New.", "type": "string", "maxLength": 9, "default": "blue"}
     version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["colour"] = added
     try:
-        status, answer = api.apply(newer, "rekindle-tests")
+        status, answer = api.apply(newer, "rekindle-tests", force=True)
         assert status == 200, answer
         assert processes.await_condition(
             lambda: api.get(before)["spec"].get("colour") == "blue", limit_seconds=WAIT_SECONDS_MAX
@@ -86,7 +86,7 @@ def test_a_definition_is_upgraded_with_an_added_field_and_keeps_its_objects(
         status, answer = api.patch(after, {"spec": {"colour": "red"}})
         assert (status, answer["spec"]["colour"]) == (200, "red")
     finally:
-        api.apply(definition, "rekindle-tests")
+        api.apply(definition, "rekindle-tests", force=True)
     # An older operator's definition goes back over it: the object stays, the field is not shown.
     assert processes.await_condition(
         lambda: "colour" not in api.get(before)["spec"], limit_seconds=WAIT_SECONDS_MAX
