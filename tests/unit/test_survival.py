@@ -163,6 +163,45 @@ def test_what_is_spread_is_gathered_with_one_order_and_its_reason() -> None:
         assert orders == []
 
 
+def test_work_is_not_all_lost_with_one_domain_where_that_costs_little() -> None:
+    """Everything shares one partition: in one domain nothing else would stop, all would be lost."""
+    shared = {f"q{n}": QueryDemand(1.0, ("all", f"q{n}/0", f"q{n}/1")) for n in range(4)}
+    alone = {f"r{n}": QueryDemand(1.0, (f"r{n}/0", f"r{n}/1")) for n in range(4)}
+    queries = shared | alone
+    costs = {partition: 10.0 for query in queries.values() for partition in query.partitions}
+    stage = Stage(costs, dict.fromkeys(NODES, 200.0), NODES, queries)
+    found = domains.arranged(stage, {})
+    assert found is not None
+    assert max(domains.work_shares(stage, found).values()) < 0.6
+    assert sorted(domains.stopped(stage, found).values()) == [4.0, 4.0]
+
+
+def test_what_a_domain_cannot_carry_moves_even_if_more_is_stopped_then() -> None:
+    """Costs have grown: all is in one domain, which no longer holds it."""
+    state = spread(placement=DOMAINS)
+    packed = {partition: "a1" if n % 2 else "a2" for n, partition in enumerate(state.placement)}
+    state = replace(state, placement=packed, costs=dict.fromkeys(state.partitions, 35.0))
+    assert survival.is_crowded(state)
+    moved = replace(state, placement={**packed, **survival.moves(state)})
+    assert not survival.is_crowded(moved)
+    _, (order,) = ticked(state, 0.0)
+    assert order.reason is Reason.SURVIVAL
+    assert "with the fullest 50% of all work is lost, and not 100%" in order.text
+
+
+def test_where_not_everything_fits_load_is_evened_out_over_all_nodes() -> None:
+    state = spread(placement=DOMAINS)
+    packed = {partition: "a1" if n % 2 else "a2" for n, partition in enumerate(state.placement)}
+    state = replace(state, placement=packed, costs=dict.fromkeys(state.partitions, 90.0))
+    assert survival.moves(state) == {}, "no arrangement holds everything"
+    orders: list[MovePartitions] = []
+    for now in range(20):
+        state, told = ticked(state, float(now))
+        orders += told
+    assert orders[0].reason is Reason.UNEVEN_LOAD
+    assert {NODES[node] for node in orders[0].placement.values()} == {"b"}
+
+
 def test_without_that_policy_nothing_moves_for_it() -> None:
     assert ticked(spread(), 0.0)[1] == []
 
@@ -181,11 +220,12 @@ def test_without_that_policy_nothing_moves_for_it() -> None:
 )
 def test_what_gains_nothing_or_has_no_room_stays(changes: dict[str, Any], why: str) -> None:
     state = spread(placement=DOMAINS)
-    if "priorities" in changes:  # all of the priority has its closure in one domain already
+    if "priorities" in changes:  # what is spread is of little priority and little work
         late = {"ships/0": "a1", "ships/1": "a1", "late/0": "a2", "late/1": "a2"}
         changes = {
             "placement": {**state.placement, **late},
             "priorities": {q: 100.0 if "late" in q else 0.1 for q in state.priorities},
+            "costs": {p: 10.0 if p in late else 0.1 for p in state.partitions},
         }
     assert survival.moves(replace(state, **changes)) == {}, why
 

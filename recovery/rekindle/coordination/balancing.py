@@ -69,12 +69,12 @@ def _survey_is_due(state: State, now: float) -> bool:
 
 
 def moves(state: State) -> dict[str, str]:
-    """Partition -> node for those that should move; empty where load is as even as it needs be,
-    within each domain where placement is by domains.
+    """Partition -> node for those that should move; empty where load is as even as it needs be:
+    within each domain where placement is by domains, unless one cannot carry what it has.
 
     Slow nodes have no part in it.
     """
-    if state.policy.placement != DOMAINS:
+    if state.policy.placement != DOMAINS or survival.is_crowded(state):
         return _evened(state, _Nodes.of(state))
     parts = survival.domains_of(state).values()
     return dict(item for part in parts for item in _evened(state, _Nodes.of(state, part)).items())

@@ -17,6 +17,7 @@ from rekindle.problem import Answer, Problem, QueryDemand
 __all__ = [
     "arranged",
     "domains_of",
+    "is_crowded",
     "moves",
     "placed_by_domain",
     "sentence",
@@ -30,8 +31,8 @@ MOVES_MAX = 256
 
 
 def moves(state: State) -> dict[str, str]:
-    """Partition -> node for those that should move; empty where too little would be gained, and
-    while a node is slow.
+    """Partition -> node for those that should move; empty while a node is slow, and where too
+    little would be gained and no domain is to carry more than its nodes hold.
 
     More than can move at once go in the order of the most important query that needs them.
     """
@@ -42,7 +43,8 @@ def moves(state: State) -> dict[str, str]:
     if found is None:
         return {}
     gain = domains.worth(stage, state.placement) - domains.worth(stage, found)
-    if gain < GAIN_SHARE_MIN * stage.priority:
+    crowded = domains.overfull(stage, state.placement)
+    if gain < GAIN_SHARE_MIN * stage.priority and not crowded:
         return {}
     weights = dict.fromkeys(found, 0.0)
     for query in stage.queries.values():
@@ -85,6 +87,11 @@ def placed_by_domain(state: State, problem: Problem, answer: Answer) -> Answer:
     return replace(answer, placement={node: tuple(held[node]) for node in sorted(held)})
 
 
+def is_crowded(state: State) -> bool:
+    """Whether some domain is to carry more than its nodes hold."""
+    return bool(domains.overfull(_stage(state), state.placement))
+
+
 def domains_of(state: State) -> dict[str, tuple[str, ...]]:
     """Per failure domain its nodes that are up; a node of no known domain is one by itself."""
     found: dict[str, list[str]] = {}
@@ -95,10 +102,16 @@ def domains_of(state: State) -> dict[str, tuple[str, ...]]:
 
 def sentence(state: State, found: Mapping[str, str]) -> str:
     """What moves gain."""
-    before, after = stopped_share(state, state.placement), stopped_share(state, found)
+    stage = _stage(state)
+    before, after = stopped_share(state, {}), stopped_share(state, found)
+    work_before, work_after = (
+        max(domains.work_shares(stage, {**state.placement, **moved}).values(), default=0.0)
+        for moved in ({}, found)
+    )
     return (
         f"Move {len(found)} of {len(state.placement)} partitions: the loss of a domain then stops "
-        f"{after:.0%} of all priority in the mean, and not {before:.0%}."
+        f"{after:.0%} of all priority in the mean, and not {before:.0%}; with the fullest "
+        f"{work_after:.0%} of all work is lost, and not {work_before:.0%}."
     )
 
 

@@ -3,25 +3,36 @@
 A query stops when any domain is lost in which it has a partition. So each closure should be in one
 domain, and different closures in different ones: then a lost domain stops as little priority as
 possible. Queries are placed one after the other, each beside what it shares with those before;
-several orders are tried. Then closures that are spread are gathered while that gains something.
+several orders are tried, and several limits on what a domain is filled with. Then closures that
+are spread are gathered while that gains something.
 
     worth of a placement  =  sum over domains of what its loss stops
+                                 x (1 + the share of all work that is lost with it)
                              + a tenth of the squares' sum over all priority, so that of two
                                placements the one counts that stops less at worst
+
+The second factor stands for how long the recovery takes, which grows with what has to be brought
+back: without it everything would go into one domain as soon as that holds it.
 
 Chooses no queries and knows nothing of time; `coordination` decides when anything moves.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from rekindle.planning.instance import ROUNDING_CPU_PERCENT
 from rekindle.planning.placement import place
 from rekindle.problem import QueryDemand
 
-__all__ = ["Stage", "arranged", "stopped", "worth"]
+__all__ = ["Stage", "arranged", "overfull", "stopped", "work_shares", "worth"]
 
 EVENNESS = 0.1
+# of what nodes hold: how far they are filled where that suffices, for what is measured wavers
+FILL_SHARE = 0.9
+# A domain's part in all work, in multiples of an even part, beyond which no closure is begun there.
+CEILINGS = (1.1, 1.5, math.inf)
 # Attempts to bring a closure together; each looks at all queries that share something with it.
 GATHERINGS_MAX = 2_000
 
@@ -50,6 +61,22 @@ def stopped(stage: Stage, node_of: Where) -> dict[str, float]:
     return dict(_Losses.of(stage, node_of).stopped)
 
 
+def work_shares(stage: Stage, node_of: Where) -> dict[str, float]:
+    """Per domain, the share of all partitions' CPU that is lost with it."""
+    losses = _Losses.of(stage, node_of)
+    return {domain: work / losses.all_work for domain, work in losses.work.items()}
+
+
+def overfull(stage: Stage, node_of: Where) -> tuple[str, ...]:
+    """The domains that are to carry more than their nodes hold."""
+    room = _room(stage)
+    return tuple(
+        domain
+        for domain, work in _Losses.of(stage, node_of).work.items()
+        if work > room[domain] + ROUNDING_CPU_PERCENT
+    )
+
+
 def worth(stage: Stage, node_of: Where) -> float:
     """What a placement costs in priority, the less the better; see above."""
     return _Losses.of(stage, node_of).worth
@@ -58,17 +85,41 @@ def worth(stage: Stage, node_of: Where) -> float:
 def arranged(stage: Stage, current: Where) -> dict[str, str] | None:
     """Partition -> node for all partitions: the best arrangement found, `current` included, with
     as much as possible where it is (`current` may name only some). None where there is no room."""
+    spared = replace(stage, capacities={n: FILL_SHARE * c for n, c in stage.capacities.items()})
+    found: list[Where] = [*(_packings(spared, current) or _packings(stage, current))]
+    if all(current.get(partition) in stage.capacities for partition in stage.costs):
+        found.insert(0, {partition: current[partition] for partition in stage.costs})
+    settled = [_settled(stage, node_of, current) for node_of in found]
+    fitting = [node_of for node_of in settled if _fits(stage, node_of)]
+    return min(fitting, key=lambda node_of: worth(stage, node_of), default=None)
+
+
+def _packings(stage: Stage, current: Where) -> list[dict[str, str]]:
+    """What each order and ceiling leads to, without those that leave something over."""
     found = [
         packing.node_of
         for order in _orders(stage)
-        if (packing := _packed(stage, current, order)) is not None
+        for ceiling in CEILINGS
+        if (packing := _packed(stage, current, order, ceiling)) is not None
     ]
     for node_of in found:
         _gather(stage, node_of)
-    settled = [_settled(stage, node_of, current) for node_of in found]
-    if all(current.get(partition) in stage.capacities for partition in stage.costs):
-        settled.insert(0, {partition: current[partition] for partition in stage.costs})
-    return min(settled, key=lambda node_of: worth(stage, node_of), default=None)
+    return found
+
+
+def _fits(stage: Stage, node_of: Where) -> bool:
+    used = dict.fromkeys(stage.capacities, 0.0)
+    for partition, node in node_of.items():
+        used[node] += stage.costs[partition]
+    return all(used[n] <= c + ROUNDING_CPU_PERCENT for n, c in stage.capacities.items())
+
+
+def _room(stage: Stage) -> dict[str, float]:
+    """Per domain, what its nodes hold."""
+    room = dict.fromkeys(sorted(set(stage.domains.values())), 0.0)
+    for node, cpu_percent in stage.capacities.items():
+        room[stage.domains[node]] += cpu_percent
+    return room
 
 
 def _orders(stage: Stage) -> Iterator[list[str]]:
@@ -94,10 +145,12 @@ def _orders(stage: Stage) -> Iterator[list[str]]:
 
 @dataclass(slots=True)
 class _Packing:
-    """A placement that grows, what is free, and what each domain's loss would stop so far."""
+    """A placement that grows, what is `free` on each node, what each domain may still be given
+    (`left`), and what its loss would stop so far."""
 
     stage: Stage
     free: dict[str, float]
+    left: dict[str, float]
     node_of: dict[str, str] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)
 
@@ -105,14 +158,12 @@ class _Packing:
         """Place what a query still lacks, in one domain where that is possible; whether all found
         room."""
         rest = {p: self.stage.costs[p] for p in query.partitions if p not in self.node_of}
-        for domain in self._preferred(query, rest, current):
-            if not rest:
-                break
-            rest = self._place(rest, domain, current, whole=True)
-        for domain in self._preferred(query, rest, current):
-            if not rest:
-                break
-            rest = self._place(rest, domain, current, whole=False)
+        preferred = self._preferred(query, rest, current)
+        below = [domain for domain in preferred if sum(rest.values()) <= self.left[domain]]
+        for domain in (*below, *preferred):
+            rest = self._place(rest, domain, current, whole=True) if rest else rest
+        for domain in self._preferred(query, rest, current) if rest else ():
+            rest = self._place(rest, domain, current, whole=False) if rest else rest
         if rest:
             return False
         for domain in {self.stage.domains[self.node_of[p]] for p in query.partitions}:
@@ -154,11 +205,17 @@ class _Packing:
             return dict(rest)
         self.node_of.update(placed.node_of)
         self.free.update(placed.free_cpu_percent)
+        self.left[domain] -= sum(rest[partition] for partition in placed.node_of)
         return {partition: rest[partition] for partition in placed.unplaced}
 
 
-def _packed(stage: Stage, current: Where, order: Collection[str]) -> _Packing | None:
-    packing = _Packing(stage, dict(stage.capacities))
+def _packed(
+    stage: Stage, current: Where, order: Collection[str], ceiling: float
+) -> _Packing | None:
+    room = _room(stage)
+    even = sum(stage.costs.values()) / (sum(room.values()) or 1.0)
+    left = {domain: min(1.0, ceiling * even) * holds for domain, holds in room.items()}
+    packing = _Packing(stage, dict(stage.capacities), left)
     known = {p: n for p, n in current.items() if n in stage.capacities}
     for name in order:
         if not packing.add(stage.queries[name], known):
@@ -168,17 +225,22 @@ def _packed(stage: Stage, current: Where, order: Collection[str]) -> _Packing | 
 
 @dataclass(slots=True)
 class _Losses:
-    """What the loss of each domain stops (`stopped`), kept up as partitions move. `held` counts
-    each query's partitions by domain, `users` are the queries that need a partition."""
+    """What the loss of each domain stops (`stopped`) and the `work` lost with it, in CPU percent,
+    kept up as partitions move. `held` counts each query's partitions by domain, `users` are the
+    queries that need a partition."""
 
     stage: Stage
     stopped: dict[str, float]
+    work: dict[str, float]
     held: dict[str, Counter[str]]
     users: dict[str, list[str]]
 
     @staticmethod
     def of(stage: Stage, node_of: Where) -> "_Losses":
-        losses = _Losses(stage, dict.fromkeys(sorted(set(stage.domains.values())), 0.0), {}, {})
+        none = dict.fromkeys(sorted(set(stage.domains.values())), 0.0)
+        losses = _Losses(stage, none, dict(none), {}, {})
+        for partition, node in node_of.items():
+            losses.work[stage.domains[node]] += stage.costs[partition]
         for name, query in stage.queries.items():
             losses.held[name] = Counter(stage.domains[node_of[p]] for p in query.partitions)
             for domain in losses.held[name]:
@@ -188,13 +250,22 @@ class _Losses:
         return losses
 
     @property
+    def all_work(self) -> float:
+        return sum(self.work.values()) or 1.0
+
+    @property
     def worth(self) -> float:
-        total = self.stage.priority or 1.0
+        total, work = self.stage.priority or 1.0, self.all_work
         squares = sum(loss * loss for loss in self.stopped.values())
-        return sum(self.stopped.values()) + EVENNESS * squares / total
+        weighted = sum(
+            loss * (1.0 + self.work[domain] / work) for domain, loss in self.stopped.items()
+        )
+        return weighted + EVENNESS * squares / total
 
     def move(self, partition: str, origin: str, target: str) -> None:
         """A partition goes from one domain to another."""
+        self.work[origin] -= self.stage.costs[partition]
+        self.work[target] += self.stage.costs[partition]
         for name in self.users.get(partition, ()):
             held, priority = self.held[name], self.stage.queries[name].priority
             held[origin] -= 1
