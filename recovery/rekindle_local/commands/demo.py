@@ -22,7 +22,8 @@ StrategyOption = Annotated[
     str, typer.Option(help="How queries come back: incremental or blocking.")
 ]
 RateOption = Annotated[
-    float | None, typer.Option(help="Rate of rows; without it, calibrated to the load.")
+    float | None,
+    typer.Option(help="Rate of rows; without it, calibrated to the load, or 20000 for a domain."),
 ]
 BufferingOption = Annotated[
     str, typer.Option(help="When outputs are retained: always or adaptive.")
@@ -31,6 +32,11 @@ OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: alwa
 EngineOption = Annotated[
     str, typer.Option(help="What runs the queries; `pipeline` is the only choice.")
 ]
+
+
+# Runs of different placements are to be compared, and the load of one rack of many is none to
+# calibrate by.
+DOMAIN_ROWS_PER_SECOND = 20_000.0
 
 
 def demo(
@@ -69,6 +75,7 @@ def demo(
     """
     options.check_choice("--engine", engine, ("pipeline",))
     killed = _killed(kill, kill_domain, nodes, domains)
+    rate = DOMAIN_ROWS_PER_SECOND if kill_domain and rows_per_second is None else rows_per_second
     from rekindle_local.demo import performance
     from rekindle_local.demo.scenario import Options
 
@@ -81,7 +88,7 @@ def demo(
         strategy=strategy,
         seed=seed,
         return_every_seconds=return_every,
-        rows_per_second=rows_per_second,
+        rows_per_second=rate,
         buffering=buffering,
         ordering=ordering,
         kill_coordinator=kill_coordinator,
