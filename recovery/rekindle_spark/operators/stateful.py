@@ -14,12 +14,12 @@ Rows wait until the watermark has reached their event time, so that `handle` see
 event-time order, however they arrived. Called by `partition`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -98,12 +98,17 @@ class KeyedValues:
     late_rows: int
 
 
+Rows = list[dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """Rows that are to be handed over, those of a key one after the other; `cells` by row."""
+    """Rows that are to be handed over, those of a key one after the other; `cells` by row, of
+    which `as_rows` makes what `handle` is given."""
 
     table: pa.Table
     cells: list[Value]
+    as_rows: Callable[[list[Value]], Rows]
     sieve: Sieve | None
 
 
@@ -228,7 +233,8 @@ class KeyedStateful:
         begins = [*np.flatnonzero(np.diff(ids, prepend=-1)).tolist(), len(ids)]
         changed, emitted = dict(values), list[Value]()
         slots: list[int] = moments.tolist()
-        given = _Due(ordered, _tuples(ordered.columns, len(due)), sieve)
+        as_rows = _as_rows(tuple(self.input_schema.names))
+        given = _Due(ordered, _tuples(ordered.columns, len(due)), as_rows, sieve)
         for key, (begin, end) in zip(names, pairwise(begins), strict=True):
             self._handle_key(key, given, begin, slots[begin:end], changed, emitted)
         self._settle(names, changed)
@@ -264,7 +270,8 @@ class KeyedStateful:
         emitted: list[Value],
     ) -> Value | None:
         """A key's value after a span of its rows: one by one where they raise together."""
-        result, raised = attempt(partial(self._called, key, due.cells[slice(*span)], value))
+        cells = due.cells[slice(*span)]
+        result, raised = attempt(partial(self._called, key, due.as_rows(cells), value))
         if raised is None:
             value, rows = result
             emitted += rows
@@ -274,7 +281,7 @@ class KeyedStateful:
         divided = False
         for row in (due.table.slice(number, 1) for number in range(*span)):
             # cells anew for each call: the one before may have changed them
-            result, error = due.sieve.alone(row, partial(self._called_for, key, row, value))
+            result, error = due.sieve.alone(row, partial(self._called_for, key, row, due, value))
             if error is None:
                 value, rows = result
                 emitted += rows
@@ -284,15 +291,14 @@ class KeyedStateful:
         return value
 
     def _called_for(
-        self, key: Value, rows: pa.Table, value: Value | None
+        self, key: Value, rows: pa.Table, due: _Due, value: Value | None
     ) -> tuple[Value | None, list[Value]]:
-        return self._called(key, _tuples(rows.columns, rows.num_rows), value)
+        return self._called(key, due.as_rows(_tuples(rows.columns, rows.num_rows)), value)
 
     def _called(
-        self, key: Value, cells: list[Value], value: Value | None
+        self, key: Value, rows: Rows, value: Value | None
     ) -> tuple[Value | None, list[Value]]:
         """A key's value after some rows, and what is emitted for them."""
-        rows = [dict(zip(self.input_schema.names, row, strict=False)) for row in cells]
         state = ValueState(deepcopy(value) if self.nested else value)
         emitted = [self._emitted(row) for row in self.operator.handle(key, rows, state) or ()]
         return state.get(), emitted
@@ -388,6 +394,16 @@ def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
             raise TypeError(f"found {array.type}")
         return array.cast(kind)
     return pa.array(values, kind)
+
+
+@lru_cache(maxsize=256)
+def _as_rows(names: tuple[str, ...]) -> Callable[[list[Value]], Rows]:
+    """What makes dicts of cells: a literal for these very columns, compiled, which takes a third of
+    the time that `dict(zip(names, row))` does."""
+    cells = [f"cell_{place}" for place in range(len(names))]
+    row = ", ".join(f"{name!r}: {cell}" for name, cell in zip(names, cells, strict=True))
+    made = eval(f"lambda rows: [{{{row}}} for {', '.join(cells)}, in rows]")
+    return cast(Callable[[list[Value]], Rows], made)
 
 
 def _tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]:
