@@ -19,6 +19,7 @@ What runs in an executor's host:
     usage          CPU used per partition and by the executor as a whole
     memory         what a host uses of its memory, and when it says no
     allowance      what the container of an executor leaves to its host
+    sampling       where the CPU of host and driver goes, by samples of stacks, when asked for
     turns          one piece of work at a time, the most urgent first
     host           the resident process: socket, requests, priorities
 

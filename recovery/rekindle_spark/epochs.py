@@ -113,6 +113,7 @@ class EpochLoop:
             self.control.results.put(result)
             if result.finished:
                 self.attempts.clear()
+                self._tell(epoch, result)
                 if all(first == last for first, last in work.values()):
                     alone = alone and not application.claimed
                     application.pace.epoch_took(result.seconds, alone=alone)
@@ -128,6 +129,15 @@ class EpochLoop:
         self.checkpointing.advance()
         if self.checkpointing.epoch is None and self.final is None:
             moving.carry_out(application, self.checkpointing.state_bytes)
+
+    def _tell(self, epoch: int, result: running.Result) -> None:
+        """Say how long an epoch's job has taken, and each of its stages."""
+        took = [
+            max((one.seconds for one in stage.values()), default=0.0) for stage in result.stages
+        ]
+        self.application.events.write(
+            "ran", epoch=epoch, seconds=result.seconds, stage_seconds=took
+        )
 
     def _save(self) -> None:
         """Where a savepoint is asked for, have it taken in the next epoch, and wait for it then."""

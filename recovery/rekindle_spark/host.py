@@ -31,7 +31,17 @@ import pyarrow as pa
 
 from rekindle.errors import DamagedError, RekindleError
 from rekindle.modes import ON
-from rekindle_spark import allowance, files, frames, inputs, memory, partition, states, usage
+from rekindle_spark import (
+    allowance,
+    files,
+    frames,
+    inputs,
+    memory,
+    partition,
+    sampling,
+    states,
+    usage,
+)
 from rekindle_spark.frames import Frame
 from rekindle_spark.memory import OverBudget
 from rekindle_spark.outputs import Outputs
@@ -127,7 +137,8 @@ class Host:
     ) -> None:
         """All that a request asks for; when this returns, its files are on disk."""
         for item in request["work"]:
-            self._run_one(program, request, item, received, done)
+            with sampling.label(program.owner[item["partition"]].name):
+                self._run_one(program, request, item, received, done)
         for item in request.get("preserve", ()):
             _preserve(program, request, item, received, done)
         done.outputs.put_in_place()
@@ -370,6 +381,7 @@ def main() -> None:
     pa.table({"warm": [1]}).combine_chunks()
     host = Host(jvm)
     gc.freeze()
+    sampling.begin("host")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(64)

@@ -155,3 +155,30 @@ def test_a_slow_node_loses_its_partitions_with_the_reason_and_epochs_are_short_a
         for kind in ("confirmed", "state-lost", "plan"):
             assert not application.happened(kind, after=begin)
         application.finish()
+
+
+def test_by_domain_queries_that_share_much_come_onto_one_node_and_its_loss_changes_no_row(
+    prepare: Prepare,
+) -> None:
+    # each node is a failure domain, as none is known; each could hold everything
+    application = prepare(
+        policy={"placement": "domains"}, runtime={"rows_per_second": 1_500, "node_cpu_percent": 400}
+    )
+    application.start_and_recover()
+
+    def homes() -> set[str]:
+        """Of all that the queries of readings alone need."""
+        operators = ("readings", "by-hour", "most-readings", "rising")
+        return set[str]().union(*(application.nodes_of(name) for name in operators))
+
+    application.await_condition("they are on one node", lambda: len(homes()) == 1)
+    orders = application.happened("moving")
+    assert all(event["reason"] in ("survival", "uneven-load") for event in orders)
+    (victim,) = homes()
+    begin = application.seen
+    application.cluster.kill([victim])
+    application.await_event("confirmed", after=begin, node=victim)
+    application.await_event("recovered", after=begin)
+    application.cluster.start_worker(victim)
+    application.await_event("joined", after=begin, node=victim)
+    application.finish()

@@ -1,13 +1,19 @@
 """Benchmarks: figures beside bars, ratios from one run.
 
+    contenders    the systems that are measured beside each other
     coordinator   many applications in one coordinator: cost, speed, failover
     fleet         the records of many applications at rest
+    freshness     rates and lags, by the commits of queries
     interference  what catching up costs those that run
     overhead      what checkpoints, buffering and ordering cost
     planner       how fast the planner is, how good its plans are
+    profile       where CPU and time of an epoch go
     recovery      strategies compared on the demo's failure
     study         planners compared on random topologies, as in the paper
+    saturated     a run with more input than the nodes can take, followed
+    steady        the highest rate that systems keep up with, and lag below it
     soak          many small epochs: does anything grow
+    threads       CPU time of processes by kinds of their threads
     results       rows of bars, written and printed
 
 Called by the command `bench`.

@@ -10,53 +10,28 @@ Beside these, what catching up costs those that run (`interference`), and the pa
 Zhou, figures 17 to 20): intervals of checkpoints, and sizes of epochs.
 """
 
-import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.console import Console
 
-from rekindle.errors import RunError
-from rekindle_local import processes
-from rekindle_local.bench import interference, results
+from rekindle_local.bench import interference, results, saturated
 from rekindle_local.bench.interference import Slowdown
 from rekindle_local.bench.results import Bar
+from rekindle_local.bench.saturated import CHECKPOINT_SECONDS, Run, Way
 from rekindle_local.cluster import LocalCluster
-from rekindle_local.demo import inputs
-from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
-from rekindle_spark import jar
 
 __all__ = ["measure"]
 
-NODES = 2
-SEED = 1
-ROWS_PER_EPOCH = 100_000
 NEVER_SECONDS = 86_400
-CHECKPOINT_SECONDS = 10
 INTERVALS_SECONDS = (1, 2, 5, 10, 30)
 EPOCH_ROWS = (10_000, 30_000, 100_000, 300_000)
-START_SECONDS_MAX = 300.0
-# for which a run is left alone before it counts: compilers are at work, costs are yet to be known
-WARM_SECONDS = 15.0
-POLL_SECONDS = 0.1
 CHECKPOINT_PERCENT_MAX, ALWAYS_PERCENT_MAX, CATCH_UP_PERCENT_MAX = 3.0, 5.0, 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way of running: what is on, how often states are kept, how large epochs are."""
-
-    name: str
-    buffering: str
-    ordering: str
-    checkpoint_seconds: int
-    rows_per_epoch: int = ROWS_PER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,47 +53,6 @@ SWEEP = (
 )
 
 
-@dataclass(slots=True)
-class _Run:
-    """A driver that is followed: `cuts` are those that count, `cpu_seconds` what had been spent
-    at the first of them and at the last."""
-
-    driver: DriverProcess
-    cluster: LocalCluster
-    live_at: float = math.inf
-    cuts: list[Mapping[str, Any]] = field(default_factory=list)
-    cpu_seconds: tuple[float, float] = (0.0, 0.0)
-
-    def look(self, begin: float, seconds: float) -> None:
-        """Take in what has happened; epochs count from `begin`, for so many seconds."""
-        self.driver.check()
-        for event in self.driver.fresh_events():
-            if event["kind"] == "recovered":
-                self.live_at = min(self.live_at, event["at"])
-            if event["kind"] == "cut" and event["at"] > begin and self.seconds < seconds:
-                spent = self._spent()
-                self.cpu_seconds = (self.cpu_seconds[0] if self.cuts else spent, spent)
-                self.cuts.append(event)
-
-    @property
-    def seconds(self) -> float:
-        """For how long epochs have been counted."""
-        return float(self.cuts[-1]["at"] - self.cuts[0]["at"]) if self.cuts else 0.0
-
-    @property
-    def sample(self) -> Sample:
-        """Rows of the epochs that were cut; each is cut when the last has run."""
-        rows = sum(cut["rows"] for cut in self.cuts[:-1])
-        begin, end = self.cpu_seconds
-        return Sample(rows / self.seconds, 1e6 * (end - begin) / rows)
-
-    def _spent(self) -> float:
-        """CPU time so far of the driver and of all nodes."""
-        assert self.driver.process is not None
-        spent = processes.cpu_seconds(processes.session_processes(self.driver.process.pid))
-        return spent + sum(self.cluster.cpu_seconds(node.name) for node in self.cluster.nodes)
-
-
 def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[str, Any]:
     """Run every pair of ways `rounds` times for `seconds`; returns what `overhead.json` holds."""
     console = Console(highlight=False)
@@ -126,7 +60,9 @@ def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[s
     data.prepare(flights)
     samples: dict[Way, list[Sample]] = {}
     with ExitStack() as stack:
-        clusters = [stack.enter_context(_cluster(directory / f"cluster-{n}")) for n in (1, 2)]
+        clusters = [
+            stack.enter_context(saturated.cluster(directory / f"cluster-{n}")) for n in (1, 2)
+        ]
         for number, ways in enumerate(_turns(rounds, sweep), start=1):
             found = _run(ways, directory / f"run-{number}", flights, clusters, seconds)
             for way, sample in zip(ways, found, strict=True):
@@ -137,12 +73,6 @@ def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[s
                 )
     slowdowns = interference.measure(rounds, directory)
     return _judge(samples, slowdowns, rounds, seconds, directory)
-
-
-def _cluster(directory: Path) -> LocalCluster:
-    return LocalCluster(
-        nodes=NODES, cpu_quota=None, directory=directory, class_path=[Path(jar.path())]
-    )
 
 
 def _turns(rounds: int, sweep: bool) -> Iterator[tuple[Way, ...]]:
@@ -166,45 +96,16 @@ def _run(
         runs = []
         for number, (way, cluster) in enumerate(zip(ways, clusters, strict=False), start=1):
             place = directory / str(number)
-            place.mkdir(parents=True)
-            pipeline, settings = inputs.write(
-                place, flights, SEED, policy=_policy(way), runtime=_runtime(way)
-            )
-            driver = DriverProcess(place)
+            driver = saturated.start(way, place, flights, cluster)
             stack.callback(driver.end)
-            driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
-            runs.append(_Run(driver, cluster))
-        _follow(runs, seconds)
-        return [run.sample for run in runs]
+            runs.append(Run(driver, cluster, Run.cpu_seconds))
+        saturated.follow(runs, seconds, "bench overhead")
+        return [_sample(run) for run in runs]
 
 
-def _policy(way: Way) -> dict[str, Any]:
-    return {"buffering": way.buffering, "ordering": way.ordering}
-
-
-def _runtime(way: Way) -> dict[str, Any]:
-    return {
-        "nodes_expected": NODES,
-        "checkpoint_seconds": way.checkpoint_seconds,
-        "rows_per_second": 1e9,
-        "rows_per_epoch_max": way.rows_per_epoch,
-    }
-
-
-def _follow(runs: Sequence[_Run], seconds: float) -> None:
-    """Count epochs once every query of all of them runs and is warm."""
-    limit = time.monotonic() + START_SECONDS_MAX + WARM_SECONDS + seconds
-    while any(run.seconds < seconds for run in runs):
-        begin = max(run.live_at for run in runs) + WARM_SECONDS
-        for run in runs:
-            run.look(begin, seconds)
-        if time.monotonic() > limit:
-            raise RunError(
-                where="bench overhead",
-                what="queries did not come to run in time",
-                remedy=f"see {runs[0].driver.log.parent.parent}",
-            )
-        time.sleep(POLL_SECONDS)
+def _sample(run: Run[float]) -> Sample:
+    begin, end = run.readings
+    return Sample(run.rows / run.seconds, 1e6 * (end - begin) / run.rows)
 
 
 def _judge(

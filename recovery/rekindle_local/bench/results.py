@@ -32,5 +32,6 @@ def write(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str,
     table = Table("bar", "value", "met")
     for bar in bars:
         table.add_row(bar.bar, bar.value, "yes" if bar.met else "NO")
-    Console(highlight=False).print(table)
+    if bars:
+        Console(highlight=False).print(table)
     return content

@@ -112,6 +112,51 @@ def overhead(
 
 
 @bench.command()
+def profile(
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-profile"
+    ),
+) -> None:
+    """Show where time and CPU of an epoch go.
+
+    By process, operator, function and stage; with a picture of stacks.
+
+    Example: rekindle bench profile --report profile
+    """
+    from rekindle_local.bench import profile as benchmark
+
+    benchmark.measure(seconds, options.new_directory(report))
+
+
+@bench.command()
+def steady(
+    systems: Annotated[
+        str, typer.Option(help="What to compare, separated by commas.")
+    ] = "rekindle,structured-streaming",
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each is run.")] = 3,
+    seconds: Annotated[float, typer.Option(min=5, max=3600, help="For how long.")] = 60.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-steady"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure the highest rate that systems keep up with.
+
+    And how late output is at 60 % of it, with all queries and with one.
+
+    Example: rekindle bench steady --rounds 3 --report steady
+    """
+    from rekindle_local.bench import steady as benchmark
+
+    wanted = list(dict.fromkeys(systems.split(",")))
+    for system in wanted:
+        options.check_choice("--systems", system, benchmark.SYSTEMS)
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
+
+
+@bench.command()
 def planner(
     queries: Annotated[
         int, typer.Option(min=1, max=100_000, help="Queries of the large problem.")

@@ -99,8 +99,9 @@ def run(
     _check_sidecar(sidecar)
     place_options = _options(conf or [])
     from rekindle import settings as settings_module
-    from rekindle_spark import driver, files
+    from rekindle_spark import driver, files, sampling
 
+    sampling.begin("driver")
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     built = _load(pipeline)
     own = files.folder(store) or Path()

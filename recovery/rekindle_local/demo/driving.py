@@ -73,7 +73,7 @@ class DriverProcess:
     ) -> None:
         """Start `rekindle run` in a session of its own; `sidecar` is its socket, and the
         application's name."""
-        self.arguments = [
+        arguments = [
             *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
             *(
                 "--store",
@@ -88,14 +88,20 @@ class DriverProcess:
         ]
         if sidecar is not None:
             socket, place = sidecar
-            self.arguments += ["--sidecar", str(socket), "--name", str(place)]
+            arguments += ["--sidecar", str(socket), "--name", str(place)]
+        self.launch(arguments, environment or {})
+
+    def launch(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start any driver of Spark that writes its events where this one's are, in a session of
+        its own."""
+        self.arguments = list(arguments)
         self.temporary.mkdir(exist_ok=True)
         java = shlex.join([f"-Djava.io.tmpdir={self.temporary.absolute()}"])
         self._environment = {
             **os.environ,
             "SPARK_LOCAL_DIRS": str(self.temporary.absolute()),
             "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {java}",
-            **(environment or {}),
+            **environment,
         }
         self.start_again()
 

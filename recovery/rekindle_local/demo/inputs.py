@@ -3,7 +3,7 @@
 Input is `flights.data`'s. `performance` writes them, and so does whoever runs flights elsewhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from rekindle_local.flights import pipeline as flights
 
 
 def pipeline():
-    return flights.build({directory!r}, seed={seed})
+    return flights.build({directory!r}, seed={seed}, names={names!r})
 '''
 
 Section = Mapping[str, Any]
@@ -31,21 +31,37 @@ class Contents(NamedTuple):
     settings: str
 
 
-def contents(flights: Path, seed: int, *, policy: Section, runtime: Section) -> Contents:
-    """What the files say; `flights` is the folder of the input, as the driver sees it."""
+def contents(
+    flights: Path,
+    seed: int,
+    *,
+    policy: Section,
+    runtime: Section,
+    names: Collection[str] | None = None,
+) -> Contents:
+    """What the files say; `flights` is the folder of the input, as the driver sees it. `names` are
+    the queries that run, all without it."""
     settings = {"version": 1, "policy": dict(policy), "runtime": dict(runtime)}
     return Contents(
-        PIPELINE.format(directory=str(flights), seed=seed),
+        PIPELINE.format(
+            directory=str(flights), seed=seed, names=None if names is None else sorted(names)
+        ),
         yaml.safe_dump(settings, sort_keys=False),
     )
 
 
 def write(
-    directory: Path, flights: Path, seed: int, *, policy: Section, runtime: Section
+    directory: Path,
+    flights: Path,
+    seed: int,
+    *,
+    policy: Section,
+    runtime: Section,
+    names: Collection[str] | None = None,
 ) -> tuple[Path, Path]:
     """Write pipeline and settings into a folder; `flights` has the input. Returns both paths."""
     pipeline, settings = directory / "pipeline.py", directory / "settings.yaml"
-    said = contents(flights, seed, policy=policy, runtime=runtime)
+    said = contents(flights, seed, policy=policy, runtime=runtime, names=names)
     pipeline.write_text(said.pipeline)
     settings.write_text(said.settings)
     return pipeline, settings

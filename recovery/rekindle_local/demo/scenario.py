@@ -33,6 +33,8 @@ POLL_SECONDS = 0.05
 # Longer waits are told of: on a machine with much else to do each phase takes its time.
 WAITING_SECONDS = 30.0
 LOAD_PERCENT = (60.0, 80.0)
+# Loads of so many measurements in a row that lie within this ratio.
+STEADY_WINDOWS, STEADY_RATIO_MAX = 4, 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Scenario:
         self._await("the load is calibrated", lambda: "calibrated" in self.kinds)
         if self.options.placement == DOMAINS:
             self._await("what survives the loss of a domain is arranged", self._is_arranged)
+        if self.options.kill_domain is not None:
+            self._await("what partitions cost falls no more", self._is_compiled)
         self._note("warm")
         self._pass(self.options.warm_seconds)
         self._check_load()
@@ -174,6 +178,13 @@ class Scenario:
     def _load(self) -> float:
         load: float = self.latest["statistics"]["load_percent"]
         return load
+
+    def _is_compiled(self) -> bool:
+        """Whether the newest measurements of the load are close to each other: while compilers are
+        at work each is well below the one before. A rate that is calibrated has seen that."""
+        loads = [one["load_percent"] for one in self.records if one["kind"] == "statistics"]
+        newest = loads[-STEADY_WINDOWS:]
+        return len(newest) == STEADY_WINDOWS and max(newest) <= STEADY_RATIO_MAX * min(newest)
 
     def _is_arranged(self) -> bool:
         """Whether the core would move nothing for the sake of survival, by the newest measurement.

@@ -44,8 +44,11 @@ QUERY_KEYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def build(input_directory: str | Path, seed: int = 1) -> Pipeline:
-    """The pipeline over files that `data.prepare` wrote, with priorities by `seed`.
+def build(
+    input_directory: str | Path, seed: int = 1, names: Collection[str] | None = None
+) -> Pipeline:
+    """The pipeline over files that `data.prepare` wrote, with priorities by `seed`; of some queries
+    alone where `names` says which.
 
     Raises InputError when a file is missing or was not prepared.
     """
@@ -57,7 +60,18 @@ def build(input_directory: str | Path, seed: int = 1) -> Pipeline:
     }
     weather = _source(pipeline, directory, "weather", parallelism=1)
     queries.add(flights, weather, priorities(seed))
-    return pipeline
+    return pipeline if names is None else _leading_to(pipeline, names)
+
+
+def _leading_to(pipeline: Pipeline, names: Collection[str]) -> Pipeline:
+    """The steps that some of the queries need, alone."""
+    needed = set(names)
+    for step in reversed(pipeline.steps.values()):
+        if step.name in needed:
+            needed.update(step.inputs)
+    part = Pipeline(pipeline.name)
+    part.steps.update({name: step for name, step in pipeline.steps.items() if name in needed})
+    return part
 
 
 def keys(query: str) -> tuple[str, ...]:

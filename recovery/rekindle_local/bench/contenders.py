@@ -1,0 +1,101 @@
+"""The systems that are measured beside each other: each starts the same queries on the same nodes.
+
+    rekindle               as the demo has it: always buffering, ordered, checkpoints
+    structured-streaming   ordinary Spark as people write it: a streaming query for each, state in
+                           RocksDB with changelogs (`rekindle_local.structured_streaming`)
+
+Both write events of the same kinds. Without a rate they get more input than they can take, in
+portions that they can: epochs, or batches of at most so many rows. `steady` calls them.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rekindle_local import distribution
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo import inputs
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_spark import jar
+
+__all__ = ["CONTENDERS", "EPOCH_SECONDS", "Contest", "start"]
+
+SEED = 1
+EPOCH_SECONDS = 1.0
+CHECKPOINT_SECONDS = 10
+ROWS_PER_EPOCH, ROWS_PER_BATCH = 100_000, 400_000
+# far more than any of them takes
+FLOOD_ROWS_PER_SECOND = 1e6
+STRUCTURED_STREAMING_MEGABYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is to be run: queries over the `flights` of a folder, on nodes that are up."""
+
+    flights: Path
+    names: Collection[str]
+    nodes: LocalCluster
+
+
+def start(
+    contender: str, contest: Contest, directory: Path, rows_per_second: float | None
+) -> DriverProcess:
+    """Start the driver of a contender in a new `directory`."""
+    directory.mkdir(parents=True)
+    driver = DriverProcess(directory)
+    CONTENDERS[contender](driver, contest, rows_per_second)
+    return driver
+
+
+def _rekindle(driver: DriverProcess, contest: Contest, rows_per_second: float | None) -> None:
+    pipeline, settings = inputs.write(
+        driver.directory,
+        contest.flights,
+        SEED,
+        policy={"buffering": "always", "ordering": "always"},
+        runtime={
+            "nodes_expected": len(contest.nodes.nodes),
+            "epoch_seconds": EPOCH_SECONDS,
+            "checkpoint_seconds": CHECKPOINT_SECONDS,
+            "rows_per_second": rows_per_second or FLOOD_ROWS_PER_SECOND,
+            "rows_per_epoch_max": ROWS_PER_EPOCH,
+        },
+        names=contest.names,
+    )
+    options = contest.nodes.spark_options()
+    driver.start(pipeline, contest.nodes.master_url, settings, options)
+
+
+def _structured_streaming(
+    driver: DriverProcess, contest: Contest, rows_per_second: float | None
+) -> None:
+    conf = {
+        **contest.nodes.spark_options(STRUCTURED_STREAMING_MEGABYTES),
+        "spark.driver.extraClassPath": jar.path(),
+        "spark.ui.enabled": "false",
+    }
+    submit = ["--master", contest.nodes.master_url]
+    submit += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    arguments = [sys.executable, "-m", "rekindle_local.structured_streaming"]
+    arguments += [str(contest.flights), "--store", str(driver.store)]
+    arguments += ["--events", str(driver.events), "--queries", ",".join(sorted(contest.names))]
+    arguments += ["--rows-per-second", str(rows_per_second or FLOOD_ROWS_PER_SECOND)]
+    if rows_per_second is None:
+        arguments += ["--rows-per-trigger-max", str(ROWS_PER_BATCH)]
+    found = distribution.find_distribution()
+    variables: Mapping[str, str] = {
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"]),
+        "SPARK_HOME": str(found.spark_home),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }
+    driver.launch(arguments, variables)
+
+
+CONTENDERS: Mapping[str, Callable[[DriverProcess, Contest, float | None], None]] = {
+    "rekindle": _rekindle,
+    "structured-streaming": _structured_streaming,
+}

@@ -1,0 +1,114 @@
+"""Where the CPU time of a Python process goes: stacks of threads, weighted by what each used.
+
+    every `PERIOD_SECONDS`, for each thread:  CPU since the last look ──► the stack that it has now
+
+A stack is charged with what its thread has used, so threads that wait weigh nothing, and a
+call into a native library counts for the line that called it. Off unless `REKINDLE_PROFILE` names
+a folder; then `ROLE-PID.stacks` there is written anew each second, lines of `frame;frame;frame
+MICROSECONDS` as flame graphs take them. `label` puts a name before the stacks of a thread.
+
+Host and driver begin it; `rekindle bench profile` reads the files.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["FOLDER", "Sampler", "begin", "label"]
+
+FOLDER = "REKINDLE_PROFILE"
+PERIOD_SECONDS = 0.005
+WRITE_SECONDS = 1.0
+DEPTH_MAX = 60
+
+_labels: dict[int, str] = {}
+
+
+def begin(role: str) -> None:
+    """Sample this process until it ends, if that is asked for."""
+    folder = os.environ.get(FOLDER)
+    if folder:
+        Sampler(role, Path(folder) / f"{role}-{os.getpid()}.stacks").start()
+
+
+@contextmanager
+def label(name: str) -> Iterator[None]:
+    """Put a name before the stacks of this thread, in place of one that it has."""
+    thread = threading.get_ident()
+    before = _labels.get(thread)
+    _labels[thread] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            del _labels[thread]
+        else:
+            _labels[thread] = before
+
+
+@dataclass(slots=True)
+class Sampler:
+    """Microseconds by stack, whose first frame is `role`; `used` has what threads had used."""
+
+    role: str
+    path: Path
+    microseconds: Counter[str] = field(default_factory=Counter)
+    used: dict[int, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """In a thread of its own, which is left out."""
+        threading.Thread(target=self._run, name="sampler", daemon=True).start()
+
+    def _run(self) -> None:
+        own, written_at = threading.get_ident(), 0.0
+        while True:
+            self.look(own)
+            if time.monotonic() - written_at > WRITE_SECONDS:
+                self.write()
+                written_at = time.monotonic()
+            time.sleep(PERIOD_SECONDS)
+
+    def look(self, own: int) -> None:
+        """Charge what each thread has used since the last look, but for the thread `own`."""
+        stacks = sys._current_frames()
+        known, seen = self.used, {}
+        for thread in threading.enumerate():
+            if thread.ident is None or thread.ident == own or thread.native_id is None:
+                continue
+            nanoseconds = _used_nanoseconds(thread.native_id)
+            seen[thread.native_id] = nanoseconds
+            spent = nanoseconds - known.get(thread.native_id, 0)
+            if spent > 0 and thread.ident in stacks:
+                stack = self._stack(stacks[thread.ident], _labels.get(thread.ident))
+                self.microseconds[stack] += spent // 1000
+        self.used = seen
+
+    def write(self) -> None:
+        """Replace the file by what is known now."""
+        lines = [f"{stack} {spent}\n" for stack, spent in sorted(self.microseconds.items())]
+        draft = self.path.with_suffix(".draft")
+        draft.write_text("".join(lines))
+        draft.replace(self.path)
+
+    def _stack(self, frame: FrameType | None, name: str | None) -> str:
+        found: list[str] = []
+        while frame is not None and len(found) < DEPTH_MAX:
+            module = frame.f_globals.get("__name__", "?")
+            found.append(f"{module}.{frame.f_code.co_qualname}")
+            frame = frame.f_back
+        return ";".join((self.role, *([name] if name else []), *reversed(found)))
+
+
+def _used_nanoseconds(thread: int) -> int:
+    """CPU time of a thread of this process, 0 when it has just ended."""
+    try:
+        return int(Path(f"/proc/self/task/{thread}/schedstat").read_text().split()[0])
+    except OSError:
+        return 0

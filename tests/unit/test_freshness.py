@@ -1,0 +1,92 @@
+"""Rates and lags by the commits of queries, and the pipeline of some queries alone."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle_local.bench import freshness, steady
+from rekindle_local.bench.freshness import Commit, Commits
+from rekindle_local.bench.steady import Sample
+from rekindle_local.flights import data, pipeline
+from rekindle_spark import program
+
+
+def cut(epoch: int, rows: int, cut_at: float, **more: Any) -> dict[str, Any]:
+    return {"kind": "cut", "epoch": epoch, "rows": rows, "cut_at": cut_at, **more}
+
+
+def commit(query: str, epoch: int, at: float) -> dict[str, Any]:
+    return {"kind": "commit", "query": query, "epoch": epoch, "at": at}
+
+
+def taken(queries: tuple[str, ...], *events: dict[str, Any]) -> Commits:
+    commits = Commits(queries)
+    for event in events:
+        commits.add(event)
+    return commits
+
+
+def test_an_epoch_holds_the_rows_of_all_queries_and_rows_add_up() -> None:
+    commits = taken(
+        ("a", "b"),
+        cut(1, 100, 1.0),
+        commit("a", 1, 1.5),
+        commit("b", 1, 1.5),
+        cut(2, 50, 2.0),
+        commit("a", 2, 2.5),
+    )
+    assert commits.of["a"] == [Commit(1.5, 1.0, 100), Commit(2.5, 2.0, 150)]
+    assert commits.are_running(1)
+    assert not commits.are_running(2)
+
+
+def test_a_batch_is_a_querys_own_and_counts_from_the_begin() -> None:
+    commits = taken(
+        ("a", "b"),
+        cut(0, 100, 1.0, query="a"),
+        commit("a", 0, 3.0),
+        cut(0, 300, 2.0, query="b"),
+        commit("b", 0, 4.0),
+        cut(1, 250, 5.0, query="a"),
+        commit("a", 1, 6.0),
+        commit("a", 2, 7.0),
+    )
+    assert commits.of["a"] == [Commit(3.0, 1.0, 100), Commit(6.0, 5.0, 250)]
+    assert commits.of["b"] == [Commit(4.0, 2.0, 300)], "one without input says nothing"
+
+
+def test_the_slowest_query_tells_the_rate() -> None:
+    fast = [Commit(0.0, 0.0, 0), Commit(10.0, 0.0, 1000)]
+    slow = [Commit(0.0, 0.0, 0), Commit(10.0, 0.0, 500)]
+    assert freshness.rows_per_second({"a": fast, "b": slow}) == 50.0
+    assert freshness.rows_per_second({"a": fast, "b": slow[:1]}) == 0.0
+
+
+def test_lag_grows_with_the_clock_until_the_next_commit() -> None:
+    commits = {"a": [Commit(1.0, 0.5, 10), Commit(2.0, 1.5, 20)]}
+    found = freshness.lags(commits, 1.0, 3.0)
+    assert found[0] == pytest.approx(0.5)
+    assert found[-1] == pytest.approx(1.5, abs=0.06)
+    assert len(found) == 40
+    assert freshness.lags(commits, 0.5, 1.0)[-1] == math.inf
+
+
+def test_some_queries_alone_are_what_they_need(tmp_path: Path) -> None:
+    data.prepare(tmp_path, year_fraction=0.05)
+    part = pipeline.build(tmp_path, names=("weather-days",))
+    assert set(part.steps) == {"weather", "weather-by-day", "weather-days"}
+    assert [query.name for query in program.build(part).topology.queries] == ["weather-days"]
+
+
+def test_bars_are_judged_by_medians_of_the_turns(tmp_path: Path) -> None:
+    def sample(system: str, rate: float, lag: float) -> Sample:
+        return Sample(system, 18, rate, 10.0, lag / 2, lag)
+
+    ours = [sample("rekindle", rate, lag) for rate, lag in ((300, 2.0), (400, 9.0), (100, 2.2))]
+    theirs = [sample("structured-streaming", 100.0, 20.0) for _ in ours]
+    found = steady._judge([*ours, *theirs], steady.SYSTEMS, 3, 60.0, tmp_path)
+    assert found["ratio"] == {"18": 3.0}
+    assert [bar["met"] for bar in found["bars"]] == [True, True]
+    assert (tmp_path / "steady.json").exists()
