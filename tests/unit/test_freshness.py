@@ -38,8 +38,8 @@ def test_an_epoch_holds_the_rows_of_all_queries_and_rows_add_up() -> None:
         commit("a", 2, 2.5),
     )
     assert commits.of["a"] == [Commit(1.5, 1.0, 100), Commit(2.5, 2.0, 150)]
-    assert commits.are_running(1)
-    assert not commits.are_running(2)
+    found = commits.between(2.0, 3.0)
+    assert {query: len(those) for query, those in found.items()} == {"a": 1, "b": 0}
 
 
 def test_a_batch_is_a_querys_own_and_counts_from_the_begin() -> None:

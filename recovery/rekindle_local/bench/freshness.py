@@ -51,10 +51,6 @@ class Commits:
             if cut is not None:
                 self.of.setdefault(event["query"], []).append(Commit(event["at"], *cut))
 
-    def are_running(self, least: int) -> bool:
-        """Whether each query has so many commits."""
-        return all(len(self.of.get(name, ())) >= least for name in self.queries)
-
     def between(self, begin: float, end: float) -> dict[str, list[Commit]]:
         """Of each query those in a stretch of time."""
         return {
