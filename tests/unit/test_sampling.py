@@ -117,6 +117,12 @@ def test_a_process_is_known_by_its_command(command: bytes, expected: tuple[str, 
     assert threads._process(command) == expected
 
 
+def test_a_thread_is_known_by_its_name_or_has_its_own() -> None:
+    names = ("Executor task l\n", "GC Thread#3\n", "rekindle-reader\n", "pool-7-thread-1\n")
+    expected = ["tasks", "garbage collection", "reading blocks", "thread pool-7-thread"]
+    assert [threads._kind(name) for name in names] == expected
+
+
 def test_frames_are_as_wide_as_what_was_spent_in_them() -> None:
     stacks = {("host", "late", "m.f", "m.g"): 3.0, ("host", "late", "m.f"): 1.0, ("driver",): 4.0}
     text = flame.draw(stacks, eyebrow="bench", headline="CPU & time", unit="s")

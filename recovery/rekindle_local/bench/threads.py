@@ -11,7 +11,6 @@ from pathlib import Path
 __all__ = ["cpu_by_kind"]
 
 PYTHON = "Python"
-OTHERS = "other threads"
 ENDED = "ended threads"
 # How the names of a JVM's threads begin, and what these do.
 JAVA_KINDS = (
@@ -32,6 +31,7 @@ JAVA_KINDS = (
     ("spark-listener", "scheduling"),
     ("driver-heartbea", "scheduling"),
     ("block-manager", "scheduling"),
+    ("rekindle-reader", "reading blocks"),
     ("Thread-", "calls from Python"),
 )
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -76,7 +76,9 @@ def _process(command: bytes) -> tuple[str, bool]:
 
 
 def _kind(name: str) -> str:
-    return next((kind for begin, kind in JAVA_KINDS if name.startswith(begin)), OTHERS)
+    """What a thread is for; of one that is not known its name, without what numbers it."""
+    own = name.strip().rstrip("0123456789-#")
+    return next((kind for begin, kind in JAVA_KINDS if name.startswith(begin)), f"thread {own}")
 
 
 def _seconds(path: Path) -> float:
