@@ -76,7 +76,8 @@ class Sampler:
             time.sleep(PERIOD_SECONDS)
 
     def look(self, own: int) -> None:
-        """Charge what each thread has used since the last look, but for the thread `own`."""
+        """Charge what each thread has used since the last look, but for the thread `own`; the first
+        look charges nothing, for what was before it has no stack."""
         stacks = sys._current_frames()
         known, seen = self.used, {}
         for thread in threading.enumerate():
@@ -85,7 +86,7 @@ class Sampler:
             nanoseconds = _used_nanoseconds(thread.native_id)
             seen[thread.native_id] = nanoseconds
             spent = nanoseconds - known.get(thread.native_id, 0)
-            if spent > 0 and thread.ident in stacks:
+            if known and spent > 0 and thread.ident in stacks:
                 stack = self._stack(stacks[thread.ident], _labels.get(thread.ident))
                 self.microseconds[stack] += spent // 1000
         self.used = seen

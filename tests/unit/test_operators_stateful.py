@@ -18,6 +18,7 @@ from rekindle_spark.operators import (
     KeyedStateful,
     StatefulOperator,
     ValueState,
+    python_rows,
 )
 
 SECOND = 1_000_000
@@ -312,3 +313,11 @@ def test_a_class_in_place_of_an_operator_is_refused_with_how_to_make_one() -> No
         stateful(Trail)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="operator: is 7; derive its class from StatefulOperator"):
         stateful(7)  # type: ignore[arg-type]
+
+
+def test_rows_are_dicts_whatever_columns_are_called() -> None:
+    names = ("it's", 'a "b"\n', "lambda", "{x}")
+    assert python_rows.as_dicts(names)([(1, 2, 3, 4), (5, 6, 7, 8)]) == [
+        dict(zip(names, row, strict=True)) for row in ((1, 2, 3, 4), (5, 6, 7, 8))
+    ]
+    assert python_rows.as_dicts(("only",))([(1,), (2,)]) == [{"only": 1}, {"only": 2}]

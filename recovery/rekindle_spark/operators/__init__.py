@@ -8,6 +8,7 @@
     hashing      which partition a row belongs to
     scaling      states for another parallelism
     columns      Arrow columns as numpy and Python values, checks of columns
+    python_rows  Arrow columns as rows of Python values, and back
     grouping     rows with equal keys, rows in order
     tables       states as tables and back
     times        watermarks and event times in microseconds

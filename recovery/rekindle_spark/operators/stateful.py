@@ -17,9 +17,9 @@ event-time order, however they arrived. Called by `partition`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +27,14 @@ import pyarrow.types as kinds
 
 from rekindle.errors import StepError
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping, tables, times
+from rekindle_spark.operators import columns, grouping, python_rows, tables, times
 from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
 from rekindle_spark.poison import Sieve, attempt
 
 __all__ = ["KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
-Value = tuple[Any, ...]
 Emitted = Mapping[str, Any] | tuple[Any, ...]
 LAST = "#last"
 
@@ -96,9 +96,6 @@ class KeyedValues:
     due_at: int
     purge_at: int
     late_rows: int
-
-
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +199,8 @@ class KeyedStateful:
     def load(self, dumped: Sequence[pa.Table]) -> KeyedValues:
         scalars, held, waiting = tables.load_scalars(dumped[0]), dumped[1], dumped[2]
         count = len(self.keys)
-        keys = _tuples(held.columns[:count], held.num_rows)
-        values = _tuples(held.columns[count:-1], held.num_rows)
+        keys = python_rows.tuples(held.columns[:count], held.num_rows)
+        values = python_rows.tuples(held.columns[count:-1], held.num_rows)
         pairs = zip(values, held[LAST].to_pylist(), strict=True)
         return KeyedValues(dict(zip(keys, pairs, strict=True)), waiting=waiting, **scalars)
 
@@ -229,12 +226,12 @@ class KeyedStateful:
         ordered = tables.select_rows(rows, due[order])
         moments, ids = moments[due[order]], groups.ids[order]
         firsts = pa.array(groups.first)
-        names = _tuples([key.take(firsts) for key in keys], groups.count)
+        names = python_rows.tuples([key.take(firsts) for key in keys], groups.count)
         begins = [*np.flatnonzero(np.diff(ids, prepend=-1)).tolist(), len(ids)]
         changed, emitted = dict(values), list[Value]()
         slots: list[int] = moments.tolist()
-        as_rows = _as_rows(tuple(self.input_schema.names))
-        given = _Due(ordered, _tuples(ordered.columns, len(due)), as_rows, sieve)
+        as_rows = python_rows.as_dicts(tuple(self.input_schema.names))
+        given = _Due(ordered, python_rows.tuples(ordered.columns, len(due)), as_rows, sieve)
         for key, (begin, end) in zip(names, pairwise(begins), strict=True):
             self._handle_key(key, given, begin, slots[begin:end], changed, emitted)
         self._settle(names, changed)
@@ -293,7 +290,9 @@ class KeyedStateful:
     def _called_for(
         self, key: Value, rows: pa.Table, due: _Due, value: Value | None
     ) -> tuple[Value | None, list[Value]]:
-        return self._called(key, due.as_rows(_tuples(rows.columns, rows.num_rows)), value)
+        return self._called(
+            key, due.as_rows(python_rows.tuples(rows.columns, rows.num_rows)), value
+        )
 
     def _called(
         self, key: Value, rows: Rows, value: Value | None
@@ -317,7 +316,7 @@ class KeyedStateful:
         """Give new values the exact form that a checkpoint would give them; `values` changes."""
         written = [(key, *values[key]) for key in keys if key in values]
         table = self._value_table([value for _, value, _ in written])
-        settled = _tuples(table.columns, len(written))
+        settled = python_rows.tuples(table.columns, len(written))
         for (key, _, last), value in zip(written, settled, strict=True):
             values[key] = (value, last)
 
@@ -357,7 +356,7 @@ class KeyedStateful:
         arrays = []
         for field, values in zip(schema, lists, strict=True):
             try:
-                array = _typed(values, field.type)
+                array = python_rows.typed(values, field.type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise self._misfit(f"{what} does not fit {field}: {error}") from error
             if not field.nullable and array.null_count:
@@ -383,30 +382,3 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
         arguments.refuse(f"{where}: {type(operator).__name__}", what, remedy)
     return schema
-
-
-def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if kinds.is_integer(kind):
-        # With the type given, Arrow would cut 1.5 down to 1 without a word.
-        array = pa.array(values)
-        numbers = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_null)
-        if not any(is_kind(array.type) for is_kind in numbers):
-            raise TypeError(f"found {array.type}")
-        return array.cast(kind)
-    return pa.array(values, kind)
-
-
-@lru_cache(maxsize=256)
-def _as_rows(names: tuple[str, ...]) -> Callable[[list[Value]], Rows]:
-    """What makes dicts of cells: a literal for these very columns, compiled, which takes a third of
-    the time that `dict(zip(names, row))` does."""
-    cells = [f"cell_{place}" for place in range(len(names))]
-    row = ", ".join(f"{name!r}: {cell}" for name, cell in zip(names, cells, strict=True))
-    made = eval(f"lambda rows: [{{{row}}} for {', '.join(cells)}, in rows]")
-    return cast(Callable[[list[Value]], Rows], made)
-
-
-def _tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]:
-    if not held:
-        return [()] * rows
-    return list(zip(*(columns.python_values(column) for column in held), strict=True))
