@@ -55,7 +55,7 @@ class Control:
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.host_failures = HostFailures()
-        self.statistics = Statistics(application)
+        self.statistics = Statistics(application, self.checkpointing.state_bytes)
         self.stragglers = Stragglers()
         self.behind: set[str] = set()
         self.was_complete = False
@@ -84,7 +84,7 @@ class Control:
         self._note_suspicions()
         costs = self.statistics.closed_window()
         if costs is not None:
-            self.reports.measured(costs)
+            self.reports.measured(costs, self.statistics.named_state_bytes)
         for epoch in self.checkpointing.taken():
             self.reports.checkpointed(epoch)
             self._hurry()

@@ -46,10 +46,13 @@ class Reports:
     finished: bool = False
     sequence: int = 0
 
-    def measured(self, costs: Mapping[str, float]) -> None:
+    def measured(self, costs: Mapping[str, float], state_bytes: Mapping[str, int]) -> None:
         """A window of statistics has closed."""
         self.statistics = StatisticsReport(
-            generation=self._generation, sequence=self._next(), costs=dict(costs)
+            generation=self._generation,
+            sequence=self._next(),
+            costs=dict(costs),
+            state_bytes=dict(state_bytes),
         )
 
     def checkpointed(self, epoch: int) -> None:

@@ -28,9 +28,11 @@ BACKLOG_EPOCHS = 5
 
 @dataclass(slots=True)
 class Statistics:
-    """Costs by partition name, in percent of one core, and the rate of rows."""
+    """Costs by partition name, in percent of one core, and the rate of rows. `state_bytes` is what
+    the store holds of each partition's state, by its number."""
 
     application: Application
+    state_bytes: Mapping[int, int] = field(default_factory=dict)
     costs: Costs = field(init=False)
     rows_per_second: float = field(init=False)
     calibrated: bool = False
@@ -78,6 +80,12 @@ class Statistics:
             self._calibrate(self._load(named))
         return named
 
+    @property
+    def named_state_bytes(self) -> dict[str, int]:
+        """`state_bytes` by partition name."""
+        names = self.application.program.partition_names
+        return {names[number]: size for number, size in sorted(self.state_bytes.items())}
+
     def _named(self, percent: Mapping[int, float]) -> dict[str, float]:
         names = self.application.program.partition_names
         return {names[number]: cost for number, cost in sorted(percent.items())}
@@ -93,6 +101,7 @@ class Statistics:
         application.events.write(
             "statistics",
             costs=dict(named),
+            state_bytes=self.named_state_bytes,
             placement={
                 names[number]: application.executors[executor]
                 for number, executor in sorted(progress.placed.items())

@@ -51,7 +51,8 @@ def test_after_lost_nodes_are_back_load_is_spread_again_and_no_query_misses_an_e
     # large nodes: what is left holds everything, so that those that come back are empty
     application = prepare(runtime={"rows_per_second": 1_500, "node_cpu_percent": 400})
     application.start_and_recover()
-    application.await_event("statistics")
+    measured = application.await_event("statistics", after=application.seen)
+    assert all(measured["state_bytes"][name] for name in ("by-hour/0", "by-hour/1"))
     victims = [node.name for node in application.cluster.nodes[:2]]
     begin = application.seen
     application.cluster.kill(victims)

@@ -13,7 +13,7 @@ from rekindle.topology import Operator, Query, Topology
 from rekindle_local.demo import evidence
 from rekindle_spark.store import Store
 
-WHERE = {"placement": {"ships/0": "n1", "ships/1": "n1"}}
+WHERE = {"placement": {"ships/0": "n1", "ships/1": "n1"}, "state_bytes": {"ships/1": 4096}}
 SCHEMA = pa.schema([("carrier", pa.string()), ("flights", pa.int64())])
 FACTS = report.RunFacts("", 1, "", "incremental", "pipeline", "always", "always", 1, False, 0.2)
 
@@ -59,6 +59,7 @@ def test_the_situation_before_the_failure_is_read_back(tmp_path: Path) -> None:
     state = situation.parse(content, "here", clock=lambda: 0.0)
     assert state.placement == WHERE["placement"]
     assert state.costs == {"ships/0": 4.0, "ships/1": 2.0}, "the newest before the failure"
+    assert state.state_bytes == {"ships/1": 4096}
     assert survival.domains_of(state) == {"rack-1": ("n1",), "rack-2": ("n2",)}
     assert state.priorities == {"late/0": 1.5, "late/1": 1.5}
     assert state.policy.placement == "domains"

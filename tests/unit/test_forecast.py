@@ -196,10 +196,12 @@ def test_what_is_written_of_an_application_is_read_back() -> None:
         costs=state.costs,
         placement=state.placement,
         policy={"priorities": {"rare-birds": 10}},
+        state_bytes={"rare/0": 1 << 20},
     )
     again = parsed(record)
     assert again.placement == state.placement == two_queries()["placement"]
     assert (again.costs, again.priorities["rare-birds/0"]) == (state.costs, 10.0)
+    assert again.state_bytes == {"rare/0": 1 << 20}
 
 
 @pytest.mark.parametrize(

@@ -106,3 +106,17 @@ def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
         rates.append(statistics.rows_per_second)
     # behind by 42 s, by 29 s, by 36 s
     assert rates == [100.0, 100.0, 100.0 * STEP_BACK]
+
+
+def test_what_is_told_has_the_bytes_of_states_by_partition() -> None:
+    application, told = running(), []
+    application.events = SimpleNamespace(write=lambda *_, **fields: told.append(fields))
+    sizes: dict[int, int] = {}
+    statistics = Statistics(application, sizes)
+    statistics.closed_window()
+    statistics.costs.restart(1000.0)
+    sizes[0] = 4096  # of a checkpoint since
+    compute(application, statistics, 1, 0.5)
+    compute(application, statistics, int(WINDOW_SECONDS) + 1, 1.0)
+    assert statistics.closed_window() is not None
+    assert told[-1]["state_bytes"] == {"rows/0": 4096}

@@ -113,10 +113,11 @@ def to_record(
     costs: Mapping[str, float],
     placement: Mapping[str, str],
     policy: Mapping[str, Any],
+    state_bytes: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """What `parse` reads, of an application as it runs: `capacities` are its nodes with all their
     CPU, `costs` those of partitions, in percent of one core; `domains` those of nodes, as far as
-    they are known."""
+    they are known. Without `state_bytes` states count as empty."""
     return {
         "version": VERSION,
         "topology": graph.to_record(topology),
@@ -125,6 +126,7 @@ def to_record(
             for node, cpu in sorted(capacities.items())
         },
         "cpu_percent": dict(sorted(costs.items())),
+        "state_bytes": dict(sorted((state_bytes or {}).items())),
         "placement": dict(sorted(placement.items())),
         "policy": dict(policy),
     }

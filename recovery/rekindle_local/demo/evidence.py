@@ -92,6 +92,7 @@ def write_situation(directory: Path, run: Run) -> None:
         domains=run.domains,
         costs=newest["costs"],
         placement=newest["placement"],
+        state_bytes=newest.get("state_bytes", {}),
         policy={
             "strategy": facts.strategy,
             "buffering": facts.buffering,
