@@ -71,6 +71,7 @@ class Application:
     plan_epoch: int = 0
     losses: int = 0
     executors: dict[str, str] = field(default_factory=dict)
+    warm: set[str] = field(default_factory=set)
     claimed: set[int] = field(default_factory=set)
     failure: Exception | None = None
     stopping: bool = False

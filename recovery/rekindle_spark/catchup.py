@@ -5,6 +5,10 @@ partitions whose producers are ahead of them, in pieces of some epochs. So execu
 for each other, and a source can run far ahead of what reads it: what it has made is retained
 (paper, Algorithm 2, lines 17-21: buffered outputs go to the restored partitions). A partition
 that is close behind is left to the epoch loop, which takes it along in its next epoch.
+
+The first job of an executor that has just come is slow: classes are loaded, the program is fetched.
+Where nothing is behind any more, a roll call is that job, so that no epoch has to wait for it when
+partitions move there.
 """
 
 import threading
@@ -92,6 +96,8 @@ class CatchUp:
         with application.lock:
             work = self._work(executor, stream)
             if not work:
+                if application.progress.complete and executor not in application.warm:
+                    stream.job = self._roll_call(executor)
                 return
             application.claimed |= set(work)
             try:
@@ -99,6 +105,14 @@ class CatchUp:
             except BaseException:
                 application.claimed -= set(work)
                 raise
+
+    def _roll_call(self, executor: str) -> Running:
+        """A job without work on one executor."""
+        application = self.application
+        progress, present = application.progress, {executor: application.executors[executor]}
+        return running.submit(
+            application, lambda: jobs.roll_call(progress, present, application.next_header())
+        )
 
     def _look_at(self, executor: str, stream: Stream, job: Running) -> None:
         application = self.application
@@ -108,16 +122,17 @@ class CatchUp:
         stream.job = None
         with application.lock:
             application.claimed -= set(job.specification.ranges)
-        epochs = max(last - first + 1 for first, last in job.specification.ranges.values())
+        spans = job.specification.ranges.values()
+        epochs = max((last - first + 1 for first, last in spans), default=0)
         result.piece_epochs = epochs
         self.control.results.put(result)
-        if result.finished:
+        if result.finished and epochs:
             target_seconds = application.settings.runtime.catch_up_piece_seconds
             stream.attempts.clear()
             stream.pieces.took(epochs, result.seconds, target_seconds)
             rest_seconds = self._rest_seconds(executor, result.seconds, epochs)
             stream.rests_until = time.monotonic() + rest_seconds
-        elif result.reason != "interrupted":
+        elif not result.finished and result.reason != "interrupted":
             stream.failed(time.monotonic())
             self.control.failures.put((result, stream.attempts))
 

@@ -223,6 +223,7 @@ class Control:
             emptied = application.progress.lose(loss.executors)
             for executor in loss.executors:
                 application.executors.pop(executor, None)
+                application.warm.discard(executor)
                 self.statistics.forget(executor)
         self.host_failures.forget(loss.executors)
         application.remove(emptied)

@@ -43,6 +43,11 @@ class Specification:
         return {number for tasks in self.produced for _, run in tasks for number in run}
 
     @property
+    def executors(self) -> set[str]:
+        """All that run something, or are asked for what they have to say."""
+        return {executor for tasks in self.produced for executor, _ in tasks}
+
+    @property
     def reads(self) -> set[int]:
         """The retained shuffles that are read."""
         reads = (read for tasks in self.stages for task in tasks for read in task.reads)

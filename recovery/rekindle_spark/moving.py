@@ -86,7 +86,7 @@ def _step(
     application: Application, wanted: Mapping[int, str], state_bytes: Mapping[int, int]
 ) -> dict[int, str]:
     """The moves of one step; none while something is behind, or the checkpoint is too old, and none
-    to a host that is close to its budget of memory."""
+    to a host that is close to its budget of memory, or that has run nothing yet."""
     progress, program = application.progress, application.program
     points = progress.restore_points
     behind = application.newest - points.newest
@@ -98,9 +98,11 @@ def _step(
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     step: dict[int, str] = {}
-    tight = {application.executors.get(executor) for executor in application.budget.tight}
+    present = application.executors
+    tight = {present.get(executor) for executor in application.budget.tight}
+    cold = {node for executor, node in present.items() if executor not in application.warm}
     for number, node in sorted(wanted.items()):
-        if node in tight:
+        if node in tight | cold:
             continue
         keyed = program.owner[number].keyed
         size = state_bytes.get(number, 0) if keyed else 0

@@ -188,6 +188,7 @@ def _absorb(
             _discard(application, specification, job)
             return result
         partitions = _partitions(reports)
+        application.warm |= specification.executors
         _retain(application, specification, job, partitions)
         counted = _counted(specification, partitions)
         # what follows unordered epochs counts no earlier than they do

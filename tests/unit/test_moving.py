@@ -44,6 +44,7 @@ def running() -> Any:
         program=progress.program,
         progress=progress,
         executors={"a": "node-a", "b": "node-b", "c": "node-c"},
+        warm={"a", "b", "c"},
         lock=threading.RLock(),
         newest=NEWEST,
         losses=1,
@@ -73,6 +74,14 @@ def moved(application: Any, **sizes: Any) -> set[int]:
     before = dict(application.progress.placed)
     moving.carry_out(application, sizes.get("state_bytes", {}))
     return {n for n, where in application.progress.placed.items() if where != before[n]}
+
+
+def test_nothing_moves_to_an_executor_before_it_has_run_something() -> None:
+    application = ordered(COUNTED[0])
+    application.warm.discard("c")
+    assert moved(application) == set()
+    application.warm.add("c")
+    assert moved(application) == {COUNTED[0]}
 
 
 def test_nothing_moves_to_a_host_that_is_close_to_its_budget_of_memory() -> None:
