@@ -64,10 +64,12 @@ class EventLog:
 
     def dead_letters(self, outputs: Iterable[Sequence[Any]]) -> None:
         """Tell of the dead letters among output files that have become finished."""
-        for partition, epoch, rows, *_ in outputs:
-            output = partition.rpartition("/")[0]
+        for name, epoch, rows, *_ in outputs:
+            output, _, index = name.rpartition("/")
             if output.endswith(ENDING):
-                self.write("dead-letters", step=output.removesuffix(ENDING), epoch=epoch, rows=rows)
+                step = output.removesuffix(ENDING)
+                told = {"step": step, "partition": f"{step}/{index}", "epoch": epoch, "rows": rows}
+                self.write("dead-letters", **told)
 
     def store_away(self, cause: str | None) -> None:
         """The store cannot be written, or can be again."""

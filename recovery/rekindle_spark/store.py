@@ -250,7 +250,7 @@ class Store:
 
     def _read(self, folder: str, number: int, kind: str) -> dict[str, Any]:
         name = f"{folder}/{number}.json"
-        return records.decode(kind, self.files.read(name), name)
+        return records.decode(kind, self.files.read(name), f"{self.files.place}/{name}")
 
     def _read_all(self, folder: str, kind: str) -> dict[int, dict[str, Any]]:
         """The records of a folder by number; some at a time, for a server may be far away."""

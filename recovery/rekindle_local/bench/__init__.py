@@ -10,6 +10,7 @@
     profile       where CPU and time of an epoch go
     recovery      strategies compared on the demo's failure
     study         planners compared on random topologies, as in the paper
+    scale         what an epoch costs one driver as partitions grow
     saturated     a run with more input than the nodes can take, followed
     steady        the highest rate that systems keep up with, and lag below it
     soak          many small epochs: does anything grow

@@ -14,8 +14,10 @@ from rekindle_local.chaos.trials import Fault
 __all__ = ["line", "schedule", "summary"]
 
 
-def summary(verdicts: Sequence[Verdict], commit: str, machine: Any) -> dict[str, Any]:
-    """The content of `chaos.json`."""
+def summary(
+    verdicts: Sequence[Verdict], commit: str, machine: Any, sabotage: str | None = None
+) -> dict[str, Any]:
+    """The content of `chaos.json`; `sabotage` is what was broken on purpose."""
     faults: Counter[str] = Counter()
     for verdict in verdicts:
         faults.update(verdict.faults)
@@ -23,6 +25,7 @@ def summary(verdicts: Sequence[Verdict], commit: str, machine: Any) -> dict[str,
         "version": 1,
         "commit": commit,
         "machine": machine,
+        "break": sabotage,
         "runs": len(verdicts),
         "seeds": [verdict.trial.seed for verdict in verdicts],
         "faults": dict(sorted(faults.items())),

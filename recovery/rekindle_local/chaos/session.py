@@ -79,7 +79,8 @@ class Session:
         self.say(f"run it again: rekindle chaos --trial {path}")
 
     def _write(self) -> None:
-        content = results.summary(self.verdicts, evidence.commit(), evidence.machine())
+        commit, machine = evidence.commit(), evidence.machine()
+        content = results.summary(self.verdicts, commit, machine, self.sabotage)
         (self.directory / "chaos.json").write_text(json.dumps(content, indent=1) + "\n")
 
     def _judge(self) -> None:

@@ -157,6 +157,27 @@ def steady(
 
 
 @bench.command()
+def scale(
+    partitions: Annotated[
+        int, typer.Option(min=40, max=100_000, help="Partitions of the largest pipeline.")
+    ] = 2_000,
+    executors: Annotated[int, typer.Option(min=1, max=250, help="Workers, each a node.")] = 10,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-scale"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure what an epoch costs one driver as partitions grow.
+
+    Example: rekindle bench scale --partitions 2000 --executors 10 --report scale
+    """
+    from rekindle_local.bench import scale as benchmark
+
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(partitions, executors, directory), enforce)
+
+
+@bench.command()
 def planner(
     queries: Annotated[
         int, typer.Option(min=1, max=100_000, help="Queries of the large problem.")

@@ -53,6 +53,12 @@ def savepoint(
         checkpoint, cut = (
             max(numbered(found, kind), default=0) for kind in ("checkpoints", "offsets")
         )
+    except NotADirectoryError as error:
+        raise InputError(
+            where=f"checkpoint store {store}",
+            what="is no folder",
+            remedy="name the place that `rekindle run --store` was given",
+        ) from error
     except OSError as error:
         raise RunError(
             where=f"checkpoint store {store}",

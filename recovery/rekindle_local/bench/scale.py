@@ -1,0 +1,201 @@
+"""What one driver carries: the time and CPU of an epoch as a pipeline has more partitions.
+
+The same executors run pipelines of a growing number of queries, each a window over one of a few
+sources; rows are few, so that what is left is the cost of partitions themselves: the driver's
+books, Spark's scheduling, and frames between every pair. Epochs that are cut once every query runs
+and costs are known are counted, `ran` says how long their jobs took.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from rekindle.errors import RunError
+from rekindle_local import processes
+from rekindle_local.bench import results
+from rekindle_local.bench.results import Bar
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_spark import jar
+
+__all__ = ["measure"]
+
+PIPELINE = '''"""Windows over a few sources, as many as make up the partitions that are wanted."""
+
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.replay import Replay
+
+
+def pipeline():
+    built = Pipeline("scale")
+    sources = [
+        built.source(
+            f"source-{{n}}",
+            Replay({path!r}, "event_time", repeat_every_seconds={lap_seconds}),
+            parallelism={source_partitions},
+        )
+        for n in range({sources})
+    ]
+    for n in range({queries}):
+        window = sources[n % len(sources)].window(
+            f"window-{{n}}",
+            keys=["key"],
+            size_seconds=60,
+            aggregates={{"rows": count()}},
+            parallelism={window_partitions},
+        )
+        window.sink(f"query-{{n}}", priority=1 + n % 10)
+    return built
+'''
+# of 2,000 partitions 200 are of sources and 1,800 of the windows of 200 queries
+SOURCES_MAX, SOURCE_PARTITIONS, WINDOW_PARTITIONS = 20, 10, 9
+PARTITIONS_OF_QUERY = 10
+ROWS, LAP_SECONDS, KEYS = 36_000, 3_600, 500
+ROWS_PER_SECOND = 20_000
+EPOCHS_COUNTED, WARM_EPOCHS = 20, 10
+SECONDS_MAX = 900.0
+EPOCH_SECONDS_MAX = 1.0
+# CPU per epoch at the most partitions over that at half of them
+LINEAR_MAX = 2.2
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Medians per epoch of one pipeline: seconds of its job, CPU seconds of driver and nodes."""
+
+    queries: int
+    partitions: int
+    job_seconds: float
+    driver_cpu_seconds: float
+    node_cpu_seconds: float
+
+
+def measure(partitions: int, executors: int, directory: Path) -> dict[str, Any]:
+    """Run pipelines of a quarter, of half, and of all `partitions`; returns what `scale.json`
+    holds."""
+    rows = directory / "rows.parquet"
+    _prepare(rows)
+    cluster = LocalCluster(
+        nodes=executors,
+        cpu_quota=None,
+        slots=1,
+        worker_memory_megabytes=1024,
+        directory=directory / "cluster",
+        class_path=[Path(jar.path())],
+    )
+    with cluster:
+        sizes = [
+            _size(max(1, part // PARTITIONS_OF_QUERY), rows, cluster, directory / f"run-{part}")
+            for part in (partitions // 4, partitions // 2, partitions)
+        ]
+    return _judge(sizes, partitions, executors, directory)
+
+
+def _prepare(path: Path) -> None:
+    """An hour of rows, evenly spread."""
+    rng = np.random.default_rng(1)
+    step = LAP_SECONDS * 1_000_000 // ROWS
+    table = {
+        "event_time": pa.array(np.arange(ROWS) * step, pa.timestamp("us")),
+        "key": pa.array(rng.integers(0, KEYS, ROWS)),
+    }
+    pq.write_table(pa.table(table), path)
+
+
+def _size(queries: int, rows: Path, cluster: LocalCluster, directory: Path) -> Size:
+    sources = min(SOURCES_MAX, queries)
+    directory.mkdir()
+    pipeline, settings = directory / "pipeline.py", directory / "settings.yaml"
+    pipeline.write_text(
+        PIPELINE.format(
+            path=str(rows),
+            lap_seconds=LAP_SECONDS,
+            sources=sources,
+            queries=queries,
+            source_partitions=max(1, queries // sources),
+            window_partitions=WINDOW_PARTITIONS,
+        )
+    )
+    runtime = {"nodes_expected": len(cluster.nodes), "rows_per_second": ROWS_PER_SECOND}
+    settings.write_text(yaml.safe_dump({"version": 1, "runtime": runtime}))
+    driver = DriverProcess(directory)
+    conf = {**cluster.spark_options(), "spark.driver.memory": "2g"}
+    driver.start(pipeline, cluster.master_url, settings, conf)
+    try:
+        found = _epochs(driver, cluster)
+    finally:
+        driver.end()
+    partitions = sources * max(1, queries // sources) + queries * WINDOW_PARTITIONS
+    return Size(queries, partitions, *found)
+
+
+def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, float, float]:
+    """Of the epochs that count: the median job's seconds, and CPU of driver and nodes for each."""
+    limit, recovered = time.monotonic() + SECONDS_MAX, False
+    jobs: list[float] = []
+    before = (0.0, 0.0)
+    while len(jobs) < WARM_EPOCHS + EPOCHS_COUNTED:
+        time.sleep(POLL_SECONDS)
+        driver.check()
+        for event in driver.fresh_events():
+            recovered = recovered or event["kind"] == "recovered"
+            if event["kind"] == "ran" and recovered:
+                jobs.append(event["seconds"])
+                if len(jobs) == WARM_EPOCHS:
+                    before = _cpu_seconds(driver, cluster)
+        if time.monotonic() > limit:
+            raise RunError(
+                where="bench scale",
+                what=f"{len(jobs)} epochs have run in {SECONDS_MAX:.0f} s",
+                remedy=f"see {driver.log}, and measure fewer --partitions",
+            )
+    after, counted = _cpu_seconds(driver, cluster), len(jobs) - WARM_EPOCHS
+    return (
+        median(jobs[WARM_EPOCHS:]),
+        (after[0] - before[0]) / counted,
+        (after[1] - before[1]) / counted,
+    )
+
+
+def _cpu_seconds(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, float]:
+    """So far, of the driver and of all nodes."""
+    assert driver.process is not None
+    own = processes.cpu_seconds(processes.session_processes(driver.process.pid))
+    return own, sum(cluster.cpu_seconds(node.name) for node in cluster.nodes)
+
+
+def _judge(sizes: list[Size], partitions: int, executors: int, directory: Path) -> dict[str, Any]:
+    command = f"rekindle bench scale --partitions {partitions} --executors {executors}"
+    table = Table("queries", "partitions", "job, s", "driver CPU, s", "nodes CPU, s")
+    for size in sizes:
+        seconds = (size.job_seconds, size.driver_cpu_seconds, size.node_cpu_seconds)
+        table.add_row(str(size.queries), str(size.partitions), *(f"{one:.2f}" for one in seconds))
+    Console(highlight=False).print(table)
+    half, whole = sizes[-2:]
+    growth = whole.driver_cpu_seconds / half.driver_cpu_seconds
+    bars = [
+        Bar(
+            f"an epoch of {whole.partitions} partitions takes less than {EPOCH_SECONDS_MAX:g} s",
+            f"{whole.job_seconds:.2f} s",
+            whole.job_seconds < EPOCH_SECONDS_MAX,
+            command,
+        ),
+        Bar(
+            f"twice the partitions cost the driver at most {LINEAR_MAX} x the CPU",
+            f"{growth:.2f}",
+            growth <= LINEAR_MAX,
+            command,
+        ),
+    ]
+    figures = {"executors": executors, "sizes": [asdict(size) for size in sizes]}
+    return results.write(directory / "scale.json", figures, bars)
