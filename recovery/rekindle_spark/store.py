@@ -149,12 +149,13 @@ class Store:
             self._prune(self._checkpoints()[0])
 
     def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Remove checkpoints but the newest ones, and what only they needed."""
-        kept = records[-CHECKPOINTS_KEPT:]
-        if not kept:  # the store has just gone
+        """Remove checkpoints that nobody would go on from, and what only they needed."""
+        if not records:  # the store has just gone
             return
+        kept = _kept(records)
         needed = {name for record in kept for name in restoring.files(record)}
         begin = min(restoring.oldest(record) for record in kept)
+        self.files.remove(f"checkpoints/{one['epoch']}.json" for one in records if one not in kept)
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
             self.files.remove(f"{folder}/{number}.json" for number in old)
@@ -166,24 +167,29 @@ class Store:
         self.files.remove(name for name in older if name not in needed)
 
     def set_aside(self, damage: DamagedError) -> DamagedError:
-        """Take the newest checkpoint out of use, of which a file is damaged; what to end with.
+        """Take the newest checkpoints out of use, which need a damaged file; what to end with.
 
-        Not where the one before needs the same file, or is another pipeline's, or output has become
-        public with the newest.
+        Not where all need it, or the one before them is another pipeline's, or output has become
+        public with one of them.
         """
         self.patience.through(self.check_generation)
         whole, _ = self.patience.through(self._checkpoints)
-        if len(whole) < 2 or whole[-1].get("published") is not None:
+        sound = [record for record in whole if damage.where not in restoring.files(record)]
+        if not sound or sound[-1] is whole[-1]:
             return damage
-        if whole[-1]["program"] != whole[-2]["program"]:  # carried over from another pipeline
+        later = [record for record in whole if record["epoch"] > sound[-1]["epoch"]]
+        if any(record["program"] != sound[-1]["program"] for record in later):  # carried over
             return damage
-        if damage.where in restoring.files(whole[-2]):
+        commits = self.patience.through(lambda: self._read_all("commits", "commit"))
+        published = any(record.get("published") is not None for record in later)
+        if published or _public(commits.values()) > sound[-1]["epoch"]:
             return damage
-        self._put_aside(f"checkpoints/{whole[-1]['epoch']}")
+        for record in reversed(later):
+            self._put_aside(f"checkpoints/{record['epoch']}")
         return DamagedError(
             where=damage.where,
             what=damage.what,
-            remedy=f"start again: checkpoint {whole[-2]['epoch']} is gone on from",
+            remedy=f"start again: checkpoint {sound[-1]['epoch']} is gone on from",
         )
 
     def _put_aside(self, name: str) -> None:
@@ -266,6 +272,20 @@ def numbered(place: files.Files, folder: str) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
+def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The newest checkpoints, and the newest one that shares no state with the last: those of a
+    long outage all have the same state of what is behind."""
+    begin = restoring.oldest(records[-1])
+    before = [record for record in records[:-CHECKPOINTS_KEPT] if record["epoch"] < begin]
+    newest = list(records[-CHECKPOINTS_KEPT:])
+    return newest if newest[0]["epoch"] < begin else [*before[-1:], *newest]
+
+
+def _public(commits: Iterable[Mapping[str, Any]]) -> int:
+    """The checkpoint with which output has become public last; 0 if none has."""
+    return max((record.get("checkpoint", 0) for record in commits), default=0)
+
+
 def _chosen(
     whole: Sequence[dict[str, Any]],
     damaged: Sequence[DamagedError],
@@ -277,8 +297,7 @@ def _chosen(
     something else.
     """
     newest = whole[-1] if whole else None
-    public = max((record.get("checkpoint", 0) for record in commits), default=0)
-    if damaged and (newest is None or public > newest["epoch"]):
+    if damaged and (newest is None or _public(commits) > newest["epoch"]):
         raise damaged[-1]
     return newest
 

@@ -3,32 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+from stores import FINISHED, cut, kept, opened, states, with_states
 
 from rekindle.errors import DamagedError, FencedError, RunError
 from rekindle_spark.patience import Patience
 from rekindle_spark.store import Store
 from rekindle_spark.testing import watched_flushes
-
-CUT = {"cut_at": 1.0, "offsets": {"rows": [0, 5]}, "watermark": 3, "rows_per_second": 1.0}
-FINISHED: dict[str, Any] = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
-
-
-def cut(end: int) -> dict[str, Any]:
-    return {**CUT, "offsets": {"rows": [0, end]}, "final": False}
-
-
-def states(*names: str) -> dict[str, Any]:
-    """A checkpoint's record with the states of some partitions."""
-    return {"program": "abc", "bytes": dict.fromkeys(names, 5)}
-
-
-def opened(directory: Path) -> Store:
-    store = Store(directory)
-    store.open(10.0)
-    return store
 
 
 def test_a_fresh_store_has_no_history_and_the_first_generation(tmp_path: Path) -> None:
@@ -105,23 +87,6 @@ def test_an_older_driver_completes_no_checkpoint(tmp_path: Path) -> None:
     assert newer.read().checkpoint is None
 
 
-def with_states(directory: Path, *epochs: int) -> Store:
-    """A store with offsets of these epochs, and with folders of two states each."""
-    store = opened(directory)
-    for epoch in epochs:
-        store.log_offsets(epoch, cut(epoch))
-        store.begin_checkpoint(epoch)
-        for name in ("rows-0.state", "counts-0.state"):
-            (directory / "checkpoints" / str(epoch) / name).write_text("state")
-    return store
-
-
-def kept(directory: Path) -> list[str]:
-    """The files below the folder of checkpoints."""
-    folder = directory / "checkpoints"
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
 def test_a_global_checkpoint_removes_all_but_the_one_before_it(tmp_path: Path) -> None:
     store = with_states(tmp_path, 1, 2, 3, 4)
     for epoch in (1, 3, 4):
@@ -168,66 +133,6 @@ def test_the_input_of_an_older_state_is_not_needed_any_more(tmp_path: Path) -> N
     (offsets / "5.json").unlink()
     with pytest.raises(DamagedError, match=r"offsets/5\.json: is not there"):
         store.read()
-
-
-def test_the_checkpoint_before_a_damaged_one_is_gone_on_from(tmp_path: Path) -> None:
-    store = with_states(tmp_path, 1, 2)
-    store.complete_checkpoint(1, states("rows/0"))
-    store.complete_checkpoint(2, states("rows/0"))
-    (tmp_path / "checkpoints" / "2.json").write_text("{")
-    history = store.read()
-    assert history.checkpoint is not None
-    assert history.checkpoint["epoch"] == 1
-    assert list(history.offsets) == [1, 2]
-
-
-def test_damage_is_not_passed_over_where_output_has_become_public_with_it(tmp_path: Path) -> None:
-    store = with_states(tmp_path, 1, 2)
-    store.complete_checkpoint(1, states("rows/0"))
-    store.complete_checkpoint(2, states("rows/0"))
-    store.commit({**FINISHED, "checkpoint": 2})
-    (tmp_path / "checkpoints" / "2.json").write_text("{")
-    with pytest.raises(DamagedError, match=r"checkpoints/2\.json: is no JSON; restore it"):
-        store.read()
-
-
-def test_a_store_whose_checkpoints_are_all_damaged_is_refused(tmp_path: Path) -> None:
-    store = with_states(tmp_path, 1)
-    store.complete_checkpoint(1, states("rows/0"))
-    (tmp_path / "checkpoints" / "1.json").write_text("[]")
-    with pytest.raises(DamagedError, match=r"checkpoints/1\.json: is no JSON object"):
-        store.read()
-
-
-def test_a_checkpoint_of_a_newer_version_is_refused_and_not_passed_over(tmp_path: Path) -> None:
-    store = with_states(tmp_path, 1, 2)
-    store.complete_checkpoint(1, states("rows/0"))
-    store.complete_checkpoint(2, states("rows/0"))
-    path = tmp_path / "checkpoints" / "2.json"
-    path.write_text(path.read_text().replace('"version":1', '"version":2'))
-    with pytest.raises(RunError, match="run the version of Rekindle that wrote it"):
-        store.read()
-
-
-def test_a_checkpoint_with_a_damaged_file_is_set_aside_for_the_one_before(tmp_path: Path) -> None:
-    store = with_states(tmp_path, 1, 2)
-    store.complete_checkpoint(1, states("rows/0"))
-    store.complete_checkpoint(2, states("rows/0"))
-    damage = DamagedError(where="checkpoints/2/rows-0.state", what="is not there", remedy="restore")
-    assert "start again: checkpoint 1 is gone on from" in str(store.set_aside(damage))
-    history = store.read()
-    assert history.checkpoint is not None
-    assert history.checkpoint["epoch"] == 1
-    assert store.set_aside(damage) is damage, "there is none before"
-
-
-def test_a_checkpoint_is_not_set_aside_for_one_that_needs_the_same_file(tmp_path: Path) -> None:
-    store = with_states(tmp_path, 1, 2)
-    store.complete_checkpoint(1, states("rows/0"))
-    store.complete_checkpoint(2, {**states(), "older": {"rows/0": 1}, "inputs": []})
-    damage = DamagedError(where="checkpoints/1/rows-0.state", what="is not there", remedy="restore")
-    assert store.set_aside(damage) is damage
-    assert store.read().checkpoint is not None
 
 
 def test_a_driver_that_is_fenced_while_it_completes_a_checkpoint_removes_nothing(
