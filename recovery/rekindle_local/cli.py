@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -99,14 +100,33 @@ COMMANDS = (
 
 def main() -> int:
     """Runs the command that the process was started with; returns the exit code."""
+    _keep_output_apart()
     return run(application, sys.argv[1:])
+
+
+def _keep_output_apart() -> None:
+    """Send to standard error what libraries of compiled code print, as HiGHS does now and then
+    whatever it is told: what a command prints may be read as JSON."""
+    before = sys.stdout
+    if not isinstance(before, TextIOWrapper) or sys.stderr is None:  # closed by who started it
+        return
+    before.flush()
+    own = os.dup(before.fileno())
+    os.dup2(sys.stderr.fileno(), before.fileno())
+    sys.stdout = TextIOWrapper(
+        open(own, "wb"),  # noqa: SIM115 - as long as the process
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=before.line_buffering,
+        write_through=before.write_through,
+    )
 
 
 def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
     """Builds the application for `arguments` and runs it; returns the exit code."""
     try:
         code = _run(build, arguments)
-        sys.stdout.flush()
+        print(end="", flush=True)
     except OSError as error:
         if not _output_fails():
             raise

@@ -122,6 +122,26 @@ def test_output_that_cannot_be_written_is_an_error_and_no_traceback(
     )
 
 
+def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
+    code = (
+        "import os\n"
+        "from rekindle_local import cli\n"
+        "def print_both(**_):\n"
+        "    os.write(1, b'noise')\n"
+        "    print('answer')\n"
+        "cli.application = lambda _: print_both\n"
+        "raise SystemExit(cli.main())\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (run.stdout, run.stderr) == ("answer\n", "noise")
+
+
 def test_an_error_of_the_system_elsewhere_is_a_bug_and_not_hidden() -> None:
     with pytest.raises(FileNotFoundError):
         cli.run(application_that_raises(FileNotFoundError(2, "absent")), [])
