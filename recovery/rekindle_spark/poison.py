@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rekindle.errors import RekindleError, StepError
 
-__all__ = ["COLUMNS", "ENDING", "STRICT", "Sieve", "Tolerance", "attempt", "raised"]
+__all__ = ["COLUMNS", "ENDING", "STRICT", "USERS_ERRORS", "Sieve", "Tolerance", "attempt", "raised"]
 
 # The output of a step's dead letters has the step's name with this behind, its rows these columns
 # behind those of the step's input.
@@ -25,6 +25,8 @@ COLUMNS = (
     pa.field("dead_letter_error", pa.string()),
 )
 
+# what a user's function may raise without an end to the host
+USERS_ERRORS = (Exception, SystemExit)
 SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
 
 
@@ -143,7 +145,7 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return function(), None
     except RekindleError:
         raise
-    except (Exception, SystemExit) as error:
+    except USERS_ERRORS as error:
         return None, error
 
 

@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -321,3 +321,31 @@ def test_rows_are_dicts_whatever_columns_are_called() -> None:
         dict(zip(names, row, strict=True)) for row in ((1, 2, 3, 4), (5, 6, 7, 8))
     ]
     assert python_rows.as_dicts(("only",))([(1,), (2,)]) == [{"only": 1}, {"only": 2}]
+
+
+ALIKE = [
+    (pa.int64(), [1, 2**62, None]),
+    (pa.int64(), [True, False]),
+    (pa.float64(), [1.5, None]),
+    (pa.float64(), [1, 2]),
+    (pa.string(), ["a", None]),
+    (pa.int8(), [1]),
+    (pa.timestamp("us"), [datetime(2013, 1, 1), None]),
+    (pa.timestamp("us"), [datetime(2013, 1, 1, fold=1)]),
+    (pa.timestamp("us"), [datetime(2013, 1, 1, tzinfo=UTC)]),
+    (pa.int64(), [None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), ALIKE, ids=str)
+def test_values_that_are_said_to_be_exact_come_back_from_a_table_as_they_are(
+    kind: pa.DataType, values: list[Any]
+) -> None:
+    schema = pa.schema([("value", kind)])
+    rows = [(value,) for value in values]
+    back = python_rows.tuples([python_rows.typed(values, kind)], len(values))
+    same = [repr(one) for one in back] == [repr(row) for row in rows]
+    exact = python_rows.are_exact(rows, schema)
+    assert same or not exact
+    assert exact == (same and kind != pa.int8()), "of other types nothing is said"
+    assert python_rows.are_exact([], schema)

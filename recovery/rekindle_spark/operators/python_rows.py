@@ -4,7 +4,9 @@ Called by `stateful`, whose users see rows one by one: what is done here is done
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import lru_cache
+from types import NoneType
 from typing import Any, cast
 
 import pyarrow as pa
@@ -12,10 +14,20 @@ import pyarrow.types as kinds
 
 from rekindle_spark.operators import columns
 
-__all__ = ["Rows", "Value", "as_dicts", "tuples", "typed"]
+__all__ = ["Rows", "Value", "are_exact", "as_dicts", "tuples", "typed"]
 
 Value = tuple[Any, ...]
 Rows = list[dict[str, Any]]
+
+# what values of an Arrow type are in Python
+EXACT = {
+    pa.bool_(): bool,
+    pa.int32(): int,
+    pa.int64(): int,
+    pa.float64(): float,
+    pa.string(): str,
+    pa.timestamp("us"): datetime,
+}
 
 
 def tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]:
@@ -33,6 +45,21 @@ def as_dicts(names: tuple[str, ...]) -> Callable[[list[Value]], Rows]:
     row = ", ".join(f"{name!r}: {cell}" for name, cell in zip(names, cells, strict=True))
     made = eval(f"lambda rows: [{{{row}}} for {', '.join(cells)}, in rows]")
     return cast(Callable[[list[Value]], Rows], made)
+
+
+def are_exact(rows: Sequence[Value], schema: pa.Schema) -> bool:
+    """Whether rows that fit a schema would come back from a table as the very same values."""
+    held = zip(zip(*rows, strict=True), schema, strict=True) if rows else ()
+    return all(_is_exact(values, field.type) for values, field in held)
+
+
+def _is_exact(values: Value, kind: pa.DataType) -> bool:
+    found = set(map(type, values)) - {NoneType}
+    if not found <= {EXACT.get(kind)}:
+        return False
+    if datetime not in found:
+        return True
+    return all(value is None or (value.tzinfo is None and not value.fold) for value in values)
 
 
 def typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

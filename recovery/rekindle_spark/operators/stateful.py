@@ -25,18 +25,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.errors import StepError
+from rekindle.errors import RekindleError, StepError
 from rekindle_spark import arguments
 from rekindle_spark.operators import columns, grouping, python_rows, tables, times
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
-from rekindle_spark.poison import Sieve, attempt
+from rekindle_spark.poison import USERS_ERRORS, Sieve
 
 __all__ = ["KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
 Emitted = Mapping[str, Any] | tuple[Any, ...]
 LAST = "#last"
+ABSENT: tuple[Value | None, int] = (None, INITIAL_WATERMARK)
 
 
 class ValueState:
@@ -100,13 +101,15 @@ class KeyedValues:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """Rows that are to be handed over, those of a key one after the other; `cells` by row, of
-    which `as_rows` makes what `handle` is given."""
+    """Rows that are to be handed over, those of a key one after the other: `moments` and `cells`
+    by row, of which `as_rows` makes what `handle` is given. What it gives goes to `emitted`."""
 
     table: pa.Table
+    moments: list[int]
     cells: list[Value]
     as_rows: Callable[[list[Value]], Rows]
     sieve: Sieve | None
+    emitted: list[Value]
 
 
 class KeyedStateful:
@@ -225,99 +228,107 @@ class KeyedStateful:
         order = np.lexsort(levels)
         ordered = tables.select_rows(rows, due[order])
         moments, ids = moments[due[order]], groups.ids[order]
+        begins = np.flatnonzero(np.diff(ids, prepend=-1))
+        newest: list[int] = np.maximum.reduceat(moments, begins).tolist()
         firsts = pa.array(groups.first)
         names = python_rows.tuples([key.take(firsts) for key in keys], groups.count)
-        begins = [*np.flatnonzero(np.diff(ids, prepend=-1)).tolist(), len(ids)]
-        changed, emitted = dict(values), list[Value]()
-        slots: list[int] = moments.tolist()
-        as_rows = python_rows.as_dicts(tuple(self.input_schema.names))
-        given = _Due(ordered, python_rows.tuples(ordered.columns, len(due)), as_rows, sieve)
-        for key, (begin, end) in zip(names, pairwise(begins), strict=True):
-            self._handle_key(key, given, begin, slots[begin:end], changed, emitted)
+        given = _Due(
+            ordered,
+            moments.tolist(),
+            python_rows.tuples(ordered.columns, len(due)),
+            python_rows.as_dicts(tuple(self.input_schema.names)),
+            sieve,
+            [],
+        )
+        changed = dict(values)
+        spans = pairwise([*begins.tolist(), len(ids)])
+        for key, span, moment in zip(names, spans, newest, strict=True):
+            value, last = values.get(key, ABSENT)
+            for piece in (span,) if self.ttl is None else self._pieces(given.moments, span, last):
+                value = None if piece is None else self._hand_over(key, given, piece, value)
+            if value is not None:
+                changed[key] = (value, max(last, moment))
+            else:
+                changed.pop(key, None)
         self._settle(names, changed)
-        return changed, self._output(emitted)
-
-    def _handle_key(
-        self,
-        key: Value,
-        due: _Due,
-        first: int,
-        moments: list[int],
-        values: dict[Value, tuple[Value, int]],
-        emitted: list[Value],
-    ) -> None:
-        """Hand a key's rows over, in pieces where its value runs out in between."""
-        value, last = values.get(key, (None, INITIAL_WATERMARK))
-        for begin, end in self._pieces(moments, last):
-            if self.ttl is not None and last + self.ttl < moments[begin]:
-                value = None
-            value = self._hand_over(key, due, (first + begin, first + end), value, emitted)
-            last = max(last, *moments[begin:end])
-        if value is not None:
-            values[key] = (value, last)
-        else:
-            values.pop(key, None)
+        return changed, self._output(given.emitted)
 
     def _hand_over(
+        self, key: Value, due: _Due, span: tuple[int, int], value: Value | None
+    ) -> Value | None:
+        """A key's value after a span of its rows: one by one where they raise together."""
+        emitted, width = due.emitted, len(self.output_names)
+        before = len(emitted)
+        state = ValueState(deepcopy(value) if self.nested else value)
+        rows = due.as_rows(due.cells[slice(*span)])
+        try:
+            for row in self.operator.handle(key, rows, state) or ():
+                if isinstance(row, tuple) and len(row) == width:
+                    emitted.append(row)
+                else:
+                    emitted.append(self._emitted(row))
+        except RekindleError:
+            raise
+        except USERS_ERRORS as error:
+            del emitted[before:]
+            return self._hand_over_alone(key, due, span, value, error)
+        return state.get()
+
+    def _hand_over_alone(
         self,
         key: Value,
         due: _Due,
         span: tuple[int, int],
         value: Value | None,
-        emitted: list[Value],
+        raised: BaseException,
     ) -> Value | None:
-        """A key's value after a span of its rows: one by one where they raise together."""
-        cells = due.cells[slice(*span)]
-        result, raised = attempt(partial(self._called, key, due.as_rows(cells), value))
-        if raised is None:
-            value, rows = result
-            emitted += rows
-            return value
+        """A key's value after its rows one by one, without those that raise."""
         if due.sieve is None:
             raise raised
         divided = False
         for row in (due.table.slice(number, 1) for number in range(*span)):
             # cells anew for each call: the one before may have changed them
-            result, error = due.sieve.alone(row, partial(self._called_for, key, row, due, value))
+            result, error = due.sieve.alone(row, partial(self._called, key, row, due, value))
             if error is None:
                 value, rows = result
-                emitted += rows
+                due.emitted.extend(rows)
             divided = divided or error is not None
         if not divided:
             due.sieve.together(raised)
         return value
 
-    def _called_for(
-        self, key: Value, rows: pa.Table, due: _Due, value: Value | None
-    ) -> tuple[Value | None, list[Value]]:
-        return self._called(
-            key, due.as_rows(python_rows.tuples(rows.columns, rows.num_rows)), value
-        )
-
     def _called(
-        self, key: Value, rows: Rows, value: Value | None
+        self, key: Value, row: pa.Table, due: _Due, value: Value | None
     ) -> tuple[Value | None, list[Value]]:
-        """A key's value after some rows, and what is emitted for them."""
+        """A key's value after one row, and what is emitted for it."""
         state = ValueState(deepcopy(value) if self.nested else value)
-        emitted = [self._emitted(row) for row in self.operator.handle(key, rows, state) or ()]
+        rows = due.as_rows(python_rows.tuples(row.columns, row.num_rows))
+        emitted = [self._emitted(one) for one in self.operator.handle(key, rows, state) or ()]
         return state.get(), emitted
 
-    def _pieces(self, moments: list[int], last: int) -> Iterable[tuple[int, int]]:
-        if self.ttl is None:
-            return [(0, len(moments))]
-        bounds = [0]
-        for place, moment in enumerate(moments):
-            if place and moment > last + self.ttl:
-                bounds.append(place)
-            last = max(last, moment)
-        return pairwise([*bounds, len(moments)])
+    def _pieces(
+        self, moments: list[int], span: tuple[int, int], last: int
+    ) -> Iterable[tuple[int, int] | None]:
+        """A key's span in pieces, None where its value has run out."""
+        assert self.ttl is not None
+        begin = span[0]
+        for place in range(*span):
+            if last + self.ttl < moments[place]:
+                if place > begin:
+                    yield begin, place
+                yield None
+                begin = place
+            last = max(last, moments[place])
+        yield begin, span[1]
 
     def _settle(self, keys: list[Value], values: dict[Value, tuple[Value, int]]) -> None:
         """Give new values the exact form that a checkpoint would give them; `values` changes."""
         written = [(key, *values[key]) for key in keys if key in values]
-        table = self._value_table([value for _, value, _ in written])
-        settled = python_rows.tuples(table.columns, len(written))
-        for (key, _, last), value in zip(written, settled, strict=True):
+        given = [value for _, value, _ in written]
+        table = self._value_table(given)
+        if not python_rows.are_exact(given, table.schema):
+            given = python_rows.tuples(table.columns, len(written))
+        for (key, _, last), value in zip(written, given, strict=True):
             values[key] = (value, last)
 
     def _purge(
