@@ -154,7 +154,7 @@ def _unusable(place: str | Path, error: OSError, *, is_local: bool) -> InputErro
         what = f"cannot be written ({error.strerror})"
         remedy = "name a place in a folder that is there and may be written"
         return InputError(where=where, what=what, remedy=remedy)
-    needs = "libhdfs and CLASSPATH" if str(place).lower().startswith("hdfs") else "AWS_ENDPOINT_URL"
+    needs = "HADOOP_CONF_DIR" if str(place).lower().startswith("hdfs") else "AWS_ENDPOINT_URL"
     said = (error.strerror or str(error)).partition("\n")[0]
     if isinstance(error, PermissionError) or error.errno == errno.ENXIO:
         remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"

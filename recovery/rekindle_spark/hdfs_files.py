@@ -1,73 +1,112 @@
-"""Files of a store on HDFS, through pyarrow and Hadoop's own library, which must be installed.
+"""Files of a store on HDFS, by a client that needs neither Java nor Hadoop where it runs.
 
-HDFS gives no file a name that is taken. So a file is written under another name and renamed: of two
-writers one can, and nobody sees a part of it.
+HDFS gives no file a name that is taken unless it is told to. So a file is written under another
+name, put on disk and renamed: of two writers of a new file one can, and who takes the place of
+another does so at once; nobody sees a part of it. What the library raises becomes OSError with a
+number and one line of text, which is waited out; only the absence of a file or folder of a store
+that is there counts as that.
 """
 
 import errno
 import uuid
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
 
-from pyarrow import fs
+from hdfs_native import Client, WriteOptions
 
 __all__ = ["HdfsFiles"]
 
+# Who waits for a store tries again, and says so: of itself the client would for many minutes.
+CONFIGURATION = {"dfs.client.failover.max.attempts": "2"}
+# In the store, for files without their names yet; what killed processes have left lies there.
+UNFINISHED = "unfinished"
+
 
 class HdfsFiles:
-    """The files below hdfs://HOST:PORT/FOLDER (`files.Files`)."""
+    """The files below hdfs://HOST:PORT/FOLDER (`files.Files`). `HADOOP_CONF_DIR` may name a folder
+    with core-site.xml and hdfs-site.xml, for a service of several name nodes."""
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self.filesystem, self.root = fs.FileSystem.from_uri(place)
+        parts = urlsplit(place)
+        self.root = parts.path.rstrip("/")
+        with self._answers():
+            self.client = Client(f"{parts.scheme}://{parts.netloc}", CONFIGURATION)
 
     def make_folder(self, name: str) -> None:
         """See `files.Files`."""
-        self.filesystem.create_dir(self._path(name))
+        with self._answers():
+            self.client.mkdirs(self._path(name), create_parent=True)
 
     def create(self, name: str, data: bytes) -> None:
         """See `files.Files`."""
-        path = self._path(name)
-        unfinished = f"{path}.{uuid.uuid4().hex}.unfinished"
         try:
-            with self.filesystem.open_output_stream(unfinished, compression=None) as stream:
-                stream.write(data)
-            self.filesystem.move(unfinished, path)
-        except OSError:
-            with suppress(OSError):
-                self.filesystem.delete_file(unfinished)
-            try:
-                found = self.read(name)
-            except FileNotFoundError:
-                found = None
-            if found is None:
+            self._write(name, data, instead=False)
+        except FileExistsError:
+            if self.read(name) != data:
                 raise
-            if found != data:
-                raise FileExistsError(errno.EEXIST, "is there already", path) from None
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """See `files.Files`; a file that is there is away for a moment."""
+        """See `files.Files`."""
         for name, data in files.items():
-            self.remove([name])
-            self.create(name, data)
+            self._write(name, data, instead=True)
 
     def read(self, name: str) -> bytes:
         """See `files.Files`."""
-        with self.filesystem.open_input_stream(self._path(name), compression=None) as stream:
-            return bytes(stream.read())
+        with self._answers(), self.client.read(self._path(name)) as reader:
+            return bytes(reader.read())
 
     def names(self, folder: str) -> list[str]:
         """See `files.Files`."""
         top = self._path(folder)
-        selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
-        found = self.filesystem.get_file_info(selector)
-        return [info.path.removeprefix(f"{top}/") for info in found if info.is_file]
+        try:
+            with self._answers():
+                found = list(self.client.list_status(top, recursive=True))
+        except FileNotFoundError:
+            return []
+        return [status.path.removeprefix(f"{top}/") for status in found if not status.isdir]
 
     def remove(self, names: Iterable[str]) -> None:
         """See `files.Files`."""
         for name in names:
-            with suppress(FileNotFoundError):
-                self.filesystem.delete_file(self._path(name))
+            with self._answers(), suppress(FileNotFoundError):
+                self.client.delete(self._path(name))
+
+    def _write(self, name: str, data: bytes, *, instead: bool) -> None:
+        """A file whole under its name; `instead` of one that may be there."""
+        unfinished = self._path(f"{UNFINISHED}/{uuid.uuid4().hex}")
+        with self._answers():
+            try:
+                with self.client.create(unfinished, WriteOptions(create_parent=True)) as writer:
+                    if data:
+                        writer.write(data)
+                        writer.hsync()
+                self.client.rename(unfinished, self._path(name), overwrite=instead)
+            except OSError:
+                with suppress(OSError):
+                    self.client.delete(unfinished)
+                raise
 
     def _path(self, name: str) -> str:
-        return f"{self.root.rstrip('/')}/{name}"
+        return f"{self.root}/{name}"
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """What the library raises, with a number, and without the server's stack."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, _told(error), self.place) from error
+        except FileExistsError as error:
+            raise FileExistsError(errno.EEXIST, _told(error), self.place) from error
+        except PermissionError as error:
+            raise PermissionError(errno.EACCES, _told(error), self.place) from error
+        except OSError as error:
+            raise OSError(errno.EIO, _told(error), self.place) from error
+        except (RuntimeError, ValueError) as error:
+            raise OSError(errno.EIO, _told(error), self.place) from error
+
+
+def _told(error: Exception) -> str:
+    return str(error).partition("\n")[0].strip() or type(error).__name__

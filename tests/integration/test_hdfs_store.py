@@ -1,0 +1,104 @@
+"""A checkpoint store on HDFS: a real name node and data node, which are killed now and then."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import name_node
+import pytest
+from file_stories import STORIES, Story
+from name_node import NameNode
+
+from rekindle.errors import RunError
+from rekindle_local import cli
+from rekindle_spark import files
+from rekindle_spark.hdfs_files import UNFINISHED, HdfsFiles
+from rekindle_spark.store import Store
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameNode]:
+    """It runs; who kills it starts it again."""
+    node = NameNode(name_node.archive(), tmp_path_factory.mktemp("hdfs") / "node")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.fixture
+def place(node: NameNode) -> str:
+    """The place of a store that nobody has used: what is known of one is kept for a process."""
+    return f"{node.place}/stores/{next(NUMBERS)}"
+
+
+@pytest.fixture
+def store(place: str) -> HdfsFiles:
+    files = HdfsFiles(place)
+    for folder in ("commits", "checkpoints"):
+        files.make_folder(folder)
+    return files
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_on_hdfs(story: Story, store: HdfsFiles) -> None:
+    story(store)
+    assert store.names(UNFINISHED) == []
+
+
+def test_a_newer_driver_fences_an_older_one(place: str) -> None:
+    older, newer = Store(place), Store(place)
+    older.open(1.0)
+    older.commit({"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []})
+    newer.open(2.0)
+    with pytest.raises(RunError, match="driver of generation 1: generation 2 has started"):
+        older.commit({"at": 2.0, "plan_epoch": 1, "finished": {}, "outputs": []})
+    assert [record["generation"] for record in newer.read().commits] == [1, 2]
+
+
+def test_a_sound_place_is_accepted_and_nothing_is_left_there(place: str) -> None:
+    files.check(place)
+    assert HdfsFiles(place).names("") == []
+
+
+def test_what_is_written_outlives_a_killed_node_and_its_absence_is_no_answer(
+    node: NameNode, store: HdfsFiles
+) -> None:
+    store.create("commits/1.json", b"one")
+    store.put({"checkpoints/2.json": b"two"})
+    node.kill()
+    attempts = (
+        lambda: store.create("commits/2.json", b"one"),
+        lambda: store.put({"commits/2.json": b"one"}),
+        lambda: store.read("commits/2.json"),
+        lambda: store.names("commits"),
+        lambda: store.remove(["commits/2.json"]),
+        lambda: files.check(store.place),
+    )
+    for attempt in attempts:
+        with pytest.raises((OSError, RunError)) as error:
+            attempt()
+        assert not isinstance(error.value, FileNotFoundError | FileExistsError)
+    node.start()
+    assert store.read("commits/1.json") == b"one"
+    assert store.read("checkpoints/2.json") == b"two"
+    with pytest.raises(FileExistsError):
+        store.create("commits/1.json", b"another")
+
+
+def test_a_server_that_does_not_answer_is_said_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = tmp_path / "pipeline.py"
+    pipeline.write_text(
+        "from rekindle_spark.pipeline import Pipeline\ndef pipeline(): return Pipeline('p')"
+    )
+    place = "hdfs://127.0.0.1:1/store"
+    line = ["run", str(pipeline), "--store", place, "--master", "spark://127.0.0.1:9"]
+    assert cli.run(cli.application, line) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"checkpoint store {place}: does not answer (Connection refused")
+    assert "HADOOP_CONF_DIR" in said
