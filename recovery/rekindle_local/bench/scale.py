@@ -7,7 +7,7 @@ and costs are known are counted, `ran` says how long their jobs took.
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +23,7 @@ from rekindle.errors import RunError
 from rekindle_local import processes
 from rekindle_local.bench import results
 from rekindle_local.bench.results import Bar
+from rekindle_local.bench.threads import PYTHON, cpu_by_kind
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_spark import jar
@@ -59,8 +60,9 @@ def pipeline():
 # of 2,000 partitions 200 are of sources and 1,800 of the windows of 200 queries
 SOURCES_MAX, SOURCE_PARTITIONS, WINDOW_PARTITIONS = 20, 10, 9
 PARTITIONS_OF_QUERY = 10
-ROWS, LAP_SECONDS, KEYS = 36_000, 3_600, 500
-ROWS_PER_SECOND = 20_000
+# Event time goes as fast as the clock does: a window gives its rows once a minute.
+ROWS_PER_SECOND, LAP_SECONDS, KEYS = 20_000, 60, 500
+ROWS = ROWS_PER_SECOND * LAP_SECONDS
 EPOCHS_COUNTED, WARM_EPOCHS = 20, 10
 SECONDS_MAX = 900.0
 EPOCH_SECONDS_MAX = 1.0
@@ -71,13 +73,26 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Medians per epoch of one pipeline: seconds of its job, CPU seconds of driver and nodes."""
+    """Of one pipeline, per epoch: the median seconds of its job, and CPU seconds, of which Python's
+    are the driver's own and the hosts'; what is left of each is of their JVMs."""
 
     queries: int
     partitions: int
     job_seconds: float
     driver_cpu_seconds: float
+    driver_python_cpu_seconds: float
     node_cpu_seconds: float
+    host_cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """CPU seconds so far."""
+
+    driver: float
+    driver_python: float
+    nodes: float
+    hosts: float
 
 
 def measure(partitions: int, executors: int, directory: Path) -> dict[str, Any]:
@@ -102,7 +117,7 @@ def measure(partitions: int, executors: int, directory: Path) -> dict[str, Any]:
 
 
 def _prepare(path: Path) -> None:
-    """An hour of rows, evenly spread."""
+    """A lap of rows, evenly spread."""
     rng = np.random.default_rng(1)
     step = LAP_SECONDS * 1_000_000 // ROWS
     table = {
@@ -139,11 +154,11 @@ def _size(queries: int, rows: Path, cluster: LocalCluster, directory: Path) -> S
     return Size(queries, partitions, *found)
 
 
-def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, float, float]:
-    """Of the epochs that count: the median job's seconds, and CPU of driver and nodes for each."""
+def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, ...]:
+    """Of the epochs that count: the median job's seconds, and CPU for each as `_Spent` has it."""
     limit, recovered = time.monotonic() + SECONDS_MAX, False
     jobs: list[float] = []
-    before = (0.0, 0.0)
+    before = _cpu_seconds(driver, cluster)
     while len(jobs) < WARM_EPOCHS + EPOCHS_COUNTED:
         time.sleep(POLL_SECONDS)
         driver.check()
@@ -160,26 +175,32 @@ def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, float,
                 remedy=f"see {driver.log}, and measure fewer --partitions",
             )
     after, counted = _cpu_seconds(driver, cluster), len(jobs) - WARM_EPOCHS
-    return (
-        median(jobs[WARM_EPOCHS:]),
-        (after[0] - before[0]) / counted,
-        (after[1] - before[1]) / counted,
-    )
+    spent = (now - then for now, then in zip(astuple(after), astuple(before), strict=True))
+    return (median(jobs[WARM_EPOCHS:]), *(seconds / counted for seconds in spent))
 
 
-def _cpu_seconds(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, float]:
-    """So far, of the driver and of all nodes."""
+def _cpu_seconds(driver: DriverProcess, cluster: LocalCluster) -> _Spent:
     assert driver.process is not None
-    own = processes.cpu_seconds(processes.session_processes(driver.process.pid))
-    return own, sum(cluster.cpu_seconds(node.name) for node in cluster.nodes)
+    own = cpu_by_kind(processes.session_processes(driver.process.pid))
+    pids = [pid for node in cluster.nodes for pid in cluster.processes(node.name)]
+    nodes = cpu_by_kind(pids)
+    return _Spent(
+        sum(own.values()),
+        own.get(("driver", PYTHON), 0.0),
+        sum(nodes.values()),
+        nodes.get(("host", PYTHON), 0.0),
+    )
 
 
 def _judge(sizes: list[Size], partitions: int, executors: int, directory: Path) -> dict[str, Any]:
     command = f"rekindle bench scale --partitions {partitions} --executors {executors}"
-    table = Table("queries", "partitions", "job, s", "driver CPU, s", "nodes CPU, s")
+    table = Table(
+        *("queries", "partitions", "job, s", "driver CPU, s", "of it Python"),
+        *("nodes CPU, s", "of it hosts"),
+    )
     for size in sizes:
-        seconds = (size.job_seconds, size.driver_cpu_seconds, size.node_cpu_seconds)
-        table.add_row(str(size.queries), str(size.partitions), *(f"{one:.2f}" for one in seconds))
+        queries, partitions_, *seconds = astuple(size)
+        table.add_row(str(queries), str(partitions_), *(f"{one:.2f}" for one in seconds))
     Console(highlight=False).print(table)
     half, whole = sizes[-2:]
     growth = whole.driver_cpu_seconds / half.driver_cpu_seconds

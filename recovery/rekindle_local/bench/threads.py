@@ -1,14 +1,14 @@
 """CPU time of processes by what their threads are for, as /proc tells it.
 
 Java names its threads, and Linux keeps the first 15 signs of the name. What threads have used that
-have ended counts for their process alone, as `ended threads`. `profile` calls it.
+have ended counts for their process alone, as `ended threads`. `profile` and `scale` call it.
 """
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cpu_by_kind"]
+__all__ = ["PYTHON", "cpu_by_kind"]
 
 PYTHON = "Python"
 ENDED = "ended threads"
