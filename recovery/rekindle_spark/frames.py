@@ -7,21 +7,26 @@ is there exactly once. Format: docs/formats.md.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rekindle_spark.operators import columns
+
 __all__ = [
     "Frame",
     "Label",
+    "batch_of",
     "combined_digest",
     "decode",
     "digest",
     "encode",
+    "encode_each",
     "frames",
+    "is_plain",
     "raw",
     "stored_digest",
 ]
@@ -55,11 +60,32 @@ class Frame(Label):
 
 def encode(label: Label, table: pa.Table | None) -> bytes:
     """The bytes of one frame; `table` is None for zero rows."""
-    if table is None or table.num_rows == 0:
-        return HEADER.pack(FRAME_VERSION, *_fields(label), 0, NO_DIGEST, 0)
-    payload: bytes = _batch(table).serialize().to_pybytes()
-    head = (*_fields(label), table.num_rows, digest(table), len(payload))
-    return HEADER.pack(FRAME_VERSION, *head) + payload
+    batch = None if table is None else columns.batch(table)
+    (block,) = encode_each(label, [(label.target, batch)], plain=False)
+    return block
+
+
+def encode_each(
+    label: Label, parts: Sequence[tuple[int, pa.RecordBatch | None]], *, plain: bool
+) -> Iterator[bytes]:
+    """The bytes of a frame for each of some targets, whose rows are given with them; all else is as
+    the label has it. Of `plain` rows the bytes of the batch depend on the rows alone."""
+    before = (FRAME_VERSION, label.edge, label.producer)
+    after = (label.plan_epoch, label.epoch, label.watermark)
+    for target, batch in parts:
+        if batch is None or batch.num_rows == 0:
+            yield HEADER.pack(*before, target, *after, 0, NO_DIGEST, 0)
+            continue
+        payload = batch.serialize()
+        sum_ = _hash(payload) if plain else digest(pa.Table.from_batches([batch]))
+        head = HEADER.pack(*before, target, *after, batch.num_rows, sum_, payload.size)
+        yield b"".join((head, payload))
+
+
+def is_plain(batch: pa.RecordBatch) -> bool:
+    """Whether a batch, and each slice of it, is written as nothing but its values in order."""
+    kinds = batch.schema.types
+    return all(map(pa.types.is_primitive, kinds)) and not any(c.null_count for c in batch.columns)
 
 
 def frames(data: memoryview) -> Iterator[Frame]:
@@ -83,19 +109,23 @@ def decode(frame: Frame, schema: pa.Schema) -> pa.Table:
     """The frame's rows."""
     if frame.rows == 0:
         return schema.empty_table()
-    batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
-    return pa.Table.from_batches([batch])
+    return pa.Table.from_batches([batch_of(frame, schema)])
+
+
+def batch_of(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a frame that has some."""
+    return pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
 
 
 def digest(table: pa.Table) -> bytes:
     """Eight bytes that depend on the rows alone, not on how memory holds them."""
-    columns, partial = [], []
+    filled, partial = [], []
     for column in table.columns:
         if column.null_count:
             partial.append(column.drop_null())
             column = pc.is_valid(column)
-        columns.append(column)
-    sum_ = blake2b(_plain(columns), digest_size=8)
+        filled.append(column)
+    sum_ = blake2b(_plain(filled), digest_size=8)
     for column in partial:
         sum_.update(_plain([column]))
     return sum_.digest()
@@ -124,14 +154,13 @@ def _fields(label: Label) -> tuple[int, ...]:
     )
 
 
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+def _hash(data: pa.Buffer) -> bytes:
+    return blake2b(data, digest_size=8).digest()
 
 
-def _plain(columns: list[pa.ChunkedArray]) -> pa.Buffer:
+def _plain(filled: list[pa.ChunkedArray]) -> pa.Buffer:
     """Columns without nulls as bytes; text is copied, for a slice keeps offsets of its whole."""
-    batch = _batch(pa.table(columns, names=[str(i) for i in range(len(columns))]))
+    batch = columns.batch(pa.table(filled, names=[str(i) for i in range(len(filled))]))
     arrays = [
         array if pa.types.is_primitive(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
         for array in batch.columns

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rekindle.errors import StepError
 from rekindle_spark import frames, poison
 from rekindle_spark.frames import Frame, Label
-from rekindle_spark.operators import KeyedStateful, hashing
+from rekindle_spark.operators import KeyedStateful, columns, hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import Sieve, Tolerance
 from rekindle_spark.program import Chain, Edge, Program
@@ -157,10 +157,10 @@ def _gather(program: Program, work: Work, received: Sequence[Frame]) -> tuple[li
     the least watermark."""
     found = _unique(received)
     chain = program.owner[work.partition]
-    slots: list[list[pa.Table]] = [[] for _ in chain.root.inputs]
+    slots: list[list[pa.RecordBatch]] = [[] for _ in chain.root.inputs]
     schemas: dict[int, pa.Schema] = {}
     watermark = 2**63 - 1
-    edges = {(edge.index, producer): edge for edge, producer in program.producers(work.partition)}
+    edges = program.feeds[chain.index]
     for _, producer in edges.keys() - found.keys():
         name = program.partition_names[producer]
         raise Incomplete(f"no frame of {name} in epoch {work.epoch}")
@@ -169,11 +169,8 @@ def _gather(program: Program, work: Work, received: Sequence[Frame]) -> tuple[li
         watermark = min(watermark, frame.watermark)
         schemas[edge.slot] = edge.schema
         if frame.rows:
-            slots[edge.slot].append(frames.decode(frame, edge.schema))
-    tables = [
-        pa.concat_tables(slot) if slot else schemas[i].empty_table() for i, slot in enumerate(slots)
-    ]
-    return tables, watermark
+            slots[edge.slot].append(frames.batch_of(frame, edge.schema))
+    return [pa.Table.from_batches(slot, schemas[i]) for i, slot in enumerate(slots)], watermark
 
 
 def _unique(received: Sequence[Frame]) -> dict[tuple[int, int], Frame]:
@@ -253,15 +250,13 @@ def _outgoing(
     if edge.combine:
         table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
     among = [target - consumer.first for target in targets]
-    parts = hashing.split(table, list(edge.keys), consumer.parallelism, among)
-    blocks = []
-    for target in targets:
-        part = parts.get(target - consumer.first)
-        label = Label(edge.index, work.partition, target, work.plan_epoch, work.epoch, watermark)
-        block = frames.encode(label, part)
-        sums.append(frames.stored_digest(block))
-        blocks.append((target, block))
-    return blocks
+    batch = columns.batch(table)
+    parts = hashing.split_batch(batch, list(edge.keys), consumer.parallelism, among)
+    label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
+    rows = [(target, parts.get(target - consumer.first)) for target in targets]
+    blocks = list(frames.encode_each(label, rows, plain=frames.is_plain(batch)))
+    sums += map(frames.stored_digest, blocks)
+    return list(zip(targets, blocks, strict=True))
 
 
 def _sunk(

@@ -204,9 +204,21 @@ class Program:
 
     def producers(self, partition: int) -> Iterator[tuple[Edge, int]]:
         """Each input edge of a partition with each producer partition of it."""
-        for edge in self.inputs[self.owner[partition].index]:
-            for producer in self.chains[edge.producer].partitions:
-                yield edge, producer
+        for (_, producer), edge in self.feeds[self.owner[partition].index].items():
+            yield edge, producer
+
+    @cached_property
+    def feeds(self) -> tuple[dict[tuple[int, int], Edge], ...]:
+        """For each chain its input edges by their index and each of their producers, in the fixed
+        order in which frames are read."""
+        return tuple(
+            {
+                (e.index, producer): e
+                for e in edges
+                for producer in self.chains[e.producer].partitions
+            }
+            for edges in self.inputs
+        )
 
 
 def build(pipeline: Pipeline) -> Program:

@@ -1,12 +1,14 @@
 """Frames: what goes in comes out, empty is told from lost, and digests are of the rows alone."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle_spark import frames
 from rekindle_spark.frames import Label
+from rekindle_spark.operators import columns
 
 SCHEMA = pa.schema(
     [("name", pa.string()), ("size", pa.int64()), ("good", pa.bool_()), ("at", pa.timestamp("us"))]
@@ -104,6 +106,25 @@ def test_null_is_not_the_value_that_stands_for_it_in_a_digest() -> None:
 def test_an_encoded_frame_carries_the_digest_of_its_rows() -> None:
     rows: list[tuple[object, ...]] = [("a", 1, True, 5)]
     assert frames.stored_digest(encoded(rows)) == frames.digest(table(rows))
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), st.booleans())
+def test_frames_that_are_made_together_are_those_that_are_made_one_by_one(
+    several: list[list[tuple[object, ...]]], is_narrow: bool
+) -> None:
+    whole = pa.concat_tables([table(rows) for rows in several])
+    if is_narrow:  # numbers without nulls, as windows exchange them
+        whole = whole.select(["size", "at"]).filter(pc.field("size").is_valid())
+        whole = whole.filter(pc.field("at").is_valid())
+    batch, cut = columns.batch(whole), whole.num_rows // 2
+    parts = [(1, batch.slice(0, cut)), (2, batch.slice(cut)), (3, None)]
+    made = frames.encode_each(Label(1, 3, 0, 2, 17, -7), parts, plain=frames.is_plain(batch))
+    assert list(made) == [
+        frames.encode(
+            Label(1, 3, target, 2, 17, -7), None if part is None else pa.Table.from_batches([part])
+        )
+        for target, part in parts
+    ]
 
 
 def test_a_combined_digest_depends_on_every_part_and_their_order() -> None:

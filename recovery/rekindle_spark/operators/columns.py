@@ -17,6 +17,7 @@ from rekindle_spark import arguments
 __all__ = [
     "Integers",
     "Mask",
+    "batch",
     "canonical",
     "check_columns",
     "check_event_time",
@@ -26,6 +27,7 @@ __all__ = [
     "has_integers",
     "integers",
     "python_values",
+    "take",
     "valid",
     "whole",
 ]
@@ -40,6 +42,12 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def valid(array: pa.Array) -> Mask | None:
@@ -74,6 +82,14 @@ def integers(array: pa.Array) -> Integers:
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     values = np.asarray(array.fill_null(0) if array.null_count else array)
     return values.view(np.int64) if kinds.is_uint64(kind) else values.astype(np.int64, copy=False)
+
+
+def take(array: pa.Array, rows: Integers) -> pa.Array:
+    """Values by their places. Arrow's own call costs 20 us whatever it takes, so where it can be
+    told that none is null numpy does it."""
+    if array.type == pa.int64() and not array.null_count:
+        return pa.array(np.asarray(array)[rows])
+    return array.take(pa.array(rows))
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
