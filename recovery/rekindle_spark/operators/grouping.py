@@ -20,6 +20,8 @@ __all__ = ["Groups", "Ordered", "add", "expand", "extreme", "group", "order_valu
 
 CODE_MAX = 2**62
 INT64_MAX = 2**63 - 1
+# A table of so many places for each row is filled sooner than a hash table.
+SPARSE_MAX, TABLE_MIN = 4, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +66,18 @@ class Ordered:
         return pa.array(values, mask=mask).cast(self.kind)
 
 
-def group(keys: Sequence[pa.Array], rows: int) -> Groups:
+def group(keys: Sequence[pa.Array | Integers], rows: int) -> Groups:
     """Group rows by equal keys: a null equals a null, a NaN a NaN, and 0.0 equals -0.0."""
     ids, distinct = np.zeros(rows, np.int64), 1
     for key in keys:
-        codes, size = _codes(columns.canonical(key))
+        codes, size = _spread(key)
         if distinct * size > CODE_MAX:
-            ids, distinct = _codes(pa.array(ids))
+            codes, size = _codes(key)
+        if distinct * size > CODE_MAX:
+            ids, distinct = _codes(ids)
         ids = ids * size + codes if distinct > 1 else codes
         distinct *= size
-    if len(keys) > 1:
-        ids, distinct = _codes(pa.array(ids))
-    first = np.empty(distinct if rows else 0, np.int64)
-    first[ids[::-1]] = np.arange(rows - 1, -1, -1)
-    return Groups(ids, first)
+    return _numbered(ids, distinct, rows)
 
 
 def add(groups: Groups, values: np.ndarray) -> np.ndarray:
@@ -144,9 +144,35 @@ def expand(counts: Integers) -> tuple[Integers, Integers]:
     return items, places
 
 
-def _codes(array: pa.Array) -> tuple[Integers, int]:
+def _codes(key: pa.Array | Integers) -> tuple[Integers, int]:
+    """Equal values as equal numbers, from 0 on in the order in which they first appear."""
+    array = pa.array(key) if isinstance(key, np.ndarray) else columns.canonical(key)
     encoded = array.dictionary_encode("encode")
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def _spread(key: pa.Array | Integers) -> tuple[Integers, int]:
+    """Equal values as equal numbers from 0 on, not all of which need appear: of whole numbers that
+    costs a fraction of `_codes`."""
+    if isinstance(key, np.ndarray):
+        values = key
+    elif key.null_count or not columns.has_integers(key.type):
+        return _codes(key)
+    else:
+        values = columns.integers(key)
+    least = int(values.min()) if len(values) else 0
+    return values - least, int(values.max()) - least + 1 if len(values) else 1
+
+
+def _numbered(ids: Integers, distinct: int, rows: int) -> Groups:
+    """Groups of rows with equal `ids`, which are below `distinct`."""
+    if distinct > SPARSE_MAX * rows + TABLE_MIN:
+        ids, distinct = _codes(ids)
+    groups = np.full(distinct, -1)
+    groups[ids[::-1]] = np.arange(rows - 1, -1, -1)
+    first = np.sort(groups[groups >= 0])
+    groups[ids[first]] = np.arange(len(first))
+    return Groups(groups[ids], first)
 
 
 def _flip_negative(bits: Integers) -> Integers:

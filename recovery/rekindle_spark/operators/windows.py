@@ -87,11 +87,10 @@ class WindowAggregate:
         rows = times.microseconds(table[self.event_time])
         panes = rows - rows % self.pane
         keys = [columns.canonical(columns.whole(table[key])) for key in self.keys]
-        groups = grouping.group([pa.array(panes), *keys], len(panes))
-        first = pa.array(groups.first)
+        groups = grouping.group([panes // self.pane, *keys], len(panes))
         return pa.Table.from_arrays(
             [
-                *(key.take(first) for key in keys),
+                *(columns.take(key, groups.first) for key in keys),
                 times.timestamps(panes[groups.first]),
                 *(parts.combine(partial, table, groups) for partial in self.partials),
             ],
@@ -111,9 +110,11 @@ class WindowAggregate:
         if watermark < state.closes_at or state.panes.num_rows == 0:
             return state, self.no_output
         output = self._close(state.panes, previous_watermark, watermark)
-        ends = self._last_starts(times.microseconds(state.panes[PANE])) + (self.size - 1)
-        panes = tables.select_rows(state.panes, ends > watermark)
-        return WindowState(panes, self._closes_at(panes, watermark), state.late_rows), output
+        starts = times.microseconds(state.panes[PANE])
+        open_ = self._last_starts(starts) + (self.size - 1) > watermark
+        panes = tables.select_rows(state.panes, open_)
+        closes_at = self._closes_at(starts[open_], watermark)
+        return WindowState(panes, closes_at, state.late_rows), output
 
     def dump(self, state: WindowState) -> list[pa.Table]:
         scalars = tables.dump_scalars(closes_at=state.closes_at, late_rows=state.late_rows)
@@ -126,22 +127,22 @@ class WindowAggregate:
         return int(state.panes.nbytes)
 
     def _absorb(self, state: WindowState, rows: pa.Table, previous_watermark: int) -> WindowState:
-        ends = self._last_starts(times.microseconds(rows[PANE])) + (self.size - 1)
-        late = ends <= times.late(previous_watermark)
-        late_rows = state.late_rows
+        panes, late_rows = tables.concatenate([state.panes, rows]), state.late_rows
+        starts = times.microseconds(panes[PANE])
+        late = self._last_starts(starts) + (self.size - 1) <= times.late(previous_watermark)
+        late[: state.panes.num_rows] = False
         if late.any():
-            late_rows += int(rows[parts.ROWS.name].to_numpy()[late].sum())
-            rows = tables.select_rows(rows, ~late)
-        panes = tables.concatenate([state.panes, rows])
-        panes = self._merge(panes, times.microseconds(panes[PANE]))
-        return WindowState(panes, self._closes_at(panes, previous_watermark), late_rows)
+            late_rows += int(panes[parts.ROWS.name].to_numpy()[late].sum())
+            panes, starts = tables.select_rows(panes, ~late), starts[~late]
+        closes_at = self._closes_at(starts, previous_watermark)
+        return WindowState(self._merge(panes, starts), closes_at, late_rows)
 
     def _merge(self, table: pa.Table, starts: Integers) -> pa.Table:
         """One row per keys and `starts`, which become the pane column."""
         keys = [columns.whole(table[key]) for key in self.keys]
-        groups = grouping.group([pa.array(starts), *keys], len(starts))
-        first = pa.array(groups.first)
-        arrays = [*(key.take(first) for key in keys), times.timestamps(starts[groups.first])]
+        groups = grouping.group([starts // self.pane, *keys], len(starts))
+        arrays = [*(columns.take(key, groups.first) for key in keys)]
+        arrays.append(times.timestamps(starts[groups.first]))
         for partial in self.partials:
             array = columns.whole(table[partial.name])
             arrays.append(parts.merge(partial, array, groups))
@@ -174,11 +175,11 @@ class WindowAggregate:
             schema=self.output_schema,
         )
 
-    def _closes_at(self, panes: pa.Table, watermark: int) -> int:
+    def _closes_at(self, panes: Integers, watermark: int) -> int:
         """The watermark at which the next window with rows closes."""
-        if panes.num_rows == 0:
+        if len(panes) == 0:
             return FINAL_WATERMARK
-        earliest = int(self._first_starts(times.microseconds(panes[PANE])).min()) + self.size
+        earliest = int(self._first_starts(panes).min()) + self.size
         return min(max(earliest, self._next_end(watermark)) - 1, FINAL_WATERMARK)
 
     def _next_end(self, watermark: int) -> int:
