@@ -13,7 +13,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ __all__ = ["Files", "at", "check", "exists", "folder"]
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
+PLACES_CACHED_MAX = 16
 
 
 class Files(Protocol):
@@ -67,8 +68,7 @@ class Files(Protocol):
 
 def at(place: str | Path) -> Files:
     """The files of a store, which is not looked at. Raises InputError for what is no place."""
-    local = folder(place)
-    return _remote(str(place)) if local is None else LocalFiles(local)
+    return _at(str(place))
 
 
 def folder(place: str | Path) -> Path | None:
@@ -112,7 +112,14 @@ def check(place: str | Path) -> None:
         raise _unusable(place, error, is_local=local is not None) from error
 
 
-@cache
+@lru_cache(maxsize=PLACES_CACHED_MAX)
+def _at(place: str) -> Files:
+    # A host asks for each file of each partition, and to resolve a path takes a tenth of all that
+    # it does for an epoch without rows.
+    local = folder(place)
+    return _remote(place) if local is None else LocalFiles(local)
+
+
 def _remote(place: str) -> Files:
     # Their libraries cost a host time and memory, and most have no use for them.
     if place.lower().startswith("hdfs"):
