@@ -9,7 +9,7 @@ nobody else is held up by what was missed long ago.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,7 @@ def specify(
         for task, (_, partitions) in enumerate(tasks)
         for partition in partitions
     }
+    frames = _frames(progress, extent.runs, index)
     stages, produced = [], []
     for tasks in layout:
         stages.append(
@@ -92,7 +93,7 @@ def specify(
                     nodes[executor],
                     executor,
                     _header(progress, executor, partitions, extent, common, offsets),
-                    _reads(progress, partitions, extent.runs, index),
+                    _reads(partitions, frames),
                 )
                 for executor, partitions in tasks
             )
@@ -147,13 +148,9 @@ def made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
     Operators with state are not among them: what they give is kept as long as it may be needed.
     """
     runs: dict[int, tuple[int, int]] = {}
-    for partition, (first, last) in work.items():
-        sources = {
-            producer
-            for _, producer in progress.program.producers(partition)
-            if not progress.program.owner[producer].keyed
-        }
-        for source in sorted(sources):
+    for (partition, *_), (first, last) in _alike(progress, work):
+        producers = {producer for _, producer in progress.program.producers(partition)}
+        for source in sorted(producers & progress.program.sources):
             for epoch in range(first, last + 1):
                 own = runs.get(source) or work.get(source)
                 if progress.is_kept(source, epoch, partition):
@@ -162,6 +159,18 @@ def made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
                     (epoch, epoch) if own is None else (min(own[0], epoch), max(own[1], epoch))
                 )
     return runs
+
+
+def _alike(progress: Progress, work: Ranges) -> Iterator[tuple[Sequence[int], tuple[int, int]]]:
+    """Partitions that read the same epochs of the same producers, and have the same of them in the
+    store: what holds for the first holds for the others. Each with their epochs."""
+    groups: dict[tuple[int, tuple[int, int], tuple[int, ...]], list[int]] = {}
+    inputs = progress.restore_points.inputs
+    for partition, span in work.items():
+        stored = tuple(one.checkpoint for one in inputs if partition in one.partitions)
+        chain = progress.program.owner[partition].index
+        groups.setdefault((chain, span, stored), []).append(partition)
+    return ((partitions, span) for (_, span, _), partitions in groups.items())
 
 
 def together(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
@@ -184,13 +193,18 @@ def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
     keyed = {partition: progress.program.owner[partition].keyed for partition in work}
     least = {True: 0 if all(keyed.values()) else 1, False: 0}
     depth: dict[int, int] = {}
+    alike: dict[tuple[int, int], int] = {}
     for partition in sorted(work):
-        feeding = (
-            depth[producer] + 1
-            for _, producer in progress.program.producers(partition)
-            if producer in work and work[producer][0] <= work[partition][1]
-        )
-        depth[partition] = max(feeding, default=least[keyed[partition]])
+        last = work[partition][1]
+        key = (progress.program.owner[partition].index, last)
+        if key not in alike:
+            feeding = (
+                depth[producer] + 1
+                for _, producer in progress.program.producers(partition)
+                if producer in work and work[producer][0] <= last
+            )
+            alike[key] = max(feeding, default=least[keyed[partition]])
+        depth[partition] = alike[key]
     stages: list[list[int]] = [[] for _ in range(max(depth.values()) + 1)]
     for partition, stage in depth.items():
         stages[stage].append(partition)
@@ -247,25 +261,33 @@ def _header(
     return json.dumps(header).encode()
 
 
+def _frames(
+    progress: Progress, work: Ranges, index: Mapping[int, tuple[int, int]]
+) -> dict[int, dict[int, set[int]]]:
+    """For each partition the map indexes with frames for it, by shuffle."""
+    found: dict[int, dict[int, set[int]]] = {}
+    for partitions, (first, last) in _alike(progress, work):
+        maps: dict[int, set[int]] = {}
+        for producer in {producer for _, producer in progress.program.producers(partitions[0])}:
+            for epoch in range(first, last + 1):
+                place = _place(progress, producer, epoch, work, index)
+                if place is None and progress.restore_points.has(partitions[0], producer, epoch):
+                    continue
+                assert place is not None, f"nobody keeps epoch {epoch} of partition {producer}"
+                maps.setdefault(place[0], set()).add(place[1])
+        found |= dict.fromkeys(partitions, maps)
+    return found
+
+
 def _reads(
-    progress: Progress,
-    partitions: Sequence[int],
-    work: Ranges,
-    index: Mapping[int, tuple[int, int]],
+    partitions: Sequence[int], frames: Mapping[int, Mapping[int, set[int]]]
 ) -> tuple[Read, ...]:
     maps: dict[int, set[int]] = {}
     targets: dict[int, set[int]] = {}
     for partition in partitions:
-        first, last = work[partition]
-        producers = {producer for _, producer in progress.program.producers(partition)}
-        for producer in producers:
-            for epoch in range(first, last + 1):
-                place = _place(progress, producer, epoch, work, index)
-                if place is None and progress.restore_points.has(partition, producer, epoch):
-                    continue
-                assert place is not None, f"nobody keeps epoch {epoch} of partition {producer}"
-                maps.setdefault(place[0], set()).add(place[1])
-                targets.setdefault(place[0], set()).add(partition)
+        for shuffle, indexes in frames[partition].items():
+            maps.setdefault(shuffle, set()).update(indexes)
+            targets.setdefault(shuffle, set()).add(partition)
     return tuple(
         Read(shuffle, ranges.of(maps[shuffle]), ranges.of(targets[shuffle]))
         for shuffle in sorted(maps)
