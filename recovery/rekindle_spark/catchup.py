@@ -87,6 +87,8 @@ class CatchUp:
     def _starved(self) -> set[str]:
         """Executors on which live partitions come first: they had no memory for an epoch."""
         application = self.application
+        if not application.budget.starved:
+            return set()
         with application.lock:
             progress = application.progress
             return application.budget.starved & {progress.placed[n] for n in progress.live}

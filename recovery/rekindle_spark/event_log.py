@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from rekindle_spark.poison import ENDING
 
 __all__ = ["EventLog", "open_events"]
 
-WAITING_BYTES_MAX = 1 << 20
+WAITING_BYTES_MAX, TOGETHER_BYTES = 1 << 20, 1 << 16
 
 
 def open_events(path: Path) -> TextIO:
@@ -44,23 +44,27 @@ class EventLog:
     file: TextIO
     generation: int
     lock: threading.Lock = field(default_factory=threading.Lock)
-    waiting: bytes = b""
+    waiting: bytearray = field(default_factory=bytearray)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event."""
-        record = {
-            "version": 1,
-            "at": time.time(),
-            "kind": kind,
-            "generation": self.generation,
-            **fields,
-        }
-        line = json.dumps(record).encode() + b"\n"
+        self.write_each(kind, [fields])
+
+    def write_each(self, kind: str, events: Iterable[Mapping[str, Any]]) -> None:
+        """Append events of one kind that have happened at once, with few calls of the system."""
+        common = {"version": 1, "at": time.time(), "kind": kind, "generation": self.generation}
+        lines = [json.dumps({**common, **fields}).encode() + b"\n" for fields in events]
         with self.lock:
-            if len(self.waiting) + len(line) <= WAITING_BYTES_MAX:
-                self.waiting += line
-            with suppress(OSError):  # written with the next one, once there is room again
-                self.waiting = self.waiting[os.write(self.file.fileno(), self.waiting) :]
+            for line in lines:
+                if len(self.waiting) + len(line) <= WAITING_BYTES_MAX:
+                    self.waiting += line
+                if len(self.waiting) >= TOGETHER_BYTES:
+                    self._write()
+            self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError):  # written with the next one, once there is room again
+            del self.waiting[: os.write(self.file.fileno(), self.waiting)]
 
     def dead_letters(self, outputs: Iterable[Sequence[Any]]) -> None:
         """Tell of the dead letters among output files that have become finished."""

@@ -153,8 +153,8 @@ class Progress:
 
     @property
     def catching_up(self) -> set[int]:
-        """Partitions that are placed and not live."""
-        return set(self.placed) - self.live
+        """Partitions that are placed and not live; what is live is placed."""
+        return set() if len(self.live) == len(self.placed) else set(self.placed) - self.live
 
     @property
     def complete(self) -> bool:
@@ -272,10 +272,11 @@ class Progress:
 
     def checkpointed(self, points: RestorePoints) -> list[int]:
         """A checkpoint has become global; returns shuffles that nobody needs any more."""
-        self.restore_points = points
+        self.restore_points, oldest = points, points.oldest
         return self.retained.trim(
             lambda producer, epoch: (
-                not any(
+                epoch <= oldest
+                or not any(
                     points.needs(reader, producer, epoch)
                     for reader in self.program.consumers(producer)
                 )

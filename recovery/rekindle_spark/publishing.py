@@ -23,19 +23,21 @@ def publish(application: Application, record: Mapping[str, Any]) -> None:
     program, committed = application.program, application.committed
     application.store.commit(record)
     application.events.dead_letters(record["outputs"])
+    told = []
     for name, (first, last, _) in record["finished"].items():
         number = program.numbers[name]
         enter(program, committed, number, last)
-        parts = program.output_parts(number)
-        for sink in program.owner[number].sinks:
-            application.events.write(
-                "commit",
-                query=sink.name,
-                query_partition=parts[sink.name],
-                from_epoch=first,
-                epoch=last,
-                plan_epoch=record["plan_epoch"],
-            )
+        parts, epochs = program.output_parts(number), {"from_epoch": first, "epoch": last}
+        told += [
+            {
+                "query": sink.name,
+                "query_partition": parts[sink.name],
+                **epochs,
+                "plan_epoch": record["plan_epoch"],
+            }
+            for sink in program.owner[number].sinks
+        ]
+    application.events.write_each("commit", told)
 
 
 def enter(program: Program, committed: dict[str, int], number: int, last: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_spark.event_log import EventLog, open_events
+from rekindle_spark.event_log import WAITING_BYTES_MAX, EventLog, open_events
 
 
 def write(path: Path, generation: int, kind: str) -> None:
@@ -57,3 +57,14 @@ def test_events_wait_for_room_on_the_disk_and_none_is_torn(
         for epoch in range(4):
             log.write("cut", epoch=epoch)
     assert [json.loads(line)["epoch"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
+
+
+def test_many_events_at_once_are_all_written_though_they_are_more_than_may_wait(
+    tmp_path: Path,
+) -> None:
+    path, count = tmp_path / "events.jsonl", 2 * WAITING_BYTES_MAX // 100
+    with open_events(path) as file:
+        EventLog(file, 1).write_each("commit", ({"epoch": number} for number in range(count)))
+    lines = path.read_text().splitlines()
+    assert sum(map(len, lines)) > WAITING_BYTES_MAX
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(count))

@@ -45,7 +45,7 @@ def application() -> Any:
         lock=threading.RLock(),
         progress=SimpleNamespace(stopped={}),
         said=[],
-        events=SimpleNamespace(dead_letters=lambda _: None, write=lambda *_, **__: None),
+        events=SimpleNamespace(dead_letters=lambda _: None, write_each=lambda *_: None),
     )
     found.store = SimpleNamespace(commit=found.said.append)
     for number in (ROWS, COUNTS):

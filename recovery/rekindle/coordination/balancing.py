@@ -96,7 +96,10 @@ def _evened(state: State, nodes: "_Nodes") -> dict[str, str]:
 
 def relief(state: State) -> dict[str, str]:
     """Partition -> node for those on slow nodes for which others have room."""
-    nodes, slowed = _Nodes.of(state), slow(state)
+    slowed = slow(state)
+    if not slowed:
+        return {}
+    nodes = _Nodes.of(state)
     weights = dict.fromkeys(state.partitions, 0.0)
     for query, closure in state.closures.items():
         for partition in closure:
