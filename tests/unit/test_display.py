@@ -22,6 +22,16 @@ def test_nodes_that_come_and_are_killed_are_counted() -> None:
     ]
 
 
+def test_batches_of_a_query_alone_are_told_apart_from_others_of_the_same_number() -> None:
+    shown = io.StringIO()
+    display = Display({"late": 1.0, "early": 1.0}, {"late": 1, "early": 1}, Console(file=shown))
+    for query, age in (("late", 100.0), ("early", 0.0)):
+        display.show({"kind": "cut", "query": query, "epoch": 0, "cut_at": time.time() - age})
+        display.show({"kind": "commit", "query_partition": f"{query}/0", "epoch": 0})
+    display.show({"kind": "not-yet", "until": "all run"})
+    assert shown.getvalue() == "waiting until all run: 1 of 2 queries are level\n"
+
+
 def test_a_long_wait_tells_how_many_queries_are_level() -> None:
     shown = io.StringIO()
     display = Display({"late": 1.0, "early": 1.0}, {"late": 2, "early": 1}, Console(file=shown))

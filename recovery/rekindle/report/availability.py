@@ -22,6 +22,7 @@ __all__ = [
     "final_epoch",
     "measure",
     "surviving_queries",
+    "teeth_of",
 ]
 
 WINDOW_SECONDS = 60.0

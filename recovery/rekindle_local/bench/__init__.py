@@ -1,14 +1,17 @@
 """Benchmarks: figures beside bars, ratios from one run.
 
+    comparison    ratios and bars of recoveries, by the runs of several systems
     contenders    the systems that are measured beside each other
     coordinator   many applications in one coordinator: cost, speed, failover
     fleet         the records of many applications at rest
     freshness     rates and lags, by the commits of queries
     interference  what catching up costs those that run
+    outages       the figures of one run in a failure, from its events
     overhead      what checkpoints, buffering and ordering cost
     planner       how fast the planner is, how good its plans are
     profile       where CPU and time of an epoch go
-    recovery      strategies compared on the demo's failure
+    recovery      strategies and other systems compared in the same failures
+    runs          runs in a failure as records: of Rekindle, and of peers at rates that they sustain
     study         planners compared on random topologies, as in the paper
     scale         what an epoch costs one driver as partitions grow
     saturated     a run with more input than the nodes can take, followed

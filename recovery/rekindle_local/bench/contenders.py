@@ -5,7 +5,7 @@
                            RocksDB with changelogs (`rekindle_local.structured_streaming`)
 
 Both write events of the same kinds. Without a rate they get more input than they can take, in
-portions that they can: epochs, or batches of at most so many rows. `steady` calls them.
+portions that they can: epochs, or batches of at most so many rows. `steady` and `peers` call them.
 """
 
 import os
@@ -19,6 +19,7 @@ from rekindle_local import distribution
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo import inputs
 from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.machines import Machines
 from rekindle_spark import jar
 
 __all__ = ["CONTENDERS", "EPOCH_SECONDS", "Contest", "start"]
@@ -38,7 +39,7 @@ class Contest:
 
     flights: Path
     names: Collection[str]
-    nodes: LocalCluster
+    nodes: Machines
 
 
 def start(
@@ -66,19 +67,20 @@ def _rekindle(driver: DriverProcess, contest: Contest, rows_per_second: float | 
         },
         names=contest.names,
     )
-    options = contest.nodes.spark_options()
-    driver.start(pipeline, contest.nodes.master_url, settings, options)
+    cluster = _spark(contest)
+    driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
 
 
 def _structured_streaming(
     driver: DriverProcess, contest: Contest, rows_per_second: float | None
 ) -> None:
+    cluster = _spark(contest)
     conf = {
-        **contest.nodes.spark_options(STRUCTURED_STREAMING_MEGABYTES),
+        **cluster.spark_options(STRUCTURED_STREAMING_MEGABYTES),
         "spark.driver.extraClassPath": jar.path(),
         "spark.ui.enabled": "false",
     }
-    submit = ["--master", contest.nodes.master_url]
+    submit = ["--master", cluster.master_url]
     submit += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     arguments = [sys.executable, "-m", "rekindle_local.structured_streaming"]
     arguments += [str(contest.flights), "--store", str(driver.store)]
@@ -93,6 +95,12 @@ def _structured_streaming(
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
     driver.launch(arguments, variables)
+
+
+def _spark(contest: Contest) -> LocalCluster:
+    """Both run on Spark's own cluster."""
+    assert isinstance(contest.nodes, LocalCluster), "a contender of Spark on other machines"
+    return contest.nodes
 
 
 CONTENDERS: Mapping[str, Callable[[DriverProcess, Contest, float | None], None]] = {

@@ -1,12 +1,15 @@
-"""Recovery strategies on the same failure: weighted unavailability as a ratio, seed by seed.
+"""Systems in the same failure: weighted unavailability as a ratio, seed by seed.
 
-The rate of rows is calibrated to the same load in every run, from the rate of the one before.
-Bars count only where the nodes' CPU quota is enforced.
+    of each seed   incremental ─its rate, its victims─► the peers, in turn
+                   a peer that does not sustain the rate ─► also half of it, half of that ...
+
+Rekindle's rate is calibrated to the same load in every run, from the rate of the one before. `runs`
+makes the records, `comparison` judges them; beside `recovery.json` comes a picture of all lags.
 """
 
-import math
+import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,124 +17,186 @@ from typing import Any
 from rich.console import Console
 
 from rekindle.errors import RunError
-from rekindle_local.bench import results
-from rekindle_local.bench.results import Bar
-from rekindle_local.demo import performance
+from rekindle_local import failures, options
+from rekindle_local.bench import comparison, results, runs
+from rekindle_local.bench.runs import Run
+from rekindle_local.cluster import Node
 from rekindle_local.demo.scenario import Options
+from rekindle_local.failures import Schedule
+from rekindle_local.peers.scenario import Trial
+from rekindle_local.peers.table import PEERS
+from rekindle_local.report_html import lags
+from rekindle_local.report_html.lags import Curve
 
-__all__ = ["measure"]
+__all__ = ["SYSTEMS", "Contest", "in_turn", "measure", "picture"]
 
-RATIO_MAX = 0.35
-BOUND_RATIO_MAX = 1.15
-FIRST_PLAN_EPOCHS_MAX = 2
-FIRST_PLAN_SECONDS_MAX = 2.0
-
-
-def measure(
-    strategies: Sequence[str], seeds: Sequence[int], nodes: int, kill: int, directory: Path
-) -> dict[str, Any]:
-    """Run every strategy with every seed; returns what `recovery.json` holds."""
-    console = Console(highlight=False)
-    options = Options(nodes=nodes, kill=kill)
-    reports: dict[str, dict[int, dict[str, Any]]] = {strategy: {} for strategy in strategies}
-    failed: list[str] = []
-    for seed in seeds:
-        for strategy in strategies:
-            console.rule(f"{strategy}, seed {seed}")
-            wanted = replace(options, strategy=strategy, seed=seed)
-            place = directory / f"{strategy}-{seed}"
-            place.mkdir()
-            try:
-                report = performance.perform(wanted, place)
-            except RunError as error:
-                console.print(str(error))
-                failed.append(f"{strategy}, seed {seed}: {error}")
-                continue
-            performance.summarise(report, place)
-            reports[strategy][seed] = report
-            options = replace(options, first_rows_per_second=performance.rate(place))
-    command = f"rekindle bench recovery --strategies {','.join(strategies)}"
-    command += f" --seeds {seeds[0]}..{seeds[-1]}"
-    figures = _figures(reports, failed)
-    return results.write(directory / "recovery.json", figures, _bars(reports, figures, command))
+SYSTEMS = (*options.STRATEGIES, *PEERS)
 
 
-def _figures(reports: dict[str, dict[int, dict[str, Any]]], failed: list[str]) -> dict[str, Any]:
-    per_seed = [
-        {
-            "strategy": strategy,
-            "seed": seed,
-            "weighted_unavailable_seconds": report["weighted_unavailable_seconds"],
-            "bound": report["weighted_unavailable_seconds_bound"],
-            "first_plan_epochs": report["first_plan_epochs"],
-            "first_plan_seconds": report["first_plan_seconds"],
-            "survivors_epochs_lost": _survivors_lost(report),
-            "exactly_once": report["exactly_once"],
-            "quota_enforced": report["quota_enforced"],
-        }
-        for strategy, by_seed in reports.items()
-        for seed, report in by_seed.items()
-    ]
-    ratios = {}
-    if {"incremental", "blocking"} <= reports.keys():
-        pairs = [
-            report["weighted_unavailable_seconds"]
-            / reports["blocking"][seed]["weighted_unavailable_seconds"]
-            for seed, report in reports["incremental"].items()
-            if seed in reports["blocking"]
-        ]
-        if pairs:
-            ratios["incremental/blocking"] = median(pairs)
-    bound = [
-        report["weighted_unavailable_seconds"] / report["weighted_unavailable_seconds_bound"]
-        for report in reports.get("incremental", {}).values()
-        if report["weighted_unavailable_seconds_bound"]
-    ]
-    if bound:
-        ratios["incremental/bound"] = median(bound)
-    return {"ratios": ratios, "runs": per_seed, "failed": failed}
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Who is compared in which failures. Without a rate, that of Rekindle's runs holds."""
+
+    systems: Sequence[str]
+    seeds: Sequence[int]
+    schedule: Schedule
+    rows_per_second: float | None = None
+
+    @property
+    def command(self) -> str:
+        """How to measure it again."""
+        words = ["rekindle", "bench", "recovery", "--strategies", ",".join(self.systems)]
+        words += ["--seeds", f"{self.seeds[0]}..{self.seeds[-1]}"]
+        if self.schedule.name != "demo":
+            minutes = f"{self.schedule.every_seconds / 60:g}"
+            words += ["--schedule", self.schedule.name, "--minutes", minutes]
+        if self.rows_per_second is not None:
+            words += ["--rows-per-second", f"{self.rows_per_second:g}"]
+        return shlex.join(words)
 
 
-def _bars(
-    reports: dict[str, dict[int, dict[str, Any]]], figures: dict[str, Any], command: str
-) -> list[Bar]:
-    runs = figures["runs"]
-    enforced = bool(runs) and all(run["quota_enforced"] for run in runs)
-    bars = []
-    for name, limit in (
-        ("incremental/blocking", RATIO_MAX),
-        ("incremental/bound", BOUND_RATIO_MAX),
-    ):
-        ratio = figures["ratios"].get(name)
-        if ratio is not None:
-            bar = f"weighted unavailability, {name}: at most {limit}"
-            bars.append(Bar(bar, f"{ratio:.2f}", enforced and ratio <= limit, command))
-    incremental = list(reports.get("incremental", {}).values())
-    if incremental:
-        worst = max(report["first_plan_epochs"] for report in incremental)
-        bars.append(
-            Bar("first plan within 2 epochs", str(worst), worst <= FIRST_PLAN_EPOCHS_MAX, command)
+@dataclass(slots=True)
+class _Measuring:
+    """The runs so far. `rekindle` is how its next run begins; `rate` and `victims` are those of
+    the seed: as asked for and drawn, unless a run of Rekindle says otherwise."""
+
+    contest: Contest
+    directory: Path
+    rekindle: Options
+    found: list[Run] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    rate: float | None = None
+    victims: tuple[tuple[str, ...], ...] = ()
+
+    def begin(self, seed: int) -> None:
+        """Know of this seed what its first run may need."""
+        schedule = self.contest.schedule
+        names = [Node(index).name for index in range(schedule.nodes)]
+        self.rate = self.contest.rows_per_second
+        self.victims = failures.drawn(names, schedule.kills, seed)
+
+    def run(self, system: str, seed: int) -> None:
+        """Run a system; what goes wrong is kept, too."""
+        try:
+            if system in PEERS:
+                self.found += runs.peer(system, self._trial(system, seed), self.directory)
+            else:
+                self._run_rekindle(system, seed)
+        except RunError as error:
+            Console(highlight=False).print(str(error))
+            self.failed.append(f"{system}, seed {seed}: {error}")
+
+    def _run_rekindle(self, strategy: str, seed: int) -> None:
+        wanted = replace(self.rekindle, strategy=strategy, seed=seed)
+        run = runs.rekindle(wanted, self.directory / f"{strategy}-{seed}")
+        self.found.append(run)
+        settled = run.record["rate"]
+        self.rekindle = replace(self.rekindle, first_rows_per_second=settled)
+        if self.rate is None:  # the first of a seed says it for all that come after it
+            self.rate = settled
+        if strategy == "incremental" and len(self.victims) == 1:
+            self.victims = (run.victims,)
+
+    def _trial(self, system: str, seed: int) -> Trial:
+        if self.rate is None:
+            raise RunError(
+                where=system,
+                what="has no rate to run at: no run of Rekindle with this seed has told one",
+                remedy="see why that failed",
+            )
+        schedule = self.contest.schedule
+        return Trial(
+            self.rate,
+            self.victims,
+            nodes=schedule.nodes,
+            seed=seed,
+            every_seconds=schedule.every_seconds,
+            return_every_seconds=failures.EVERY_SECONDS,
         )
-        bars.append(_first_plan([report["first_plan_seconds"] for report in incremental], command))
-        lost = max(_survivors_lost(report) for report in incremental)
-        bars.append(Bar("survivors lose no epoch", str(lost), lost == 0, command))
-    wrong = sum(
-        run["exactly_once"][kind] for run in runs for kind in ("missing", "duplicated", "wrong")
+
+
+def measure(contest: Contest, directory: Path) -> dict[str, Any]:
+    """Run every system with every seed; returns what `recovery.json` holds."""
+    schedule = contest.schedule
+    rekindle = Options(
+        nodes=schedule.nodes,
+        kill=schedule.kills[0],
+        later_kills=schedule.kills[1:],
+        kills_every_seconds=schedule.every_seconds,
+        rows_per_second=contest.rows_per_second,
     )
-    met = wrong == 0 and not figures["failed"] and bool(runs)
-    bars.append(Bar("every run exact", f"{wrong} bad rows in {len(runs)} runs", met, command))
-    return bars
+    measuring = _Measuring(contest, directory, rekindle)
+    for turn, seed in enumerate(contest.seeds):
+        measuring.begin(seed)
+        for system in in_turn(contest.systems, turn):
+            Console(highlight=False).rule(f"{system}, seed {seed}")
+            measuring.run(system, seed)
+    return _conclude(contest, measuring, directory)
 
 
-def _first_plan(found: list[float | None], command: str) -> Bar:
-    """From the victims' connections being reset to the first plan that the driver took; never
-    counts as for ever."""
-    seconds = [math.inf if item is None else item for item in found]
-    middle = median(seconds)
-    shown = f"{middle:.2f} (worst {max(seconds):.2f})"
-    bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"
-    return Bar(bar, shown, middle <= FIRST_PLAN_SECONDS_MAX, command)
+def in_turn(systems: Sequence[str], turn: int) -> list[str]:
+    """The order of a seed: incremental first, for its rate; another peer begins in each turn."""
+    ours = [name for name in systems if name not in PEERS]
+    peers = [name for name in systems if name in PEERS]
+    begin = turn % len(peers) if peers else 0
+    first = sorted(ours, key=lambda name: name != "incremental")
+    return [*first, *peers[begin:], *peers[:begin]]
 
 
-def _survivors_lost(report: dict[str, Any]) -> int:
-    return sum(query["epochs_lost"] for query in report["queries"].values() if query["survived"])
+def _conclude(contest: Contest, measuring: _Measuring, directory: Path) -> dict[str, Any]:
+    records = [run.record for run in measuring.found]
+    comparison.count(records)
+    found = comparison.ratios(records)
+    if contest.schedule.name != "demo":
+        found.pop("incremental/bound", None)  # it reckons with one failure
+    figures = {
+        "schedule": contest.schedule.name,
+        "nodes": contest.schedule.nodes,
+        "kills": list(contest.schedule.kills),
+        "every_seconds": contest.schedule.every_seconds,
+        "ratios": found,
+        "runs": records,
+        "failed": measuring.failed,
+    }
+    drawn = picture(measuring.found)
+    if drawn is not None:
+        (directory / "recovery.svg").write_text(drawn)
+    rows = comparison.bars(records, found, measuring.failed, contest.command)
+    return results.write(directory / "recovery.json", figures, rows)
+
+
+def picture(found: Sequence[Run]) -> str | None:
+    """The lags of the runs that count, a line for each system: the median over its seeds; None
+    where no run counts."""
+    counted = [run for run in found if run.record["counted"] and run.curve]
+    if not counted:
+        return None
+    systems = list(dict.fromkeys(run.record["system"] for run in counted))
+    seeds = len({run.record["seed"] for run in counted})
+    curves = [
+        _curve(system, [run for run in counted if run.record["system"] == system])
+        for system in systems
+    ]
+    # The failures of one seed stand for all: those of others are as far apart, to a few seconds.
+    moments = [failure["at"] for failure in counted[0].record["failures"]]
+    return lags.draw(
+        curves,
+        moments,
+        eyebrow=f"median of {seeds} seeds" if seeds > 1 else "one seed",
+        headline="How far output is behind, mean over the queries by priority",
+    )
+
+
+def _curve(system: str, found: Sequence[Run]) -> Curve:
+    label = PEERS[system].label if system in PEERS else f"Rekindle, {system}"
+    shares = {run.record["share_of_rate"] for run in found}
+    if max(shares) < 1:
+        low, high = (f"1/{1 / share:g}" for share in (min(shares), max(shares)))
+        label += f", {high if low == high else f'{low} to {high}'} of the rate"
+    longest = max((run.curve for run in found), key=len)
+    # a run that has ended owes nothing
+    points = [
+        (t, median([run.curve[n][1] if n < len(run.curve) else 0.0 for run in found]))
+        for n, (t, _) in enumerate(longest)
+    ]
+    return Curve(label, points)

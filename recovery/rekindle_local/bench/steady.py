@@ -27,6 +27,7 @@ from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
 from rekindle_local.flights.pipeline import QUERY_KEYS
+from rekindle_local.machines import Machines
 from rekindle_spark import jar
 
 __all__ = ["SYSTEMS", "measure"]
@@ -151,7 +152,7 @@ def _watch(driver: DriverProcess, commits: Commits, seconds: float) -> None:
             commits.add(event)
 
 
-def _cpu_seconds(driver: DriverProcess, nodes: LocalCluster) -> float:
+def _cpu_seconds(driver: DriverProcess, nodes: Machines) -> float:
     assert driver.process is not None
     own = processes.cpu_seconds(processes.session_processes(driver.process.pid))
     return own + sum(nodes.cpu_seconds(node.name) for node in nodes.nodes)

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from rekindle.errors import RunError
-from rekindle_local import options
+from rekindle.errors import InputError, RunError
+from rekindle_local import failures, options
+from rekindle_local.failures import Schedule
 
 __all__ = ["bench"]
 
@@ -21,33 +22,76 @@ bench = typer.Typer(
     no_args_is_help=True,
 )
 
+NodesOption = Annotated[
+    int | None,
+    typer.Option(min=2, max=50, help="Workers, each a node.", show_default="10; 8 for `workers`"),
+]
+KillOption = Annotated[
+    int | None, typer.Option(min=1, help="Nodes killed at once.", show_default="8")
+]
+
 
 @bench.command()
 def recovery(
     strategies: Annotated[
-        str, typer.Option(help="What to compare, separated by commas.")
+        str, typer.Option(help="Rekindle's strategies and other systems, separated by commas.")
     ] = "incremental,blocking",
     seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..5",
-    nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
-    kill: Annotated[int, typer.Option(min=1, help="Nodes killed at once.")] = 8,
+    schedule: Annotated[
+        str, typer.Option(help="What is killed: demo, or workers: 1, 2, then 4 of 8.")
+    ] = "demo",
+    minutes: Annotated[
+        float, typer.Option(help="From one failure of `workers` to the next.")
+    ] = 5.0,
+    nodes: NodesOption = None,
+    kill: KillOption = None,
+    rows_per_second: Annotated[
+        float | None,
+        typer.Option(help="Rate of rows.", show_default="calibrated for incremental"),
+    ] = None,
     report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
         "bench-recovery"
     ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
-    """Compare strategies on the demo's failure, seed by seed.
+    """Compare strategies and other systems, seed by seed.
 
-    Example: rekindle bench recovery --strategies incremental,blocking --seeds 1..5
+    On the same failures. Other systems, as structured-streaming, get the rate of incremental.
+
+    Example: rekindle bench recovery --strategies incremental,structured-streaming --seeds 1..5
     """
-    options.check_kill(kill, nodes)
-    wanted = list(dict.fromkeys(strategies.split(",")))
-    for strategy in wanted:
-        options.check_choice("--strategies", strategy, options.STRATEGIES)
+    options.check_choice("--schedule", schedule, failures.SCHEDULES)
+    options.check_range("--minutes", minutes, 1, 60)
+    if rows_per_second is not None:
+        options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
     numbers = options.seeds(seeds, SEEDS_MAX)
+    planned = _schedule(schedule, minutes, nodes, kill)
     from rekindle_local.bench import recovery as benchmark
 
+    wanted = list(dict.fromkeys(strategies.split(",")))
+    for strategy in wanted:
+        options.check_choice("--strategies", strategy, benchmark.SYSTEMS)
+    if rows_per_second is None and not set(wanted) & set(options.STRATEGIES):
+        raise InputError(
+            where="--strategies",
+            what="has no strategy of Rekindle, which tells the rate",
+            remedy="add incremental, or give --rows-per-second",
+        )
     directory = options.new_directory(report)
-    _enforce(benchmark.measure(wanted, numbers, nodes, kill, directory), enforce)
+    contest = benchmark.Contest(wanted, numbers, planned, rows_per_second)
+    _enforce(benchmark.measure(contest, directory), enforce)
+
+
+def _schedule(name: str, minutes: float, nodes: int | None, kill: int | None) -> Schedule:
+    if name == "demo":
+        return failures.demo(nodes, kill)
+    if nodes is not None or kill is not None:
+        raise InputError(
+            where="--nodes" if kill is None else "--kill",
+            what=f"is given beside --schedule {name}, which says it",
+            remedy="leave it out",
+        )
+    return failures.workers(minutes)
 
 
 @bench.command()

@@ -1,12 +1,13 @@
 """`rekindle demo`: kills nodes under a running pipeline and reports how its queries come back."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekindle.errors import InputError, RunError
-from rekindle_local import options
+from rekindle_local import failures, options
 
 if TYPE_CHECKING:
     from rekindle_local.demo.scenario import Options
@@ -30,13 +31,16 @@ BufferingOption = Annotated[
 ]
 OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: always or adaptive.")]
 EngineOption = Annotated[
-    str, typer.Option(help="What runs the queries; `pipeline` is the only choice.")
+    str, typer.Option(help="What runs the queries: pipeline or structured-streaming.")
 ]
 
 
 # Runs of different placements are to be compared, and the load of one rack of many is none to
 # calibrate by.
 DOMAIN_ROWS_PER_SECOND = 20_000.0
+# What Structured Streaming keeps up with on ten nodes of a fifth of a slow core.
+PEER_ROWS_PER_SECOND = 2_000.0
+ENGINES = ("pipeline", "structured-streaming")
 
 
 def demo(
@@ -73,7 +77,7 @@ def demo(
 
     Example: rekindle demo --nodes 10 --kill 8 --report out
     """
-    options.check_choice("--engine", engine, ("pipeline",))
+    options.check_choice("--engine", engine, ENGINES)
     killed = _killed(kill, kill_domain, nodes, domains)
     rate = DOMAIN_ROWS_PER_SECOND if kill_domain and rows_per_second is None else rows_per_second
     from rekindle_local.demo import performance
@@ -93,9 +97,10 @@ def demo(
         ordering=ordering,
         kill_coordinator=kill_coordinator,
     )
-    _check(wanted)
+    _check(wanted, engine)
+    perform = performance.perform if engine == "pipeline" else partial(_perform_peer, engine)
     with options.report_directory(report) as directory:
-        result = performance.perform(wanted, directory)
+        result = perform(wanted, directory)
         performance.summarise(result, report)
         _check_rows(result)
 
@@ -123,7 +128,9 @@ def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int)
     return 0
 
 
-def _check(wanted: "Options") -> None:
+def _check(wanted: "Options", engine: str) -> None:
+    if engine != "pipeline":
+        _check_peer(wanted, engine)
     options.check_choice("--strategy", wanted.strategy, options.STRATEGIES)
     options.check_choice("--placement", wanted.placement, ("even", "domains"))
     options.check_choice("--buffering", wanted.buffering, MODES)
@@ -138,6 +145,48 @@ def _check(wanted: "Options") -> None:
     options.check_range("--seed", wanted.seed, 0, options.SEED_MAX)
     if wanted.rows_per_second is not None:
         options.check_range("--rows-per-second", wanted.rows_per_second, 1, 10**9)
+
+
+def _check_peer(wanted: "Options", engine: str) -> None:
+    """What only Rekindle has, or is asked of its plans, is not to be asked of another engine."""
+    given = {
+        "--kill-domain": wanted.kill_domain is not None,
+        "--placement": wanted.placement != "even",
+        "--strategy": wanted.strategy != "incremental",
+        "--kill-coordinator": wanted.kill_coordinator,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise InputError(
+                where=option,
+                what=f"means nothing with --engine {engine}",
+                remedy="leave it out",
+            )
+
+
+def _perform_peer(engine: str, wanted: "Options", directory: Path) -> dict[str, Any]:
+    """The same failure of another engine, at a rate that it has to sustain."""
+    from rekindle_local.cluster import Node
+    from rekindle_local.peers import performance as peers
+    from rekindle_local.peers.scenario import Trial
+
+    names = [Node(index).name for index in range(wanted.nodes)]
+    trial = Trial(
+        wanted.rows_per_second or PEER_ROWS_PER_SECOND,
+        failures.drawn(names, (wanted.kill,), wanted.seed),
+        nodes=wanted.nodes,
+        cpu_quota=wanted.cpu_quota,
+        seed=wanted.seed,
+        return_every_seconds=wanted.return_every_seconds,
+    )
+    outcome = peers.perform(engine, trial, directory, trial.display().show)
+    if outcome.report is None:
+        raise RunError(
+            where="demo",
+            what=f"lag grows at {trial.rows_per_second:,.0f} rows a second before any failure",
+            remedy="give a lower --rows-per-second",
+        )
+    return outcome.report
 
 
 def _check_rows(result: dict[str, Any]) -> None:

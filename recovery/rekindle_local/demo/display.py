@@ -27,8 +27,8 @@ class Display:
     priorities: Mapping[str, float]
     partitions: Mapping[str, int]
     console: Console = field(default_factory=lambda: Console(stderr=False))
-    cuts: dict[int, float] = field(default_factory=dict)
-    reached: dict[str, int] = field(default_factory=dict)
+    cuts: dict[tuple[str, int], float] = field(default_factory=dict)
+    reached: dict[str, float] = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
     phase: str = "starting"
     failure_at: float | None = None
@@ -66,12 +66,18 @@ class Display:
             sys.stdout.flush()
 
     def _on_cut(self, record: Mapping[str, Any]) -> None:
-        self.cuts[record["epoch"]] = record["cut_at"]
+        self.cuts[record.get("query", ""), record["epoch"]] = record["cut_at"]
 
     def _on_commit(self, record: Mapping[str, Any]) -> None:
-        self.reached[record["query_partition"]] = record["epoch"]
+        partition, epoch = record["query_partition"], record["epoch"]
+        own = (partition.rpartition("/")[0], epoch)  # batches of a query alone, or all queries'
+        cut = self.cuts.get(own, self.cuts.get(("", epoch)))
+        if cut is not None:
+            self.reached[partition] = cut
 
     def _on_joined(self, record: Mapping[str, Any]) -> None:
+        if record["node"] in self.nodes:
+            return
         self.nodes.add(record["node"])
         self.say(f"node {record['node']} is up ({len(self.nodes)} nodes)")
 
@@ -84,7 +90,7 @@ class Display:
             self.say(f"load {load:.0f} % of the capped capacity at {rate:,.0f} rows/s")
 
     def _on_kill(self, record: Mapping[str, Any]) -> None:
-        self.failure_at = record["at"]
+        self.failure_at = self.failure_at or record["at"]
         self.nodes.discard(record["node"])
         self.say(f"node {record['node']} is killed ({len(self.nodes)} nodes)")
 
@@ -96,6 +102,9 @@ class Display:
         lags = [self._lag_seconds(query) for query in self.priorities]
         level = sum(lag is not None and lag < LAG_SECONDS_LEVEL for lag in lags)
         self.say(f"waiting until {record['until']}: {level} of {len(lags)} queries are level")
+
+    def _on_phase(self, record: Mapping[str, Any]) -> None:
+        self.say(record["text"])
 
     def _on_recovered(self, _: Mapping[str, Any]) -> None:
         self.say("all queries are running")
@@ -118,8 +127,7 @@ class Display:
 
     def _lag_seconds(self, query: str) -> float | None:
         """How far the last of a query's partitions is behind; None: one has no output yet."""
-        reached = [
-            self.reached.get(f"{query}/{index}", 0) for index in range(self.partitions[query])
-        ]
-        cut = self.cuts.get(min(reached))
-        return None if cut is None else time.time() - cut
+        names = [f"{query}/{index}" for index in range(self.partitions[query])]
+        if any(name not in self.reached for name in names):
+            return None
+        return time.time() - min(self.reached[name] for name in names)

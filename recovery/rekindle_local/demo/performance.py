@@ -4,7 +4,6 @@ Called by the commands `demo` and `bench recovery`.
 """
 
 import json
-import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from rekindle import report, topology
 from rekindle.protocol.tree import Place
+from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo import evidence, inputs
@@ -27,7 +27,6 @@ from rekindle_spark import jar, program
 __all__ = ["perform", "rate", "summarise"]
 
 PLACE = Place("demo", "flights")
-FIRST_RETURN_SECONDS = 10.0
 EXECUTOR_MEGABYTES = 512
 
 
@@ -102,14 +101,13 @@ def _machines(
         assert driver.process is not None
         provisioning.publish_driver(PLACE, driver.process.pid)
 
-    order = [node.name for node in cluster.nodes]
-    random.Random(options.seed + 1).shuffle(order)
+    order = failures.return_order([node.name for node in cluster.nodes], options.seed)
     provisioning = Provisioning(
         directory=run_directory / "provisioning",
         down=lambda: [name for name in order if cluster.leaders()[name] is None],
         start_worker=cluster.start_worker,
         restart_driver=restart_driver,
-        first_seconds=FIRST_RETURN_SECONDS,
+        first_seconds=failures.FIRST_SECONDS,
         every_seconds=options.return_every_seconds,
         domains=failure_domains([node.name for node in cluster.nodes], options.domains),
     )
@@ -135,12 +133,14 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
     """The figures that matter, and where the rest is."""
     counts = result["exactly_once"]
     console = Console(highlight=False)
-    console.print(
-        f"weighted unavailability {result['weighted_unavailable_seconds']:.1f} s, "
-        f"bound {result['weighted_unavailable_seconds_bound']:.1f} s; "
-        f"first plan after {result['first_plan_epochs']} epochs; "
-        f"{len(result['plans'])} plans"
-    )
+    said = f"weighted unavailability {result['weighted_unavailable_seconds']:.1f} s"
+    if result["plans"]:
+        said += (
+            f", bound {result['weighted_unavailable_seconds_bound']:.1f} s; "
+            f"first plan after {result['first_plan_epochs']} epochs; "
+            f"{len(result['plans'])} plans"
+        )
+    console.print(said)
     console.print(
         f"{counts['expected_rows']} rows expected; missing: {counts['missing']}, "
         f"duplicated: {counts['duplicated']}, wrong: {counts['wrong']}"

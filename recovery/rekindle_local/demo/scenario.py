@@ -1,7 +1,7 @@
 """The run in phases, each of which waits for a condition and never for a time alone.
 
     start ─all executors up─► calibrate ─load in range─► arranged ─► warm up ─► kill
-          ─► nodes return one by one ─► recovered ─► finish ─► end
+          ─► nodes return one by one ─(later kills)─► recovered ─► finish ─► end
 
 Nodes are killed here, and come back because the coordinator asks for them; everything else is the
 driver's and the coordinator's doing, seen through their events. Raises RunError when the contest
@@ -21,6 +21,7 @@ from rekindle.errors import RunError
 from rekindle.forecast import situation
 from rekindle.settings import DOMAINS, EVEN
 from rekindle.topology import Topology
+from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
@@ -42,13 +43,17 @@ class Options:
     """What the command line asks for. Seconds; `cpu_quota` in cores per node.
 
     The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
-    and not `kill` of all.
+    and not `kill` of all. With `later_kills` there are more failures, of other nodes,
+    `kills_every_seconds` after the one before, and no earlier than all nodes are back; nodes are
+    then drawn from all.
     """
 
     nodes: int = 10
     kill: int = 8
     domains: int = 3
     kill_domain: str | None = None
+    later_kills: tuple[int, ...] = ()
+    kills_every_seconds: float = 0.0
     placement: str = EVEN
     strategy: str = "incremental"
     seed: int = 1
@@ -90,7 +95,7 @@ class Scenario:
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""
-        self._await("all executors have joined", lambda: len(self.joined) == self.options.nodes)
+        self._await("all executors have joined", self._is_whole)
         self._await("the first plan is running", lambda: "recovered" in self.kinds)
         self._await("the load is calibrated", lambda: "calibrated" in self.kinds)
         if self.options.placement == DOMAINS:
@@ -100,9 +105,13 @@ class Scenario:
         self._note("warm")
         self._pass(self.options.warm_seconds)
         self._check_load()
-        self._kill()
+        self._kill(self._chosen())
         if self.options.kill_coordinator:
             self._kill_coordinator()
+        for victims in self._drawn()[1:]:
+            self._pass(self.options.kills_every_seconds)
+            self._await("all nodes are back", self._is_whole)
+            self._kill(victims)
         self._await("all queries are back", self._is_recovered)
         self._await("the incident is closed", lambda: "incident-closed" in self.kinds)
         self.driver.request_finish()
@@ -216,19 +225,30 @@ class Scenario:
         options, found = self.options, self.domains
         if options.kill_domain is not None:
             return tuple(node for node, name in found.items() if name == options.kill_domain)
+        if options.later_kills:
+            return self._drawn()[0]
         closures = {name: tuple(part) for name, part in topology.closures(self.topology).items()}
         placement = self.latest["statistics"]["placement"]
         rng = random.Random(options.seed)
         return flights.victims(closures, placement, list(found), options.kill, rng)
 
-    def _kill(self) -> None:
-        self.victims = self._chosen()
+    def _drawn(self) -> tuple[tuple[str, ...], ...]:
+        """The nodes of each failure where there are several; else nobody asks."""
+        kills = (self.options.kill, *self.options.later_kills)
+        if len(kills) == 1:
+            return ((),)
+        names = [node.name for node in self.cluster.nodes]
+        return failures.drawn(names, kills, self.options.seed)
+
+    def _kill(self, victims: tuple[str, ...]) -> None:
         self.kinds -= {"recovered", "incident-closed"}
-        self.failure_at = time.time()
-        self.joined -= set(self.victims)
-        self.cluster.kill(self.victims)
-        for node in self.victims:
-            self._note("kill", at=self.failure_at, node=node)
+        now = time.time()
+        self.failure_at = self.failure_at or now
+        self.victims += victims
+        self.joined -= set(victims)
+        self.cluster.kill(victims)
+        for node in victims:
+            self._note("kill", at=now, node=node)
 
     def _kill_coordinator(self) -> None:
         """Kill the coordinator in the middle of the recovery, and start another one at once."""
@@ -238,8 +258,11 @@ class Scenario:
         self._note("coordinator-killed")
         self.control.start_coordinator()
 
+    def _is_whole(self) -> bool:
+        return len(self.joined) == self.options.nodes
+
     def _is_recovered(self) -> bool:
-        return len(self.joined) == self.options.nodes and "recovered" in self.kinds
+        return self._is_whole() and "recovered" in self.kinds
 
     def _check_contest(self) -> None:
         """The contest that DESIGN 9 calls fair; a run that was not is no evidence."""

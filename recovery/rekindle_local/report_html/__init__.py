@@ -5,6 +5,7 @@
     timeline    the picture, an SVG drawn by hand: nodes, plans, a row per query
     picture     the same as a file of its own
     charts      pictures of figures that are no run: curves, and intervals
+    lags        a picture of several systems in the same failure: their lag over time
     flame       a picture of stacks, as wide as what was spent in them
     nodes       the nodes in the picture: how many are alive, losses and returns
     rows        the rows of the picture: lag, bar and plan of each query

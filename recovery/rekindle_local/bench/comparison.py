@@ -1,0 +1,127 @@
+"""What the runs of several systems come to: ratios as medians over seeds, and bars.
+
+    run       one system, one seed: a record of `recovery.json`
+    counted   the run of a system and seed that ratios take: the one at the highest rate that was
+              sustained; of Rekindle the only one
+    ratio     incremental's weighted unavailability over another's, of the same seed
+
+Of Flink's two schedulers the one with the lower figure counts, seed by seed. Bars about a recovery
+count only where the nodes' CPU quota is enforced. Pure; `recovery` calls it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from rekindle_local.bench.results import Bar
+
+__all__ = ["FLINK", "bars", "count", "ratios"]
+
+RATIO_MAX = 0.35
+BOUND_RATIO_MAX = 1.15
+FIRST_PLAN_EPOCHS_MAX = 2
+FIRST_PLAN_SECONDS_MAX = 2.0
+OURS = "incremental"
+FLINK = ("flink", "flink-adaptive")
+# Each other side of a ratio with the systems that it stands for.
+OTHERS: Mapping[str, Sequence[str]] = {
+    "blocking": ("blocking",),
+    "structured-streaming": ("structured-streaming",),
+    "flink": FLINK,
+}
+
+Run = Mapping[str, Any]
+
+
+def count(runs: Sequence[dict[str, Any]]) -> None:
+    """Mark of each system and seed the run that counts."""
+    for run in runs:
+        rates = [
+            other["rate"]
+            for other in runs
+            if (other["system"], other["seed"]) == (run["system"], run["seed"])
+            and other["sustained"]
+            and other["weighted_unavailable_seconds"] is not None
+        ]
+        run["counted"] = bool(run["sustained"]) and run["rate"] == max(rates, default=None)
+
+
+def ratios(runs: Sequence[Run]) -> dict[str, float | None]:
+    """By name "incremental/OTHER" the median over the seeds that both have; None where the other
+    was not unavailable at all, and incremental was."""
+    ours = _by_seed(runs, (OURS,))
+    found: dict[str, float | None] = {}
+    for other, systems in OTHERS.items():
+        theirs = _by_seed(runs, systems)
+        pairs = [_ratio(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]
+        if pairs:
+            middle = median(pairs)
+            found[f"{OURS}/{other}"] = middle if math.isfinite(middle) else None
+    bound = [
+        run["weighted_unavailable_seconds"] / run["bound"]
+        for run in runs
+        if run["system"] == OURS and run.get("bound")
+    ]
+    if bound:
+        found[f"{OURS}/bound"] = median(bound)
+    return found
+
+
+def bars(
+    runs: Sequence[Run], found: Mapping[str, float | None], failed: Sequence[str], command: str
+) -> list[Bar]:
+    """What was promised of these runs, and whether it is kept."""
+    enforced = bool(runs) and all(run["quota_enforced"] for run in runs)
+    rows = []
+    for name, ratio in found.items():
+        limit = BOUND_RATIO_MAX if name.endswith("/bound") else RATIO_MAX
+        bar = f"weighted unavailability, {name}: at most {limit}"
+        shown = "the other was never unavailable" if ratio is None else f"{ratio:.2f}"
+        met = enforced and ratio is not None and ratio <= limit
+        rows.append(Bar(bar, shown, met, command))
+    rows += _plan_bars([run for run in runs if run["system"] == OURS], command)
+    checked = [run["exactly_once"] for run in runs if run["exactly_once"] is not None]
+    wrong = sum(rows_of[kind] for rows_of in checked for kind in ("missing", "duplicated", "wrong"))
+    met = wrong == 0 and not failed and bool(checked)
+    rows.append(Bar("every run exact", f"{wrong} bad rows in {len(checked)} runs", met, command))
+    return rows
+
+
+def _by_seed(runs: Sequence[Run], systems: Sequence[str]) -> dict[int, float]:
+    """The lowest weighted unavailability of these systems, by seed."""
+    found: dict[int, float] = {}
+    for run in runs:
+        if run["counted"] and run["system"] in systems:
+            seconds = run["weighted_unavailable_seconds"]
+            found[run["seed"]] = min(seconds, found.get(run["seed"], math.inf))
+    return found
+
+
+def _ratio(ours: float, theirs: float) -> float:
+    if theirs == 0.0:
+        return math.inf if ours else 1.0
+    return ours / theirs
+
+
+def _plan_bars(incremental: Sequence[Run], command: str) -> list[Bar]:
+    if not incremental:
+        return []
+    epochs = [run["first_plan_epochs"] for run in incremental]
+    worst = math.inf if None in epochs else max(epochs)
+    lost = max(run["survivors_epochs_lost"] for run in incremental)
+    return [
+        Bar("first plan within 2 epochs", f"{worst}", worst <= FIRST_PLAN_EPOCHS_MAX, command),
+        _first_plan([run["first_plan_seconds"] for run in incremental], command),
+        Bar("survivors lose no epoch", str(lost), lost == 0, command),
+    ]
+
+
+def _first_plan(found: Sequence[float | None], command: str) -> Bar:
+    """From the victims' connections being reset to the first plan that the driver took; never
+    counts as for ever."""
+    seconds = [math.inf if item is None else item for item in found]
+    middle = median(seconds)
+    shown = f"{middle:.2f} (worst {max(seconds):.2f})"
+    bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"
+    return Bar(bar, shown, middle <= FIRST_PLAN_SECONDS_MAX, command)

@@ -1,0 +1,146 @@
+"""Runs in a failure as records of `recovery.json`: of Rekindle, and of peers at rates they take.
+
+    peer at the rate ─sustained─► one record
+                     ─not─► measured all the same, and marked; then at half of the rate, at half of
+                     that ... no failure where lag grows, until it does not
+
+Each run gets a directory of its own. `recovery` calls it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from rekindle import events as run_events
+from rekindle.events import Event
+from rekindle.report import Inputs
+from rekindle_local.bench import outages
+from rekindle_local.bench.freshness import Commits
+from rekindle_local.bench.outages import Points
+from rekindle_local.demo import performance
+from rekindle_local.demo.scenario import Options
+from rekindle_local.peers import lateness
+from rekindle_local.peers import performance as peers
+from rekindle_local.peers.performance import Outcome
+from rekindle_local.peers.scenario import Trial
+
+__all__ = ["HALVINGS_MAX", "Run", "peer", "rekindle"]
+
+HALVINGS_MAX = 4
+WINDOW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A record, the curve of the run's lag, which one without a failure has none of, and its nodes
+    that were killed."""
+
+    record: dict[str, Any]
+    curve: Points
+    victims: tuple[str, ...] = ()
+
+
+def rekindle(wanted: Options, directory: Path) -> Run:
+    """Run the demo in a new directory; raises RunError as the demo does."""
+    directory.mkdir()
+    report = performance.perform(wanted, directory)
+    performance.summarise(report, directory)
+    events = _events(directory)
+    inputs = Inputs.from_record(json.loads((directory / "input.json").read_text()))
+    growths = _growths(events, inputs)
+    record = {
+        **_named(wanted.strategy, wanted.seed, performance.rate(directory), 1.0),
+        "sustained": not growths or lateness.sustained(growths),
+        "lag_growth": _mean(growths),
+        **outages.figures(events, inputs),
+        "bound": report["weighted_unavailable_seconds_bound"],
+        "first_plan_epochs": report["first_plan_epochs"],
+        "first_plan_seconds": report["first_plan_seconds"],
+        "survivors_epochs_lost": _survivors_lost(report),
+        "exactly_once": report["exactly_once"],
+        "quota_enforced": report["quota_enforced"],
+    }
+    return Run(record, outages.curve(events, inputs), tuple(report["victims"]))
+
+
+def peer(name: str, trial: Trial, directory: Path) -> list[Run]:
+    """Run a peer at a rate, and at the highest of its halves that it sustains; raises RunError."""
+    found = []
+    for halvings in range(HALVINGS_MAX + 1):
+        share = 0.5**halvings
+        at_this = replace(
+            trial,
+            rows_per_second=share * trial.rows_per_second,
+            unconditional=halvings == 0,
+        )
+        place = directory / f"{name}-{trial.seed}{f'-{2**halvings}th' if halvings else ''}"
+        place.mkdir()
+        outcome = peers.perform(name, at_this, place, trial.display().show)
+        found.append(_peer_run(name, at_this, share, place, outcome))
+        Console(highlight=False).print(told(found[-1].record))
+        if outcome.sustained:
+            break
+    return found
+
+
+def told(record: Mapping[str, Any]) -> str:
+    """A run in a line."""
+    rate = f"{record['rate']:,.0f} rows a second"
+    if not record["sustained"]:
+        rate += f" are too many: lag grew by {record['lag_growth']:.2f} s per second before"
+    seconds = record["weighted_unavailable_seconds"]
+    outage = "" if seconds is None else f"; weighted unavailability {seconds:.1f} s"
+    return f"{record['system']}, seed {record['seed']}: {rate}{outage}"
+
+
+def _peer_run(name: str, trial: Trial, share: float, directory: Path, outcome: Outcome) -> Run:
+    record = {
+        **_named(name, trial.seed, trial.rows_per_second, share),
+        "sustained": outcome.sustained,
+        "lag_growth": _mean(outcome.growths),
+        "weighted_unavailable_seconds": None,
+        "exactly_once": None if outcome.report is None else outcome.report["exactly_once"],
+        "quota_enforced": outcome.quota_enforced,
+    }
+    if not outcome.failed:
+        return Run(record, [])
+    inputs = outages.alone(trial.priorities)
+    events = _events(directory)
+    return Run({**record, **outages.figures(events, inputs)}, outages.curve(events, inputs))
+
+
+def _named(system: str, seed: int, rate: float, share: float) -> dict[str, Any]:
+    return {
+        "system": system,
+        "strategy": system,
+        "seed": seed,
+        "rate": rate,
+        "share_of_rate": share,
+    }
+
+
+def _events(directory: Path) -> Sequence[Event]:
+    return run_events.parse((directory / "events.jsonl").read_text())
+
+
+def _growths(events: Sequence[Event], inputs: Inputs) -> dict[str, float]:
+    """How lags grew before the failure since the warm-up, a minute at most."""
+    warm = run_events.last(events, "warm")
+    commits = Commits(tuple(inputs.priorities))
+    for event in outages.growth(events):
+        commits.add(event)
+    begin = -WINDOW_SECONDS if warm is None else max(-WINDOW_SECONDS, warm.t)
+    return lateness.growths(commits.of, begin, 0.0)
+
+
+def _mean(growths: Mapping[str, float]) -> float | None:
+    return fmean(growths.values()) if growths else None
+
+
+def _survivors_lost(report: Mapping[str, Any]) -> int:
+    return sum(query["epochs_lost"] for query in report["queries"].values() if query["survived"])

@@ -1,0 +1,233 @@
+"""The run of a peer in phases, each of which waits for a condition.
+
+    start ─all nodes take part─► every query puts out ─lag does not grow─► failure
+          ─► nodes return one by one ─(next failure)─► all queries are back ─► finish ─► end
+                              ─lag grows all the time─► failure, or no run at all
+
+Nodes die and come back as in the demo: at the same times, in the same order, with the quota put on
+when they take part. Everything else is the system's own doing, seen through its events. Raises
+RunError when a phase takes too long.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.errors import RunError
+from rekindle_local.bench.freshness import Commits
+from rekindle_local.demo.display import Display
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.flights import pipeline
+from rekindle_local.machines import Machines
+from rekindle_local.peers import lateness
+from rekindle_local.peers.table import Peer
+
+__all__ = ["Scenario", "Trial"]
+
+POLL_SECONDS = 0.1
+WAITING_SECONDS = 30.0
+JUDGE_SECONDS = 2.0
+# Back is who was never above its limit for so long: longer than a batch that is only level.
+BACK_SECONDS = 20.0
+BACK_SECONDS_MAX = 300.0
+# So long after the return of all nodes a run is followed whose rows cannot be waited for.
+FOLLOWED_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is asked for. `victims` are the nodes that each failure kills, `names` the queries.
+
+    The failure comes when lag has not grown for `settle_seconds`; where it grows for
+    `settle_seconds_max`, there is one only if the trial is `unconditional`.
+    """
+
+    rows_per_second: float
+    victims: Sequence[Sequence[str]]
+    names: Sequence[str] = tuple(pipeline.QUERY_KEYS)
+    nodes: int = 10
+    cpu_quota: float = 0.2
+    seed: int = 1
+    every_seconds: float = 0.0
+    return_every_seconds: float = 6.0
+    settle_seconds: float = 60.0
+    settle_seconds_max: float = 240.0
+    phase_seconds_max: float = 600.0
+    unconditional: bool = False
+
+    @property
+    def priorities(self) -> dict[str, int]:
+        """Of the queries that run, by the seed."""
+        ranks = pipeline.priorities(self.seed)
+        return {name: ranks[name] for name in self.names}
+
+    def display(self) -> Display:
+        """What a person sees of such a run."""
+        return Display(self.priorities, dict.fromkeys(self.names, 1))
+
+
+@dataclass(slots=True)
+class Scenario:
+    """One run. `records` collects the driver's events and this one's, by wall clock.
+
+    `ask` asks for so many nodes, `check` raises what went wrong with their starts, `up` is kept by
+    who starts them: those that have been started, for peers that do not tell. Afterwards
+    `sustained` says whether lag was bounded before the failure, `growths` how it grew, and
+    `complete` whether all rows are out.
+    """
+
+    trial: Trial
+    peer: Peer
+    machines: Machines
+    driver: DriverProcess
+    ask: Callable[[int], None]
+    check: Callable[[], None]
+    show: Callable[[dict[str, Any]], None]
+    up: set[str]
+    records: list[dict[str, Any]] = field(default_factory=list)
+    joined: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)
+    failures: list[float] = field(default_factory=list)
+    growths: dict[str, float] = field(default_factory=dict)
+    sustained: bool = False
+    complete: bool = False
+    commits: Commits = field(init=False)
+    _limits: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.commits = Commits(tuple(self.trial.names))
+
+    def run(self) -> None:
+        """All phases after machines and driver have been started."""
+        self._await("all nodes take part", self._is_whole)
+        self._await("every query has put out", lambda: len(self.commits.of) == self._count)
+        self._settle()
+        if not (self.sustained or self.trial.unconditional):
+            return
+        for victims in self.trial.victims:
+            self._await("the next failure is due", self._is_due)
+            self._kill(victims)
+            self._await("all nodes are back", self._is_whole)
+        if not self.sustained:
+            self._pass(FOLLOWED_SECONDS)
+            self._note("finish")
+            return
+        self._follow()
+        self.driver.request_finish()
+        self._await("the driver has finished", lambda: "finish" in self.kinds)
+        self._await("the driver has ended", lambda: self.driver.ended)
+        self.complete = True
+
+    @property
+    def failure_at(self) -> float:
+        """When the first failure was; before it, infinitely far."""
+        return self.failures[0] if self.failures else float("inf")
+
+    @property
+    def _count(self) -> int:
+        return len(self.trial.names)
+
+    def _settle(self) -> None:
+        """Wait until lag has not grown for a while, or for as long as one may wait for it."""
+        begin = time.time()
+        self._note("warm")
+        self.show({"kind": "phase", "text": "waiting until lag does not grow"})
+        while not self.sustained and time.time() - begin < self.trial.settle_seconds_max:
+            self._pass(JUDGE_SECONDS)
+            now = time.time()
+            since = lateness.settled_since(self.commits.of, now, self.trial.settle_seconds)
+            if since is None or since < begin:
+                continue
+            self.growths = lateness.growths(self.commits.of, since, now)
+            self.sustained = lateness.sustained(self.growths)
+        said = "does not grow" if self.sustained else "grows"
+        self.show({"kind": "phase", "text": f"lag {said} at {self.trial.rows_per_second:,.0f}/s"})
+
+    def _kill(self, victims: Sequence[str]) -> None:
+        now = time.time()
+        if not self.failures:
+            begin = now - self.trial.settle_seconds
+            self._limits = lateness.limits(self.commits.of, begin, now)
+        self.failures.append(now)
+        self.joined -= set(victims)
+        self.up -= set(victims)
+        self.machines.kill(victims)
+        for node in victims:
+            self._note("kill", at=now, node=node)
+        self.ask(len(victims))
+
+    def _is_due(self) -> bool:
+        last = self.failures[-1] if self.failures else 0.0
+        return time.time() >= last + self.trial.every_seconds
+
+    def _is_whole(self) -> bool:
+        if not self.peer.tells_joined:
+            for node in sorted(self.up - self.joined):
+                self._join(node, "")
+        return len(self.joined) == self.trial.nodes
+
+    def _follow(self) -> None:
+        """Wait until all queries are back; for those that are not for minutes, no longer."""
+        end = time.time() + BACK_SECONDS_MAX
+        self._pass(BACK_SECONDS)
+        told_at = time.time()
+        while time.time() < end:
+            now = time.time()
+            behind = lateness.late(self.commits.of, self._limits, now - BACK_SECONDS, now)
+            if not behind:
+                return
+            if now - told_at > WAITING_SECONDS:
+                told_at = now
+                self.show({"kind": "phase", "text": f"{behind} of {self._count} queries are late"})
+            self._pass(JUDGE_SECONDS)
+
+    def _pass(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._poll()
+
+    def _await(self, what: str, condition: Callable[[], bool]) -> None:
+        begin = told_at = time.monotonic()
+        limit = self.trial.phase_seconds_max + self.trial.every_seconds
+        while not condition():
+            self._poll()
+            now = time.monotonic()
+            if now - told_at > WAITING_SECONDS:
+                told_at = now
+                self.show({"kind": "not-yet", "until": what})
+            if now - begin > limit:
+                raise RunError(
+                    where=self.peer.label,
+                    what=f"waited {limit:.0f} s until {what}",
+                    remedy=f"see {self.driver.log} and the logs beside it",
+                )
+
+    def _poll(self) -> None:
+        for record in self.driver.fresh_events():
+            self._take(record)
+        self.driver.check()
+        self.check()
+        time.sleep(POLL_SECONDS)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+        self.kinds.add(record["kind"])
+        self.commits.add(record)
+        self.show(record)
+        is_new = record["kind"] == "joined" and record["node"] not in self.joined
+        if (
+            is_new and self.peer.tells_joined
+        ):  # Spark tells of an executor before it has a port, too
+            self._join(record["node"], record["executor"])
+
+    def _join(self, node: str, executor: str) -> None:
+        """A node takes part: from here on it has no more than its quota."""
+        self.joined.add(node)
+        self.machines.enforce_quota(node)
+        self._note("returned", node=node, executor=executor)
+
+    def _note(self, kind: str, at: float | None = None, **fields: Any) -> None:
+        record = {"version": 1, "at": at or time.time(), "kind": kind, **fields}
+        self.records.append(record)
+        self.show(record)

@@ -1,0 +1,236 @@
+"""The figures of recoveries beside peers: outages from events, ratios, bars and the picture."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from rekindle import report
+from rekindle.events import Event
+from rekindle.testing import runs as made_up
+from rekindle_local.bench import comparison, outages, recovery
+from rekindle_local.bench.recovery import Contest
+from rekindle_local.bench.runs import Run
+from rekindle_local.failures import demo, workers
+from rekindle_local.report_html import lags
+from rekindle_local.report_html.lags import Curve
+
+PRIORITIES = {"late": 3.0, "early": 1.0}
+
+
+def told(outage: float = 30.0, second: float | None = None) -> list[Event]:
+    """Epochs of one second, committed at once; `late` stands still for a while after failures."""
+    silent = [(0.0, outage)] + ([] if second is None else [(second, second + outage)])
+    events = [Event(-40.0, "warm"), Event(100.0, "finish", epoch=190)]
+    events += [Event(0.0, "kill", node="127.0.0.2"), Event(0.0, "kill", node="127.0.0.3")]
+    if second is not None:
+        events.append(Event(second, "kill", node="127.0.0.4"))
+    for epoch in range(1, 191):
+        cut = float(epoch - 91)
+        events.append(Event(cut, "cut", epoch=epoch))
+        for query in PRIORITIES:
+            held = [end for begin, end in silent if query == "late" and begin <= cut < end]
+            at = held[0] if held else cut
+            name = f"{query}/0"
+            events.append(Event(at, "commit", epoch=epoch, query=query, query_partition=name))
+    return sorted(events, key=lambda event: event.t)
+
+
+def test_an_outage_is_weighted_by_priority_and_told_by_query() -> None:
+    found = outages.figures(told(), outages.alone(PRIORITIES))
+    # worst lag 1 s before, so unavailable from 2 s after the newest cut before the failure on
+    assert found["queries"]["late"]["unavailable_seconds"] == pytest.approx(29.0)
+    assert found["queries"]["early"]["unavailable_seconds"] == 0.0
+    assert found["weighted_unavailable_seconds"] == pytest.approx(29.0 * 3 / 4)
+    assert found["queries"]["late"]["first_output_seconds"] == 30.0
+    assert (found["first_output_seconds"], found["all_output_seconds"]) == (1.0, 30.0)
+    assert found["peak_lag_seconds"] == pytest.approx(31.0)
+    assert found["never_back"] == []
+
+
+def test_what_each_failure_of_several_cost_is_told_apart() -> None:
+    found = outages.figures(told(second=50.0), outages.alone(PRIORITIES))
+    assert [failure["at"] for failure in found["failures"]] == [0.0, 50.0]
+    assert [failure["nodes"] for failure in found["failures"]] == [
+        ["127.0.0.2", "127.0.0.3"],
+        ["127.0.0.4"],
+    ]
+    apart = [failure["weighted_unavailable_seconds"] for failure in found["failures"]]
+    assert apart == [pytest.approx(29.0 * 3 / 4)] * 2
+    assert sum(apart) == pytest.approx(found["weighted_unavailable_seconds"])
+
+
+def test_who_never_puts_out_again_has_no_first_output() -> None:
+    found = outages.figures(told(outage=500.0), outages.alone(PRIORITIES))
+    assert found["queries"]["late"]["first_output_seconds"] is None
+    assert found["all_output_seconds"] is None
+    assert found["never_back"] == ["late"]
+
+
+def test_the_figures_are_those_of_the_report() -> None:
+    run = made_up.make(made_up.Scenario({"a": 3.0, "b": 1.0, "c": 2.0}))
+    inputs = report.Inputs.from_record(run.input_record)
+    told_by_report = report.compute(
+        run.events, run.facts, run.input_record, run.problems, run.answers, {}, lambda: 0.0
+    )
+    found = outages.figures(run.events, inputs)
+    name = "weighted_unavailable_seconds"
+    assert found[name] == pytest.approx(told_by_report[name])
+    assert found[name] > 0
+
+
+def test_the_curve_is_the_mean_lag_by_priority() -> None:
+    points = dict(outages.curve(told(), outages.alone(PRIORITIES)))
+    assert min(points) == -20.0
+    assert points[20.0] == pytest.approx(21 * 3 / 4), "since the newest cut before the failure"
+    assert points[40.5] == pytest.approx(0.5)
+    assert points[100.0] == 0.0
+
+
+def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[str, Any]:
+    exact = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
+    return {
+        "system": system,
+        "seed": seed,
+        "rate": 1000.0,
+        "share_of_rate": 1.0,
+        "sustained": True,
+        "weighted_unavailable_seconds": seconds,
+        "exactly_once": exact,
+        "quota_enforced": True,
+        "bound": None,
+        "first_plan_epochs": 1,
+        "first_plan_seconds": 1.0,
+        "survivors_epochs_lost": 0,
+        "failures": [{"at": 0.0, "nodes": []}],
+        **more,
+    }
+
+
+def counted(*runs: dict[str, Any]) -> list[dict[str, Any]]:
+    found = list(runs)
+    comparison.count(found)
+    return found
+
+
+def met(runs: list[dict[str, Any]], failed: tuple[str, ...] = ()) -> Mapping[str, bool]:
+    rows = comparison.bars(runs, comparison.ratios(runs), failed, "rekindle bench recovery")
+    assert all(row.command == "rekindle bench recovery" for row in rows)
+    return {row.bar: row.met for row in rows}
+
+
+def test_ratios_are_medians_over_seeds_that_both_have() -> None:
+    runs = counted(
+        *(record("incremental", seed, seconds) for seed, seconds in enumerate((10, 20, 30, 40))),
+        *(record("blocking", seed, 100.0) for seed in range(3)),
+    )
+    assert comparison.ratios(runs) == {"incremental/blocking": 0.2}
+
+
+def test_what_was_not_sustained_is_no_part_of_a_ratio() -> None:
+    runs = counted(
+        record("incremental", 1, 20.0),
+        record("structured-streaming", 1, 1.0, sustained=False, exactly_once=None),
+        record("structured-streaming", 1, None, sustained=False, rate=500.0, exactly_once=None),
+        record("structured-streaming", 1, 80.0, rate=250.0),
+    )
+    assert [run["counted"] for run in runs] == [True, False, False, True]
+    assert comparison.ratios(runs) == {"incremental/structured-streaming": 0.25}
+    bar = "weighted unavailability, incremental/structured-streaming: at most 0.35"
+    assert met(runs)[bar]
+
+
+def test_the_better_of_flinks_schedulers_counts_seed_by_seed() -> None:
+    runs = counted(
+        record("incremental", 1, 10.0),
+        record("flink", 1, 100.0),
+        record("flink-adaptive", 1, 20.0),
+        record("incremental", 2, 10.0),
+        record("flink", 2, 40.0),
+        record("flink-adaptive", 2, 90.0),
+    )
+    assert comparison.ratios(runs) == {"incremental/flink": 0.375}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "other", "enforced", "expected"),
+    [
+        (35.0, 100.0, True, True),
+        (36.0, 100.0, True, False),
+        (35.0, 100.0, False, False),
+        (35.0, 0.0, True, False),
+        (0.0, 100.0, True, True),
+    ],
+)
+def test_a_bar_counts_with_enforced_quotas_alone(
+    seconds: float, other: float, enforced: bool, expected: bool
+) -> None:
+    runs = counted(
+        record("incremental", 1, seconds),
+        record("blocking", 1, other, quota_enforced=enforced),
+    )
+    assert met(runs)["weighted unavailability, incremental/blocking: at most 0.35"] is expected
+
+
+def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -> None:
+    wrong = {"expected_rows": 10, "missing": 1, "duplicated": 0, "wrong": 0}
+    right = counted(record("incremental", 1, 1.0), record("blocking", 1, 1.0, exactly_once=None))
+    assert met(right)["every run exact"]
+    assert not met(right, failed=("blocking, seed 2: broke",))["every run exact"]
+    assert not met([*right, record("blocking", 2, 1.0, exactly_once=wrong, counted=True)])[
+        "every run exact"
+    ]
+    late = counted(record("incremental", 1, 1.0, first_plan_epochs=None, first_plan_seconds=None))
+    assert not any(bar_met for bar, bar_met in met(late).items() if bar.startswith("first plan"))
+
+
+def test_incremental_comes_first_and_another_peer_begins_in_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = recovery.PEERS["structured-streaming"]
+    monkeypatch.setattr(recovery, "PEERS", {"one": peer, "two": peer})
+    systems = ["one", "blocking", "two", "incremental"]
+    assert recovery.in_turn(systems, 0) == ["incremental", "blocking", "one", "two"]
+    assert recovery.in_turn(systems, 1) == ["incremental", "blocking", "two", "one"]
+
+
+def test_a_bar_names_the_command_that_measures_it_again() -> None:
+    assert Contest(["incremental", "blocking"], [1, 2], demo()).command == (
+        "rekindle bench recovery --strategies incremental,blocking --seeds 1..2"
+    )
+    assert Contest(["incremental"], [3], workers(2.5), 500.0).command == (
+        "rekindle bench recovery --strategies incremental --seeds 3..3 --schedule workers "
+        "--minutes 2.5 --rows-per-second 500"
+    )
+
+
+def test_the_picture_has_a_line_for_each_system_that_counts() -> None:
+    curve = [(-1.0, 0.0), (0.0, 1.0), (1.0, 2.0)]
+    records = counted(
+        record("incremental", 1, 1.0),
+        record("incremental", 2, 1.0),
+        record("structured-streaming", 1, 2.0, share_of_rate=0.25, rate=250.0),
+        record("structured-streaming", 1, 2.0, sustained=False),
+    )
+    drawn = recovery.picture([Run(one, curve) for one in records])
+    assert drawn is not None
+    ElementTree.fromstring(drawn)
+    assert drawn.count("<polyline") == 2
+    assert "Structured Streaming, 1/4 of the rate" in drawn
+    assert "median of 2 seeds" in drawn
+    assert recovery.picture([Run(records[3], curve)]) is None
+
+
+def test_a_picture_of_lags_is_whole_and_needs_nothing_from_outside() -> None:
+    curves = [Curve(f"<{name}>", [(-5.0, 1.0), (0.0, 1.0), (60.0, 40.0)]) for name in "abcde"]
+    drawn = lags.draw(curves, [0.0, 30.0], eyebrow="one seed", headline="Lag & more")
+    ElementTree.fromstring(drawn)
+    assert not re.search(r'(?:href|src|url)\s*[=(]\s*["\']?http', drawn)
+    assert drawn.count('class="kill"') == 2
+    assert "&lt;a&gt; lags 40 s at most" in drawn
+    numbers = [
+        float(text) for text in re.findall(r"[\d.]+", re.findall('points="(.*?)"', drawn)[0])
+    ]
+    assert max(numbers) <= lags.WIDTH

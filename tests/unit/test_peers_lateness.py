@@ -1,0 +1,58 @@
+"""Whether lag grows, how late is normal, who is back: by the commits of queries."""
+
+import pytest
+
+from rekindle_local.bench.freshness import Commit
+from rekindle_local.peers import lateness
+
+
+def batches(seconds: float, growth: float, count: int = 8) -> list[Commit]:
+    """Batches one after the other: each takes what has come in when the one before has ended, and
+    so much longer per second."""
+    found, begin = [], 0.0
+    for _ in range(count):
+        end = begin + seconds
+        found.append(Commit(end, begin, 0))
+        begin, seconds = end, seconds * (1 + growth)
+    return found
+
+
+def test_lag_that_stays_is_sustained_and_lag_that_grows_is_not() -> None:
+    steady, growing = batches(10.0, 0.0), batches(10.0, 0.5)
+    assert lateness.growths({"a": steady}, 0.0, 100.0) == {"a": pytest.approx(0.0)}
+    found = lateness.growths({"a": steady, "b": growing}, 0.0, 1000.0)
+    assert found["b"] > 0.3
+    assert not lateness.sustained(found)
+    assert lateness.sustained({"a": 0.1, "b": -0.1})
+
+
+def test_one_query_that_falls_behind_is_enough() -> None:
+    mostly = dict.fromkeys("abcdefghijklmnopq", 0.0)
+    assert lateness.sustained(mostly)
+    assert not lateness.sustained({**mostly, "slow": 0.3})
+    assert not lateness.sustained(dict.fromkeys("abc", 0.1)), "nor may all grow a little"
+
+
+def test_a_run_is_judged_by_a_minute_or_by_as_long_as_its_batches_need() -> None:
+    short, long = batches(1.0, 0.0, 100), batches(30.0, 0.0, 6)
+    assert lateness.settled_since({"a": short}, 100.0, 60.0) == 40.0
+    assert lateness.settled_since({"a": short, "b": long}, 185.0, 60.0) == 90.0
+    assert lateness.settled_since({"a": short, "b": long[:3]}, 185.0, 60.0) is None
+    assert lateness.settled_since({}, 185.0, 60.0) is None
+
+
+def test_lag_is_worst_right_before_a_commit_and_counts_up_to_now() -> None:
+    commits = batches(10.0, 0.0, 3)  # at 10, 20 and 30, each of what came in 10 s before
+    assert lateness.worst(commits, 0.0, 30.0) == 20.0
+    assert lateness.worst(commits, 25.0, 30.0) == 20.0
+    assert lateness.worst(commits, 35.0, 55.0) == 35.0
+    assert lateness.worst([], 5.0, 30.0) == 25.0
+
+
+def test_who_is_late_is_said_by_the_limit_of_the_report() -> None:
+    commits = {"a": batches(10.0, 0.0, 12), "b": batches(2.0, 0.0, 60)}
+    found = lateness.limits(commits, 60.0, 120.0)
+    assert found == {"a": 30.0, "b": pytest.approx(6.0)}
+    assert lateness.late(commits, found, 100.0, 120.0) == 0
+    assert lateness.late(commits, found, 100.0, 125.0) == 1
+    assert lateness.late(commits, found, 100.0, 145.0) == 2
