@@ -44,6 +44,11 @@ def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
         ),
         (["--domains", "11"], "--domains: is 11 for 10 nodes; have fewer"),
         (["--seed", "-1"], "--seed: is -1; give a number from 0 to 2,147,483,648"),
+        (["--engine", "storm"], "--engine: is 'storm'; choose pipeline or structured-streaming"),
+        (
+            ["--engine", "structured-streaming", "--strategy", "blocking"],
+            "--strategy: means nothing with --engine structured-streaming; leave it out",
+        ),
     ],
 )
 def test_options_out_of_range_are_refused_with_the_range(
@@ -51,6 +56,38 @@ def test_options_out_of_range_are_refused_with_the_range(
 ) -> None:
     assert cli.run(cli.application, ["demo", *arguments]) == 2
     assert capsys.readouterr().err == f"{message}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--strategies", "incremental,storm"],
+            "--strategies: is 'storm'; choose incremental or blocking or structured-streaming",
+        ),
+        (
+            ["--strategies", "structured-streaming"],
+            "--strategies: has no strategy of Rekindle, which tells the rate; add incremental, or "
+            "give --rows-per-second",
+        ),
+        (["--schedule", "odd"], "--schedule: is 'odd'; choose demo or workers"),
+        (
+            ["--schedule", "workers", "--kill", "3"],
+            "--kill: is given beside --schedule workers, which says it; leave it out",
+        ),
+        (["--minutes", "0"], "--minutes: is 0.0; give a number from 1 to 60"),
+        (["--rows-per-second", "0"], "--rows-per-second: is 0.0; give a number from 1 to "),
+        (["--nodes", "4", "--kill", "4"], "--kill: is 4 of 4 nodes; leave some alive"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused_before_anything_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    report = tmp_path / "report"
+    asked = ["bench", "recovery", *arguments, "--report", str(report)]
+    assert cli.run(cli.application, asked) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert not report.exists()
 
 
 FAILURE = RunError(where="demo", what="waited too long", remedy="see the log")

@@ -111,7 +111,6 @@ class _Measuring:
             nodes=schedule.nodes,
             seed=seed,
             every_seconds=schedule.every_seconds,
-            return_every_seconds=failures.EVERY_SECONDS,
         )
 
 

@@ -90,7 +90,7 @@ def _provisioning(trial: Trial, machines: Machines, directory: Path, up: set[str
         down=lambda: [name for name in order if machines.leaders()[name] is None],
         start_worker=start_worker,
         restart_driver=lambda: None,
-        first_seconds=failures.FIRST_SECONDS,
+        first_seconds=trial.first_return_seconds,
         every_seconds=trial.return_every_seconds,
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.errors import RunError
+from rekindle_local import failures
 from rekindle_local.bench.freshness import Commits
 from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
@@ -28,8 +29,6 @@ __all__ = ["Scenario", "Trial"]
 POLL_SECONDS = 0.1
 WAITING_SECONDS = 30.0
 JUDGE_SECONDS = 2.0
-# Back is who was never above its limit for so long: longer than a batch that is only level.
-BACK_SECONDS = 20.0
 BACK_SECONDS_MAX = 300.0
 # So long after the return of all nodes a run is followed whose rows cannot be waited for.
 FOLLOWED_SECONDS = 60.0
@@ -40,7 +39,10 @@ class Trial:
     """What is asked for. `victims` are the nodes that each failure kills, `names` the queries.
 
     The failure comes when lag has not grown for `settle_seconds`; where it grows for
-    `settle_seconds_max`, there is one only if the trial is `unconditional`.
+    `settle_seconds_max`, there is one only if the trial is `unconditional`. A trial that is not
+    `judged` lets it grow. Nodes come back from `first_return_seconds` after a failure on, one
+    every `return_every_seconds`; back is a query that was not late for `back_seconds`, longer than
+    a batch that is level only for a moment.
     """
 
     rows_per_second: float
@@ -50,11 +52,14 @@ class Trial:
     cpu_quota: float = 0.2
     seed: int = 1
     every_seconds: float = 0.0
-    return_every_seconds: float = 6.0
+    first_return_seconds: float = failures.FIRST_SECONDS
+    return_every_seconds: float = failures.EVERY_SECONDS
+    back_seconds: float = 20.0
     settle_seconds: float = 60.0
     settle_seconds_max: float = 240.0
     phase_seconds_max: float = 600.0
     unconditional: bool = False
+    judged: bool = True
 
     @property
     def priorities(self) -> dict[str, int]:
@@ -140,7 +145,7 @@ class Scenario:
             if since is None or since < begin:
                 continue
             self.growths = lateness.growths(self.commits.of, since, now)
-            self.sustained = lateness.sustained(self.growths)
+            self.sustained = lateness.sustained(self.growths) or not self.trial.judged
         said = "does not grow" if self.sustained else "grows"
         self.show({"kind": "phase", "text": f"lag {said} at {self.trial.rows_per_second:,.0f}/s"})
 
@@ -170,11 +175,12 @@ class Scenario:
     def _follow(self) -> None:
         """Wait until all queries are back; for those that are not for minutes, no longer."""
         end = time.time() + BACK_SECONDS_MAX
-        self._pass(BACK_SECONDS)
+        hold = self.trial.back_seconds
+        self._pass(hold)
         told_at = time.time()
         while time.time() < end:
             now = time.time()
-            behind = lateness.late(self.commits.of, self._limits, now - BACK_SECONDS, now)
+            behind = lateness.late(self.commits.of, self._limits, now - hold, now)
             if not behind:
                 return
             if now - told_at > WAITING_SECONDS:

@@ -1,0 +1,54 @@
+"""A peer in the demo's failure, small: a node dies and comes back, and all rows are right."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from application import SOURCES
+
+from rekindle import events as run_events
+from rekindle import verification
+from rekindle_local import failures
+from rekindle_local.bench import outages
+from rekindle_local.cluster import Node
+from rekindle_local.peers import performance
+from rekindle_local.peers.scenario import Trial
+
+QUERIES = ("destination-weeks",)
+NODES = [Node(index).name for index in range(3)]
+TRIAL = Trial(
+    2_000.0,
+    failures.drawn(NODES, (1,), seed=1),
+    QUERIES,
+    nodes=3,
+    cpu_quota=1.0,
+    settle_seconds=4.0,
+    first_return_seconds=2.0,
+    back_seconds=4.0,
+    judged=False,
+)
+RIGHT = {"missing": 0, "duplicated": 0, "wrong": 0}
+
+
+def test_structured_streaming_loses_a_node_that_comes_back_and_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", SOURCES)
+    shown: list[dict[str, Any]] = []
+    outcome = performance.perform("structured-streaming", TRIAL, tmp_path, shown.append)
+    assert outcome.report is not None
+    counts = dict(outcome.report["exactly_once"])
+    assert counts.pop("expected_rows") > 0
+    assert counts == RIGHT
+    assert outcome.report["victims"] == list(TRIAL.victims[0])
+    assert [entry["node"] for entry in outcome.report["returns"]] == list(TRIAL.victims[0])
+    assert verification.verify(tmp_path, time.monotonic) == ()
+    events = run_events.parse((tmp_path / "events.jsonl").read_text())
+    figures = outages.figures(events, outages.alone(TRIAL.priorities))
+    name = "weighted_unavailable_seconds"
+    assert figures[name] == pytest.approx(outcome.report[name])
+    assert set(figures["queries"]) == set(
+        json.loads((tmp_path / "report.json").read_text())["queries"]
+    )
