@@ -1,26 +1,34 @@
 """The figures of recoveries beside peers: outages from events, ratios, bars and the picture."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from rekindle import events as run_events
 from rekindle import report
+from rekindle.errors import RunError
 from rekindle.events import Event
 from rekindle.testing import runs as made_up
-from rekindle_local.bench import comparison, outages, recovery
+from rekindle_local.bench import comparison, outages, recovery, runs
 from rekindle_local.bench.recovery import Contest
 from rekindle_local.bench.runs import Run
 from rekindle_local.failures import demo, workers
+from rekindle_local.flights.pipeline import QUERY_KEYS
+from rekindle_local.peers.performance import Outcome
+from rekindle_local.peers.scenario import Trial
 from rekindle_local.report_html import lags
 from rekindle_local.report_html.lags import Curve
 
 PRIORITIES = {"late": 3.0, "early": 1.0}
 
 
-def told(outage: float = 30.0, second: float | None = None) -> list[Event]:
+def told(
+    outage: float = 30.0, second: float | None = None, names: Sequence[str] = tuple(PRIORITIES)
+) -> list[Event]:
     """Epochs of one second, committed at once; `late` stands still for a while after failures."""
     silent = [(0.0, outage)] + ([] if second is None else [(second, second + outage)])
     events = [Event(-40.0, "warm"), Event(100.0, "finish", epoch=190)]
@@ -30,7 +38,7 @@ def told(outage: float = 30.0, second: float | None = None) -> list[Event]:
     for epoch in range(1, 191):
         cut = float(epoch - 91)
         events.append(Event(cut, "cut", epoch=epoch))
-        for query in PRIORITIES:
+        for query in names:
             held = [end for begin, end in silent if query == "late" and begin <= cut < end]
             at = held[0] if held else cut
             name = f"{query}/0"
@@ -115,35 +123,82 @@ def counted(*runs: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def met(runs: list[dict[str, Any]], failed: tuple[str, ...] = ()) -> Mapping[str, bool]:
-    rows = comparison.bars(runs, comparison.ratios(runs), failed, "rekindle bench recovery")
+def met(found: list[dict[str, Any]], failed: tuple[str, ...] = ()) -> Mapping[str, bool]:
+    rows = comparison.bars(found, comparison.ratios(found), failed, "rekindle bench recovery")
     assert all(row.command == "rekindle bench recovery" for row in rows)
     return {row.bar: row.met for row in rows}
 
 
 def test_ratios_are_medians_over_seeds_that_both_have() -> None:
-    runs = counted(
+    found = counted(
         *(record("incremental", seed, seconds) for seed, seconds in enumerate((10, 20, 30, 40))),
         *(record("blocking", seed, 100.0) for seed in range(3)),
     )
-    assert comparison.ratios(runs) == {"incremental/blocking": 0.2}
+    assert comparison.ratios(found) == {"incremental/blocking": 0.2}
 
 
 def test_what_was_not_sustained_is_no_part_of_a_ratio() -> None:
-    runs = counted(
+    found = counted(
         record("incremental", 1, 20.0),
         record("structured-streaming", 1, 1.0, sustained=False, exactly_once=None),
         record("structured-streaming", 1, None, sustained=False, rate=500.0, exactly_once=None),
         record("structured-streaming", 1, 80.0, rate=250.0),
     )
-    assert [run["counted"] for run in runs] == [True, False, False, True]
-    assert comparison.ratios(runs) == {"incremental/structured-streaming": 0.25}
+    assert [run["counted"] for run in found] == [True, False, False, True]
+    assert comparison.ratios(found) == {"incremental/structured-streaming": 0.25}
     bar = "weighted unavailability, incremental/structured-streaming: at most 0.35"
-    assert met(runs)[bar]
+    assert met(found)[bar]
+
+
+def halved(sustained_at: float, breaks_at: float, directory: Path) -> list[dict[str, Any]]:
+    """What a peer comes to that sustains so many rows a second, and fails at so many."""
+
+    def perform(_: str, trial: Trial, place: Path, __: Any) -> Outcome:
+        if trial.rows_per_second >= breaks_at:
+            raise RunError(where="the driver", what="ended", remedy="see its log")
+        fits = trial.rows_per_second <= sustained_at
+        if fits or trial.unconditional:
+            (place / "events.jsonl").write_text(run_events.serialize(told(names=trial.names)))
+        return Outcome(fits, {"late": 0.0}, fits or trial.unconditional, True, None)
+
+    trial = Trial(1000.0, (("127.0.0.2",),), tuple(QUERY_KEYS)[:1])
+    found = [run.record for run in runs.peer("structured-streaming", trial, directory, perform)]
+    comparison.count(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sustained_at", "breaks_at", "expected"),
+    [
+        (1000.0, 2000.0, [(1000.0, True, True)]),
+        (300.0, 2000.0, [(1000.0, False, True), (500.0, False, False), (250.0, True, True)]),
+        (500.0, 1000.0, [(1000.0, False, False), (500.0, True, True)]),
+        (
+            10.0,
+            2000.0,
+            [(1000.0, False, True)] + [(r, False, False) for r in (500, 250, 125, 62.5)],
+        ),
+    ],
+)
+def test_a_peer_is_measured_at_the_rate_and_at_the_highest_half_that_it_sustains(
+    tmp_path: Path, sustained_at: float, breaks_at: float, expected: list[tuple[float, bool, bool]]
+) -> None:
+    found = halved(sustained_at, breaks_at, tmp_path)
+    seen = [
+        (run["rate"], run["sustained"], run["weighted_unavailable_seconds"] is not None)
+        for run in found
+    ]
+    assert seen == expected
+    assert [run["counted"] for run in found] == [run["sustained"] for run in found]
+
+
+def test_a_peer_that_fails_at_every_rate_has_failed(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="the driver"):
+        halved(1000.0, 1.0, tmp_path)
 
 
 def test_the_better_of_flinks_schedulers_counts_seed_by_seed() -> None:
-    runs = counted(
+    found = counted(
         record("incremental", 1, 10.0),
         record("flink", 1, 100.0),
         record("flink-adaptive", 1, 20.0),
@@ -151,7 +206,7 @@ def test_the_better_of_flinks_schedulers_counts_seed_by_seed() -> None:
         record("flink", 2, 40.0),
         record("flink-adaptive", 2, 90.0),
     )
-    assert comparison.ratios(runs) == {"incremental/flink": 0.375}
+    assert comparison.ratios(found) == {"incremental/flink": 0.375}
 
 
 @pytest.mark.parametrize(
@@ -167,11 +222,11 @@ def test_the_better_of_flinks_schedulers_counts_seed_by_seed() -> None:
 def test_a_bar_counts_with_enforced_quotas_alone(
     seconds: float, other: float, enforced: bool, expected: bool
 ) -> None:
-    runs = counted(
+    found = counted(
         record("incremental", 1, seconds),
         record("blocking", 1, other, quota_enforced=enforced),
     )
-    assert met(runs)["weighted unavailability, incremental/blocking: at most 0.35"] is expected
+    assert met(found)["weighted unavailability, incremental/blocking: at most 0.35"] is expected
 
 
 def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -> None:

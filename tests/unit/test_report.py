@@ -171,14 +171,17 @@ def test_cuts_that_name_a_query_count_for_that_query_alone() -> None:
     assert compute(replace(run, events=tuple(own)))["queries"] == compute(run)["queries"]
 
 
-def test_the_input_of_a_query_may_end_with_an_epoch_that_only_its_own_cut_names() -> None:
+@pytest.mark.parametrize("queries", [tuple(PRIORITIES), (None,)])
+def test_the_input_of_a_query_may_end_with_an_epoch_that_only_a_cut_names(
+    queries: tuple[str | None, ...],
+) -> None:
     run = runs.make(SCENARIO)
     final = max(event.epoch or 0 for event in run.events)
     own = [
         replace(event, query=query, extra={"final": event.epoch == final})
         for event in run.events
         if event.kind == "cut"
-        for query in PRIORITIES
+        for query in queries
     ]
     others = [event for event in run.events if event.kind != "cut"]
     finish = [replace(event, epoch=None) for event in others if event.kind == "finish"]

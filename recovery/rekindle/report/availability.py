@@ -103,12 +103,14 @@ def cuts_of(events: Sequence[Event], query: str | None) -> Cuts:
 
 
 def final_epoch(events: Sequence[Event], query: str | None) -> int | None:
-    """Give the epoch that ended the input: the finish event names it, or a cut of the query."""
+    """Give the epoch that ended the input: the finish event names it, or a cut, of `query` alone
+    or of all."""
     finish = run_events.last(events, "finish")
     if finish is not None and finish.epoch is not None:
         return finish.epoch
     cuts = run_events.of_kind(events, "cut")
-    return next((cut.epoch for cut in cuts if cut.extra.get("final") and cut.query == query), None)
+    final = (cut for cut in cuts if cut.extra.get("final") and cut.query in (None, query))
+    return next((cut.epoch for cut in final), None)
 
 
 def teeth_of(events: Sequence[Event], inputs: Inputs, query: str) -> tuple[Tooth, ...]:

@@ -1,8 +1,8 @@
 """What the runs of several systems come to: ratios as medians over seeds, and bars.
 
     run       one system, one seed: a record of `recovery.json`
-    counted   the run of a system and seed that ratios take: the one at the highest rate that was
-              sustained; of Rekindle the only one
+    counted   the run of a system and seed that ratios take: of a peer the one at the highest rate
+              that it sustained, of Rekindle the only one
     ratio     incremental's weighted unavailability over another's, of the same seed
 
 Of Flink's two schedulers the one with the lower figure counts, seed by seed. Bars about a recovery
@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from rekindle_local.bench.results import Bar
+from rekindle_local.options import STRATEGIES
 
 __all__ = ["FLINK", "bars", "count", "ratios"]
 
@@ -44,7 +45,8 @@ def count(runs: Sequence[dict[str, Any]]) -> None:
             and other["sustained"]
             and other["weighted_unavailable_seconds"] is not None
         ]
-        run["counted"] = bool(run["sustained"]) and run["rate"] == max(rates, default=None)
+        best = bool(run["sustained"]) and run["rate"] == max(rates, default=None)
+        run["counted"] = best or run["system"] in STRATEGIES
 
 
 def ratios(runs: Sequence[Run]) -> dict[str, float | None]:
@@ -72,7 +74,8 @@ def bars(
     runs: Sequence[Run], found: Mapping[str, float | None], failed: Sequence[str], command: str
 ) -> list[Bar]:
     """What was promised of these runs, and whether it is kept."""
-    enforced = bool(runs) and all(run["quota_enforced"] for run in runs)
+    counted = [run for run in runs if run["counted"]]
+    enforced = bool(counted) and all(run["quota_enforced"] for run in counted)
     rows = []
     for name, ratio in found.items():
         limit = BOUND_RATIO_MAX if name.endswith("/bound") else RATIO_MAX

@@ -8,7 +8,7 @@ Each run gets a directory of its own. `recovery` calls it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from rekindle import events as run_events
+from rekindle.errors import RunError
 from rekindle.events import Event
 from rekindle.report import Inputs
 from rekindle_local.bench import outages
@@ -30,6 +31,8 @@ from rekindle_local.peers.performance import Outcome
 from rekindle_local.peers.scenario import Trial
 
 __all__ = ["HALVINGS_MAX", "Run", "peer", "rekindle"]
+
+Perform = Callable[[str, Trial, Path, peers.Show], Outcome]
 
 HALVINGS_MAX = 4
 WINDOW_SECONDS = 60.0
@@ -68,8 +71,9 @@ def rekindle(wanted: Options, directory: Path) -> Run:
     return Run(record, outages.curve(events, inputs), tuple(report["victims"]))
 
 
-def peer(name: str, trial: Trial, directory: Path) -> list[Run]:
-    """Run a peer at a rate, and at the highest of its halves that it sustains; raises RunError."""
+def peer(name: str, trial: Trial, directory: Path, perform: Perform = peers.perform) -> list[Run]:
+    """Run a peer at a rate, and at the highest of its halves that it sustains. A rate at which it
+    fails by itself is none that it sustains; raises RunError where it fails at the lowest, too."""
     found = []
     for halvings in range(HALVINGS_MAX + 1):
         share = 0.5**halvings
@@ -80,7 +84,14 @@ def peer(name: str, trial: Trial, directory: Path) -> list[Run]:
         )
         place = directory / f"{name}-{trial.seed}{f'-{2**halvings}th' if halvings else ''}"
         place.mkdir()
-        outcome = peers.perform(name, at_this, place, trial.display().show)
+        try:
+            outcome = perform(name, at_this, place, trial.display().show)
+        except RunError as error:
+            if halvings == HALVINGS_MAX:
+                raise
+            Console(highlight=False).print(str(error))
+            found.append(_broken_run(name, at_this, share, error))
+            continue
         found.append(_peer_run(name, at_this, share, place, outcome))
         Console(highlight=False).print(told(found[-1].record))
         if outcome.sustained:
@@ -92,7 +103,9 @@ def told(record: Mapping[str, Any]) -> str:
     """A run in a line."""
     rate = f"{record['rate']:,.0f} rows a second"
     if not record["sustained"]:
-        rate += f" are too many: lag grew by {record['lag_growth']:.2f} s per second before"
+        growth = record["lag_growth"]
+        grew = "" if growth is None else f", lag grew by {growth:.2f} s per second"
+        rate += f" are too many{grew}"
     seconds = record["weighted_unavailable_seconds"]
     outage = "" if seconds is None else f"; weighted unavailability {seconds:.1f} s"
     return f"{record['system']}, seed {record['seed']}: {rate}{outage}"
@@ -112,6 +125,19 @@ def _peer_run(name: str, trial: Trial, share: float, directory: Path, outcome: O
     inputs = outages.alone(trial.priorities)
     events = _events(directory)
     return Run({**record, **outages.figures(events, inputs)}, outages.curve(events, inputs))
+
+
+def _broken_run(name: str, trial: Trial, share: float, error: RunError) -> Run:
+    record = {
+        **_named(name, trial.seed, trial.rows_per_second, share),
+        "sustained": False,
+        "lag_growth": None,
+        "weighted_unavailable_seconds": None,
+        "exactly_once": None,
+        "quota_enforced": None,
+        "error": str(error),
+    }
+    return Run(record, [])
 
 
 def _named(system: str, seed: int, rate: float, share: float) -> dict[str, Any]:

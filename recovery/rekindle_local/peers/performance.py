@@ -27,7 +27,7 @@ from rekindle_local.peers.table import PEERS, Peer
 from rekindle_local.provisioning import Provisioning
 from rekindle_local.structured_streaming.evidence import Run
 
-__all__ = ["Outcome", "perform"]
+__all__ = ["Outcome", "Show", "perform"]
 
 PLACE = Place("bench", "flights")
 
