@@ -84,8 +84,9 @@ def encode_each(
 
 def is_plain(batch: pa.RecordBatch) -> bool:
     """Whether a batch, and each slice of it, is written as nothing but its values in order."""
-    kinds = batch.schema.types
-    return all(map(pa.types.is_primitive, kinds)) and not any(c.null_count for c in batch.columns)
+    return all(map(_fills_words, batch.schema.types)) and not any(
+        column.null_count for column in batch.columns
+    )
 
 
 def frames(data: memoryview) -> Iterator[Frame]:
@@ -158,11 +159,18 @@ def _hash(data: pa.Buffer) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
+def _fills_words(kind: pa.DataType) -> bool:
+    """Whether values are of eight bytes. Of others a slice is written with some of what follows it
+    in its whole, up to the next eight bytes."""
+    return pa.types.is_primitive(kind) and kind.bit_width == 64
+
+
 def _plain(filled: list[pa.ChunkedArray]) -> pa.Buffer:
-    """Columns without nulls as bytes; text is copied, for a slice keeps offsets of its whole."""
+    """Columns without nulls as bytes. Text and what does not fill words is copied: a slice keeps
+    offsets, or neighbours, of its whole."""
     batch = columns.batch(pa.table(filled, names=[str(i) for i in range(len(filled))]))
     arrays = [
-        array if pa.types.is_primitive(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
+        array if _fills_words(array.type) else pa.concat_arrays([array, array.slice(0, 0)])
         for array in batch.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names).serialize()

@@ -69,6 +69,37 @@ def test_a_digest_does_not_see_how_memory_holds_the_rows(
     assert frames.digest(within) == frames.digest(whole)
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.bool_(), (True, False)),
+        (pa.int8(), (1, 2)),
+        (pa.int32(), (1, 2)),
+        (pa.float32(), (0.5, 1.5)),
+        (pa.date32(), (1, 2)),
+        (pa.timestamp("us"), (1, 2)),
+        (pa.string(), ("a", "bc")),
+    ],
+    ids=str,
+)
+def test_a_digest_does_not_see_what_follows_a_slice_in_its_whole(
+    kind: pa.DataType, values: tuple[object, object]
+) -> None:
+    one, other = values
+    slices = [
+        pa.record_batch({"a": pa.array([one] * 5 + rest, kind)}).slice(0, 5)
+        for rest in ([], [one] * 40, [other] * 40)
+    ]
+    assert len({frames.digest(pa.Table.from_batches([part])) for part in slices}) == 1
+    label = frames.Label(0, 0, 0, 1, 1, 0)
+    blocks = [
+        block
+        for part in slices
+        for block in frames.encode_each(label, [(0, part)], plain=frames.is_plain(part))
+    ]
+    assert len(set(map(frames.stored_digest, blocks))) == 1
+
+
 def test_a_digest_does_not_see_what_lies_below_a_null() -> None:
     mask = [False, True]
     one = pa.Array.from_buffers(pa.int64(), 2, [pa.array(mask).buffers()[1], *below(1)])
