@@ -13,13 +13,16 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup check-tools check-python demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup flink check-tools check-python demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r target text; do printf '%-22s %s\n' "$$target" "$$text"; done
 
 setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and build the jar (once, some minutes)
+
+flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[flink]'
 
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
@@ -93,7 +96,7 @@ wheel: setup ## build the wheel, jar included, into dist/
 	  { echo 'make wheel: the wheel is without the jar; run `make clean wheel`' >&2; exit 1; }
 
 clean: ## remove all that make has made
-	rm -rf $(VENV) build dist recovery/*.egg-info $(JAR) \
+	rm -rf $(VENV) build dist recovery/*.egg-info $(JAR) recovery/rekindle_local/flink/jvm/*.jar \
 	  .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find recovery operator e2e tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -10,12 +10,13 @@ Nothing imports this package; it stands on the runtime and the pure core.
     chaos                 random pipelines under random faults, checked row by row
     flights               the pipeline of the demo and the benchmarks
     structured_streaming  the same queries as ordinary Spark, to be compared with
+    flink                 the same queries as a job of Flink, to be compared with
     peers                 other systems in the same failure, a line of a table for each
     failures              which nodes fail when, and in which order they come back
-    machines              what a benchmark needs of the machines that a system runs on
     report_html           the report as a page, with the timeline as a picture
     coordinator_process   a coordinator as a process, for demo, benchmark and tests
     local_provider        what a coordinator asks of the cluster: its nodes, its driver
+    machines              nodes as cgroups with all their processes, and who leads them
     cluster               the local cluster: one master, N workers, killed and brought back by node
     control_plane         ZooKeeper, coordinator and sidecar of one application, as processes
     stored                the records of a checkpoint store, as any reader sees them

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rekindle.errors import InputError, RunError
 
-__all__ = ["SMALL_NODE_OPTIONS", "Distribution", "build_command", "find_distribution"]
+__all__ = ["SMALL_NODE_OPTIONS", "Distribution", "build_command", "find_distribution", "find_java"]
 
 JAVA_VERSION_MIN = 17
 DAEMON_HEAP_MEGABYTES = 128
@@ -65,8 +65,7 @@ def find_distribution() -> Distribution:
 
     Raises `InputError` where one is missing or java is too old.
     """
-    java = _find_java()
-    version = _read_java_version(java)
+    java, version = find_java()
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise InputError(
@@ -110,6 +109,15 @@ def build_command(
             remedy="mend the options that it names, or install pyspark and the JDK anew",
         )
     return command[:-1]
+
+
+def find_java() -> tuple[Path, str]:
+    """Look for java (JAVA_HOME, then PATH); with what `java -version` prints.
+
+    Raises `InputError` where it is missing or too old.
+    """
+    java = _find_java()
+    return java, _read_java_version(java)
 
 
 def _find_java() -> Path:

@@ -57,6 +57,7 @@ What runs in the driver:
     membership     executors that come, go and fall silent
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs
+    compilation    compiles a folder of Java sources into a jar
     jar            builds the Java classes
     ranges         stretches of consecutive numbers
     files          the files of a store, wherever it lies

@@ -9,8 +9,8 @@ import pytest
 
 from rekindle.errors import InputError
 from rekindle_local import cli
-from rekindle_local.flights import data
-from rekindle_local.structured_streaming import batches, sources
+from rekindle_local.flights import arrivals, data
+from rekindle_local.structured_streaming import batches
 from rekindle_local.structured_streaming.__main__ import application
 
 QUERY = "late"
@@ -82,20 +82,20 @@ def test_each_output_file_belongs_to_the_batch_that_named_it_first(tmp_path: Pat
 def test_rows_arrive_in_order_of_event_time_and_a_run_keeps_its_clock(tmp_path: Path) -> None:
     files = data.prepare(tmp_path / "input", 1 / data.DAYS_OF_YEAR)["files"]
     store = tmp_path / "store"
-    began = sources.open_arrivals(tmp_path / "input", store, 100.0, 1000.0)
-    assert sources.open_arrivals(tmp_path / "input", store, 50.0, 2000.0) == began
+    began = arrivals.open_arrivals(tmp_path / "input", store, 100.0, 1000.0)
+    assert arrivals.open_arrivals(tmp_path / "input", store, 50.0, 2000.0) == began
     assert (began.rows_at(1002.0), began.rows_at(900.0), began.moment_of(200)) == (200, 0, 1002.0)
     total = sum(file["rows"] for file in files.values())
     (store / "end").write_text(str(2 * total))
-    assert sources.rows_read(store) == {name: 2 * file["rows"] for name, file in files.items()}
+    assert arrivals.rows_read(store) == {name: 2 * file["rows"] for name, file in files.items()}
     # The year begins at midnight: the first rows are hours of weather, before any flight.
     (store / "end").write_text("3")
-    assert sources.rows_read(store) == dict.fromkeys(data.SOURCES, 0) | {"weather": 3}
+    assert arrivals.rows_read(store) == dict.fromkeys(data.SOURCES, 0) | {"weather": 3}
 
 
 def test_a_folder_without_prepared_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"flights_ewr\.parquet: is not there or is not a file"):
-        sources.open_arrivals(tmp_path, tmp_path / "store", 1.0, 0.0)
+        arrivals.open_arrivals(tmp_path, tmp_path / "store", 1.0, 0.0)
     assert not (tmp_path / "store").exists()
 
 

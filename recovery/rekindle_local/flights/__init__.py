@@ -5,6 +5,7 @@
     carry_over    the custom operator: delay that an aircraft carries from leg to leg
     queries       18 queries as steps behind the sources
     pipeline      the whole pipeline, keys of its rows, priorities, the choice of victims
+    arrivals      when rows come in for the systems that Rekindle is compared with
 
 `queries.sql` beside them holds the same queries for a batch engine, written independently.
 Nothing here starts a process or reads a clock. Called by the commands `demo` and `bench`.

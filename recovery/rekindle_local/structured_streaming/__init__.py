@@ -9,7 +9,7 @@
 `python -m rekindle_local.structured_streaming` is the program that spark-submit starts. It uses
 nothing of the epoch runtime; its store is one of Spark's checkpoints and Parquet files:
 
-    start.json arrivals     when rows came and come in (`sources`), for all drivers of a run
+    start.json arrivals     when rows came and come in, for all drivers (`flights.arrivals`)
     checkpoints/QUERY/      Spark's own
     outputs/QUERY/          Parquet files; those that count are named in `_spark_metadata`
     finish end              asked to finish; after how many rows the input ends

@@ -20,9 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rekindle.errors import RunError
-from rekindle_local.structured_streaming import batches, queries, sources
+from rekindle_local.flights import arrivals
+from rekindle_local.flights.arrivals import Arrivals
+from rekindle_local.structured_streaming import batches, queries
 from rekindle_local.structured_streaming.batches import Batch
-from rekindle_local.structured_streaming.sources import Arrivals, Replays
+from rekindle_local.structured_streaming.sources import Replays
 from rekindle_spark.event_log import EventLog, open_events
 
 __all__ = ["SETTINGS", "Options", "run"]
@@ -70,15 +72,15 @@ class Options:
 
 def run(options: Options) -> None:
     """Run until asked to finish; raises InputError for bad input, RunError when queries fail on."""
-    arrivals = sources.open_arrivals(
+    begun = arrivals.open_arrivals(
         options.directory, options.store, options.rows_per_second, time.time()
     )
     session = _session()
     announced, generation = _told(options.events)
     with open_events(options.events) as file:
         log = EventLog(file, generation)
-        log.write("started", rows_per_second=arrivals.rows_per_second)
-        running = Running(options, arrivals, log, _frames(options, session, arrivals), announced)
+        log.write("started", rows_per_second=begun.rows_per_second)
+        running = Running(options, begun, log, _frames(options, session, begun), announced)
         try:
             running.start()
             while not running.is_done():
@@ -165,7 +167,7 @@ class Running:
     def _end_input(self) -> None:
         path = self.options.store / "end"
         if not path.exists():
-            sources.write(path, str(self.arrivals.rows_at(time.time())).encode())
+            arrivals.write(path, str(self.arrivals.rows_at(time.time())).encode())
 
     def _tell_batches(self) -> None:
         for name in self.options.names:
@@ -212,11 +214,11 @@ def _session() -> SparkSession:
     return session
 
 
-def _frames(options: Options, session: SparkSession, arrivals: Arrivals) -> Mapping[str, DataFrame]:
+def _frames(options: Options, session: SparkSession, begun: Arrivals) -> Mapping[str, DataFrame]:
     limit = options.rows_per_trigger_max
     if limit is None:
-        limit = round(SECONDS_PER_TRIGGER_MAX * arrivals.rows_per_second)
-    replays = Replays(session, options.directory, options.store, arrivals, limit)
+        limit = round(SECONDS_PER_TRIGGER_MAX * begun.rows_per_second)
+    replays = Replays(session, options.directory, options.store, begun, limit)
     return {name: queries.build(name, replays) for name in options.names}
 
 

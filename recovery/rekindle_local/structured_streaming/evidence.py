@@ -18,7 +18,8 @@ from rekindle import events as run_events
 from rekindle import report
 from rekindle.errors import RunError
 from rekindle_local.demo import evidence
-from rekindle_local.structured_streaming import batches, sources
+from rekindle_local.flights import arrivals
+from rekindle_local.structured_streaming import batches
 
 __all__ = ["Run", "input_record", "write", "write_outputs"]
 
@@ -85,8 +86,8 @@ def input_record(run: Run) -> dict[str, Any]:
     """The content of `input.json`."""
     return evidence.input_record(
         run.files,
-        offsets=sources.rows_read(run.store),
-        rows_per_second=sources.arrivals(run.store).rows_per_second,
+        offsets=arrivals.rows_read(run.store),
+        rows_per_second=arrivals.arrivals(run.store).rows_per_second,
         closures={f"{query}/0": [f"{query}/0"] for query in run.priorities},
         priorities=run.priorities,
     )
