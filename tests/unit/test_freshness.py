@@ -90,3 +90,18 @@ def test_bars_are_judged_by_medians_of_the_turns(tmp_path: Path) -> None:
     assert found["ratio"] == {"18": 3.0}
     assert [bar["met"] for bar in found["bars"]] == [True, True]
     assert (tmp_path / "steady.json").exists()
+
+
+def test_rows_per_cpu_second_are_compared_with_those_of_flink_at_all_queries(
+    tmp_path: Path,
+) -> None:
+    def sample(system: str, queries: int, cpu_seconds: float) -> Sample:
+        return Sample(system, queries, 100.0, cpu_seconds, 1.0, 2.0)
+
+    costs = {("rekindle", 18): 5.0, ("rekindle", 1): 2.0, ("flink", 18): 10.0, ("flink", 1): 1.0}
+    samples = [sample(system, queries, cost) for (system, queries), cost in costs.items()]
+    found = steady._judge(samples, ("rekindle", "flink"), 1, 60.0, tmp_path)
+    assert found["cpu_ratio"] == {"18": 2.0, "1": 0.5}
+    told = {bar["bar"]: (bar["value"], bar["met"]) for bar in found["bars"]}
+    assert told["18 queries: rows per CPU second not below Flink's"] == ("2.00 x", True)
+    assert not any(bar.startswith("1 queries: rows per CPU") for bar in told)

@@ -3,9 +3,13 @@
     rekindle               as the demo has it: always buffering, ordered, checkpoints
     structured-streaming   ordinary Spark as people write it: a streaming query for each, state in
                            RocksDB with changelogs (`rekindle_local.structured_streaming`)
+    flink                  one job with all queries, a checkpoint a second (`rekindle_local.flink`)
+    flink-adaptive         the same under Flink's adaptive scheduler
 
-Both write events of the same kinds. Without a rate they get more input than they can take, in
-portions that they can: epochs, or batches of at most so many rows. `steady` and `peers` call them.
+All write events of the same kinds. Without a rate they get more input than they can take, in
+portions that they can: epochs, batches of at most so many rows, or what passes between checkpoints.
+Each has nodes of its own, as many, with the same quota and slots. `steady` and `peers` call
+them.
 """
 
 import os
@@ -19,10 +23,12 @@ from rekindle_local import distribution
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo import inputs
 from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.flink import installation
+from rekindle_local.flink.cluster import FlinkCluster, Scheduler
 from rekindle_local.machines import Machines
 from rekindle_spark import jar
 
-__all__ = ["CONTENDERS", "EPOCH_SECONDS", "Contest", "start"]
+__all__ = ["CONTENDERS", "EPOCH_SECONDS", "Contest", "Size", "check", "machines", "start"]
 
 SEED = 1
 EPOCH_SECONDS = 1.0
@@ -40,6 +46,41 @@ class Contest:
     flights: Path
     names: Collection[str]
     nodes: Machines
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """So many nodes, each with a quota of so many cores and so many slots."""
+
+    nodes: int
+    cpu_quota: float
+    slots: int
+
+
+def check(contender: str) -> None:
+    """Raise InputError where something that it needs is not installed."""
+    if contender in FLINK_SCHEDULERS:
+        installation.find()
+
+
+def machines(contender: str, size: Size, directory: Path) -> Machines:
+    """What it runs on, with logs in `directory`; nothing is started yet."""
+    scheduler = FLINK_SCHEDULERS.get(contender)
+    if scheduler is not None:
+        return FlinkCluster(
+            directory=directory,
+            nodes=size.nodes,
+            cpu_quota=size.cpu_quota,
+            slots=size.slots,
+            scheduler=scheduler,
+        )
+    return LocalCluster(
+        directory=directory,
+        nodes=size.nodes,
+        cpu_quota=size.cpu_quota,
+        slots=size.slots,
+        class_path=[Path(jar.path())],
+    )
 
 
 def start(
@@ -97,13 +138,28 @@ def _structured_streaming(
     driver.launch(arguments, variables)
 
 
+def _flink(driver: DriverProcess, contest: Contest, rows_per_second: float | None) -> None:
+    cluster = contest.nodes
+    assert isinstance(cluster, FlinkCluster), "Flink on other machines"
+    arguments = [sys.executable, "-m", "rekindle_local.flink", str(contest.flights)]
+    arguments += ["--store", str(driver.store), "--events", str(driver.events)]
+    arguments += ["--queries", ",".join(sorted(contest.names)), "--jobmanager", cluster.address]
+    arguments += ["--parallelism", str(len(cluster.nodes) * cluster.slots)]
+    arguments += ["--checkpoint-seconds", str(EPOCH_SECONDS)]
+    arguments += ["--rows-per-second", str(rows_per_second or FLOOD_ROWS_PER_SECOND)]
+    driver.launch(arguments, {"PYTHONPATH": os.environ.get("PYTHONPATH", "")})
+
+
 def _spark(contest: Contest) -> LocalCluster:
     """Both run on Spark's own cluster."""
     assert isinstance(contest.nodes, LocalCluster), "a contender of Spark on other machines"
     return contest.nodes
 
 
+FLINK_SCHEDULERS: Mapping[str, Scheduler] = {"flink": "default", "flink-adaptive": "adaptive"}
 CONTENDERS: Mapping[str, Callable[[DriverProcess, Contest, float | None], None]] = {
     "rekindle": _rekindle,
     "structured-streaming": _structured_streaming,
+    "flink": _flink,
+    "flink-adaptive": _flink,
 }

@@ -1,9 +1,9 @@
 """The highest rate that systems keep up with, and how late output is at a part of it.
 
-The flights on a few nodes with a quota of CPU, all queries and one alone, the systems in turn on
-the same nodes. First each gets more input than it can take: what its slowest query works off is
-the rate that it sustains, with lag bounded by its portions. Then it gets a part of that rate, and
-the lag of all queries is sampled.
+The flights on a few nodes with a quota of CPU, all queries and one alone, the systems in turn, each
+on nodes of its own that are alike. First each gets more input than it can take: what its slowest
+query works off is the rate that it sustains, with lag bounded by its portions. Then it gets a part
+of that rate, and the lag of all queries is sampled.
 """
 
 import os
@@ -20,20 +20,18 @@ from rich.console import Console
 from rekindle.errors import RunError
 from rekindle_local import processes
 from rekindle_local.bench import contenders, freshness, results
-from rekindle_local.bench.contenders import EPOCH_SECONDS, Contest
+from rekindle_local.bench.contenders import EPOCH_SECONDS, Contest, Size
 from rekindle_local.bench.freshness import Commits
 from rekindle_local.bench.results import Bar
-from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
 from rekindle_local.flights.pipeline import QUERY_KEYS
 from rekindle_local.machines import Machines
-from rekindle_spark import jar
 
 __all__ = ["SYSTEMS", "measure"]
 
-SYSTEMS = ("rekindle", "structured-streaming")
-NODES, CPU_QUOTA, SLOTS = 2, 0.6, 2
+SYSTEMS = tuple(contenders.CONTENDERS)
+SIZE = Size(nodes=2, cpu_quota=0.6, slots=2)
 ONE_QUERY = "destination-weeks"
 LOAD_SHARE = 0.6
 COMMITS_MIN = 3
@@ -63,25 +61,15 @@ def measure(systems: Sequence[str], rounds: int, seconds: float, directory: Path
     console = Console(highlight=False)
     data.prepare(directory / "input")
     samples: list[Sample] = []
-    with _cluster(directory) as nodes:
-        for turn in range(rounds):
-            for names in (tuple(QUERY_KEYS), (ONE_QUERY,)):
-                contest = Contest(directory / "input", names, nodes)
-                for system in systems if turn % 2 == 0 else systems[::-1]:
-                    place = directory / f"{system}-{len(names)}-{turn + 1}"
+    for turn in range(rounds):
+        for names in (tuple(QUERY_KEYS), (ONE_QUERY,)):
+            for system in systems if turn % 2 == 0 else systems[::-1]:
+                place = directory / f"{system}-{len(names)}-{turn + 1}"
+                with contenders.machines(system, SIZE, place / "cluster") as nodes:
+                    contest = Contest(directory / "input", names, nodes)
                     samples.append(_sample(system, contest, place, seconds))
-                    console.print(_line(samples[-1]))
+                console.print(_line(samples[-1]))
     return _judge(samples, systems, rounds, seconds, directory)
-
-
-def _cluster(directory: Path) -> LocalCluster:
-    return LocalCluster(
-        nodes=NODES,
-        cpu_quota=CPU_QUOTA,
-        slots=SLOTS,
-        directory=directory / "cluster",
-        class_path=[Path(jar.path())],
-    )
 
 
 def _sample(system: str, contest: Contest, place: Path, seconds: float) -> Sample:
@@ -153,9 +141,14 @@ def _watch(driver: DriverProcess, commits: Commits, seconds: float) -> None:
 
 
 def _cpu_seconds(driver: DriverProcess, nodes: Machines) -> float:
+    """Of the driver, the nodes, and who leads these."""
     assert driver.process is not None
     own = processes.cpu_seconds(processes.session_processes(driver.process.pid))
-    return own + sum(nodes.cpu_seconds(node.name) for node in nodes.nodes)
+    return (
+        own
+        + nodes.leading_cpu_seconds()
+        + sum(nodes.cpu_seconds(node.name) for node in nodes.nodes)
+    )
 
 
 def _line(sample: Sample) -> str:
@@ -173,48 +166,57 @@ def _judge(
     seconds: float,
     directory: Path,
 ) -> dict[str, Any]:
-    command = f"rekindle bench steady --rounds {rounds} --seconds {seconds:g}"
+    command = f"rekindle bench steady --systems {','.join(systems)} --rounds {rounds}"
+    command += f" --seconds {seconds:g}"
     sizes = sorted({sample.queries for sample in samples}, reverse=True)
     ratios: dict[str, float] = {}
-    bars = []
+    cpu_ratios: dict[str, float] = {}
+    bars: list[Bar] = []
     for queries in sizes:
-        of = {
-            system: [s for s in samples if (s.system, s.queries) == (system, queries)]
-            for system in systems
-        }
+        of: dict[str, list[Sample]] = {}
+        for sample in samples:
+            if sample.queries == queries:
+                of.setdefault(sample.system, []).append(sample)
         if "rekindle" not in of:
             continue
-        late = median(sample.lag_p99 for sample in of["rekindle"])
-        bars.append(
-            Bar(
-                f"{queries} queries: p99 lag at {LOAD_SHARE:.0%} at most {LAG_EPOCHS_MAX} epochs",
-                f"{late / EPOCH_SECONDS:.1f}",
-                late <= LAG_EPOCHS_MAX * EPOCH_SECONDS,
-                command,
-            )
-        )
+        bars.append(_lag_bar(queries, of["rekindle"], command))
         if "structured-streaming" in of:
-            ratio = ratios[str(queries)] = median(
-                _ratios(of["rekindle"], of["structured-streaming"])
-            )
-            bars.append(
-                Bar(
-                    f"{queries} queries: at least {RATIO_MIN} x Structured Streaming",
-                    f"{ratio:.2f}",
-                    ratio >= RATIO_MIN,
-                    command,
-                )
-            )
+            ratio = median(_ratios(of["rekindle"], of["structured-streaming"]))
+            ratios[str(queries)] = ratio
+            bar = f"{queries} queries: at least {RATIO_MIN} x Structured Streaming"
+            bars.append(Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command))
+        if "flink" in of:
+            ratio = cpu_ratios[str(queries)] = median(_cpu_ratios(of["rekindle"], of["flink"]))
+            if queries == len(QUERY_KEYS):
+                bar = f"{queries} queries: rows per CPU second not below Flink's"
+                bars.append(Bar(bar, f"{ratio:.2f} x", ratio >= 1, command))
     figures: Mapping[str, Any] = {
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        "nodes": NODES,
-        "cpu_quota": CPU_QUOTA,
-        "slots": SLOTS,
+        **asdict(SIZE),
         "ratio": ratios,
+        "cpu_ratio": cpu_ratios,
         "samples": [asdict(sample) for sample in samples],
     }
     return results.write(directory / "steady.json", dict(figures), bars)
 
 
+def _lag_bar(queries: int, samples: Sequence[Sample], command: str) -> Bar:
+    late = median(sample.lag_p99 for sample in samples)
+    return Bar(
+        f"{queries} queries: p99 lag at {LOAD_SHARE:.0%} at most {LAG_EPOCHS_MAX} epochs",
+        f"{late / EPOCH_SECONDS:.1f}",
+        late <= LAG_EPOCHS_MAX * EPOCH_SECONDS,
+        command,
+    )
+
+
 def _ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:
     return [a.rows_per_second / b.rows_per_second for a, b in zip(ours, theirs, strict=True)]
+
+
+def _cpu_ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:
+    """Our rows per CPU second over theirs."""
+    return [
+        b.cpu_seconds_per_million_rows / a.cpu_seconds_per_million_rows
+        for a, b in zip(ours, theirs, strict=True)
+    ]

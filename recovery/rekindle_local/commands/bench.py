@@ -191,11 +191,13 @@ def steady(
 
     Example: rekindle bench steady --rounds 3 --report steady
     """
+    from rekindle_local.bench import contenders
     from rekindle_local.bench import steady as benchmark
 
     wanted = list(dict.fromkeys(systems.split(",")))
     for system in wanted:
         options.check_choice("--systems", system, benchmark.SYSTEMS)
+        contenders.check(system)
     directory = options.new_directory(report)
     _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
 
