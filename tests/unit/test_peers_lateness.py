@@ -33,6 +33,26 @@ def test_one_query_that_falls_behind_is_enough() -> None:
     assert not lateness.sustained(dict.fromkeys("abc", 0.1)), "nor may all grow a little"
 
 
+def test_lag_that_still_falls_from_the_start_is_no_normal_lag() -> None:
+    """As it was: 98 s of backlog in one batch, and the failure came with the next minute's half."""
+    cold = Commit(98.0, 0.0, 0)
+    warm = [Commit(98.0 + at, 96.0 + at, 0) for at in range(17, 120, 2)]
+    commits = {"late-carriers": [cold, *warm]}
+    assert lateness.sustained(lateness.growths(commits, 98.0, 160.0)), "it does not grow"
+    assert not lateness.level(commits, 98.0, 160.0)
+    assert lateness.limits(commits, 100.0, 160.0)["late-carriers"] > 100.0, "no outage would count"
+    assert lateness.level(commits, 120.0, 200.0)
+    assert lateness.limits(commits, 140.0, 200.0)["late-carriers"] < 10.0
+
+
+def test_batches_that_vary_by_a_fifth_are_level() -> None:
+    found, begin = [], 0.0
+    for seconds in (15.0, 18.0, 14.0, 17.0, 15.0, 18.0, 14.0, 16.0):
+        found.append(Commit(begin + seconds, begin, 0))
+        begin += seconds
+    assert lateness.level({"a": found}, begin - 64.0, begin)
+
+
 def test_a_run_is_judged_by_a_minute_or_by_as_long_as_its_batches_need() -> None:
     short, long = batches(1.0, 0.0, 100), batches(30.0, 0.0, 6)
     assert lateness.settled_since({"a": short}, 100.0, 60.0) == 40.0

@@ -2,6 +2,8 @@
 
     growth      seconds of lag per second, a line through the lags at the commits of a query
     sustained   no query's lag grows by more than 0.2, nor that of all together by more than 0.05
+    level       nor has it fallen: what waited since the start is worked off, so that the lag before
+                a failure is the normal one
     limits      of each query the lag above which it is unavailable (docs/report.md)
 
 The report's figures come from `rekindle.report` afterwards; these decide when to go on. Pure.
@@ -14,7 +16,16 @@ from statistics import fmean, median
 
 from rekindle_local.bench.freshness import Commit
 
-__all__ = ["COMMITS_MIN", "growths", "late", "limits", "settled_since", "sustained", "worst"]
+__all__ = [
+    "COMMITS_MIN",
+    "growths",
+    "late",
+    "level",
+    "limits",
+    "settled_since",
+    "sustained",
+    "worst",
+]
 
 # Fewer commits make no line.
 COMMITS_MIN = 4
@@ -47,6 +58,16 @@ def growths(commits: Commits, begin: float, end: float) -> dict[str, float]:
 def sustained(found: Mapping[str, float]) -> bool:
     """Whether lags that grow so are bounded; of queries that all are told of."""
     return max(found.values()) <= GROWTH_MAX and fmean(found.values()) <= MEAN_GROWTH_MAX
+
+
+def level(commits: Commits, begin: float, end: float) -> bool:
+    """Whether by the second half of a stretch of time no query was late in the first.
+
+    A backlog of the start that lies in it would be the normal worst lag, beside which no outage is
+    one: an engine that had worked off 100 s of it came back from a failure with 0 s of outage.
+    """
+    middle = (begin + end) / 2
+    return late(commits, limits(commits, middle, end), begin, middle) == 0
 
 
 def limits(commits: Commits, begin: float, end: float) -> dict[str, float]:

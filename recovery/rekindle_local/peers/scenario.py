@@ -1,6 +1,6 @@
 """The run of a peer in phases, each of which waits for a condition.
 
-    start ─all nodes take part─► every query puts out ─lag does not grow─► failure
+    start ─all nodes take part─► every query puts out ─lag is level─► failure
           ─► nodes return one by one ─(next failure)─► all queries are back ─► finish ─► end
                               ─lag grows all the time─► failure, or no run at all
 
@@ -38,7 +38,7 @@ FOLLOWED_SECONDS = 60.0
 class Trial:
     """What is asked for. `victims` are the nodes that each failure kills, `names` the queries.
 
-    The failure comes when lag has not grown for `settle_seconds`; where it grows for
+    The failure comes when lag has neither grown nor fallen for `settle_seconds`; where it grows for
     `settle_seconds_max`, there is one only if the trial is `unconditional`. A trial that is not
     `judged` lets it grow. Nodes come back from `first_return_seconds` after a failure on, one
     every `return_every_seconds`; back is a query that was not late for `back_seconds`, longer than
@@ -134,19 +134,26 @@ class Scenario:
         return len(self.trial.names)
 
     def _settle(self) -> None:
-        """Wait until lag has not grown for a while, or for as long as one may wait for it."""
+        """Wait until lag has neither grown nor fallen for a while; for lag that grows, as long as
+        one may wait for it, for lag that falls, as long as for any phase."""
         begin = time.time()
         self._note("warm")
-        self.show({"kind": "phase", "text": "waiting until lag does not grow"})
-        while not self.sustained and time.time() - begin < self.trial.settle_seconds_max:
+        self.show({"kind": "phase", "text": "waiting until lag is level"})
+        level = False
+        while not (self.sustained and level):
             self._pass(JUDGE_SECONDS)
             now = time.time()
+            if not self.sustained and now - begin > self.trial.settle_seconds_max:
+                break
+            if now - begin > self.trial.phase_seconds_max:
+                raise self._too_long("lag falls no more", now - begin)
             since = lateness.settled_since(self.commits.of, now, self.trial.settle_seconds)
             if since is None or since < begin:
                 continue
             self.growths = lateness.growths(self.commits.of, since, now)
             self.sustained = lateness.sustained(self.growths) or not self.trial.judged
-        said = "does not grow" if self.sustained else "grows"
+            level = lateness.level(self.commits.of, since, now) or not self.trial.judged
+        said = "is level" if self.sustained else "grows"
         self.show({"kind": "phase", "text": f"lag {said} at {self.trial.rows_per_second:,.0f}/s"})
 
     def _kill(self, victims: Sequence[str]) -> None:
@@ -203,11 +210,14 @@ class Scenario:
                 told_at = now
                 self.show({"kind": "not-yet", "until": what})
             if now - begin > limit:
-                raise RunError(
-                    where=self.peer.label,
-                    what=f"waited {limit:.0f} s until {what}",
-                    remedy=f"see {self.driver.log} and the logs beside it",
-                )
+                raise self._too_long(what, limit)
+
+    def _too_long(self, what: str, seconds: float) -> RunError:
+        return RunError(
+            where=self.peer.label,
+            what=f"waited {seconds:.0f} s until {what}",
+            remedy=f"see {self.driver.log} and the logs beside it",
+        )
 
     def _poll(self) -> None:
         for record in self.driver.fresh_events():
