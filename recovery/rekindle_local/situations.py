@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from rekindle.coordination import State
+from rekindle.coordination import State, Status
 from rekindle.coordination.standing import case_of
+from rekindle.coordination.state import with_status
 from rekindle.errors import InputError
 from rekindle.forecast import situation
 from rekindle.forecast.rehearsal import Model
@@ -26,6 +27,7 @@ __all__ = [
     "Situation",
     "Store",
     "load",
+    "steady",
 ]
 
 ARRIVE = "uniform:120..360"
@@ -109,21 +111,32 @@ def _of_application(name: str, zookeeper: str, secret_file: Path | None) -> Stat
         place = store_access.find(connection, name)
         view = Viewer(connection).view(place)
     state = None if view is None else case_of(view, time.time(), clock=time.monotonic).state
+    return steady(state, f"application {place}")
+
+
+def steady(state: State | None, where: str) -> State:
+    """The state of an application, where it is one that runs as ever; InputError for others."""
     if state is None or state.starting or not state.placement:
         raise InputError(
-            where=f"application {place}",
+            where=where,
             what="has not started yet",
             remedy="wait until its queries run",
         )
     if state.incident is not None:
         raise InputError(
-            where=f"application {place}",
+            where=where,
             what=f"is in the middle of incident {state.incident.number}",
             remedy="wait until it is over; `rekindle explain` says what comes back when",
         )
+    if silent := with_status(state, Status.SUSPECTED):
+        raise InputError(
+            where=where,
+            what=f"has nodes that are silent: {', '.join(silent)[:200]}",
+            remedy="wait until they are heard again, or lost; `rekindle status` shows them",
+        )
     if state.catching_up:
         raise InputError(
-            where=f"application {place}",
+            where=where,
             what=f"has {len(state.catching_up)} query partitions that are still catching up",
             remedy="wait until all are live, as `rekindle status` shows",
         )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rekindle.coordination import State, initial
+from rekindle.coordination import NodesLost, NodeSuspected, State, advance, initial
 from rekindle.coordination.application import Case
 from rekindle.coordination.state import NodeView, Status
 from rekindle.incidents import Incident, Kind
@@ -68,6 +68,24 @@ def test_in_an_incident_what_was_so_before_it_stays_known() -> None:
     assert cases.outlook(PLACE) is before
     cases[PLACE] = Case(state=running(birds="n1"))
     assert cases.outlook(PLACE) == Outlook({"a": 1.0, "b": 0.0})
+
+
+def test_a_node_that_is_only_suspected_still_holds_what_its_domain_would_lose() -> None:
+    state, _ = advance(running(), NodeSuspected("n1"), 5.0, clock=float)
+    assert outlook.look_out(state) == Outlook({"a": 0.9, "b": 0.1})
+
+
+def test_from_suspicion_to_loss_and_back_cases_are_kept_and_told_of() -> None:
+    cases = Cases()
+    up = running()
+    suspected, _ = advance(up, NodeSuspected("n1"), 5.0, clock=float)
+    lost, _ = advance(suspected, NodesLost(("n1",)), 20.0, clock=float)
+    for state in (up, suspected, lost, up):
+        case = Case(state=state)
+        assert cases.take(PLACE, case), "something is otherwise"
+        assert cases[PLACE] is case
+        assert cases.outlook(PLACE) == Outlook({"a": 0.9, "b": 0.1})
+        assert not cases.take(PLACE, Case(state=replace(state, seen_at=30.0)))
 
 
 def test_it_is_worked_out_again_only_when_something_is_elsewhere() -> None:

@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rekindle_local import cli
+from rekindle.coordination import NodesLost, NodeSuspected, advance
+from rekindle.errors import InputError
+from rekindle_local import cli, situations
 from rekindle_local.bench import study
 
 SITUATION = {
@@ -110,6 +112,23 @@ def test_a_forecast_shows_both_before_anything_moves(
     before, after = record["domains"], record["then"]["domains"]
     assert record["then"]["moves"] == 1, "late/1 goes to where everything else is"
     assert sum(one["stopped_share"] for one in after) < sum(one["stopped_share"] for one in before)
+
+
+@pytest.mark.parametrize(
+    ("news", "message"),
+    [
+        (NodeSuspected("n1"), "has nodes that are silent: n1"),
+        (NodesLost(("n2",)), "is in the middle of incident 1"),
+    ],
+)
+def test_only_an_application_at_rest_is_forecast(
+    situation: str, news: NodeSuspected | NodesLost, message: str
+) -> None:
+    state = situations.load(situation, None, None)
+    assert situations.steady(state, "application x") is state
+    state, _ = advance(state, news, 5.0, clock=float)
+    with pytest.raises(InputError, match=message):
+        situations.steady(state, "application x")
 
 
 def test_a_picture_of_the_outages_is_written_beside_the_table(

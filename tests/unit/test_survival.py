@@ -29,6 +29,7 @@ from rekindle.settings import DOMAINS, Policy
 from rekindle.topology import Operator, Query, Topology
 
 NODES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
+UP = {node: NodeView(Status.UP, 100.0, domain) for node, domain in NODES.items()}
 
 
 @st.composite
@@ -130,7 +131,7 @@ def running(state: State, placement: dict[str, str]) -> State:
         state,
         start=None,
         starting=False,
-        nodes={node: NodeView(Status.UP, 100.0, domain) for node, domain in NODES.items()},
+        nodes=UP,
         costs=dict.fromkeys(state.partitions, 10.0),
         placement=placement,
         moving={},
@@ -214,6 +215,10 @@ def test_without_that_policy_nothing_moves_for_it() -> None:
         (
             {"nodes": {n: NodeView(Status.UP, 100.0, d, slow=n == "a1") for n, d in NODES.items()}},
             "a node is slow",
+        ),
+        (
+            {"nodes": {**UP, "a1": NodeView(Status.SUSPECTED, 100.0, "a")}},
+            "a node is suspected",
         ),
         ({"priorities": {}}, "nothing is gained"),
     ],

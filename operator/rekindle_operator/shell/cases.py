@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from rekindle.coordination import standing
 from rekindle.coordination.application import Case
-from rekindle.coordination.state import State
 from rekindle.protocol.tree import Place
 from rekindle_operator import outlook
 from rekindle_operator.outlook import Outlook
@@ -22,6 +21,13 @@ class Cases(dict[Place, Case]):
         super().__init__()
         self._outlooks: dict[Place, tuple[object, Outlook | None]] = {}
 
+    def take(self, place: Place, case: Case) -> bool:
+        """Keep a newer case; whether what others ask of it may be otherwise. Works nothing out: a
+        decision waits for no figure that is only told."""
+        before = self.stopped(place), self._basis(place)
+        self[place] = case
+        return (self.stopped(place), self._basis(place)) != before
+
     def outlook(self, place: Place) -> Outlook | None:
         """What the loss of each failure domain would stop; in an incident what was so before it.
         Worked out again only when something is elsewhere. None where that is not known."""
@@ -29,7 +35,7 @@ class Cases(dict[Place, Case]):
         known = self._outlooks.get(place)
         if case is None or case.state is None:
             return None if known is None else known[1]
-        basis = _basis(case.state)
+        basis = self._basis(place)
         if known is None or known[0] != basis:
             found = outlook.look_out(case.state)
             if found is None and known is not None:
@@ -55,9 +61,12 @@ class Cases(dict[Place, Case]):
         priorities = {} if case is None or case.state is None else case.state.priorities
         return max(priorities.values(), default=0.0)
 
-
-def _basis(state: State) -> object:
-    """What an outlook follows from."""
-    domains = {node: (view.status, view.domain) for node, view in state.nodes.items()}
-    running = not state.starting and state.incident is None
-    return running, state.placement, state.priorities, domains
+    def _basis(self, place: Place) -> object:
+        """What an outlook follows from; None where nobody has heard of it."""
+        case = self.get(place)
+        if case is None or case.state is None:
+            return None
+        state = case.state
+        domains = {node: (view.status, view.domain) for node, view in state.nodes.items()}
+        running = not state.starting and state.incident is None
+        return running, state.placement, state.priorities, domains

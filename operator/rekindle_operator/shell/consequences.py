@@ -131,9 +131,7 @@ class Consequences:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         before, case = self._cases.get(place), look.decision.case
-        told = self._cases.stopped(place), self.outlook(place)
-        self._cases[place] = case
-        self._dirty |= (self._cases.stopped(place), self.outlook(place)) != told
+        self._dirty |= self._cases.take(place, case)
         if before is None or before.plan_sequence != look.case.plan_sequence:
             self.storyteller.read_again(place)  # another one has decided meanwhile
         self.limiter.decided(place, case)

@@ -5,7 +5,7 @@ runs towards it, as long as that gains enough to be worth the moves. `planning.d
 this module asks it with what the coordinator knows. Changes nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from rekindle.coordination import load
@@ -31,12 +31,12 @@ MOVES_MAX = 256
 
 
 def moves(state: State) -> dict[str, str]:
-    """Partition -> node for those that should move; empty while a node is slow, and where too
-    little would be gained and no domain is to carry more than its nodes hold.
+    """Partition -> node for those that should move; empty while a node is slow or suspected, and
+    where too little would be gained and no domain is to carry more than its nodes hold.
 
     More than can move at once go in the order of the most important query that needs them.
     """
-    if slow(state):
+    if slow(state) or with_status(state, Status.SUSPECTED):
         return {}
     stage = _stage(state)
     found = domains.arranged(stage, state.placement)
@@ -130,11 +130,13 @@ def stopped_shares(state: State, moved: Mapping[str, str]) -> dict[str, float]:
 
 
 def _stage(state: State) -> Stage:
-    capacities, costs = load.capacities(state), load.steady(state)
+    """What runs, on suspected nodes too: they hold nothing new, but what is there is lost with
+    their domain."""
+    costs = load.steady(state)
     return Stage(
         costs={partition: costs[partition] for partition in state.placement},
-        capacities=capacities,
-        domains=_domains(state, capacities),
+        capacities=load.capacities(state),
+        domains=_domains(state, with_status(state, Status.UP, Status.SUSPECTED)),
         queries={
             query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
             for query in sorted(active(state))
@@ -142,6 +144,6 @@ def _stage(state: State) -> Stage:
     )
 
 
-def _domains(state: State, nodes: Iterable[str]) -> dict[str, str]:
+def _domains(state: State, nodes: Collection[str]) -> dict[str, str]:
     """A node of no known domain is one by itself."""
     return {node: state.nodes[node].domain or node for node in nodes}

@@ -14,8 +14,9 @@ from rekindle import protocol
 from rekindle.coordination import application
 from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.protocol import Directive, Heartbeat, MoveOrder, Orders, PlanOrder, tree
+from rekindle.settings import DOMAINS
 from rekindle.simulation.invariants import Broken, Invariants
-from rekindle.simulation.machines import Machines
+from rekindle.simulation.machines import DOMAINS_OF_NODES, Machines
 from rekindle.simulation.sabotage import Sabotage
 from rekindle.simulation.sidecars import PLACE
 from rekindle.simulation.stores import Conflict, Expired, Store, Unreachable
@@ -107,6 +108,8 @@ class Coordinator:
         now = self.world.now + self.clock_offset
         decision = application.decide(self.case, reading, now, clock=float)
         self._compare(reading, now, decision)
+        if decision.case.state is not None:
+            self.invariants.decided(decision.case.state)
         if self._falters():
             return
         if self.world.chance(self.fragile):
@@ -158,6 +161,8 @@ class Coordinator:
             found = self.store.get(path)
             self.version = None if found is None else found[1]
             self.case = Case() if found is None else application.from_record(found[0], path)
+        # one that knows domains leaves it to the driver who is gone, so that nodes are suspected
+        by_domain = topology.policy.placement == DOMAINS
         return Reading(
             topology=topology,
             progress=self._report(tree.PROGRESS, protocol.ProgressReport),
@@ -165,8 +170,9 @@ class Coordinator:
             checkpoint=self._report(tree.CHECKPOINT, protocol.CheckpointReport),
             heartbeat=self._report(tree.HEARTBEAT, Heartbeat),
             orders=self._report(tree.ORDERS, Orders) or Orders(),
-            nodes_gone=self.machines.down(),
+            nodes_gone=frozenset() if by_domain else self.machines.down(),
             driver_gone=self.driver_gone(topology.generation),
+            domains=DOMAINS_OF_NODES if by_domain else {},
         )
 
     def _report(self, name: str, kind: Any) -> Any:

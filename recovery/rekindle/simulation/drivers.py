@@ -45,16 +45,19 @@ __all__ = ["Driver", "Pipeline"]
 STEP_SECONDS = 1.0
 CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2
+SUSPECTED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What the driver runs; costs in percent of one core."""
+    """What the driver runs; costs in percent of one core. Whether it `suspects` nodes that are
+    silent before it loses them."""
 
     topology: Topology
     policy: Policy
     costs: dict[str, float]
     nodes_expected: int
+    suspects: bool = False
 
 
 @dataclass(slots=True)
@@ -264,6 +267,8 @@ class Driver:
             self.case, self._reading(), self.world.now, clock=float, plan=alone
         )
         self.case = decision.case
+        if decision.case.state is not None:
+            self.invariants.decided(decision.case.state)
         if not alone:
             return
         for directive in decision.directives:
@@ -323,7 +328,8 @@ class Driver:
         """A node as a report tells of it; one that is down has been silent since it went."""
         node = self.machines.nodes[name]
         silent_seconds = 0.0 if node.up else self.world.now - node.changed_at
-        return msgspec.structs.replace(seen, silent_seconds=silent_seconds)
+        suspected = self.pipeline.suspects and silent_seconds > SUSPECTED_SECONDS
+        return msgspec.structs.replace(seen, silent_seconds=silent_seconds, suspected=suspected)
 
     def _progress_report(self) -> ProgressReport:
         forgotten = self.sabotage is Sabotage.FORGOTTEN_ACK

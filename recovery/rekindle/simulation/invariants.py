@@ -3,7 +3,8 @@
 at a plan     no partition is placed that is active, plan epochs only grow, no node over its cap
 at a move     everything runs, it goes to a node that is there, and none carries more than before
 at a commit   each epoch once, generations only grow
-at a decision a coordinator that is started anew decides the same
+at a decision a coordinator that is started anew decides the same, and what the loss of each domain
+              would stop can be told
 in the end    everything runs, the incident is closed, switches are as the policy says, load is even
 """
 
@@ -11,6 +12,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from rekindle.coordination import State, survival
 from rekindle.protocol import PlanOrder
 from rekindle.settings import Policy
 from rekindle.simulation.machines import CAPACITY_PERCENT
@@ -66,6 +68,13 @@ class Invariants:
         if most > limit + 1e-6:
             raise Broken(f"a move fills a node to {most:.1f} %")
         self.moves += 1
+
+    def decided(self, state: State) -> None:
+        """A coordinator has decided, whatever its nodes are like."""
+        shares = survival.stopped_shares(state, {})
+        used = {state.nodes[node].domain or node for node in state.placement.values()}
+        if not used <= shares.keys() or not all(-1e-9 <= x <= 1 + 1e-9 for x in shares.values()):
+            raise Broken(f"the loss of {', '.join(sorted(used))} would stop {shares}")
 
     def committed(self, commits: list[tuple[int, int]]) -> None:
         """An epoch has been committed."""

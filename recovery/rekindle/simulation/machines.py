@@ -10,9 +10,11 @@ from functools import partial
 from rekindle.coordination.directives import Request
 from rekindle.simulation.world import World
 
-__all__ = ["CAPACITY_PERCENT", "CheckpointStore", "Machines", "Node"]
+__all__ = ["CAPACITY_PERCENT", "DOMAINS_OF_NODES", "CheckpointStore", "Machines", "Node"]
 
 CAPACITY_PERCENT = 100.0
+# node -> failure domain, as the provider knows it and the driver does not
+DOMAINS_OF_NODES = {"n0": "a", "n1": "a", "n2": "b", "n3": "b"}
 
 
 @dataclass(slots=True)
