@@ -89,6 +89,7 @@ def arranged(stage: Stage, current: Where) -> dict[str, str] | None:
     found: list[Where] = [*(_packings(spared, current) or _packings(stage, current))]
     if all(current.get(partition) in stage.capacities for partition in stage.costs):
         found.insert(0, {partition: current[partition] for partition in stage.costs})
+    assert all(node_of.keys() == stage.costs.keys() for node_of in found)
     settled = [_settled(stage, node_of, current) for node_of in found]
     fitting = [node_of for node_of in settled if _fits(stage, node_of)]
     return min(fitting, key=lambda node_of: worth(stage, node_of), default=None)
@@ -197,6 +198,18 @@ class _Packing:
             ),
         )
 
+    def keep(self, current: Where) -> bool:
+        """Place what no query needs and runs all the same, where it is as far as that has room;
+        whether all found room."""
+        needed = {p for query in self.stage.queries.values() for p in query.partitions}
+        rest = {p: cost for p, cost in self.stage.costs.items() if p not in needed}
+        placed = place(rest, self.free, current, search_steps_max=0)
+        self.node_of.update(placed.node_of)
+        self.free.update(placed.free_cpu_percent)
+        for partition, node in placed.node_of.items():
+            self.left[self.stage.domains[node]] -= rest[partition]
+        return not placed.unplaced
+
     def _place(self, rest: Costs, domain: str, current: Where, *, whole: bool) -> dict[str, float]:
         """What has found no room in a domain: everything, where it is to be the whole."""
         nodes = {n: cpu for n, cpu in self.free.items() if self.stage.domains[n] == domain}
@@ -217,9 +230,10 @@ def _packed(
     left = {domain: min(1.0, ceiling * even) * holds for domain, holds in room.items()}
     packing = _Packing(stage, dict(stage.capacities), left)
     known = {p: n for p, n in current.items() if n in stage.capacities}
-    for name in order:
-        if not packing.add(stage.queries[name], known):
-            return None
+    if not packing.keep(known):
+        return None
+    if not all(packing.add(stage.queries[name], known) for name in order):
+        return None
     return packing
 
 
