@@ -4,8 +4,9 @@
                    └──► sidecar ──► coordinator ──► directives, taken or refused
 
 The core in the driver takes in every report, so it can go on at once with the incident that is
-under way. It knows no priorities that people have set meanwhile. A driver without a sidecar is
-always alone. `control` confers, and carries out what is given back.
+under way. It knows no priorities that people have set meanwhile, and no failure domains: where
+placement is by these, it moves nothing but off slow nodes. A driver without a sidecar is always
+alone, each of its nodes a domain by itself. `control` confers, and carries out what is given back.
 """
 
 import time
@@ -146,6 +147,7 @@ class Guidance:
             checkpoint=self.reports.checkpoint,
             heartbeat=Heartbeat(generation=self.topology.generation, since=0.0),
             orders=Orders(paused=paused),
+            domains={} if self.contact is None else None,
         )
         decision = coordination.decide(
             self.case, reading, time.time(), clock=time.monotonic, plan=alone

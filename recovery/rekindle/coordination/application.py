@@ -72,7 +72,7 @@ class Resumption(StrEnum):
 class Reading:
     """What is known of an application from outside. `nodes_gone`, `driver_gone` and `domains` are
     the node provider's word: processes or machines that are certainly not there any more, and nodes
-    with their failure domain."""
+    with their failure domain; None for a driver that leaves these to its coordinator."""
 
     topology: TopologyReport
     progress: ProgressReport | None = None
@@ -82,7 +82,7 @@ class Reading:
     orders: Orders = field(default_factory=Orders)
     nodes_gone: frozenset[str] = frozenset()
     driver_gone: bool = False
-    domains: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, str] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,8 @@ def decide(
     plan = plan and (recover or state.incident is None) and not reading.orders.paused
     if plan and driver is Driver.THERE and not state.unacknowledged:
         may_move = not dry_run and _has_taken_all(progress, case)
-        state, planned = advance(state, happened.Tick(may_move), now, clock=clock)
+        tick = happened.Tick(may_move, knows_domains=reading.domains is not None)
+        state, planned = advance(state, tick, now, clock=clock)
         instructions += planned
     issued = _issue(case, state, reading, progress, instructions, driver, withheld=withheld)
     case = replace(
@@ -261,13 +262,13 @@ def _take_in(
     policy = _policy(reading, now)
     if policy != state.policy:
         tell([happened.PolicyChanged(policy)])
-    located = observation.located(state, reading.domains)
-    if located:
+    domains = reading.domains or {}
+    if located := observation.located(state, domains):
         tell([happened.NodesLocated(located)])
     for report in _fresh(reading, case):
         if isinstance(report, ProgressReport) and report.directive >= case.plan_sequence:
             tell([happened.PlanAcknowledged(state.plan_epoch)])
-        tell(observation.observe(state, report, reading.domains))
+        tell(observation.observe(state, report, domains))
     driver = _driver(reading, case.generation)
     if dry_run and driver is Driver.THERE and reading.progress is not None:
         tell(observation.heard_again(state, reading.progress, reading.nodes_gone))

@@ -4,7 +4,8 @@
     a node is slow ──others have room──► moves are ordered
 
 With the policy's placement `domains` the placement that survives best (`survival`) comes before
-even load, which is then sought within each domain.
+even load, which is then sought within each domain. A driver that goes on alone, without the
+coordinator that knows the domains, leaves both alone: it would undo what the domains led to.
 
 A slow node holds up every query that it has a part of, so it is emptied, for the most important
 queries first, as far as the room on others goes; who told of it has watched it for long.
@@ -37,13 +38,14 @@ MOVES_MAX = 256
 Result = tuple[State, tuple[Instruction, ...]]
 
 
-def balance(state: State, now: float) -> Result:
+def balance(state: State, now: float, *, knows_domains: bool = True) -> Result:
     """The state after a look at the nodes, and the order to move once they have been uneven for
-    long."""
+    long. Slow nodes are emptied also where placement by domains does not know them."""
     calm = _is_calm(state)
     if calm and (relieved := relief(state)):
         order = MovePartitions(relieved, Reason.SLOW_NODE, _relief_sentence(state, relieved))
         return replace(state, uneven_since=None, moving=relieved), (order,)
+    calm = calm and (knows_domains or state.policy.placement != DOMAINS)
     if calm and _survey_is_due(state, now):
         state = replace(state, surveyed_at=now)
         if surviving := survival.moves(state):

@@ -155,9 +155,11 @@ class DriverLost:
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed; after a batch of other events, and at least once a second. `may_move`: what
-    runs may be moved."""
+    runs may be moved. `knows_domains`: failure domains are as whoever asks has been told; a node of
+    none is one by itself."""
 
     may_move: bool = True
+    knows_domains: bool = True
 
 
 Running = (

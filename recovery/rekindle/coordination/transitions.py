@@ -79,9 +79,9 @@ def _handle(
             return _change_policy(state, policy, now)
         case happened.StoreReachable() | happened.StoreUnreachable():
             return _note_store(state, isinstance(event, happened.StoreReachable))
-        case happened.Tick(may_move):
+        case happened.Tick(may_move, knows_domains):
             if state.due is None and may_move:
-                return balancing.balance(state, now)
+                return balancing.balance(state, now, knows_domains=knows_domains)
             return _plan_when_due(state, now, clock)
 
 

@@ -287,6 +287,7 @@ class Driver:
             statistics=self._statistics(),
             checkpoint=self._checkpoint() if self.checkpoint else None,
             heartbeat=Heartbeat(generation=self.generation, since=0.0),
+            domains=None,
         )
 
     def _report(self) -> None:

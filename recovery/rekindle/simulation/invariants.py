@@ -6,6 +6,7 @@ at a commit   each epoch once, generations only grow
 at a decision a coordinator that is started anew decides the same, and what the loss of each domain
               would stop can be told
 in the end    everything runs, the incident is closed, switches are as the policy says, load is even
+              and, where placement is by domain, nothing is where its loss would stop too much
 """
 
 import math

@@ -4,10 +4,11 @@ Called by `rekindle sim` and by the tests, thousands of times.
 """
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rekindle import topology as graph
-from rekindle.coordination import Status, application, balancing
+from rekindle.coordination import Status, application, balancing, survival
 from rekindle.protocol import tree
 from rekindle.settings import ADAPTIVE, ALWAYS, BLOCKING, DOMAINS, EVEN, INCREMENTAL, Policy
 from rekindle.simulation.coordinators import Coordinator
@@ -70,6 +71,7 @@ class Simulation:
     by_domain: bool
     store: Store = field(default_factory=Store)
     storage: CheckpointStore = field(default_factory=CheckpointStore)
+    coordinators: list[Coordinator] = field(default_factory=list)
     drivers: list[Driver] = field(default_factory=list)
     restarted: set[str] = field(default_factory=set)
     pipeline: Pipeline = field(init=False)
@@ -90,15 +92,15 @@ class Simulation:
 
     def play(self) -> None:
         """Everything in order; raises Broken."""
-        coordinators = [self._coordinator(name) for name in ("a", "b")]
+        self.coordinators += [self._coordinator(name) for name in ("a", "b")]
         self._start_driver()
-        for coordinator in coordinators:
+        for coordinator in self.coordinators:
             coordinator.start()
         faults = Faults(
             self.world,
             self.store,
             self.machines,
-            coordinators,
+            self.coordinators,
             self.drivers,
             self._start_driver,
         )
@@ -175,8 +177,20 @@ class Simulation:
         }
         if driver.modes != normal:
             return f"the switches are {driver.modes}"
-        moves = driver.moving or (driver.case.state and balancing.moves(driver.case.state))
+        moves = driver.moving or self._wanted_moves(driver)
         return f"{', '.join(sorted(moves))} should move" if moves and driver.can_move else ""
+
+    def _wanted_moves(self, driver: Driver) -> Mapping[str, str]:
+        """Partition -> node, as the one sees it that knows where nodes are."""
+        state = driver.case.state
+        if self.by_domain:
+            # the driver does not know the domains, and whoever leads has the newest state
+            states = [item.case.state for item in self.coordinators if item.case is not None]
+            state = next((item for item in states if item is not None), None)
+        if state is None:
+            return {}
+        surviving = survival.moves(state) if self.by_domain else {}
+        return surviving or balancing.moves(state)
 
 
 def _pipeline(chance: random.Random, *, by_domain: bool) -> Pipeline:

@@ -1,0 +1,89 @@
+"""What a driver does without its coordinator, where placement is by failure domains."""
+
+import time
+from typing import Any, cast
+
+from application_world import COSTS, NODES, TOPOLOGY
+
+from rekindle.coordination import MovePartitions
+from rekindle.coordination.following import Following
+from rekindle.protocol import NodeSeen, ProgressReport, StatisticsReport, TopologyReport
+from rekindle.settings import Policy
+from rekindle_spark.guidance import Guidance
+
+# by domain (n1 and n2, n3 and n4) this cannot be better, by node it can
+ARRANGED = {
+    "source/0": "n1",
+    "source/1": "n2",
+    "counts/0": "n1",
+    "counts/1": "n1",
+    "tops/0": "n2",
+}
+
+
+class Reports:
+    """A driver that runs everything, with a node that is slow if one is named."""
+
+    def __init__(self, slow: str) -> None:
+        self.slow, self.sequence = slow, 0
+        self.statistics = StatisticsReport(generation=1, sequence=0, costs=COSTS)
+        self.checkpoint = None
+
+    def progress(self, following: Following, *, alone: bool) -> ProgressReport:
+        self.sequence += 1
+        return ProgressReport(
+            generation=1,
+            sequence=self.sequence,
+            nodes={
+                node: NodeSeen(incarnation="a", capacity_percent=100.0, slow=node == self.slow)
+                for node in NODES
+            },
+            placement=ARRANGED,
+            live=tuple(ARRANGED),
+            plan_epoch=following.plan_epoch,
+            directive=following.directive,
+            moving={},
+            alone=alone,
+        )
+
+
+class Silent:
+    """A sidecar that has not reached the store for long."""
+
+    contact_at = time.monotonic() - 3_600.0
+    waiting, fenced, unreadable = False, "", frozenset[int]()
+
+    def report(self, report: object) -> None:
+        """Nobody hears it."""
+
+
+def moves(contact: object, slow: str = "") -> list[MovePartitions]:
+    """What a driver orders itself to move within some looks at how things are."""
+    guidance = Guidance(
+        topology=TopologyReport(
+            generation=1,
+            sequence=0,
+            program="p",
+            topology=TOPOLOGY,
+            policy=Policy(placement="domains"),
+            nodes_expected=len(NODES),
+        ),
+        reports=cast(Any, Reports(slow)),
+        following=Following(1, contact_at=None if contact is None else time.monotonic() - 3_600.0),
+        contact=cast(Any, contact),
+    )
+    told = [item for _ in range(5) for item in guidance.confer(paused=False).instructions]
+    return [item for item in told if isinstance(item, MovePartitions)]
+
+
+def test_a_driver_that_has_lost_its_coordinator_leaves_placement_by_domain_as_it_is() -> None:
+    assert moves(Silent()) == []
+
+
+def test_it_empties_slow_nodes_all_the_same() -> None:
+    order = moves(Silent(), slow="n2")[0]
+    assert set(order.placement) == {"source/1", "tops/0"}
+
+
+def test_each_node_of_a_driver_that_has_no_coordinator_is_a_domain() -> None:
+    assert moves(None), "its own placement is not by node yet"
