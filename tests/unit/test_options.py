@@ -42,6 +42,14 @@ def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
             ["--domains", "1", "--kill-domain", "rack-1"],
             "--kill-domain: would kill every node; have more --domains",
         ),
+        (
+            ["--nodes", "2", "--kill-domain", "rack-3"],
+            "--kill-domain: is 'rack-3'; choose rack-1 or rack-2",
+        ),
+        (
+            ["--nodes", "2", "--kill", "1", "--strategy", "fast"],
+            "--strategy: is 'fast'; choose incremental or blocking",
+        ),
         (["--domains", "11"], "--domains: is 11 for 10 nodes; have fewer"),
         (["--seed", "-1"], "--seed: is -1; give a number from 0 to 2,147,483,648"),
         (["--engine", "storm"], "--engine: is 'storm'; choose pipeline or structured-streaming"),

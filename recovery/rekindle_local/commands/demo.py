@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekindle.errors import InputError, RunError
+from rekindle.settings import DOMAINS, EVEN
 from rekindle_local import failures, options
 
 if TYPE_CHECKING:
@@ -15,9 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 MODES = ("always", "adaptive")
+# into how many failure domains nodes are divided, where there are so many
+FAILURE_DOMAINS = 3
+# Runs of different placements are to be compared, and the load of one rack of many is none to
+# calibrate by.
+DOMAIN_ROWS_PER_SECOND = 20_000.0
+# What Structured Streaming keeps up with on ten nodes of a fifth of a slow core.
+PEER_ROWS_PER_SECOND = 2_000.0
+ENGINES = ("pipeline", "structured-streaming")
 
 PlacementOption = Annotated[
     str, typer.Option(help="How queries are placed before it: even or domains.")
+]
+DomainsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=50,
+        help="Failure domains that the nodes are divided into; 3 where there are so many nodes.",
+    ),
 ]
 StrategyOption = Annotated[
     str, typer.Option(help="How queries come back: incremental or blocking.")
@@ -35,27 +52,17 @@ EngineOption = Annotated[
 ]
 
 
-# Runs of different placements are to be compared, and the load of one rack of many is none to
-# calibrate by.
-DOMAIN_ROWS_PER_SECOND = 20_000.0
-# What Structured Streaming keeps up with on ten nodes of a fifth of a slow core.
-PEER_ROWS_PER_SECOND = 2_000.0
-ENGINES = ("pipeline", "structured-streaming")
-
-
 def demo(
     nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
     kill: Annotated[
         int | None, typer.Option(min=1, help="Nodes killed at once; 8 unless a domain is killed.")
     ] = None,
-    domains: Annotated[
-        int, typer.Option(min=1, max=50, help="Failure domains that the nodes are divided into.")
-    ] = 3,
+    domains: DomainsOption = None,
     kill_domain: Annotated[
         str | None,
         typer.Option(help="Kill all nodes of a failure domain: rack-1, rack-2 and so on."),
     ] = None,
-    placement: PlacementOption = "even",
+    placement: PlacementOption = EVEN,
     strategy: StrategyOption = "incremental",
     seed: Annotated[int, typer.Option(help="Picks priorities and victims.")] = 1,
     return_every: Annotated[
@@ -78,7 +85,8 @@ def demo(
     Example: rekindle demo --nodes 10 --kill 8 --report out
     """
     options.check_choice("--engine", engine, ENGINES)
-    killed = _killed(kill, kill_domain, nodes, domains)
+    parts = _parts(domains, nodes)
+    killed = _killed(kill, kill_domain, nodes, parts)
     rate = DOMAIN_ROWS_PER_SECOND if kill_domain and rows_per_second is None else rows_per_second
     from rekindle_local.demo import performance
     from rekindle_local.demo.scenario import Options
@@ -86,7 +94,7 @@ def demo(
     wanted = Options(
         nodes=nodes,
         kill=killed,
-        domains=domains,
+        domains=parts,
         kill_domain=kill_domain,
         placement=placement,
         strategy=strategy,
@@ -105,12 +113,19 @@ def demo(
         _check_rows(result)
 
 
-def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int) -> int:
-    """How many of all nodes are killed, if not a failure domain."""
+def _parts(domains: int | None, nodes: int) -> int:
+    """Into how many failure domains the nodes are divided."""
+    if domains is None:
+        return min(FAILURE_DOMAINS, nodes)
     if domains > nodes:
         raise InputError(
             where="--domains", what=f"is {domains} for {nodes} nodes", remedy="have fewer"
         )
+    return domains
+
+
+def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int) -> int:
+    """How many of all nodes are killed, if not a failure domain."""
     if kill_domain is None:
         killed = min(8, nodes - 1) if kill is None else kill
         options.check_kill(killed, nodes)
@@ -132,7 +147,7 @@ def _check(wanted: "Options", engine: str) -> None:
     if engine != "pipeline":
         _check_peer(wanted, engine)
     options.check_choice("--strategy", wanted.strategy, options.STRATEGIES)
-    options.check_choice("--placement", wanted.placement, ("even", "domains"))
+    options.check_choice("--placement", wanted.placement, (EVEN, DOMAINS))
     options.check_choice("--buffering", wanted.buffering, MODES)
     options.check_choice("--ordering", wanted.ordering, MODES)
     if (wanted.buffering, wanted.ordering) == ("always", "adaptive"):
