@@ -22,6 +22,7 @@ __all__ = [
     "files",
     "first_input",
     "from_record",
+    "older_files",
     "oldest",
 ]
 
@@ -159,13 +160,19 @@ def files(record: Mapping[str, Any]) -> Iterator[str]:
     """The files that a checkpoint's record needs, by name in the store."""
     for name in record["bytes"]:
         yield file_name(record["epoch"], name, "state")
-    for name, epoch in record.get("older", {}).items():
-        yield file_name(epoch, name, "state")
+    yield from older_files(record)
     for name, chain in record.get("chains", {}).items():
         yield from (file_name(epoch, name, "state") for epoch in chain)
     for stored in record.get("inputs", ()):
         for name in stored["partitions"]:
             yield file_name(stored["checkpoint"], name, "input")
+
+
+def older_files(record: Mapping[str, Any]) -> Iterator[str]:
+    """Those of them that the states of what was behind are made of."""
+    chains = record.get("chains", {})
+    for name, epoch in record.get("older", {}).items():
+        yield from (file_name(part, name, "state") for part in chains.get(name, (epoch,)))
 
 
 def file_name(epoch: int, partition_name: str, kind: Kind) -> str:

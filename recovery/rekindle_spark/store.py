@@ -273,12 +273,19 @@ def numbered(place: files.Files, folder: str) -> list[int]:
 
 
 def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The newest checkpoints, and the newest one that shares no state with the last: those of a
-    long outage all have the same state of what is behind."""
+    """The newest checkpoints, and one from before the states of what is behind, which all those of
+    a long outage share: the newest that needs none of their files where there is one still. A state
+    that was written as changes needs the files that it builds on."""
     begin = restoring.oldest(records[-1])
+    shared = set(restoring.older_files(records[-1]))
     before = [record for record in records[:-CHECKPOINTS_KEPT] if record["epoch"] < begin]
     newest = list(records[-CHECKPOINTS_KEPT:])
-    return newest if newest[0]["epoch"] < begin else [*before[-1:], *newest]
+    if shared.isdisjoint(restoring.files(newest[0])):
+        return newest
+    apart = [record for record in before if shared.isdisjoint(restoring.files(record))]
+    if newest[0]["epoch"] < begin:
+        before = []  # as good as any that needs some of these files
+    return [*(apart or before)[-1:], *newest]
 
 
 def _public(commits: Iterable[Mapping[str, Any]]) -> int:

@@ -98,6 +98,41 @@ def test_in_a_long_outage_the_checkpoint_before_it_is_kept_for_a_damaged_state(
     assert list(history.offsets) == [1, 2, 3, 4, 5]
 
 
+def test_a_checkpoint_without_any_file_of_a_state_written_as_changes_is_kept_where_there_is_one(
+    tmp_path: Path,
+) -> None:
+    """First `counts` is behind, then `rows`, of which the newest state builds on one of before."""
+    store = with_states(tmp_path, *range(1, 10))
+    for epoch in (1, 2):
+        store.complete_checkpoint(epoch, states("rows/0", "counts/0"))
+    for epoch in (3, 4, 5):
+        store.complete_checkpoint(epoch, {**states("rows/0"), "older": {"counts/0": 2}})
+    chains = {"rows/0": [5, 6]}
+    store.complete_checkpoint(6, {**states("rows/0"), "older": {"counts/0": 2}, "chains": chains})
+    for epoch in (7, 8, 9):
+        older = {"older": {"rows/0": 6}, "chains": chains}
+        store.complete_checkpoint(epoch, {**states("counts/0"), **older})
+    records = [name for name in kept(tmp_path) if name.endswith(".json")]
+    assert records == ["1.json", "8.json", "9.json"]
+    damage = DamagedError(where="checkpoints/5/rows-0.state", what="is cut short", remedy="restore")
+    assert "start again: checkpoint 1 is gone on from" in str(store.set_aside(damage))
+
+
+def test_a_state_written_as_changes_has_one_before_that_lacks_the_newest_changes(
+    tmp_path: Path,
+) -> None:
+    store = with_states(tmp_path, 1, 2, 3, 4, 5)
+    chains = {"counts/0": [1, 2]}
+    store.complete_checkpoint(1, states("rows/0", "counts/0"))
+    store.complete_checkpoint(2, {**states("rows/0", "counts/0"), "chains": chains})
+    for epoch in (3, 4, 5):
+        older = {"older": {"counts/0": 2}, "chains": chains}
+        store.complete_checkpoint(epoch, {**states("rows/0"), **older})
+    first = DamagedError(where="checkpoints/1/counts-0.state", what="is gone", remedy="restore")
+    assert store.set_aside(first) is first, "all build on it"
+    assert "checkpoint 1 is gone on from" in str(store.set_aside(DAMAGED_STATE))
+
+
 def test_after_a_long_outage_two_checkpoints_are_kept_again(tmp_path: Path) -> None:
     store = in_an_outage(tmp_path)
     for epoch in (6, 7):
