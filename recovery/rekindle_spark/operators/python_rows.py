@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import NoneType
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
@@ -65,11 +66,17 @@ def _is_exact(values: Value, kind: pa.DataType) -> bool:
 def typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values as an array of a type; raises TypeError, ValueError, OverflowError or ArrowException
     where they are of another."""
-    if kinds.is_integer(kind):
-        # With the type given, Arrow would cut 1.5 down to 1 without a word.
-        array = pa.array(values)
-        numbers = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_null)
-        if not any(is_kind(array.type) for is_kind in numbers):
-            raise TypeError(f"found {array.type}")
-        return array.cast(kind)
+    if kinds.is_integer(kind) and not set(map(type, values)) <= {int, NoneType}:
+        values = [_integer(value) for value in values]
     return pa.array(values, kind)
+
+
+def _integer(value: Any) -> int | None:
+    """A value for a column of integers, by itself: Arrow would cut 1.5 down to 1 without a word,
+    or, without the type, take True for 1 where no number is beside it."""
+    if value is None:
+        return None
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    if isinstance(value, bool) or not (whole or isinstance(value, int | np.integer)):
+        raise TypeError(f"found {value!r:.60}")
+    return int(value)
