@@ -1,6 +1,7 @@
 """Custom operators see each key's rows in event-time order, however the input is cut."""
 
 import pickle
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -307,6 +308,27 @@ def test_an_operator_needs_a_schema_of_its_value_and_keys_that_are_no_floats() -
     with pytest.raises(InputError, match="keys: column 'engine' has type double; use integers"):
         stateful(keys=("engine",))
     assert isinstance(stateful(), KeyedOperator)
+
+
+IN_NANOSECONDS = [
+    pa.timestamp("ns"),
+    pa.time64("ns"),
+    pa.duration("ns"),
+    pa.list_(pa.struct([("at", pa.timestamp("ns", "UTC"))])),
+]
+
+
+@pytest.mark.parametrize("kind", IN_NANOSECONDS, ids=str)
+def test_nanoseconds_are_refused_where_python_would_cut_them(kind: pa.DataType) -> None:
+    """Keys that differ in nanoseconds had one value together."""
+    schema = SCHEMA.append(pa.field("at", kind))
+    what = rf"input: column 'at' has type {re.escape(str(kind))}, which Python's times cannot hold"
+    with pytest.raises(InputError, match=f"{what}; make it microseconds"):
+        KeyedStateful("trail", schema, "event_time", ["tailnum"], Trail(), OUTPUT, "event_time")
+    operator = Emitting([])
+    operator.value_schema = pa.schema([("at", kind)])
+    with pytest.raises(InputError, match="value_schema: column 'at' has type"):
+        stateful(operator)
 
 
 def test_a_class_in_place_of_an_operator_is_refused_with_how_to_make_one() -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "check_event_time",
     "check_keys",
     "check_names",
+    "check_no_nanoseconds",
     "check_schema",
     "has_integers",
     "integers",
@@ -155,6 +156,26 @@ def check_keys(where: str, schema: pa.Schema, names: Any, floats: bool = True) -
                 f"column {name!r} has type {kind}",
                 "use integers, booleans, times, strings or bytes" + ", or floats" * floats,
             )
+
+
+def check_no_nanoseconds(where: str, schema: pa.Schema) -> None:
+    """Refuse times in nanoseconds, which Python's own values cannot hold: in rows of these they are
+    cut, so that different ones are the same, or objects of pandas where that is installed."""
+    for field in schema:
+        if _has_nanoseconds(field.type):
+            arguments.refuse(
+                where,
+                f"column {field.name!r} has type {field.type}, which Python's times cannot hold",
+                "make it microseconds, or int64, in a map before",
+            )
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    if kinds.is_dictionary(kind):
+        return _has_nanoseconds(kind.value_type)
+    if kinds.is_temporal(kind) and getattr(kind, "unit", "") == "ns":
+        return True
+    return any(_has_nanoseconds(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def check_names(where: str, names: Sequence[str]) -> None:

@@ -132,6 +132,7 @@ class KeyedStateful:
         where = arguments.place("step", name)
         columns.check_event_time(where, input_schema, event_time)
         columns.check_keys(f"{where}: keys", input_schema, keys, floats=False)
+        columns.check_no_nanoseconds(f"{where}: its input", input_schema)
         columns.check_schema(where, output_schema, output_event_time)
         arguments.check_kind(f"{where}: arrival_order", arrival_order, bool, "give True or False")
         schema = _checked_value_schema(where, operator)
@@ -334,7 +335,7 @@ class KeyedStateful:
     def _purge(
         self, values: dict[Value, tuple[Value, int]], purge_at: int, watermark: int
     ) -> tuple[dict[Value, tuple[Value, int]], int]:
-        """Drop idle values, now and then: `_handle_key` passes over them in any case."""
+        """Drop idle values, now and then: `_pieces` passes over them in any case."""
         if self.ttl is None or not values or watermark < purge_at:
             return values, purge_at
         held = {key: pair for key, pair in values.items() if pair[1] + self.ttl > watermark}
@@ -392,4 +393,5 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
     if not isinstance(schema, pa.Schema):
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
         arguments.refuse(f"{where}: {type(operator).__name__}", what, remedy)
+    columns.check_no_nanoseconds(f"{where}: value_schema", schema)
     return schema
