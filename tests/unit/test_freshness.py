@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rekindle.errors import RunError
 from rekindle_local.bench import freshness, steady
 from rekindle_local.bench.freshness import Commit, Commits
 from rekindle_local.bench.steady import Sample
@@ -62,6 +63,29 @@ def test_the_slowest_query_tells_the_rate() -> None:
     slow = [Commit(0.0, 0.0, 0), Commit(10.0, 0.0, 500)]
     assert freshness.rows_per_second({"a": fast, "b": slow}) == 50.0
     assert freshness.rows_per_second({"a": fast, "b": slow[:1]}) == 0.0
+
+
+def test_an_epoch_that_each_partition_commits_is_one() -> None:
+    """Three commits of a query in one epoch would be taken for enough to tell a rate by."""
+    commits = taken(
+        ("a", "b"),
+        *(cut(epoch, 100, float(epoch)) for epoch in (1, 2)),
+        *(commit("a", 1, 1.5 + part / 10) for part in range(3)),
+        *(commit("b", epoch, epoch + 0.5) for epoch in (1, 2)),
+    )
+    assert freshness.fewest_epochs(commits.between(0.0, 9.0)) == 1
+
+
+def test_cpu_is_told_per_row_where_all_queries_have_the_same_rate() -> None:
+    commits = taken(
+        ("a", "b"),
+        *(cut(epoch, 1_000, float(epoch)) for epoch in range(1, 5)),
+        *(commit(query, epoch, epoch + 0.5) for query in "ab" for epoch in range(1, 5)),
+    )
+    part = steady._Run(commits, 0.0, 5.0, cpu_seconds=10.0)
+    assert steady._cpu_seconds_per_million_rows(part, Path("x")) == pytest.approx(2_000.0)
+    with pytest.raises(RunError, match="not every query had 3 epochs"):
+        steady._cpu_seconds_per_million_rows(steady._Run(commits, 8.0, 9.0, 1.0), Path("x"))
 
 
 def test_lag_grows_with_the_clock_until_the_next_commit() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Commit", "Commits", "lags", "rows_per_second"]
+__all__ = ["Commit", "Commits", "fewest_epochs", "lags", "rows_per_second"]
 
 SAMPLE_SECONDS = 0.05
 
@@ -68,6 +68,11 @@ def rows_per_second(commits: Mapping[str, Sequence[Commit]]) -> float:
         return (found[-1].rows - found[0].rows) / (found[-1].at - found[0].at)
 
     return min((rate(found) for found in commits.values()), default=0.0)
+
+
+def fewest_epochs(commits: Mapping[str, Sequence[Commit]]) -> int:
+    """Of how many epochs every query has commits; Rekindle tells one for each partition of it."""
+    return min((len({one.cut_at for one in found}) for found in commits.values()), default=0)
 
 
 def lags(commits: Mapping[str, Sequence[Commit]], begin: float, end: float) -> list[float]:
