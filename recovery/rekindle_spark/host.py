@@ -386,7 +386,7 @@ def main() -> None:
     host = Host(jvm)
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
-    sampling.begin("host")
+    sampling.begin("host", refuses=False)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(64)

@@ -21,21 +21,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from rekindle.errors import InputError
+
 __all__ = ["FOLDER", "Sampler", "begin", "label"]
 
 FOLDER = "REKINDLE_PROFILE"
 PERIOD_SECONDS = 0.005
 WRITE_SECONDS = 1.0
 DEPTH_MAX = 60
+# beyond so many different stacks new ones are charged to one of this name
+STACKS_MAX, OTHERS = 20_000, "others"
 
 _labels: dict[int, str] = {}
 
 
-def begin(role: str) -> None:
-    """Sample this process until it ends, if that is asked for."""
+def begin(role: str, *, refuses: bool = True) -> None:
+    """Sample this process until it ends, if that is asked for. Raises InputError where files cannot
+    be made, or says so and goes on where it `refuses` nothing."""
     folder = os.environ.get(FOLDER)
-    if folder:
-        Sampler(role, Path(folder) / f"{role}-{os.getpid()}.stacks").start()
+    if not folder:
+        return
+    if not os.access(folder, os.W_OK | os.X_OK) or not Path(folder).is_dir():
+        error = InputError(
+            where=FOLDER,
+            what=f"is {folder[:200]}, no folder in which files can be made here",
+            remedy="name one, or leave it out",
+        )
+        if refuses:
+            raise error
+        print(error, file=sys.stderr)
+        return
+    Sampler(role, Path(folder) / f"{role}-{os.getpid()}.stacks").start()
 
 
 @contextmanager
@@ -71,7 +87,11 @@ class Sampler:
         while True:
             self.look(own)
             if time.monotonic() - written_at > WRITE_SECONDS:
-                self.write()
+                try:
+                    self.write()
+                except OSError as error:  # the folder has gone or is full: the process goes on
+                    print(f"{self.path}: cannot be written ({error.strerror})", file=sys.stderr)
+                    return
                 written_at = time.monotonic()
             time.sleep(PERIOD_SECONDS)
 
@@ -88,6 +108,8 @@ class Sampler:
             spent = nanoseconds - known.get(thread.native_id, 0)
             if known and spent > 0 and thread.ident in stacks:
                 stack = self._stack(stacks[thread.ident], _labels.get(thread.ident))
+                if stack not in self.microseconds and len(self.microseconds) >= STACKS_MAX:
+                    stack = f"{self.role};{OTHERS}"
                 self.microseconds[stack] += spent // 1000
         self.used = seen
 

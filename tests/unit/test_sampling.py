@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rekindle.errors import InputError
 from rekindle_local.bench import threads
 from rekindle_local.report_html import flame
 from rekindle_spark import sampling
@@ -89,6 +90,38 @@ def test_what_is_asked_for_is_written_into_the_folder(
     monkeypatch.setattr(Sampler, "start", lambda one: started.append(one))
     sampling.begin("driver")
     assert [one.path for one in started] == [tmp_path / f"driver-{os.getpid()}.stacks"]
+
+
+def test_a_folder_that_is_not_there_is_refused_by_the_driver_and_said_by_hosts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(sampling.FOLDER, str(tmp_path / "none"))
+    before = threading.active_count()
+    with pytest.raises(InputError, match=r"REKINDLE_PROFILE: is .*none, no folder"):
+        sampling.begin("driver")
+    sampling.begin("host", refuses=False)
+    assert capsys.readouterr().err.count("no folder") == 1
+    assert threading.active_count() == before
+
+
+def test_a_folder_that_has_gone_ends_the_samples_and_not_the_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Sampler("host", tmp_path / "gone" / "host.stacks")._run()
+    assert capsys.readouterr().err.endswith("cannot be written (No such file or directory)\n")
+
+
+def test_stacks_beyond_a_limit_are_charged_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sampling, "STACKS_MAX", 0)
+    sampler = Sampler("host", tmp_path / "host.stacks")
+    with running("busy"):
+        begin = used_seconds()
+        while used_seconds() - begin < BUSY_SECONDS / 3:
+            sampler.look(threading.get_ident())
+            time.sleep(0.002)
+    assert list(sampler.microseconds) == ["host;others"]
 
 
 def test_cpu_of_processes_is_found_by_kind() -> None:
