@@ -72,7 +72,7 @@ def _process(command: bytes) -> tuple[str, bool]:
         return "executor", True
     if b"org.apache.spark.deploy.worker.Worker" in arguments:
         return "worker", True
-    return "driver", b"java" in arguments[0]
+    return "driver", arguments[0].rpartition(b"/")[2] == b"java"
 
 
 def _kind(name: str) -> str:
