@@ -23,6 +23,8 @@ Nothing imports this package; it stands on the runtime and the pure core.
     event_files           event files that another process writes, followed
     cluster_files         the folder through which cluster and coordinator know of each other
     provisioning          the cluster's half of that: says what runs, brings what is asked for
+    study_figures         the comparison of planners as tables, JSON and a picture
+    pictures              SVG files beside what commands print
     situations            where what-if questions get an application from
     store_access          what commands that speak to the coordination store share
     daemons               one master or worker with everything below it

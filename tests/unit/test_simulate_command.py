@@ -149,6 +149,10 @@ def test_a_picture_of_the_outages_is_written_beside_the_table(
         ([], "SITUATION: is missing; name a file"),
         (["--study", "fig99"], "--study: is 'fig99'; choose fig16"),
         (["x.json", "--study", "fig16"], "SITUATION: is given beside --study; give one of them"),
+        (["--study", "fig16", "--fail", "nodes:zzz"], "--fail: is given beside --study"),
+        (["--study", "fig16", "--strategies", "nonsense"], "--strategies: is given beside --study"),
+        (["--study", "fig16", "--picture", "/no/such/x.svg"], "--picture /no/such/x.svg: cannot"),
+        (["--study", "fig16", "--picture", "/tmp"], "--picture /tmp: cannot be written (Is a dir"),
     ],
 )
 def test_a_situation_or_a_study_is_needed(
@@ -163,8 +167,19 @@ def test_a_picture_that_cannot_be_written_is_refused_with_its_name(
     capsys: pytest.CaptureFixture[str], situation: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "missing" / "outages.svg"
-    code, _, error = run(capsys, "simulate", situation, "--seeds", "1", "--picture", str(path))
+    code, output, error = run(capsys, "simulate", situation, "--picture", str(path))
+    assert (code, output) == (2, "")
+    assert error.startswith(f"--picture {path}: cannot be written")
+
+
+def test_figures_are_printed_before_a_picture_fails(
+    capsys: pytest.CaptureFixture[str], situation: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "gone.svg"
+    path.symlink_to(tmp_path / "missing" / "x.svg")
+    code, output, error = run(capsys, "simulate", situation, "--seeds", "1", "--picture", str(path))
     assert code == 2
+    assert "weighted by priority" in output
     assert error.startswith(f"--picture {path}: cannot be written")
 
 

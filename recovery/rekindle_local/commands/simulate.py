@@ -1,13 +1,14 @@
 """`rekindle simulate`: what a failure would do, before it happens.
 
-Reads the situation and prints; the coordinator core and `rekindle.forecast` do the rest.
+Reads the situation and prints; the coordinator core and `rekindle.forecast` do the rest. With
+`--study` it compares planners instead: `study_figures`.
 """
 
 import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -21,9 +22,9 @@ from rekindle.forecast import arrivals, failures
 from rekindle.forecast.outages import Interval, Outages
 from rekindle.forecast.outages import simulate as rehearsed
 from rekindle.forecast.rehearsal import Model
-from rekindle_local import options, situations
+from rekindle_local import options, pictures, situations, study_figures
 from rekindle_local.report_html import charts
-from rekindle_local.report_html.charts import Line, Span
+from rekindle_local.report_html.charts import Span
 from rekindle_local.situations import (
     ARRIVE,
     MODEL,
@@ -36,15 +37,19 @@ from rekindle_local.situations import (
 )
 from rekindle_local.store_access import SecretFile
 
-if TYPE_CHECKING:
-    from rekindle_local.bench.study import Curve
-
 __all__ = ["simulate"]
 
 SEEDS_MAX = 10_000
+# the options that go with a study
+OF_STUDY = ("study", "seeds", "picture", "as_json")
+StudyOption = Annotated[
+    str | None,
+    typer.Option(help="Compare planners on random topologies instead: fig16, the paper's."),
+]
 
 
 def simulate(
+    context: typer.Context,
     what: Situation = None,
     fail: Annotated[
         str, typer.Option(help="nodes:A,B or domain:NAME or random:COUNT.")
@@ -60,10 +65,7 @@ def simulate(
     detect: Detect = MODEL.detect_seconds,
     restore: Restore = MODEL.restore_seconds,
     checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
-    study: Annotated[
-        str | None,
-        typer.Option(help="Compare planners on random topologies instead: fig16, the paper's."),
-    ] = None,
+    study: StudyOption = None,
     picture: Annotated[
         Path | None, typer.Option(help="Also draw the figures, as an SVG file.")
     ] = None,
@@ -75,8 +77,11 @@ def simulate(
 
     Example: rekindle simulate out --fail random:8 --arrive fixed:10,6 --seeds 1..100
     """
+    if picture is not None:
+        pictures.check(picture)
     if study is not None:
-        _study(study, what, options.seeds(seeds, SEEDS_MAX), picture, as_json=as_json)
+        _refuse_beside_study(context)
+        study_figures.show(study, options.seeds(seeds, SEEDS_MAX), picture, as_json=as_json)
         return
     wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
@@ -96,12 +101,12 @@ def simulate(
         until_seconds=until_seconds,
         clock=time.monotonic,
     )
-    if picture is not None:
-        _write_picture(picture, _drawn(state, found, fail, arrive, len(numbers)))
     if as_json:
         typer.echo(json.dumps(_record(found, fail, arrive, len(numbers)), indent=2))
     else:
         _show(state, found, f"{len(numbers)} failures {fail}, nodes {arrive}")
+    if picture is not None:
+        pictures.write(picture, _drawn(state, found, fail, arrive, len(numbers)))
 
 
 def _show(state: State, found: Sequence[Outages], what: str) -> None:
@@ -114,12 +119,12 @@ def _show(state: State, found: Sequence[Outages], what: str) -> None:
     )
 
 
-def _record(found: Sequence[Outages], fail: str, arrive: str, failures_: int) -> dict[str, Any]:
+def _record(found: Sequence[Outages], fail: str, arrive: str, count: int) -> dict[str, Any]:
     return {
         "version": 1,
         "failure": fail,
         "arrivals": arrive,
-        "seeds": failures_,
+        "seeds": count,
         "strategies": {
             one.strategy: {
                 "weighted_seconds": msgspec.to_builtins(one.weighted),
@@ -130,66 +135,7 @@ def _record(found: Sequence[Outages], fail: str, arrive: str, failures_: int) ->
     }
 
 
-def _study(
-    name: str, what: str | None, seeds: Sequence[int], picture: Path | None, *, as_json: bool
-) -> None:
-    options.check_choice("--study", name, ("fig16",))
-    if what is not None:
-        raise InputError(
-            where="SITUATION", what="is given beside --study", remedy="give one of them"
-        )
-    from rekindle_local.bench import study
-
-    progress = Console(stderr=True, highlight=False)
-    found = study.compare(study.FIG16, seeds, progress.print)
-    if picture is not None:
-        _write_picture(picture, _drawn_study(found, len(seeds)))
-    if as_json:
-        record = {
-            "version": 1,
-            "study": name,
-            "topologies": len(seeds),
-            "resource_shares": study.RESOURCE_SHARES,
-            "curves": msgspec.to_builtins(found),
-        }
-        typer.echo(json.dumps(record, indent=2))
-        return
-    console = Console(highlight=False)
-    for setting in study.FIG16:
-        title = f"{setting.panel}: {setting.name}"
-        shares = (f"{share:.0%}" for share in study.RESOURCE_SHARES)
-        table = Table("solver", *shares, title=title, title_justify="left")
-        for curve in found:
-            if (curve.panel, curve.setting) == (setting.panel, setting.name):
-                cells = (f"{100 * share:.1f}" for share in curve.restored)
-                table.add_row(curve.solver, *cells)
-        console.print(table)
-    console.print(
-        f"Percent of all priority that is back with a share of the resources; the mean over "
-        f"{len(seeds)} topologies."
-    )
-
-
-def _drawn_study(found: Sequence["Curve"], topologies: int) -> str:
-    from rekindle_local.bench.study import RESOURCE_SHARES
-
-    return charts.curves(
-        [
-            Line(
-                curve.panel,
-                curve.solver,
-                curve.setting,
-                list(zip(RESOURCE_SHARES, curve.restored, strict=True)),
-            )
-            for curve in found
-        ],
-        eyebrow=f"18 queries, {topologies} topologies a point",
-        headline="Priority that is back (y) with a share of the resources (x)",
-        text="The comparison of planners as in Fig. 16 of the paper.",
-    )
-
-
-def _drawn(state: State, found: Sequence[Outages], fail: str, arrive: str, failures_: int) -> str:
+def _drawn(state: State, found: Sequence[Outages], fail: str, arrive: str, count: int) -> str:
     spans = [
         Span(name, one.strategy, interval.mean, interval.low, interval.high)
         for name in _by_priority(state, found[0])
@@ -198,21 +144,19 @@ def _drawn(state: State, found: Sequence[Outages], fail: str, arrive: str, failu
     ]
     return charts.intervals(
         spans,
-        eyebrow=f"{failures_} failures {fail}, nodes {arrive}",
+        eyebrow=f"{count} failures {fail}, nodes {arrive}",
         headline="Seconds until each query has caught up, the most important first",
         text="A mark at the mean, a line over what all but one in twenty are above and below.",
     )
 
 
-def _write_picture(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise InputError(
-            where=f"--picture {path}",
-            what=f"cannot be written ({error.strerror})",
-            remedy="name a file in a directory that is there",
-        ) from error
+def _refuse_beside_study(context: typer.Context) -> None:
+    """What a study makes no use of; what the environment says is meant for other commands too."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in OF_STUDY and source is not None and source.name == "COMMANDLINE":
+            where = "SITUATION" if parameter.name == "what" else max(parameter.opts, key=len)
+            raise InputError(where=where, what="is given beside --study", remedy="give one of them")
 
 
 def _by_priority(state: State, outages: Outages) -> list[str]:
