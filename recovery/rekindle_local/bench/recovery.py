@@ -18,7 +18,7 @@ from rich.console import Console
 
 from rekindle.errors import RunError
 from rekindle_local import failures, options
-from rekindle_local.bench import comparison, results, runs
+from rekindle_local.bench import comparison, contenders, results, runs
 from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
 from rekindle_local.demo.scenario import Options
@@ -28,7 +28,7 @@ from rekindle_local.peers.table import PEERS
 from rekindle_local.report_html import lags
 from rekindle_local.report_html.lags import Curve
 
-__all__ = ["SYSTEMS", "Contest", "in_turn", "measure", "picture"]
+__all__ = ["SYSTEMS", "Contest", "check", "in_turn", "measure", "picture"]
 
 SYSTEMS = (*options.STRATEGIES, *PEERS)
 
@@ -131,6 +131,12 @@ def measure(contest: Contest, directory: Path) -> dict[str, Any]:
             Console(highlight=False).rule(f"{system}, seed {seed}")
             measuring.run(system, seed)
     return _conclude(contest, measuring, directory)
+
+
+def check(system: str) -> None:
+    """Raise InputError where something that it needs is not installed."""
+    if system in PEERS:
+        contenders.check(PEERS[system].contender)
 
 
 def in_turn(systems: Sequence[str], turn: int) -> list[str]:

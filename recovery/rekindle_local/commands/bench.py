@@ -71,6 +71,7 @@ def recovery(
     wanted = list(dict.fromkeys(strategies.split(",")))
     for strategy in wanted:
         options.check_choice("--strategies", strategy, benchmark.SYSTEMS)
+        benchmark.check(strategy)
     if rows_per_second is None and not set(wanted) & set(options.STRATEGIES):
         raise InputError(
             where="--strategies",

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rekindle_local.cluster import LocalCluster
+from rekindle_local.bench import contenders
+from rekindle_local.bench.contenders import Size
+from rekindle_local.flink import evidence as flink_evidence
 from rekindle_local.machines import Machines
 from rekindle_local.structured_streaming import evidence
-from rekindle_spark import jar
 
 __all__ = ["PEERS", "Peer"]
 
@@ -34,14 +35,27 @@ class Peer:
     tells_joined: bool = True
 
 
-def _spark(nodes: int, cpu_quota: float, directory: Path) -> LocalCluster:
-    return LocalCluster(
-        nodes=nodes, cpu_quota=cpu_quota, directory=directory, class_path=[Path(jar.path())]
-    )
+def _on(contender: str, slots: int) -> Callable[[int, float, Path], Machines]:
+    """Its machines, with so many slots each."""
+
+    def machines(nodes: int, cpu_quota: float, directory: Path) -> Machines:
+        return contenders.machines(contender, Size(nodes, cpu_quota, slots), directory)
+
+    return machines
+
+
+def _flink(contender: str, label: str) -> Peer:
+    """A node has one slot, for a slot of Flink runs a part of every operator."""
+    return Peer(contender, label, _on(contender, 1), flink_evidence.write, tells_joined=False)
 
 
 PEERS: Mapping[str, Peer] = {
     "structured-streaming": Peer(
-        "structured-streaming", "Structured Streaming", _spark, evidence.write
+        "structured-streaming",
+        "Structured Streaming",
+        _on("structured-streaming", 3),
+        evidence.write,
     ),
+    "flink": _flink("flink", "Flink"),
+    "flink-adaptive": _flink("flink-adaptive", "Flink, adaptive scheduler"),
 }
