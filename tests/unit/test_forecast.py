@@ -187,6 +187,25 @@ def test_a_forecast_says_of_each_domain_what_survives_it() -> None:
     assert survival.stopped_share(parsed(two_queries()), {}) == pytest.approx(0.5)
 
 
+def test_a_query_that_is_hit_does_not_survive_however_soon_it_is_back() -> None:
+    at_once = Model(detect_seconds=0.0, restore_seconds=0.0, checkpoint_age_seconds=0.0)
+    state = parsed(two_queries())
+    idle = replace(state, costs=dict.fromkeys(state.partitions, 0.0), state_bytes={})
+    east, _ = domains.forecast(idle, Fixed(0.0, 0.0), at_once, seeds=range(2), clock=clock)
+    assert east.back["late-ships"].high == 0.0
+    assert east.survives == ("rare-birds",)
+
+
+def test_a_forecast_and_the_core_agree_on_what_a_loss_stops() -> None:
+    """Of what runs: one query has stopped."""
+    state = parsed(two_queries())
+    placed = {name: node for name, node in state.placement.items() if node == "n1"}
+    stopped = replace(state, placement=placed, stopped={"rare-birds/0": "raises"})
+    found = domains.forecast(stopped, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock)
+    shares = {one.domain: one.stopped_share for one in found}
+    assert shares == survival.stopped_shares(stopped, {}) == {"east": 1.0, "west": 0.0}
+
+
 def test_what_is_written_of_an_application_is_read_back() -> None:
     state = parsed(two_queries())
     record = situation.to_record(

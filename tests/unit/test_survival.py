@@ -250,6 +250,21 @@ def test_what_gains_nothing_or_has_no_room_stays(changes: dict[str, Any], why: s
     assert survival.moves(replace(state, **changes)) == {}, why
 
 
+def test_a_node_of_no_domain_is_not_taken_for_the_domain_that_has_its_name() -> None:
+    nodes = {
+        "a": NodeView(Status.UP, 100.0),
+        "b": NodeView(Status.UP, 100.0, "a"),
+        "node a": NodeView(Status.UP, 100.0),
+        "c": NodeView(Status.UP, 100.0),
+    }
+    assert survival.domains_of(replace(spread(), nodes=nodes)) == {
+        "a": ("b",),
+        "c": ("c",),
+        "node a": ("a",),
+        "node node a": ("node a",),
+    }
+
+
 def test_a_fresh_start_places_by_domain() -> None:
     state = two_pipelines(placement=DOMAINS)
     for node, domain in NODES.items():

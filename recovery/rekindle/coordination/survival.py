@@ -5,7 +5,7 @@ runs towards it, as long as that gains enough to be worth the moves. `planning.d
 this module asks it with what the coordinator knows. Changes nothing.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rekindle.coordination import load
@@ -65,11 +65,11 @@ def arranged(state: State) -> State:
 def placed_by_domain(state: State, problem: Problem, answer: Answer) -> Answer:
     """The same choice, placed for survival; as it is where that finds no room."""
     assert problem.nodes is not None
-    chosen = frozenset(answer.partitions)
+    chosen, names = frozenset(answer.partitions), _domains(state)
     stage = Stage(
         costs={name: problem.partitions[name].cpu_percent for name in answer.partitions},
         capacities=problem.nodes,
-        domains=_domains(state, problem.nodes),
+        domains={node: names[node] for node in problem.nodes},
         queries={
             query: QueryDemand(
                 problem.queries[query].priority,
@@ -95,7 +95,9 @@ def is_crowded(state: State) -> bool:
 def domains_of(state: State) -> dict[str, tuple[str, ...]]:
     """Per failure domain its nodes that are up; a node of no known domain is one by itself."""
     found: dict[str, list[str]] = {}
-    for node, domain in _domains(state, with_status(state, Status.UP)).items():
+    names = _domains(state)
+    for node in with_status(state, Status.UP):
+        domain = names[node]
         found.setdefault(domain, []).append(node)
     return {domain: tuple(nodes) for domain, nodes in sorted(found.items())}
 
@@ -116,8 +118,8 @@ def sentence(state: State, found: Mapping[str, str]) -> str:
 
 
 def stopped_share(state: State, moved: Mapping[str, str]) -> float:
-    """The share of all priority that the loss of one domain stops, the mean over domains, once some
-    partitions have moved (partition -> node)."""
+    """The share of the priority of all that runs that the loss of one domain stops, the mean over
+    domains, once some partitions have moved (partition -> node)."""
     shares = stopped_shares(state, moved).values()
     return sum(shares) / len(shares) if shares else 0.0
 
@@ -132,11 +134,11 @@ def stopped_shares(state: State, moved: Mapping[str, str]) -> dict[str, float]:
 def _stage(state: State) -> Stage:
     """What runs, on suspected nodes too: they hold nothing new, but what is there is lost with
     their domain."""
-    costs = load.steady(state)
+    costs, names = load.steady(state), _domains(state)
     return Stage(
         costs={partition: costs[partition] for partition in state.placement},
         capacities=load.capacities(state),
-        domains=_domains(state, with_status(state, Status.UP, Status.SUSPECTED)),
+        domains={n: names[n] for n in with_status(state, Status.UP, Status.SUSPECTED)},
         queries={
             query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
             for query in sorted(active(state))
@@ -144,6 +146,15 @@ def _stage(state: State) -> Stage:
     )
 
 
-def _domains(state: State, nodes: Collection[str]) -> dict[str, str]:
-    """A node of no known domain is one by itself."""
-    return {node: state.nodes[node].domain or node for node in nodes}
+def _domains(state: State) -> dict[str, str]:
+    """The failure domain of every node. One of no known domain is one by itself, by its own name
+    where no domain is called so."""
+    found = {node: view.domain for node, view in sorted(state.nodes.items()) if view.domain}
+    taken = set(found.values())
+    for node in sorted(state.nodes.keys() - found.keys()):
+        name = node
+        while name in taken:
+            name = f"node {name}"
+        taken.add(name)
+        found[node] = name
+    return found

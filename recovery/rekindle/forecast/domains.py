@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rekindle.coordination import State, survival
+from rekindle.coordination.state import active
 from rekindle.forecast.arrivals import Arrivals
 from rekindle.forecast.failures import Named
 from rekindle.forecast.outages import Interval, simulate
@@ -21,8 +22,8 @@ HOUR_SECONDS = 3_600.0
 @dataclass(frozen=True, slots=True)
 class DomainForecast:
     """If `domain` with its `nodes` were lost now: `survives` are queries that would not notice,
-    `back` (query -> seconds) when the others would be back; `stopped_share` is the share of all
-    priority that would stop, `weighted` the outage weighted by priority."""
+    `back` (query -> seconds) when the others would be back; `stopped_share` is the share of the
+    priority of all that runs that would stop, `weighted` the outage weighted by priority."""
 
     domain: str
     nodes: tuple[str, ...]
@@ -43,6 +44,7 @@ def forecast(
 ) -> tuple[DomainForecast, ...]:
     """For every domain, by its name."""
     found = []
+    shares = survival.stopped_shares(state, {})
     for domain, nodes in survival.domains_of(state).items():
         (outages,) = simulate(
             state,
@@ -54,18 +56,19 @@ def forecast(
             until_seconds=until_seconds,
             clock=clock,
         )
-        back = {name: one for name, one in outages.queries.items() if one.high > 0}
-        survives = tuple(sorted(outages.queries.keys() - back.keys()))
-        share = _stopped_priority(state, nodes) / sum(state.priorities.values())
+        hit = _hit(state, nodes)
+        back = {name: one for name, one in outages.queries.items() if name in hit}
+        survives = tuple(sorted(outages.queries.keys() - hit))
+        share = shares[domain]
         found.append(DomainForecast(domain, nodes, survives, back, share, outages.weighted))
     return tuple(found)
 
 
-def _stopped_priority(state: State, nodes: tuple[str, ...]) -> float:
-    """The sum of priorities of query partitions that run and need something on these nodes."""
+def _hit(state: State, nodes: tuple[str, ...]) -> frozenset[str]:
+    """The queries of which a partition runs that needs something on these nodes."""
     lost = {partition for partition, node in state.placement.items() if node in nodes}
-    return sum(
-        state.priorities[query]
-        for query, closure in state.closures.items()
-        if closure <= state.placement.keys() and not closure.isdisjoint(lost)
+    return frozenset(
+        query.rpartition("/")[0]
+        for query in active(state)
+        if not state.closures[query].isdisjoint(lost)
     )
