@@ -88,6 +88,16 @@ def test_from_suspicion_to_loss_and_back_cases_are_kept_and_told_of() -> None:
         assert not cases.take(PLACE, Case(state=replace(state, seen_at=30.0)))
 
 
+def test_of_an_application_that_is_no_more_nothing_is_kept() -> None:
+    cases = Cases()
+    cases.take(PLACE, Case(state=running()))
+    cases.outlook(PLACE)
+    cases.forget(PLACE)
+    assert not cases
+    assert cases.outlook(PLACE) is None
+    assert cases.queries(PLACE) is None
+
+
 def test_it_is_worked_out_again_only_when_something_is_elsewhere() -> None:
     cases = Cases()
     cases[PLACE] = Case(state=running())

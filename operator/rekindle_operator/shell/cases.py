@@ -28,6 +28,11 @@ class Cases(dict[Place, Case]):
         self[place] = case
         return (self.stopped(place), self._basis(place)) != before
 
+    def forget(self, place: Place) -> None:
+        """An application that is no more."""
+        self.pop(place, None)
+        self._outlooks.pop(place, None)
+
     def outlook(self, place: Place) -> Outlook | None:
         """What the loss of each failure domain would stop; in an incident what was so before it.
         Worked out again only when something is elsewhere. None where that is not known."""

@@ -204,7 +204,8 @@ class Consequences:
         if acts != self._acting:
             self._acting = acts
             self._begin() if acts else self._end()
-            places = self.known.registry.places() | self.known.recoveries.keys()
+            known = self.known
+            places = known.registry.places() | known.recoveries.keys() | self._cases.keys()
         self._note_idle()
         if not acts:
             return
@@ -262,6 +263,7 @@ class Consequences:
         application_, held = self.known.application(place), self.known.held(place)
         if application_ is None:
             self.contacts.answered(place)
+            self._cases.forget(place)
             self.limiter.forget(place)
             self.departures.forget(place)
             self.remedying.forget(place)
