@@ -22,7 +22,7 @@ from rekindle.coordination import (
 from rekindle.coordination.balancing import SURVEY_SECONDS
 from rekindle.coordination.state import NodeView, Status, initial
 from rekindle.planning import domains
-from rekindle.planning.domains import Stage
+from rekindle.planning.domains import Layout
 from rekindle.problem import QueryDemand
 from rekindle.reasons import Reason
 from rekindle.settings import DOMAINS, Policy
@@ -33,7 +33,7 @@ UP = {node: NodeView(Status.UP, 100.0, domain) for node, domain in NODES.items()
 
 
 @st.composite
-def stages(draw: st.DrawFn, unneeded: bool = True) -> tuple[Stage, dict[str, str]]:
+def layouts(draw: st.DrawFn, unneeded: bool = True) -> tuple[Layout, dict[str, str]]:
     """Up to four queries over up to six partitions on two domains, somehow placed; where
     `unneeded`, no query needs some of them, as upstream of one that has stopped."""
     count = draw(st.integers(1, 6))
@@ -55,80 +55,80 @@ def stages(draw: st.DrawFn, unneeded: bool = True) -> tuple[Stage, dict[str, str
         for node in NODES
     }
     capacities = {node: used[node] + draw(st.integers(0, 20)) for node in NODES}
-    return Stage(costs, capacities, NODES, queries), current
+    return Layout(costs, capacities, NODES, queries), current
 
 
-def fits(stage: Stage, node_of: dict[str, str]) -> bool:
+def fits(layout: Layout, node_of: dict[str, str]) -> bool:
     return all(
-        math.fsum(stage.costs[p] for p, where in node_of.items() if where == node)
-        <= stage.capacities[node] + 1e-6
-        for node in stage.capacities
+        math.fsum(layout.costs[p] for p, where in node_of.items() if where == node)
+        <= layout.capacities[node] + 1e-6
+        for node in layout.capacities
     )
 
 
 @settings(max_examples=150)
-@given(stages())
+@given(layouts())
 def test_an_arrangement_fits_holds_everything_and_is_no_worse_than_what_there_is(
-    drawn: tuple[Stage, dict[str, str]],
+    drawn: tuple[Layout, dict[str, str]],
 ) -> None:
-    stage, current = drawn
-    found = domains.arranged(stage, current)
+    layout, current = drawn
+    found = domains.arranged(layout, current)
     assert found is not None
-    assert found.keys() == stage.costs.keys()
-    assert fits(stage, found)
-    assert domains.worth(stage, found) <= domains.worth(stage, current) + 1e-9
-    assert domains.arranged(stage, current) == found
+    assert found.keys() == layout.costs.keys()
+    assert fits(layout, found)
+    assert domains.worth(layout, found) <= domains.worth(layout, current) + 1e-9
+    assert domains.arranged(layout, current) == found
 
 
 @settings(max_examples=60)
-@given(stages(unneeded=False))
+@given(layouts(unneeded=False))
 def test_an_arrangement_comes_close_to_the_best_there_is(
-    drawn: tuple[Stage, dict[str, str]],
+    drawn: tuple[Layout, dict[str, str]],
 ) -> None:
-    stage, current = drawn
-    found = domains.arranged(stage, current)
+    layout, current = drawn
+    found = domains.arranged(layout, current)
     assert found is not None
-    names = sorted(stage.costs)
+    names = sorted(layout.costs)
     best = min(
-        domains.worth(stage, dict(zip(names, where, strict=True)))
+        domains.worth(layout, dict(zip(names, where, strict=True)))
         for where in itertools.product(sorted(NODES), repeat=len(names))
-        if fits(stage, dict(zip(names, where, strict=True)))
+        if fits(layout, dict(zip(names, where, strict=True)))
     )
-    assert domains.worth(stage, found) <= 1.6 * best
+    assert domains.worth(layout, found) <= 1.6 * best
 
 
 def test_what_a_domains_loss_stops_is_what_has_anything_there() -> None:
     queries = {"x": QueryDemand(3.0, ("p", "q")), "y": QueryDemand(4.0, ("q",))}
-    stage = Stage({"p": 1.0, "q": 1.0}, dict.fromkeys(NODES, 9.0), NODES, queries)
-    assert domains.stopped(stage, {"p": "a1", "q": "b1"}) == {"a": 3.0, "b": 7.0}
-    assert domains.stopped(stage, {"p": "b2", "q": "b1"}) == {"a": 0.0, "b": 7.0}
+    layout = Layout({"p": 1.0, "q": 1.0}, dict.fromkeys(NODES, 9.0), NODES, queries)
+    assert domains.stopped(layout, {"p": "a1", "q": "b1"}) == {"a": 3.0, "b": 7.0}
+    assert domains.stopped(layout, {"p": "b2", "q": "b1"}) == {"a": 0.0, "b": 7.0}
 
 
 def test_closures_that_share_nothing_come_into_different_domains() -> None:
     queries = {name: QueryDemand(1.0, (f"{name}/0", f"{name}/1")) for name in "wxyz"}
     costs = {partition: 10.0 for query in queries.values() for partition in query.partitions}
-    stage = Stage(costs, dict.fromkeys(NODES, 20.0), NODES, queries)
-    found = domains.arranged(stage, {})
+    layout = Layout(costs, dict.fromkeys(NODES, 20.0), NODES, queries)
+    found = domains.arranged(layout, {})
     assert found is not None
-    assert domains.stopped(stage, found) == {"a": 2.0, "b": 2.0}
+    assert domains.stopped(layout, found) == {"a": 2.0, "b": 2.0}
 
 
 def test_what_only_a_stopped_query_needs_keeps_its_room() -> None:
     """What it takes is not given away: together in one domain the others would overfill a node."""
     queries = {"x": QueryDemand(9.0, ("s", "t"))}
-    stage = Stage(
+    layout = Layout(
         {"orphan": 35.0, "s": 40.0, "t": 30.0},
         {"n1": 80.0, "n2": 80.0},
         {"n1": "a", "n2": "b"},
         queries,
     )
-    found = domains.arranged(stage, {"orphan": "n1", "s": "n1", "t": "n2"})
+    found = domains.arranged(layout, {"orphan": "n1", "s": "n1", "t": "n2"})
     assert found == {"orphan": "n1", "s": "n2", "t": "n2"}
 
 
 def test_where_nothing_fits_there_is_no_arrangement() -> None:
-    stage = Stage({"p": 9.0}, {"a1": 5.0}, {"a1": "a"}, {"x": QueryDemand(1.0, ("p",))})
-    assert domains.arranged(stage, {}) is None
+    layout = Layout({"p": 9.0}, {"a1": 5.0}, {"a1": "a"}, {"x": QueryDemand(1.0, ("p",))})
+    assert domains.arranged(layout, {}) is None
 
 
 def two_pipelines(**policy: Any) -> State:
@@ -185,11 +185,11 @@ def test_work_is_not_all_lost_with_one_domain_where_that_costs_little() -> None:
     alone = {f"r{n}": QueryDemand(1.0, (f"r{n}/0", f"r{n}/1")) for n in range(4)}
     queries = shared | alone
     costs = {partition: 10.0 for query in queries.values() for partition in query.partitions}
-    stage = Stage(costs, dict.fromkeys(NODES, 200.0), NODES, queries)
-    found = domains.arranged(stage, {})
+    layout = Layout(costs, dict.fromkeys(NODES, 200.0), NODES, queries)
+    found = domains.arranged(layout, {})
     assert found is not None
-    assert max(domains.work_shares(stage, found).values()) < 0.6
-    assert sorted(domains.stopped(stage, found).values()) == [4.0, 4.0]
+    assert max(domains.work_shares(layout, found).values()) < 0.6
+    assert sorted(domains.stopped(layout, found).values()) == [4.0, 4.0]
 
 
 def test_what_a_domain_cannot_carry_moves_even_if_more_is_stopped_then() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rekindle.coordination import load
 from rekindle.coordination.state import State, Status, active, slow, with_status
 from rekindle.planning import domains
-from rekindle.planning.domains import Stage
+from rekindle.planning.domains import Layout
 from rekindle.problem import Answer, Problem, QueryDemand
 
 __all__ = [
@@ -38,16 +38,16 @@ def moves(state: State) -> dict[str, str]:
     """
     if slow(state) or with_status(state, Status.SUSPECTED):
         return {}
-    stage = _stage(state)
-    found = domains.arranged(stage, state.placement)
+    layout = _layout(state)
+    found = domains.arranged(layout, state.placement)
     if found is None:
         return {}
-    gain = domains.worth(stage, state.placement) - domains.worth(stage, found)
-    crowded = domains.overfull(stage, state.placement)
-    if gain < GAIN_SHARE_MIN * stage.priority and not crowded:
+    gain = domains.worth(layout, state.placement) - domains.worth(layout, found)
+    crowded = domains.overfull(layout, state.placement)
+    if gain < GAIN_SHARE_MIN * layout.priority and not crowded:
         return {}
     weights = dict.fromkeys(found, 0.0)
-    for query in stage.queries.values():
+    for query in layout.queries.values():
         for partition in query.partitions:
             weights[partition] = max(weights[partition], query.priority)
     moving = [partition for partition, node in found.items() if state.placement[partition] != node]
@@ -66,7 +66,7 @@ def placed_by_domain(state: State, problem: Problem, answer: Answer) -> Answer:
     """The same choice, placed for survival; as it is where that finds no room."""
     assert problem.nodes is not None
     chosen, names = frozenset(answer.partitions), _domains(state)
-    stage = Stage(
+    layout = Layout(
         costs={name: problem.partitions[name].cpu_percent for name in answer.partitions},
         capacities=problem.nodes,
         domains={node: names[node] for node in problem.nodes},
@@ -78,7 +78,7 @@ def placed_by_domain(state: State, problem: Problem, answer: Answer) -> Answer:
             for query in answer.queries
         },
     )
-    found = domains.arranged(stage, {})
+    found = domains.arranged(layout, {})
     if found is None:
         return answer
     held: dict[str, list[str]] = {}
@@ -89,7 +89,7 @@ def placed_by_domain(state: State, problem: Problem, answer: Answer) -> Answer:
 
 def is_crowded(state: State) -> bool:
     """Whether some domain is to carry more than its nodes hold."""
-    return bool(domains.overfull(_stage(state), state.placement))
+    return bool(domains.overfull(_layout(state), state.placement))
 
 
 def domains_of(state: State) -> dict[str, tuple[str, ...]]:
@@ -104,11 +104,11 @@ def domains_of(state: State) -> dict[str, tuple[str, ...]]:
 
 def sentence(state: State, found: Mapping[str, str]) -> str:
     """What moves gain."""
-    stage = _stage(state)
-    before, after = stopped_share(state, {}), stopped_share(state, found)
+    layout = _layout(state)
+    placements = state.placement, {**state.placement, **found}
+    before, after = (_mean(_stopped_shares(layout, node_of)) for node_of in placements)
     work_before, work_after = (
-        max(domains.work_shares(stage, {**state.placement, **moved}).values(), default=0.0)
-        for moved in ({}, found)
+        max(domains.work_shares(layout, node_of).values(), default=0.0) for node_of in placements
     )
     return (
         f"Move {len(found)} of {len(state.placement)} partitions: the loss of a domain then stops "
@@ -120,22 +120,28 @@ def sentence(state: State, found: Mapping[str, str]) -> str:
 def stopped_share(state: State, moved: Mapping[str, str]) -> float:
     """The share of the priority of all that runs that the loss of one domain stops, the mean over
     domains, once some partitions have moved (partition -> node)."""
-    shares = stopped_shares(state, moved).values()
-    return sum(shares) / len(shares) if shares else 0.0
+    return _mean(stopped_shares(state, moved))
 
 
 def stopped_shares(state: State, moved: Mapping[str, str]) -> dict[str, float]:
     """The same for each domain by itself."""
-    stage = _stage(state)
-    losses = domains.stopped(stage, {**state.placement, **moved})
-    return {name: loss / (stage.priority or 1.0) for name, loss in losses.items()}
+    return _stopped_shares(_layout(state), {**state.placement, **moved})
 
 
-def _stage(state: State) -> Stage:
+def _stopped_shares(layout: Layout, node_of: Mapping[str, str]) -> dict[str, float]:
+    losses = domains.stopped(layout, node_of)
+    return {name: loss / (layout.priority or 1.0) for name, loss in losses.items()}
+
+
+def _mean(shares: Mapping[str, float]) -> float:
+    return sum(shares.values()) / len(shares) if shares else 0.0
+
+
+def _layout(state: State) -> Layout:
     """What runs, on suspected nodes too: they hold nothing new, but what is there is lost with
     their domain."""
     costs, names = load.steady(state), _domains(state)
-    return Stage(
+    return Layout(
         costs={partition: costs[partition] for partition in state.placement},
         capacities=load.capacities(state),
         domains={n: names[n] for n in with_status(state, Status.UP, Status.SUSPECTED)},

@@ -26,12 +26,13 @@ from rekindle.planning.instance import ROUNDING_CPU_PERCENT
 from rekindle.planning.placement import place
 from rekindle.problem import QueryDemand
 
-__all__ = ["Stage", "arranged", "overfull", "stopped", "work_shares", "worth"]
+__all__ = ["Layout", "arranged", "overfull", "stopped", "work_shares", "worth"]
 
 EVENNESS = 0.1
 # of what nodes hold: how far they are filled where that suffices, for what is measured wavers
 FILL_SHARE = 0.9
-# A domain's part in all work, in multiples of an even part, beyond which no closure is begun there.
+# A domain's part in all work, in multiples of an even part, beyond which a closure is begun there
+# only where no domain that is below it holds the whole.
 CEILINGS = (1.1, 1.5, math.inf)
 # Attempts to bring a closure together; each looks at all queries that share something with it.
 GATHERINGS_MAX = 2_000
@@ -41,7 +42,7 @@ Where = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Layout:
     """What is to be placed where: CPU of partitions (`costs`) and what nodes hold (`capacities`),
     in percent of one core, the domain of each node, and what each query needs."""
 
@@ -56,136 +57,140 @@ class Stage:
         return sum(query.priority for query in self.queries.values())
 
 
-def stopped(stage: Stage, node_of: Where) -> dict[str, float]:
+def stopped(layout: Layout, node_of: Where) -> dict[str, float]:
     """Per domain, the sum of priorities that its loss stops."""
-    return dict(_Losses.of(stage, node_of).stopped)
+    return dict(_Losses.of(layout, node_of).stopped)
 
 
-def work_shares(stage: Stage, node_of: Where) -> dict[str, float]:
+def work_shares(layout: Layout, node_of: Where) -> dict[str, float]:
     """Per domain, the share of all partitions' CPU that is lost with it."""
-    losses = _Losses.of(stage, node_of)
+    losses = _Losses.of(layout, node_of)
     return {domain: work / losses.all_work for domain, work in losses.work.items()}
 
 
-def overfull(stage: Stage, node_of: Where) -> tuple[str, ...]:
+def overfull(layout: Layout, node_of: Where) -> tuple[str, ...]:
     """The domains that are to carry more than their nodes hold."""
-    room = _room(stage)
+    room = _room(layout)
     return tuple(
         domain
-        for domain, work in _Losses.of(stage, node_of).work.items()
+        for domain, work in _Losses.of(layout, node_of).work.items()
         if work > room[domain] + ROUNDING_CPU_PERCENT
     )
 
 
-def worth(stage: Stage, node_of: Where) -> float:
+def worth(layout: Layout, node_of: Where) -> float:
     """What a placement costs in priority, the less the better; see above."""
-    return _Losses.of(stage, node_of).worth
+    return _Losses.of(layout, node_of).worth
 
 
-def arranged(stage: Stage, current: Where) -> dict[str, str] | None:
-    """Partition -> node for all partitions: the best arrangement found, `current` included, with
-    as much as possible where it is (`current` may name only some). None where there is no room."""
-    spared = replace(stage, capacities={n: FILL_SHARE * c for n, c in stage.capacities.items()})
-    found: list[Where] = [*(_packings(spared, current) or _packings(stage, current))]
-    if all(current.get(partition) in stage.capacities for partition in stage.costs):
-        found.insert(0, {partition: current[partition] for partition in stage.costs})
-    assert all(node_of.keys() == stage.costs.keys() for node_of in found)
-    settled = [_settled(stage, node_of, current) for node_of in found]
-    fitting = [node_of for node_of in settled if _fits(stage, node_of)]
-    return min(fitting, key=lambda node_of: worth(stage, node_of), default=None)
+def arranged(layout: Layout, current: Where) -> dict[str, str] | None:
+    """Partition -> node for all partitions: the best arrangement found, with `current` among them where
+    that fits, and as much as possible where it is (`current` may name only some). None where there
+    is no room."""
+    spared = replace(layout, capacities={n: FILL_SHARE * c for n, c in layout.capacities.items()})
+    found: list[Where] = [*(_packings(spared, current) or _packings(layout, current))]
+    if all(current.get(partition) in layout.capacities for partition in layout.costs):
+        found.insert(0, {partition: current[partition] for partition in layout.costs})
+    assert all(node_of.keys() == layout.costs.keys() for node_of in found)
+    settled = [_settled(layout, node_of, current) for node_of in found]
+    fitting = [node_of for node_of in settled if _fits(layout, node_of)]
+    return min(fitting, key=lambda node_of: worth(layout, node_of), default=None)
 
 
-def _packings(stage: Stage, current: Where) -> list[dict[str, str]]:
+def _packings(layout: Layout, current: Where) -> list[dict[str, str]]:
     """What each order and ceiling leads to, without those that leave something over."""
     found = [
         packing.node_of
-        for order in _orders(stage)
+        for order in _orders(layout)
         for ceiling in CEILINGS
-        if (packing := _packed(stage, current, order, ceiling)) is not None
+        if (packing := _packed(layout, current, order, ceiling)) is not None
     ]
     for node_of in found:
-        _gather(stage, node_of)
+        _gather(layout, node_of)
     return found
 
 
-def _fits(stage: Stage, node_of: Where) -> bool:
-    used = dict.fromkeys(stage.capacities, 0.0)
+def _fits(layout: Layout, node_of: Where) -> bool:
+    used = dict.fromkeys(layout.capacities, 0.0)
     for partition, node in node_of.items():
-        used[node] += stage.costs[partition]
-    return all(used[n] <= c + ROUNDING_CPU_PERCENT for n, c in stage.capacities.items())
+        used[node] += layout.costs[partition]
+    return all(used[n] <= c + ROUNDING_CPU_PERCENT for n, c in layout.capacities.items())
 
 
-def _room(stage: Stage) -> dict[str, float]:
+def _room(layout: Layout) -> dict[str, float]:
     """Per domain, what its nodes hold."""
-    room = dict.fromkeys(sorted(set(stage.domains.values())), 0.0)
-    for node, cpu_percent in stage.capacities.items():
-        room[stage.domains[node]] += cpu_percent
+    room = dict.fromkeys(sorted(set(layout.domains.values())), 0.0)
+    for node, cpu_percent in layout.capacities.items():
+        room[layout.domains[node]] += cpu_percent
     return room
 
 
-def _orders(stage: Stage) -> Iterator[list[str]]:
+def _orders(layout: Layout) -> Iterator[list[str]]:
     """Queries by priority, and by priority over cost; equals by what they need, so that those with
     the same closure come together."""
     costs = {
-        name: sum(stage.costs[partition] for partition in query.partitions)
-        for name, query in stage.queries.items()
+        name: sum(layout.costs[partition] for partition in query.partitions)
+        for name, query in layout.queries.items()
     }
 
     def density(name: str) -> float:
-        return stage.queries[name].priority / max(costs[name], 1e-9)
+        return layout.queries[name].priority / max(costs[name], 1e-9)
 
     def priority(name: str) -> float:
-        return stage.queries[name].priority
+        return layout.queries[name].priority
 
     for value in (priority, density):
         yield sorted(
-            stage.queries,
-            key=lambda name: (-value(name), sorted(stage.queries[name].partitions), name),
+            layout.queries,
+            key=lambda name: (-value(name), sorted(layout.queries[name].partitions), name),
         )
 
 
 @dataclass(slots=True)
 class _Packing:
-    """A placement that grows, what is `free` on each node, what each domain may still be given
-    (`left`), and what its loss would stop so far."""
+    """A placement that grows, what is free on each node, what each domain may still be given while
+    nothing is over the ceiling (`left_cpu_percent`), and what its loss would stop so far."""
 
-    stage: Stage
-    free: dict[str, float]
-    left: dict[str, float]
+    layout: Layout
+    free_cpu_percent: dict[str, float]
+    left_cpu_percent: dict[str, float]
     node_of: dict[str, str] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)
 
     def add(self, query: QueryDemand, current: Where) -> bool:
         """Place what a query still lacks, in one domain where that is possible; whether all found
         room."""
-        rest = {p: self.stage.costs[p] for p in query.partitions if p not in self.node_of}
+        rest = {p: self.layout.costs[p] for p in query.partitions if p not in self.node_of}
         preferred = self._preferred(query, rest, current)
-        below = [domain for domain in preferred if sum(rest.values()) <= self.left[domain]]
-        for domain in (*below, *preferred):
+        below = [
+            domain for domain in preferred if sum(rest.values()) <= self.left_cpu_percent[domain]
+        ]
+        above = [domain for domain in preferred if domain not in below]
+        for domain in (*below, *above):
             rest = self._place(rest, domain, current, whole=True) if rest else rest
         for domain in self._preferred(query, rest, current) if rest else ():
             rest = self._place(rest, domain, current, whole=False) if rest else rest
         if rest:
             return False
-        for domain in {self.stage.domains[self.node_of[p]] for p in query.partitions}:
+        for domain in {self.layout.domains[self.node_of[p]] for p in query.partitions}:
             self.losses[domain] = self.losses.get(domain, 0.0) + query.priority
         return True
 
     def _preferred(self, query: QueryDemand, rest: Costs, current: Where) -> list[str]:
         """Domains: those that the query is in already, those with most of what it lacks, those
         whose loss stops least, those with most room."""
-        domains = self.stage.domains
+        domains = self.layout.domains
         there = dict.fromkeys(domains.values(), 0.0)
         for partition in query.partitions:
             if partition in self.node_of:
-                there[domains[self.node_of[partition]]] += self.stage.costs[partition]
+                there[domains[self.node_of[partition]]] += self.layout.costs[partition]
         home = dict.fromkeys(there, 0.0)
         for partition, cost in rest.items():
             if partition in current:
                 home[domains[current[partition]]] += cost
         most = sum(rest.values()) / 2
         room = dict.fromkeys(there, 0.0)
-        for node, cpu_percent in self.free.items():
+        for node, cpu_percent in self.free_cpu_percent.items():
             room[domains[node]] += cpu_percent
         return sorted(
             there,
@@ -201,38 +206,40 @@ class _Packing:
     def keep(self, current: Where) -> bool:
         """Place what no query needs and runs all the same, where it is as far as that has room;
         whether all found room."""
-        needed = {p for query in self.stage.queries.values() for p in query.partitions}
-        rest = {p: cost for p, cost in self.stage.costs.items() if p not in needed}
-        placed = place(rest, self.free, current, search_steps_max=0)
+        needed = {p for query in self.layout.queries.values() for p in query.partitions}
+        rest = {p: cost for p, cost in self.layout.costs.items() if p not in needed}
+        placed = place(rest, self.free_cpu_percent, current, search_steps_max=0)
         self.node_of.update(placed.node_of)
-        self.free.update(placed.free_cpu_percent)
+        self.free_cpu_percent.update(placed.free_cpu_percent)
         for partition, node in placed.node_of.items():
-            self.left[self.stage.domains[node]] -= rest[partition]
+            self.left_cpu_percent[self.layout.domains[node]] -= rest[partition]
         return not placed.unplaced
 
     def _place(self, rest: Costs, domain: str, current: Where, *, whole: bool) -> dict[str, float]:
         """What has found no room in a domain: everything, where it is to be the whole."""
-        nodes = {n: cpu for n, cpu in self.free.items() if self.stage.domains[n] == domain}
+        nodes = {
+            n: cpu for n, cpu in self.free_cpu_percent.items() if self.layout.domains[n] == domain
+        }
         placed = place(rest, nodes, current, search_steps_max=0)
         if whole and placed.unplaced:
             return dict(rest)
         self.node_of.update(placed.node_of)
-        self.free.update(placed.free_cpu_percent)
-        self.left[domain] -= sum(rest[partition] for partition in placed.node_of)
+        self.free_cpu_percent.update(placed.free_cpu_percent)
+        self.left_cpu_percent[domain] -= sum(rest[partition] for partition in placed.node_of)
         return {partition: rest[partition] for partition in placed.unplaced}
 
 
 def _packed(
-    stage: Stage, current: Where, order: Collection[str], ceiling: float
+    layout: Layout, current: Where, order: Collection[str], ceiling: float
 ) -> _Packing | None:
-    room = _room(stage)
-    even = sum(stage.costs.values()) / (sum(room.values()) or 1.0)
+    room = _room(layout)
+    even = sum(layout.costs.values()) / (sum(room.values()) or 1.0)
     left = {domain: min(1.0, ceiling * even) * holds for domain, holds in room.items()}
-    packing = _Packing(stage, dict(stage.capacities), left)
-    known = {p: n for p, n in current.items() if n in stage.capacities}
+    packing = _Packing(layout, dict(layout.capacities), left)
+    known = {p: n for p, n in current.items() if n in layout.capacities}
     if not packing.keep(known):
         return None
-    if not all(packing.add(stage.queries[name], known) for name in order):
+    if not all(packing.add(layout.queries[name], known) for name in order):
         return None
     return packing
 
@@ -243,20 +250,20 @@ class _Losses:
     kept up as partitions move. `held` counts each query's partitions by domain, `users` are the
     queries that need a partition."""
 
-    stage: Stage
+    layout: Layout
     stopped: dict[str, float]
     work: dict[str, float]
     held: dict[str, Counter[str]]
     users: dict[str, list[str]]
 
     @staticmethod
-    def of(stage: Stage, node_of: Where) -> "_Losses":
-        none = dict.fromkeys(sorted(set(stage.domains.values())), 0.0)
-        losses = _Losses(stage, none, dict(none), {}, {})
+    def of(layout: Layout, node_of: Where) -> "_Losses":
+        none = dict.fromkeys(sorted(set(layout.domains.values())), 0.0)
+        losses = _Losses(layout, none, dict(none), {}, {})
         for partition, node in node_of.items():
-            losses.work[stage.domains[node]] += stage.costs[partition]
-        for name, query in stage.queries.items():
-            losses.held[name] = Counter(stage.domains[node_of[p]] for p in query.partitions)
+            losses.work[layout.domains[node]] += layout.costs[partition]
+        for name, query in layout.queries.items():
+            losses.held[name] = Counter(layout.domains[node_of[p]] for p in query.partitions)
             for domain in losses.held[name]:
                 losses.stopped[domain] += query.priority
             for partition in query.partitions:
@@ -269,7 +276,7 @@ class _Losses:
 
     @property
     def worth(self) -> float:
-        total, work = self.stage.priority or 1.0, self.all_work
+        total, work = self.layout.priority or 1.0, self.all_work
         squares = sum(loss * loss for loss in self.stopped.values())
         weighted = sum(
             loss * (1.0 + self.work[domain] / work) for domain, loss in self.stopped.items()
@@ -278,10 +285,10 @@ class _Losses:
 
     def move(self, partition: str, origin: str, target: str) -> None:
         """A partition goes from one domain to another."""
-        self.work[origin] -= self.stage.costs[partition]
-        self.work[target] += self.stage.costs[partition]
+        self.work[origin] -= self.layout.costs[partition]
+        self.work[target] += self.layout.costs[partition]
         for name in self.users.get(partition, ()):
-            held, priority = self.held[name], self.stage.queries[name].priority
+            held, priority = self.held[name], self.layout.queries[name].priority
             held[origin] -= 1
             if not held[origin]:
                 self.stopped[origin] -= priority
@@ -290,35 +297,37 @@ class _Losses:
             held[target] += 1
 
 
-def _gather(stage: Stage, node_of: dict[str, str]) -> None:
+def _gather(layout: Layout, node_of: dict[str, str]) -> None:
     """Bring closures that are spread into one domain while that gains something."""
-    free = dict(stage.capacities)
+    free_cpu_percent = dict(layout.capacities)
     for partition, node in node_of.items():
-        free[node] -= stage.costs[partition]
-    losses, left, gained = _Losses.of(stage, node_of), GATHERINGS_MAX, True
-    while gained and left > 0:
+        free_cpu_percent[node] -= layout.costs[partition]
+    losses, attempts, gained = _Losses.of(layout, node_of), GATHERINGS_MAX, True
+    while gained and attempts > 0:
         gained = False
-        for name, query in stage.queries.items():
+        for name, query in layout.queries.items():
             touched = sorted(domain for domain, count in losses.held[name].items() if count)
             for domain in touched if len(touched) > 1 else ():
-                left -= 1
-                if left >= 0 and _gathered(stage, node_of, free, losses, query, domain):
+                attempts -= 1
+                if attempts >= 0 and _gathered(
+                    layout, node_of, free_cpu_percent, losses, query, domain
+                ):
                     gained = True
                     break
 
 
 def _gathered(
-    stage: Stage,
+    layout: Layout,
     node_of: dict[str, str],
-    free: dict[str, float],
+    free_cpu_percent: dict[str, float],
     losses: _Losses,
     query: QueryDemand,
     domain: str,
 ) -> bool:
     """Bring a query's closure into one domain; everything stays as it was if nothing is gained."""
-    domains = stage.domains
-    away = {p: stage.costs[p] for p in query.partitions if domains[node_of[p]] != domain}
-    nodes = {node: cpu for node, cpu in free.items() if domains[node] == domain}
+    domains = layout.domains
+    away = {p: layout.costs[p] for p in query.partitions if domains[node_of[p]] != domain}
+    nodes = {node: cpu for node, cpu in free_cpu_percent.items() if domains[node] == domain}
     placed = place(away, nodes, search_steps_max=0)
     if placed.unplaced:
         return False
@@ -330,18 +339,18 @@ def _gathered(
             losses.move(partition, domain, domains[node_of[partition]])
         return False
     for partition, cost in away.items():
-        free[node_of[partition]] += cost
-    free.update(placed.free_cpu_percent)
+        free_cpu_percent[node_of[partition]] += cost
+    free_cpu_percent.update(placed.free_cpu_percent)
     node_of.update(placed.node_of)
     return True
 
 
-def _settled(stage: Stage, node_of: Where, current: Where) -> dict[str, str]:
+def _settled(layout: Layout, node_of: Where, current: Where) -> dict[str, str]:
     """The same domains, with everything on the node where it is as far as that has room."""
     found: dict[str, str] = {}
-    for domain in sorted(set(stage.domains.values())):
-        held = {p: stage.costs[p] for p, node in node_of.items() if stage.domains[node] == domain}
-        nodes = {n: cpu for n, cpu in stage.capacities.items() if stage.domains[n] == domain}
+    for domain in sorted(set(layout.domains.values())):
+        held = {p: layout.costs[p] for p, node in node_of.items() if layout.domains[node] == domain}
+        nodes = {n: cpu for n, cpu in layout.capacities.items() if layout.domains[n] == domain}
         placed = place(held, nodes, current)
         found |= {p: node_of[p] for p in held} if placed.unplaced else placed.node_of
     return found
