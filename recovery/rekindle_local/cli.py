@@ -66,7 +66,7 @@ COMMANDS = (
         "Run a pipeline; a file named `finish` in the store ends it when all output is committed.",
     ),
     Command("savepoint", "End a pipeline at a checkpoint that a changed one can go on from."),
-    Command("bench", "Measure recovery and endurance, as ratios of one run."),
+    Command("bench", "Measure recovery, endurance, rates and costs."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command(
         "simulate",

@@ -84,9 +84,9 @@ def worth(layout: Layout, node_of: Where) -> float:
 
 
 def arranged(layout: Layout, current: Where) -> dict[str, str] | None:
-    """Partition -> node for all partitions: the best arrangement found, with `current` among them where
-    that fits, and as much as possible where it is (`current` may name only some). None where there
-    is no room."""
+    """Partition -> node for all partitions: the best arrangement found, `current` where that is
+    one that fits, with as much as possible where it is (`current` may name only some). None where
+    there is no room."""
     spared = replace(layout, capacities={n: FILL_SHARE * c for n, c in layout.capacities.items()})
     found: list[Where] = [*(_packings(spared, current) or _packings(layout, current))]
     if all(current.get(partition) in layout.capacities for partition in layout.costs):

@@ -37,8 +37,6 @@ DENSE_SECONDS, RENEW_SECONDS, RENEW_SEEDS = 1.0, 60.0, 10
 NODES, NODES_CASES = 10, 5
 STORED = "dense_unions.json"
 
-console = Console(highlight=False)
-
 
 @dataclass(frozen=True, slots=True)
 class Dense:
@@ -79,7 +77,7 @@ def measure(
 ) -> dict[str, Any]:
     """All four; returns what `planner.json` holds."""
     size = _in_own_process(queries, partitions, budget_seconds, seed)
-    shares = list(_against_exact(seed))
+    shares = list(_against_exact(seed, Console(highlight=False)))
     gaps = list(_dense_gaps(seed))
     fitting = list(_on_nodes(seed))
     figures = {
@@ -125,6 +123,7 @@ def measure(
 def renew(directory: Path) -> None:
     """Look for better plans of the dense instances, a minute for each solver and seed, and write
     the best of them, and of those that are stored, into `directory`."""
+    console = Console(highlight=False)
     known = {(one.seed, one.queries): one for one in _stored()}
     found = []
     for dense in DENSE:
@@ -182,7 +181,7 @@ def _size(queries: int, partitions: int, budget_seconds: float, seed: int) -> di
     }
 
 
-def _against_exact(seed: int) -> Iterator[float]:
+def _against_exact(seed: int, console: Console) -> Iterator[float]:
     """Shares of the best plan, where HiGHS has proved one in time."""
     for case in range(EXACT_CASES):
         problem = problems.shared_by_zipf(

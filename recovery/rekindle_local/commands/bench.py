@@ -1,6 +1,7 @@
-"""`rekindle bench`: measures what the product promises, as ratios of one run.
+"""`rekindle bench`: measures what the product promises and what it costs.
 
-Each benchmark writes a JSON file with its figures and rows `bar, value, met, command`.
+Each benchmark writes a JSON file with its figures and rows `bar, value, met, command`; where things
+are compared these are ratios of one run, and what only shows where costs are has no bars.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ __all__ = ["bench"]
 SEEDS_MAX = 100  # two runs of three minutes for each
 
 bench = typer.Typer(
-    help="Measure recovery and endurance, as ratios of one run.\n\n"
+    help="Measure recovery, endurance, rates and costs.\n\n"
     "Example: rekindle bench recovery --seeds 1..5 --report bench",
     no_args_is_help=True,
 )
