@@ -71,7 +71,8 @@ def test_options_out_of_range_are_refused_with_the_range(
     [
         (
             ["--strategies", "incremental,storm"],
-            "--strategies: is 'storm'; choose incremental or blocking or structured-streaming",
+            "--strategies: is 'storm'; choose incremental or blocking or structured-streaming or "
+            "flink or flink-adaptive",
         ),
         (
             ["--strategies", "structured-streaming"],

@@ -17,7 +17,7 @@ from rekindle.planning.growth import grown
 from rekindle.planning.instance import Budget, Instance, from_problem
 from rekindle.planning.loss import sort_queries
 from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
-from rekindle.testing.problems import dense_union, shared_by_zipf
+from rekindle.testing.problems import dense_union, shared_by_pareto, shared_by_zipf
 
 UNLIMITED = Budget(lambda: 0.0, 1.0)
 SPENT = Budget(lambda: 0.0, -1.0)
@@ -157,6 +157,40 @@ def test_on_dense_sharing_auto_finds_more_than_best_density_alone() -> None:
     relaxation = relax(instance, UNLIMITED)
     auto, other = (
         instance.value(solver(instance, relaxation, UNLIMITED).chosen)
+        for solver in (combined, best_density)
+    )
+    assert auto >= other
+
+
+class Steps:
+    """A clock that a step of a search moves on, and the speed of the machine does not."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.1
+        return self.now
+
+
+@pytest.mark.parametrize(("queries", "exponent"), [(61, 0.4), (150, 0.7)])
+def test_where_few_partitions_are_shared_by_many_auto_proves_the_best_plan(
+    queries: int, exponent: float
+) -> None:
+    problem = shared_by_pareto(queries, 2 * queries, 0, exponent=exponent, capacity_share=0.2)
+    best = planning.solve(problem, clock=Steps(), solver="exact", budget_seconds=60.0)
+    answer = planning.solve(problem, clock=Steps(), budget_seconds=60.0)
+    assert best.status == answer.status == "optimal"
+    assert answer.solver == "auto"
+    assert answer.priority_sum == best.priority_sum
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_while_the_budget_lasts_auto_is_never_worse_than_best_density(seed: int) -> None:
+    instance = instance_of(shared_by_zipf(20, 40, seed, exponent=0.3, capacity_share=0.8))
+    relaxation, budget = relax(instance, UNLIMITED), replace(UNLIMITED, seed=seed)
+    auto, other = (
+        instance.value(solver(instance, relaxation, budget).chosen)
         for solver in (combined, best_density)
     )
     assert auto >= other

@@ -31,7 +31,7 @@ from rekindle.planning.instance import (
     Instance,
 )
 
-__all__ = ["Relaxation", "relax"]
+__all__ = ["Relaxation", "relax", "sufficient", "whole"]
 
 CUTS_MAX = 40
 UNITS = 2**30  # of flow for the sum of priorities: scipy's flows are 32-bit integers
@@ -47,7 +47,12 @@ class Relaxation:
     @property
     def enough(self) -> float:
         """The sum of priorities from which on a choice is proved to be the best."""
-        return self.upper_bound * (1 - 1e-12)
+        return sufficient(self.upper_bound)
+
+
+def sufficient(upper_bound: float) -> float:
+    """The sum of priorities from which on nothing above `upper_bound` could be better."""
+    return upper_bound * (1 - 1e-12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def relax(instance: Instance, budget: Budget) -> Relaxation:
             above = corner
         if above.value <= below.value:
             break
-    return Relaxation(_whole(instance.priorities, best), tuple(reversed(cores)))
+    return Relaxation(whole(instance.priorities, best), tuple(reversed(cores)))
 
 
 def _corner(instance: Instance, chosen: BoolArray) -> _Corner:
@@ -125,7 +130,7 @@ def _cut(instance: Instance, capacity: float, price: float) -> tuple[float, Bool
     return bound, reached[1 : 1 + queries]
 
 
-def _whole(priorities: FloatArray, bound: float) -> float:
+def whole(priorities: FloatArray, bound: float) -> float:
     """`bound` rounded down where all priorities, and so all sums of them, are whole numbers."""
     if np.all(priorities == np.floor(priorities)):
         return float(np.floor(bound + 1e-6))

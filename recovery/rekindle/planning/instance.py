@@ -6,6 +6,7 @@ chosen together, so the solvers see them as one item. Decides nothing; made once
 `solving`, read by all solvers and by the bound.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,10 +108,12 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a solver chose: one bool per candidate, and whether no other choice is better."""
+    """What a solver chose: one bool per candidate, whether no other choice is better, and a sum of
+    priorities that no choice exceeds."""
 
     chosen: BoolArray
     optimal: bool = False
+    upper_bound: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,24 @@ Hopeless for hundreds of heavily shared queries; `solving` chooses it for small 
 print a line to the process's standard output; who prints there himself keeps it away.
 """
 
+import math
+from dataclasses import replace
+
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 
-from rekindle.planning.bound import Relaxation
+from rekindle.planning.bound import Relaxation, whole
 from rekindle.planning.density import best_density
 from rekindle.planning.growth import grown
 from rekindle.planning.instance import BoolArray, Budget, Instance, Selection
 
-__all__ = ["exact"]
+__all__ = ["exact", "program"]
 
 SEARCH_SHARE = 0.7  # of the budget, for HiGHS; best-density gets the rest where that is too short
 SECONDS_MIN = 0.01
 RESOLUTION = 1e-5  # HiGHS tells no priority from 0 that is much less than 1e-6 of the highest
+TOLERANCE = 1e-6  # of HiGHS, for constraints and for its bound
 OPTIMAL = 0  # status of scipy's milp
 
 
@@ -30,23 +34,28 @@ def exact(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selecti
     quick = best_density(instance, relaxation, budget.part(0))
     if quick.optimal or not len(instance.queries):
         return quick
-    found = _solve(instance, max(SECONDS_MIN, budget.part(SEARCH_SHARE).left_seconds()))
+    found = program(instance, budget.part(SEARCH_SHARE).left_seconds())
     if found is not None and found.optimal:
         return found
     fallback = best_density(instance, relaxation, budget)
-    if found is None or instance.value(found.chosen) < instance.value(fallback.chosen):
+    if found is None:
         return fallback
+    if instance.value(found.chosen) < instance.value(fallback.chosen):
+        return replace(fallback, upper_bound=found.upper_bound)
     return found
 
 
-def _solve(instance: Instance, seconds: float) -> Selection | None:
-    """HiGHS's plan, checked with our own sums: it allows itself to be a little over capacity."""
+def program(instance: Instance, seconds: float) -> Selection | None:
+    """HiGHS's plan, checked with our own sums: it allows itself to be a little over capacity.
+
+    `seconds` are those of the machine's clock, for HiGHS reads no other.
+    """
     result = milp(
         -_objective(instance),
         constraints=_constraints(instance),
         integrality=_objective(instance) > 0,
         bounds=Bounds(0, 1),
-        options={"time_limit": seconds, "mip_rel_gap": 0},
+        options={"time_limit": max(SECONDS_MIN, seconds), "mip_rel_gap": 0},
     )
     if result.x is None:
         return None
@@ -55,7 +64,17 @@ def _solve(instance: Instance, seconds: float) -> Selection | None:
         return None
     filled = grown(instance, np.flatnonzero(chosen), shared=False).chosen
     comparable = float(instance.priorities.min() / instance.priorities.max()) > RESOLUTION
-    return Selection(filled, optimal=result.status == OPTIMAL and comparable)
+    if not comparable:
+        return Selection(filled)
+    return Selection(filled, result.status == OPTIMAL, _upper_bound(instance, result))
+
+
+def _upper_bound(instance: Instance, result: OptimizeResult) -> float:
+    """HiGHS's bound in our unit, with room for the errors that it allows itself."""
+    if result.mip_dual_bound is None or not math.isfinite(result.mip_dual_bound):
+        return math.inf
+    bound = -float(result.mip_dual_bound) * float(instance.priorities.max())
+    return whole(instance.priorities, bound * (1 + TOLERANCE))
 
 
 def _objective(instance: Instance) -> np.typing.NDArray[np.float64]:

@@ -76,7 +76,9 @@ def solve(
     if name != OPERATOR_CENTRIC:
         selection = _no_worse(instance, selection)
     settled = _settled(problem, loss, instance.taken(selection.chosen), start, name, budget)
-    reachable = instance.value(selection.chosen) if selection.optimal else relaxation.upper_bound
+    reachable = min(relaxation.upper_bound, selection.upper_bound)
+    if selection.optimal:
+        reachable = instance.value(selection.chosen)
     bound = reachable + sum(problem.queries[query].priority for query in sorted(loss.free))
     certificate = Certificate(name, seed, bound, wasteful=name == OPERATOR_CENTRIC)
     plan = answer(problem, loss, settled, certificate)
@@ -107,7 +109,7 @@ def _no_worse(instance: Instance, selection: Selection) -> Selection:
         return selection
     last = continued(instance)
     worse = last.value > instance.value(selection.chosen) and instance.fits(last.chosen)
-    return Selection(last.chosen) if worse else selection
+    return replace(selection, chosen=last.chosen, optimal=False) if worse else selection
 
 
 def _settled(

@@ -7,12 +7,20 @@ from numpy.typing import NDArray
 
 from rekindle.problem import PartitionCost, Problem, QueryDemand
 
-__all__ = ["Sharing", "dense_union", "shared_by_frequency", "shared_by_zipf"]
+__all__ = [
+    "Sharing",
+    "dense_union",
+    "shared_by_frequency",
+    "shared_by_pareto",
+    "shared_by_zipf",
+]
 
 PARTITIONS_PER_QUERY = (10, 200)
 PRIORITIES = (1, 10)
 CPU_PERCENT = (0.5, 5.0)
 WEIGHTS = (1, 500)
+FEW_PER_QUERY = (2, 6)
+WIDE_CPU_PERCENT = (1.0, 20.0)
 PARTITIONS_PER_QUERY_MEAN = 30
 
 
@@ -54,6 +62,39 @@ def shared_by_zipf(
         failed=frozenset(names),
         capacity_cpu_percent=None if nodes else capacity,
         nodes={f"node/{number}": capacity / nodes for number in range(nodes)} if nodes else None,
+    )
+
+
+def shared_by_pareto(
+    queries: int,
+    partitions: int,
+    seed: int,
+    *,
+    exponent: float = 0.7,
+    capacity_share: float = 0.5,
+) -> Problem:
+    """Everything is lost, and capacity is `capacity_share` of what all that is needed costs.
+
+    A query needs 2 to 6 partitions by Pareto's law: nearly all share the first few, and each has
+    hardly any of its own. Priorities are 1 to 10; a partition costs 1 to 20 percent of a core.
+    """
+    rng = np.random.default_rng(seed)
+    costs = rng.uniform(*WIDE_CPU_PERCENT, partitions)
+    names = [f"p/{number}" for number in range(partitions)]
+    demands, needed = {}, np.zeros(partitions, dtype=bool)
+    for number in range(queries):
+        drawn = rng.pareto(exponent, rng.integers(FEW_PER_QUERY[0], FEW_PER_QUERY[1] + 1))
+        held = np.unique(np.minimum(drawn, partitions - 1).astype(int))
+        needed[held] = True
+        priority = float(rng.integers(PRIORITIES[0], PRIORITIES[1] + 1))
+        demands[f"q/{number}"] = QueryDemand(priority, tuple(names[index] for index in held))
+    return Problem(
+        partitions={
+            name: PartitionCost(float(cost)) for name, cost in zip(names, costs, strict=True)
+        },
+        queries=demands,
+        failed=frozenset(names),
+        capacity_cpu_percent=capacity_share * float(costs[needed].sum()),
     )
 
 
