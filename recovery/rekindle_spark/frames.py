@@ -162,7 +162,7 @@ def _hash(data: pa.Buffer) -> bytes:
 def _fills_words(kind: pa.DataType) -> bool:
     """Whether values are of eight bytes. Of others a slice is written with some of what follows it
     in its whole, up to the next eight bytes."""
-    return pa.types.is_primitive(kind) and kind.bit_width == 64
+    return bool(pa.types.is_primitive(kind) and kind.bit_width == 64)
 
 
 def _plain(filled: list[pa.ChunkedArray]) -> pa.Buffer:
