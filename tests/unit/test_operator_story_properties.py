@@ -222,7 +222,7 @@ def simulated(seed: int) -> Books:
             teller.books = books
             return teller
 
-    simulation = Told(Time(random.Random(seed)), None)
+    simulation = Told(Time(random.Random(seed)), None, by_domain=False)
     simulation.play()
     simulation.world.run(simulation.world.now + 15.0)
     return books
