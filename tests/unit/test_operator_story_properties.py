@@ -14,7 +14,7 @@ from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.coordination.standing import View
 from rekindle.protocol import Directive, PlanOrder, decode, tree
 from rekindle.simulation.coordinators import Coordinator
-from rekindle.simulation.running import Simulation
+from rekindle.simulation.running import Simulation, places_by_domain
 from rekindle.simulation.sidecars import PLACE
 from rekindle.simulation.world import World as Time
 from rekindle_operator import story
@@ -222,7 +222,7 @@ def simulated(seed: int) -> Books:
             teller.books = books
             return teller
 
-    simulation = Told(Time(random.Random(seed)), None, by_domain=False)
+    simulation = Told(Time(random.Random(seed)), None, places_by_domain(seed))
     simulation.play()
     simulation.world.run(simulation.world.now + 15.0)
     return books

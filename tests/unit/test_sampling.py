@@ -144,7 +144,7 @@ def test_cpu_of_processes_is_found_by_kind() -> None:
         (b"/java\0org.apache.spark.deploy.worker.Worker\0", ("worker", True)),
         (b"/opt/java\0org.apache.spark.deploy.SparkSubmit\0", ("driver", True)),
         (b"python\0-m\0rekindle_local\0run\0", ("driver", False)),
-        (b"/home/java/bin/python3\0-m\0rekindle_local\0run\0", ("driver", False)),
+        (b"/opt/java/bin/python3\0-m\0rekindle_local\0run\0", ("driver", False)),
     ],
 )
 def test_a_process_is_known_by_its_command(command: bytes, expected: tuple[str, bool]) -> None:
