@@ -42,6 +42,14 @@ def test_new_nodes_are_to_be_outside_of_domains_that_lost_several_and_most_while
     assert request.outside_domains == outside
 
 
+def test_once_a_node_is_back_what_survives_is_looked_for_before_load_is_evened_out() -> None:
+    before = replace(running(), surveyed_at=1000.0)
+    state, _ = core.advance(before, core.NodeBack("n6", 100.0, "zone-3"), 1001.0, clock=float)
+    assert state.surveyed_at is None
+    again, _ = core.advance(before, core.NodeBack("n1", 100.0, "zone-1"), 1001.0, clock=float)
+    assert again is before, "nothing is otherwise"
+
+
 def test_a_domain_that_is_told_later_holds_and_survival_is_looked_at_anew() -> None:
     before = replace(running(), surveyed_at=1000.0)
     state, told = core.advance(before, core.NodesLocated({"n1": "rack-9"}), 1001.0, clock=float)

@@ -34,7 +34,8 @@ Result = tuple[State, tuple[Instruction, ...]]
 
 
 def back(state: State, event: NodeBack, now: float) -> Result:
-    """A node is up: its capacity is planned with once arrivals have settled."""
+    """A node is up: its capacity is planned with once arrivals have settled, and where placement is
+    by domains, what survives is looked for again before load is evened out."""
     known = state.nodes.get(event.node)
     domain = event.domain if event.domain or known is None else known.domain
     same = known is not None and known.incarnation == event.incarnation
@@ -44,7 +45,8 @@ def back(state: State, event: NodeBack, now: float) -> Result:
     )
     if known == view:
         return state, ()
-    state, released = _release(replace(state, nodes={**state.nodes, event.node: view}))
+    nodes = {**state.nodes, event.node: view}
+    state, released = _release(replace(state, nodes=nodes, surveyed_at=None))
     due = state.due or Due(now + state.policy.stabilisation_seconds, Reason.NODE_BACK)
     cleared = known is not None and known.status is Status.SUSPECTED
     record = Record(

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle import protocol
-from rekindle.coordination import application
+from rekindle.coordination import Instruction, MovePartitions, application
 from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.protocol import Directive, Heartbeat, MoveOrder, Orders, PlanOrder, tree
+from rekindle.reasons import Reason
 from rekindle.settings import DOMAINS
 from rekindle.simulation.invariants import Broken, Invariants
 from rekindle.simulation.machines import DOMAINS_OF_NODES, Machines
@@ -195,7 +196,8 @@ class Coordinator:
 
     def _compare(self, reading: Reading, now: float, decision: Decision) -> None:
         """One that is started anew would decide the same, but for moves a moment sooner: one that
-        has heard of a change looks first whether there is something to plan."""
+        has heard of a change looks first whether there is something to plan, and when placement by
+        domains was last looked at is not kept."""
         found = self.store.get(PLACE.path(tree.COORDINATION))
         if not decision.directives or found is None or found[1] != self.version:
             return
@@ -203,7 +205,8 @@ class Coordinator:
         again = application.decide(case, reading, now, clock=float)
         for kind in (PlanOrder, MoveOrder):
             ours, theirs = (_orders(kind, made.directives) for made in (decision, again))
-            if ours != theirs and (ours or kind is PlanOrder):
+            sooner = kind is MoveOrder and (not ours or _survive(again.instructions))
+            if ours != theirs and not sooner:
                 raise Broken(f"started anew, the coordinator would order {theirs}, not {ours}")
 
     def _note(self, directives: tuple[Directive, ...]) -> None:
@@ -214,6 +217,13 @@ class Coordinator:
                 f"{directive.generation}: {directive.text}"
             )
             self.invariants.wrote(directive.sequence, directive.plan_epoch if plan else None)
+
+
+def _survive(instructions: tuple[Instruction, ...]) -> bool:
+    """Whether there are moves among them for the sake of placement by domains."""
+    return any(
+        isinstance(item, MovePartitions) and item.reason is Reason.SURVIVAL for item in instructions
+    )
 
 
 def _orders(kind: type, directives: tuple[Directive, ...]) -> list[object]:
