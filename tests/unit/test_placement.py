@@ -2,12 +2,15 @@
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import planning
+from rekindle.planning.packing import Packing
 from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
 
 TOLERANCE = 1e-6
@@ -205,3 +208,96 @@ def test_without_any_node_nothing_can_be_placed() -> None:
     answer = solve(problem)
     assert (answer.queries, answer.skipped) == ((), {"q": "unplaceable"})
     assert (answer.upper_bound, answer.gap, answer.status) == (0.0, 0.0, "optimal")
+
+
+def in_whole_percents(
+    queries: int, partitions: int, nodes: int, seed: int, free_cpu_percent: float
+) -> Problem:
+    """Queries of up to eight partitions of 1 to 20 percent each, on equal nodes."""
+    rng = np.random.default_rng(seed)
+    names = [f"p/{number}" for number in range(partitions)]
+    return Problem(
+        {name: PartitionCost(float(rng.integers(1, 21))) for name in names},
+        {
+            f"q/{number}": QueryDemand(
+                float(rng.integers(1, 11)),
+                tuple(rng.choice(names, rng.integers(1, 9), replace=False)),
+            )
+            for number in range(queries)
+        },
+        frozenset(names),
+        nodes={f"n{number}": free_cpu_percent for number in range(nodes)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("seed", "budget_seconds", "share"),
+    [(1, 0.0, 0.995), (2, 0.0, 0.995), (1, 60.0, 0.999), (2, 60.0, 0.999)],
+)
+def test_on_many_nodes_nearly_all_fits_that_their_usable_sum_allows(
+    seed: int, budget_seconds: float, share: float
+) -> None:
+    """Of 34.45 percent each, costs in whole percents leave 0.45 unused."""
+    problem = in_whole_percents(150, 400, 60, seed, 34.45)
+    whole = replace(problem, nodes=None, capacity_cpu_percent=60 * 34.0)
+    best, placed = (
+        planning.solve(given, clock=Ticking(0.1), budget_seconds=budget_seconds)
+        for given in (whole, problem)
+    )
+    assert placed.priority_sum >= share * best.priority_sum
+
+
+class Ticking:
+    """A clock that moves on by a fixed time whenever it is read."""
+
+    def __init__(self, step_seconds: float) -> None:
+        self.now = 0.0
+        self._step_seconds = step_seconds
+
+    def __call__(self) -> float:
+        self.now += self._step_seconds
+        return self.now
+
+
+def test_filling_many_nodes_looks_at_the_clock_no_more_often_than_the_budget_allows() -> None:
+    problem = in_whole_percents(300, 1_600, 300, 3, 20.45)
+    answer = planning.solve(problem, clock=Ticking(0.01), budget_seconds=0.5)
+    assert answer.skipped
+    assert answer.seconds < 0.7
+
+
+@settings(max_examples=60)
+@given(problems(), st.integers(0, 20), st.sampled_from(["auto", "best-density"]))
+def test_a_last_plan_that_still_fits_where_it_was_is_not_made_worse(
+    problem: Problem, more: int, solver: str
+) -> None:
+    last = solve(problem, solver)
+    larger = replace(problem, nodes={**(problem.nodes or {}), "new": float(more)})
+    again = planning.solve(larger, clock=lambda: 0.0, solver=solver, budget_seconds=0.0, start=last)
+    assert again.priority_sum >= last.priority_sum
+
+
+def test_a_tight_packing_is_kept_where_there_is_no_time_to_find_it_again() -> None:
+    costs = {"a": 4, "b": 3, "c": 6, "d": 3, "e": 9, "f": 9, "g": 9, "h": 8}
+    problem = Problem(
+        {name: PartitionCost(float(cost)) for name, cost in costs.items()},
+        {name: QueryDemand(float(cost), (name,)) for name, cost in costs.items()},
+        frozenset(costs),
+        nodes={"n1": 16.0, "n2": 35.0},
+    )
+    last = solve(problem)
+    assert not last.skipped
+    larger = replace(problem, nodes={"n1": 16.0, "n2": 35.0, "n3": 0.5})
+    again = planning.solve(larger, clock=lambda: 0.0, budget_seconds=0.0, start=last)
+    assert again.placement == last.placement
+
+
+def test_what_does_not_go_onto_nodes_as_a_whole_leaves_them_as_they_were() -> None:
+    packing = Packing({"n1": 10.0, "n2": 7.0})
+    assert packing.put_all({"a": 6.0}, {"a": "n1"})
+    before = (dict(packing.node_of), dict(packing.free), packing.left)
+    assert not packing.put_all({"b": 5.0, "c": 3.0, "d": 3.0})
+    assert not packing.put_all({"e": 5.0}, {"e": "n1"}, elsewhere=False)
+    assert (packing.node_of, packing.free, packing.left) == before
+    assert packing.put_all({"b": 5.0, "c": 4.0})
+    assert packing.node_of == {"a": "n1", "b": "n2", "c": "n1"}

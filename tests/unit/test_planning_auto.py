@@ -110,14 +110,14 @@ def test_swaps_find_what_growing_by_density_cannot() -> None:
 def test_more_capacity_never_makes_a_plan_worse_that_starts_from_the_last_one(
     problem: Problem, more: int, solver: str
 ) -> None:
-    def solved(given: Problem, start: tuple[str, ...] = ()) -> Answer:
+    def solved(given: Problem, start: Answer | None = None) -> Answer:
         return planning.solve(
             given, clock=lambda: 0.0, solver=solver, budget_seconds=0.0, start=start
         )
 
     last = solved(problem)
     larger = replace(problem, capacity_cpu_percent=(problem.capacity_cpu_percent or 0.0) + more)
-    assert solved(larger, last.queries).priority_sum >= last.priority_sum
+    assert solved(larger, last).priority_sum >= last.priority_sum
 
 
 def test_of_a_last_plan_that_does_not_fit_any_more_the_rest_counts() -> None:
@@ -128,7 +128,7 @@ def test_of_a_last_plan_that_does_not_fit_any_more_the_rest_counts() -> None:
     instance = instance_of(smaller, last.queries)
     continued = instance.value(density.continued(instance).chosen)
     assert 0.8 * last.priority_sum < continued < last.priority_sum
-    again = planning.solve(smaller, clock=lambda: 0.0, budget_seconds=0.0, start=last.queries)
+    again = planning.solve(smaller, clock=lambda: 0.0, budget_seconds=0.0, start=last)
     assert again.priority_sum >= continued
 
 

@@ -12,6 +12,8 @@ mixed_integer   solver exact, by HiGHS
 enumeration     solver dp, dynamic programming
 operator_order  solver operator-centric, the baseline
 domains         placement that survives the loss of failure domains
+fragmentation   what to choose where the sum of the nodes' free CPU cannot be used up
+packing         nodes that fill up, the tightest first
 placement       partitions on nodes: `place`
 settlement      makes a choice placeable
 outcome         the answer, with a reason for every query left out

@@ -38,8 +38,9 @@ def combined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Sele
 
 
 def refined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
-    """The same, but from `instance.start` only."""
-    return _improved(instance, density.continued(instance), relaxation, budget)
+    """The same, but from `instance.start` and the sets behind the bound's cuts only."""
+    best = density.restarted(instance, relaxation, budget)
+    return _improved(instance, best, relaxation, budget)
 
 
 def _improved(

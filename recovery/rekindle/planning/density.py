@@ -26,7 +26,15 @@ from rekindle.planning.instance import (
     Selection,
 )
 
-__all__ = ["best_density", "continued", "counted_anew", "improve", "started"]
+__all__ = [
+    "best_density",
+    "continued",
+    "counted_anew",
+    "improve",
+    "refined",
+    "restarted",
+    "started",
+]
 
 CORES_MAX = 2
 PAIRED_QUERIES_MAX = 1_000  # of highest density: a matrix of their shared costs is 8 MB
@@ -45,13 +53,36 @@ def best_density(instance: Instance, relaxation: Relaxation, budget: Budget) -> 
     return Selection(best.chosen, optimal=best.value >= enough)
 
 
+def refined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
+    """From `instance.start`, with the local search."""
+    best = restarted(instance, relaxation, budget)
+    improve(instance, best, relaxation.enough, budget)
+    best = counted_anew(instance, best)
+    return Selection(best.chosen, optimal=best.value >= relaxation.enough)
+
+
+def restarted(instance: Instance, relaxation: Relaxation, budget: Budget) -> Growth:
+    """What of `instance.start` fits, filled up; or, while the budget lasts, what grows from the
+    sets behind the cuts, where that is more."""
+    best = continued(instance)
+    for core in relaxation.cores[:CORES_MAX]:
+        if budget.spent():
+            break
+        best = _better(best, grown(instance, np.flatnonzero(core), shared=False))
+    return best
+
+
 def started(instance: Instance, relaxation: Relaxation, budget: Budget) -> Growth:
-    """The best choice that grows from one of the starts."""
+    """The best choice that grows from one of the starts, as many as the budget has time for."""
+    begun = budget.clock()
     best = grown(instance, (), shared=False)
+    longest = budget.clock() - begun
     for start, shared in _starts(instance, relaxation):
-        if best.value >= relaxation.enough or budget.spent():
+        begun = budget.clock()
+        if best.value >= relaxation.enough or budget.deadline - begun <= longest:
             break
         best = _better(best, grown(instance, start, shared=shared))
+        longest = max(longest, budget.clock() - begun)
     if len(instance.queries) and best.value < instance.priorities.max():
         best = grown(instance, (int(instance.priorities.argmax()),), shared=False)
     return best

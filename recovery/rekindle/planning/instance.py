@@ -135,6 +135,10 @@ class Budget:
         now = self.clock()
         return Budget(self.clock, now + share * max(0.0, self.deadline - now), self.seed)
 
+    def less(self, seconds: float) -> "Budget":
+        """All but the last `seconds`."""
+        return Budget(self.clock, self.deadline - seconds, self.seed)
+
 
 def from_problem(
     problem: Problem,

@@ -5,16 +5,17 @@ and then a short search for an exact packing. Chooses no queries: `settlement` d
 """
 
 import heapq
-from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rekindle.planning.instance import ROUNDING_CPU_PERCENT
+from rekindle.planning.packing import Packing
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "place", "spread"]
 
 SEARCHED_PARTITIONS_MAX = 64
 SEARCH_STEPS_MAX = 2_000
+SEARCH_LOOKS_MAX = 100_000  # a step looks at every node
 
 Costs = Mapping[str, float]
 
@@ -56,6 +57,13 @@ def place(
     )
 
 
+def spread(costs: Costs, nodes: Costs) -> Placement | None:
+    """All of them by the rule that is tried first, so that nodes are loaded evenly; or None."""
+    order = sorted(costs, key=lambda partition: (-costs[partition], partition))
+    placement = _most_free(order, costs, nodes, {})
+    return None if placement.unplaced else placement
+
+
 def _most_free(
     order: list[str], costs: Costs, nodes: Costs, preferred: Mapping[str, str]
 ) -> Placement:
@@ -79,21 +87,14 @@ def _most_free(
 
 def _tightest(order: list[str], costs: Costs, nodes: Costs) -> Placement:
     """Each to the node that it leaves the least free."""
-    free, node_of = dict(nodes), {}
-    ascending = sorted((cpu, node) for node, cpu in free.items())
+    packing = Packing(nodes)
     for partition in order:
-        at = bisect_left(ascending, (costs[partition] - ROUNDING_CPU_PERCENT, ""))
-        if at == len(ascending):
-            continue
-        _, node = ascending.pop(at)
-        node_of[partition] = node
-        free[node] -= costs[partition]
-        insort(ascending, (free[node], node))
-    return _placement(order, node_of, free)
+        packing.put(partition, costs[partition])
+    return _placement(order, packing.node_of, packing.free)
 
 
 @dataclass(slots=True)
-class _Packing:
+class _Attempt:
     """A search through all ways to pack, the tightest first, with a limit on steps."""
 
     order: list[str]
@@ -126,12 +127,13 @@ class _Packing:
 def _search(order: list[str], costs: Costs, nodes: Costs, steps: int) -> Placement | None:
     """All of them or None; None too where there are too many, or too much for all nodes."""
     room = sum(nodes.values()) + ROUNDING_CPU_PERCENT
+    steps = min(steps, SEARCH_LOOKS_MAX // max(1, len(nodes)))
     if len(order) > SEARCHED_PARTITIONS_MAX or sum(costs.values()) > room:
         return None
-    packing = _Packing(order, costs, dict(nodes), steps)
-    if not packing.complete_from(0):
+    attempt = _Attempt(order, costs, dict(nodes), steps)
+    if not attempt.complete_from(0):
         return None
-    return _placement(order, packing.node_of, packing.free)
+    return _placement(order, attempt.node_of, attempt.free)
 
 
 def _placement(order: list[str], node_of: Mapping[str, str], free: Costs) -> Placement:

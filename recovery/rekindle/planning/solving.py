@@ -5,26 +5,27 @@ benchmarks. Reads time only through the clock that it is given.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 from rekindle.errors import InputError
+from rekindle.planning import density
 from rekindle.planning.bound import Relaxation, relax
-from rekindle.planning.combination import combined
+from rekindle.planning.combination import combined, refined
 from rekindle.planning.density import best_density, continued
 from rekindle.planning.enumeration import dynamic_programming
+from rekindle.planning.fragmentation import Solver, chosen_for_nodes
 from rekindle.planning.instance import Budget, Instance, Selection, from_problem
 from rekindle.planning.loss import Loss, sort_queries
 from rekindle.planning.mixed_integer import exact
 from rekindle.planning.operator_order import operator_centric
 from rekindle.planning.outcome import Certificate, answer
 from rekindle.planning.placement import Placement
-from rekindle.planning.settlement import Settled, place_only, settle
+from rekindle.planning.settlement import Demand, Settled, place_only, settle
 from rekindle.problem import Answer, Problem
 
 __all__ = ["AUTO", "SOLVERS", "Solver", "solve"]
-
-Solver = Callable[[Instance, Relaxation, Budget], Selection]
 
 AUTO = "auto"
 BEST_DENSITY = "best-density"
@@ -38,12 +39,29 @@ SOLVERS: Mapping[str, Solver] = {
 }
 
 _BY_NAME: Mapping[str, Solver] = {**SOLVERS, AUTO: combined}
+_REFINING: Mapping[str, Solver] = {BEST_DENSITY: density.refined, AUTO: refined}  # from a start
 
 EXACT_QUERIES_MAX = 60  # with at most
 EXACT_BUNDLES_MAX = 200  # "auto" takes the exact solver
 BOUND_SHARE = 0.25  # of the budget, unless it is done sooner
 CHOICE_SHARE = 0.9  # of what is left then: the answer is written with the rest, or,
-SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards
+SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards, unless
+# that takes longer. Making arrays of the problem is measured on the way, and nothing else that
+# grows with it in the same way comes sooner.
+PLACING_PER_PREPARATION = 1.5
+ANSWER_PER_PREPARATION = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is solved, by which solver, from which last plan."""
+
+    problem: Problem
+    loss: Loss
+    instance: Instance
+    relaxation: Relaxation
+    solver: str
+    start: Answer | None
 
 
 def solve(
@@ -53,36 +71,43 @@ def solve(
     solver: str = AUTO,
     budget_seconds: float = 1.0,
     seed: int = 0,
-    start: Collection[str] = (),
+    start: Answer | None = None,
 ) -> Answer:
     """Choose the queries to bring back (paper, sections 2.3 and 5) and place their partitions.
 
     `clock` gives seconds and never goes back. Whatever the budget, there is an answer with a
     bound; while it is not spent, the answer depends on problem, solver, seed and start only.
-    `start` are queries of the last plan: without nodes the answer is not worse than what of these
-    still fits (`operator-centric` has no use for them). Raises InputError for an unknown solver, a
+    `start` is the last plan: the answer is not worse than what of it still fits, with nodes where
+    it was placed (`operator-centric` has no use for it). Raises InputError for an unknown solver, a
     budget or a seed below 0, and for more queries than `dp` takes.
     """
     _check(solver, budget_seconds, seed)
-    started = clock()
-    budget = Budget(clock, started + budget_seconds, seed)
+    begun = clock()
+    budget = Budget(clock, begun + budget_seconds, seed)
     loss = sort_queries(problem)
     lost = {query: loss.missing[query] for query in loss.candidates}
-    instance = from_problem(problem, lost, loss.capacity_cpu_percent, start)
+    last = () if start is None else start.queries
+    instance = from_problem(problem, lost, loss.capacity_cpu_percent, last)
+    prepared_seconds = clock() - begun
     relaxation = relax(instance, budget.part(BOUND_SHARE))
-    name = _named(solver, instance)
-    working = budget.part(SOLVER_SHARE if problem.nodes is not None else CHOICE_SHARE)
-    selection = _BY_NAME[name](instance, relaxation, working)
-    if name != OPERATOR_CENTRIC:
-        selection = _no_worse(instance, selection)
-    settled = _settled(problem, loss, instance.taken(selection.chosen), start, name, budget)
+    case = _Case(problem, loss, instance, relaxation, _named(solver, instance), start)
+    if problem.nodes is None:
+        selection, settled = _in_one_piece(case, budget.part(CHOICE_SHARE))
+    else:
+        placing = budget.less(ANSWER_PER_PREPARATION * prepared_seconds)
+        choosing = min(
+            placing.part(SOLVER_SHARE),
+            placing.less(PLACING_PER_PREPARATION * prepared_seconds),
+            key=lambda part: part.deadline,
+        )
+        selection, settled = _on_nodes(case, Demand(problem, loss, placing), choosing)
     reachable = min(relaxation.upper_bound, selection.upper_bound)
     if selection.optimal:
         reachable = instance.value(selection.chosen)
     bound = reachable + sum(problem.queries[query].priority for query in sorted(loss.free))
-    certificate = Certificate(name, seed, bound, wasteful=name == OPERATOR_CENTRIC)
+    certificate = Certificate(case.solver, seed, bound, case.solver == OPERATOR_CENTRIC)
     plan = answer(problem, loss, settled, certificate)
-    return replace(plan, seconds=clock() - started)
+    return replace(plan, seconds=clock() - begun)
 
 
 def _check(solver: str, budget_seconds: float, seed: int) -> None:
@@ -103,8 +128,18 @@ def _named(solver: str, instance: Instance) -> str:
     return EXACT if small else AUTO
 
 
-def _no_worse(instance: Instance, selection: Selection) -> Selection:
-    """What was selected, or what of the last plan still fits where that is worth more."""
+def _selected(case: _Case, budget: Budget) -> Selection:
+    solver = _BY_NAME[case.solver]
+    if case.solver == OPERATOR_CENTRIC:
+        return solver(case.instance, case.relaxation, budget)
+    return _no_worse_than_last(solver, case.instance, case.relaxation, budget)
+
+
+def _no_worse_than_last(
+    solver: Solver, instance: Instance, relaxation: Relaxation, budget: Budget
+) -> Selection:
+    """What is selected, or what of the last plan still fits where that is worth more."""
+    selection = solver(instance, relaxation, budget)
     if not instance.start.any():
         return selection
     last = continued(instance)
@@ -112,19 +147,35 @@ def _no_worse(instance: Instance, selection: Selection) -> Selection:
     return replace(selection, chosen=last.chosen, optimal=False) if worse else selection
 
 
-def _settled(
-    problem: Problem,
-    loss: Loss,
-    selected: frozenset[str],
-    start: Collection[str],
-    solver: str,
-    budget: Budget,
-) -> Settled:
-    """The selected queries and all that cost nothing, on nodes where there are any."""
-    chosen = loss.free | selected
-    if problem.nodes is None:
-        priority_sum = sum(problem.queries[query].priority for query in sorted(chosen))
-        return Settled(chosen, Placement({}, (), {}), priority_sum)
-    if solver == OPERATOR_CENTRIC:
-        return place_only(problem, loss, chosen, budget)
-    return settle(problem, loss, chosen, budget, start)
+def _in_one_piece(case: _Case, budget: Budget) -> tuple[Selection, Settled]:
+    """The selection, and with it all that costs nothing."""
+    selection = _selected(case, budget)
+    chosen = case.loss.free | case.instance.taken(selection.chosen)
+    priority_sum = sum(case.problem.queries[query].priority for query in sorted(chosen))
+    return selection, Settled(chosen, Placement({}, (), {}), priority_sum)
+
+
+def _on_nodes(case: _Case, demand: Demand, budget: Budget) -> tuple[Selection, Settled]:
+    """The selection for the sum of the nodes, and the best plan that goes onto them."""
+    instance, free = case.instance, case.loss.free
+
+    def named(selection: Selection) -> frozenset[str]:
+        return free | instance.taken(selection.chosen)
+
+    if case.solver == OPERATOR_CENTRIC:
+        selection = _selected(case, budget)
+        return selection, place_only(demand, named(selection))
+    solve = partial(_no_worse_than_last, _BY_NAME[case.solver])
+    selections = chosen_for_nodes(
+        instance,
+        case.relaxation,
+        (solve, _REFINING.get(case.solver, solve)),
+        lambda selection: sum(demand.unpacked(named(selection)).values()),
+        budget,
+    )
+    choices = sorted(
+        {named(selection): instance.value(selection.chosen) for selection in selections}.items(),
+        key=lambda item: (bool(demand.known_to_pack(item[0])), item[1]),
+        reverse=True,
+    )
+    return selections[0], settle(demand, [choice for choice, _ in choices], case.start)

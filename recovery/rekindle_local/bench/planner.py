@@ -5,7 +5,7 @@ exact   `auto` against the best plan, on problems just too large for `auto` to s
         case: shared by chance, and sparse ones in which nearly all share the same few partitions
 dense   `auto` in a second against the best that any solver has found in a minute, on dense
         set-union knapsacks; the best are stored with the instances
-nodes   what goes onto nodes, against the same capacity in one piece
+nodes   what goes onto nodes, ten and hundreds, against the same capacity in one piece
 """
 
 import json
@@ -36,7 +36,8 @@ EXACT_CASES, EXACT_SECONDS = 24, 20.0
 SPARSE_QUERIES = (61, 65, 70, 75, 80, 90, 120, 150, 200, 250, 300, 400)
 DENSE_GAP_MAX = 0.01
 DENSE_SECONDS, RENEW_SECONDS, RENEW_SEEDS = 1.0, 60.0, 10
-NODES, NODES_CASES = 10, 5
+NODES, MANY_NODES, NODES_CASES, NODES_SECONDS = 10, 300, 5, 1.0
+ON_MANY_NODES_MIN = 0.99
 STORED = "dense_unions.json"
 
 
@@ -83,13 +84,15 @@ def measure(
     shares = list(_against_exact(_random(seed), "random", seed, console))
     sparse = list(_against_exact(_sparse(seed), "sparse", seed, console))
     gaps = list(_dense_gaps(seed))
-    fitting = list(_on_nodes(seed))
+    fitting = list(_on_nodes(NODES, seed))
+    fitting_many = list(_on_nodes(MANY_NODES, seed))
     figures = {
         "size": size,
         "auto_against_exact": shares,
         "auto_against_exact_sparse": sparse,
         "dense_gaps": gaps,
         "on_nodes_against_capacity": fitting,
+        "on_many_nodes_against_capacity": fitting_many,
     }
     command = (
         f"rekindle bench planner --queries {queries} --partitions {partitions} "
@@ -115,6 +118,12 @@ def measure(
             f"dense unions in {DENSE_SECONDS:g} s at most {DENSE_GAP_MAX:.0%} below the best known",
             f"{gap:.2%}",
             gap <= DENSE_GAP_MAX,
+            command,
+        ),
+        Bar(
+            f"on {MANY_NODES} nodes at least {ON_MANY_NODES_MIN:g} of what one capacity gives",
+            f"{fmean(fitting_many):.4f}",
+            fmean(fitting_many) >= ON_MANY_NODES_MIN,
             command,
         ),
     ]
@@ -234,11 +243,18 @@ def _dense_gaps(seed: int) -> Iterator[float]:
         yield max(0.0, 1.0 - answer.priority_sum / dense.best)
 
 
-def _on_nodes(seed: int) -> Iterator[float]:
+def _on_nodes(nodes: int, seed: int) -> Iterator[float]:
+    """Shares of the plan for the same capacity in one piece; on many nodes a partition is up to a
+    third of what one has free."""
     for case in range(NODES_CASES):
-        number = 1_000 * seed + case
-        whole = _solve(problems.shared_by_zipf(200, 2_000, number), DENSE_SECONDS, seed)
-        placed = _solve(
-            problems.shared_by_zipf(200, 2_000, number, nodes=NODES), DENSE_SECONDS, seed
+        queries, number = (200, 1_000 * seed + case) if nodes == NODES else (500, seed + case)
+        partitions = 10 * queries
+        one, placed = (
+            _solve(
+                problems.shared_by_zipf(queries, partitions, number, nodes=count),
+                NODES_SECONDS,
+                seed,
+            )
+            for count in (None, nodes)
         )
-        yield placed.priority_sum / whole.priority_sum
+        yield placed.priority_sum / one.priority_sum

@@ -53,7 +53,7 @@ def plan(
     Example: rekindle plan problem.json --budget-seconds 5 --json
     """
     problem = parse(_content(problem_file), str(problem_file))
-    last = () if start is None else _queries_of(start)
+    last = None if start is None else _last_plan(start)
     with _quiet():
         answer = planning.solve(
             problem,
@@ -84,8 +84,8 @@ def _content(problem_file: Path) -> bytes:
         ) from error
 
 
-def _queries_of(answer_file: Path) -> tuple[str, ...]:
-    """What the last plan chose."""
+def _last_plan(answer_file: Path) -> Answer:
+    """What an earlier run has printed."""
     try:
         record = json.loads(_content(answer_file))
     except (ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ def _queries_of(answer_file: Path) -> tuple[str, ...]:
             what="is not JSON",
             remedy="give what `rekindle plan --json` has printed",
         ) from error
-    return answer_from_record(record, str(answer_file)).queries
+    return answer_from_record(record, str(answer_file))
 
 
 @contextmanager
