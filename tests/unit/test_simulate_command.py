@@ -172,6 +172,19 @@ def test_a_picture_that_cannot_be_written_is_refused_with_its_name(
     assert error.startswith(f"--picture {path}: cannot be written")
 
 
+def test_a_picture_takes_the_place_of_a_picture_and_of_nothing_else(
+    capsys: pytest.CaptureFixture[str], situation: str, tmp_path: Path
+) -> None:
+    before = Path(situation).read_bytes()
+    code, output, error = run(capsys, "simulate", situation, "--picture", situation)
+    assert (code, output) == (2, "")
+    assert error.startswith(f"--picture {situation}: is there already, and is no SVG file")
+    assert Path(situation).read_bytes() == before
+    path = tmp_path / "outages.svg"
+    for _ in range(2):
+        assert run(capsys, "simulate", situation, "--seeds", "1", "--picture", str(path))[0] == 0
+
+
 def test_figures_are_printed_before_a_picture_fails(
     capsys: pytest.CaptureFixture[str], situation: str, tmp_path: Path
 ) -> None:
