@@ -251,7 +251,8 @@ class Driver:
             before = dict(self.placement)
             self.placement[partition] = node
             self.moved.add(partition)
-            self.invariants.moved(before, self.placement, self.pipeline.costs, self.seen)
+            costs, waiting = self.pipeline.costs, bool(self.moving)
+            self.invariants.moved(before, self.placement, costs, self.seen, waiting=waiting)
 
     def _is_fenced(self, newer: bool) -> bool:
         """A driver that meets a newer one ends."""
