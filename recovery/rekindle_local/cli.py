@@ -100,15 +100,35 @@ COMMANDS = (
 
 def main() -> int:
     """Runs the command that the process was started with; returns the exit code."""
+    _stand_in_for_closed()
     _keep_output_apart()
     return run(application, sys.argv[1:])
+
+
+def _stand_in_for_closed() -> None:
+    """Where standard output is closed, what is written there has to fail, for Python loses it
+    without a word; where standard error is, messages have to go nowhere, not to standard output.
+    No file that a command opens may come to stand in their place, either."""
+    if sys.stdout is None:
+        _open_nowhere(1, os.O_RDONLY)
+        sys.stdout = TextIOWrapper(open(1, "wb"), encoding="utf-8")  # noqa: SIM115 - for good
+    if sys.stderr is None:
+        _open_nowhere(2, os.O_WRONLY)
+        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+
+
+def _open_nowhere(descriptor: int, flags: int) -> None:
+    opened = os.open(os.devnull, flags)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)
 
 
 def _keep_output_apart() -> None:
     """Send to standard error what libraries of compiled code print, as HiGHS does now and then
     whatever it is told: what a command prints may be read as JSON."""
     before = sys.stdout
-    if not isinstance(before, TextIOWrapper) or sys.stderr is None:  # closed by who started it
+    if not isinstance(before, TextIOWrapper):  # put there by who called
         return
     before.flush()
     own = os.dup(before.fileno())

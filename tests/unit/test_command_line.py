@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import typer
@@ -120,6 +121,44 @@ def test_output_that_cannot_be_written_is_an_error_and_no_traceback(
         "standard output: cannot be written (No space left on device); "
         "make room where it goes, or send it elsewhere\n"
     )
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["plan", "PROBLEM", "--json"]])
+def test_output_that_is_closed_is_an_error_and_no_traceback(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    problem = tmp_path / "problem.json"
+    problem.write_text('{"version": 1, "partitions": {}, "queries": {}, "capacity_cpu_percent": 1}')
+    command = [sys.executable, "-m", "rekindle_local", *arguments]
+    run = subprocess.run(
+        [
+            "sh",
+            "-c",
+            'exec "$@" >&-',
+            "sh",
+            *(str(problem) if a == "PROBLEM" else a for a in command),
+        ],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert run.stderr == (
+        "standard output: cannot be written (Bad file descriptor); "
+        "make room where it goes, or send it elsewhere\n"
+    )
+
+
+@pytest.mark.parametrize(("closed", "code"), [("2>&-", 2), (">&- 2>&-", 2), ("<&- 2>&-", 2)])
+def test_an_error_without_anywhere_to_say_it_is_an_exit_code(closed: str, code: int) -> None:
+    run = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "rekindle_local", "plam"],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (code, b"", b"")
 
 
 def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
