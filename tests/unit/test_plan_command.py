@@ -47,6 +47,25 @@ def test_a_plan_is_shown_as_a_sentence_and_tables(problem_file: Path) -> None:
     assert ("127.0.0.2", "[red]a/0", "60", "80") in shown
 
 
+def test_ids_are_whole_where_no_terminal_is_too_narrow_for_them(tmp_path: Path) -> None:
+    partitions = [f"enrich-weather-with-{'very-' * 12}near-stations/{n}" for n in range(4)]
+    query = "late-flights-by-airport-and-carrier-and-day-of-the-week-and-hour-of-the-day/0"
+    node = "ip-10-0-10-123.eu-central-1.compute.internal.of-a-cluster-with-a-long-name"
+    problem = {
+        "version": 1,
+        "partitions": {name: {"cpu_percent": 1} for name in partitions},
+        "queries": {query: {"priority": 1, "partitions": partitions}},
+        "nodes": {node: {"free_cpu_percent": 4}},
+    }
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(problem))
+    done = plan(str(file))
+    assert done.returncode == 0, done.stderr
+    for name in (*partitions, query, node):
+        assert name in done.stdout
+    assert "…" not in done.stdout
+
+
 @pytest.mark.parametrize("solver", ["auto", "best-density", "dp", "exact", "operator-centric"])
 def test_json_is_the_answer_and_nothing_else(problem_file: Path, solver: str) -> None:
     done = plan(str(problem_file), "--json", "--solver", solver, "--seed", "4")

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from rekindle import planning
@@ -32,6 +33,7 @@ from rekindle.problem import (
 __all__ = ["plan"]
 
 ROWS_MAX = 40
+OTHER_COLUMNS = 60  # characters, with lines between: what stands beside ids in either table
 
 
 def plan(
@@ -66,11 +68,7 @@ def plan(
     if as_json:
         print(json.dumps(answer_to_record(answer), indent=2))
         return
-    console = Console(file=sys.stdout)
-    console.print(Text(describe(answer)))
-    console.print(_queries(problem, answer))
-    if answer.placement:
-        console.print(_nodes(problem, answer))
+    _show(problem, answer)
 
 
 def _content(problem_file: Path) -> bytes:
@@ -117,9 +115,25 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _queries(problem: Problem, answer: Answer) -> Table:
+def _show(problem: Problem, answer: Answer) -> None:
+    """A sentence and tables; ids are broken where a terminal is too narrow, and nowhere else."""
+    console = Console(file=sys.stdout)
+    whole = not console.is_terminal
+    if whole:
+        queries, nodes, partitions = (
+            max(map(cell_len, names), default=0)
+            for names in (problem.queries, answer.placement, problem.partitions)
+        )
+        console.width = max(console.width, OTHER_COLUMNS + max(queries, nodes + partitions))
+    console.print(Text(describe(answer)))
+    console.print(_queries(problem, answer, whole=whole))
+    if answer.placement:
+        console.print(_nodes(problem, answer, whole=whole))
+
+
+def _queries(problem: Problem, answer: Answer, *, whole: bool) -> Table:
     """What comes back first, then what does not, each by priority."""
-    table = Table("query", "priority", "plan")
+    table = Table(Column("query", overflow="fold", no_wrap=whole), "priority", "plan")
     order = sorted(
         problem.queries,
         key=lambda name: (name in answer.skipped, -problem.queries[name].priority, name),
@@ -131,8 +145,13 @@ def _queries(problem: Problem, answer: Answer) -> Table:
     return table
 
 
-def _nodes(problem: Problem, answer: Answer) -> Table:
-    table = Table("node", "partitions", "CPU %", "free CPU % before")
+def _nodes(problem: Problem, answer: Answer, *, whole: bool) -> Table:
+    table = Table(
+        Column("node", overflow="fold", no_wrap=whole),
+        Column("partitions", overflow="fold"),
+        "CPU %",
+        "free CPU % before",
+    )
     for node, held in list(answer.placement.items())[:ROWS_MAX]:
         used = sum(problem.partitions[partition].cpu_percent for partition in held)
         free = (problem.nodes or {})[node]
