@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from rekindle import strict_json
 from rekindle.errors import InputError
+from rekindle.strict_json import short
 
 __all__ = [
     "DOES_NOT_FIT_A_NODE",
@@ -21,6 +23,7 @@ __all__ = [
     "RUNNING",
     "UNPLACEABLE",
     "VERSION",
+    "WHOLE_NUMBER_MAX",
     "Answer",
     "PartitionCost",
     "Problem",
@@ -35,9 +38,7 @@ __all__ = [
 
 VERSION = 1
 NUMBER_MAX = 1e12  # percent of a core, or priority: far above sense, far below overflow
-BYTES_MAX = 2**63 - 1
-DIGITS_MAX = 100
-SHOWN_MAX = 60  # characters of a value, or of a field's name, in a message
+WHOLE_NUMBER_MAX = 2**63 - 1  # bytes of state, or a seed
 
 RUNNING = "running"
 NO_CAPACITY = "no-capacity"
@@ -129,25 +130,7 @@ def parse(content: bytes, where: str) -> Problem:
     if not content.strip():
         _refuse(where, "", "is empty", "write a problem as in docs/planning.md into it")
 
-    def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        record = dict(pairs)
-        if len(record) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            _refuse(where, repr(twice), "is there twice in one object", "keep one of them")
-        return record
-
-    try:
-        record = json.loads(
-            content.decode("utf-8-sig"),
-            object_pairs_hook=without_duplicates,
-            # No field takes more digits, and int() itself refuses thousands, without the field.
-            parse_int=lambda digits: int(digits[:DIGITS_MAX]),
-        )
-    except (ValueError, RecursionError) as error:
-        why = "nested too deep" if isinstance(error, RecursionError) else error
-        _refuse(where, "", f"is not JSON ({why})", "write one JSON object in UTF-8")
-    return from_record(record, where)
+    return from_record(strict_json.read(content, where), where)
 
 
 def from_record(record: object, where: str) -> Problem:
@@ -223,6 +206,8 @@ def answer_to_record(answer: Answer) -> dict[str, Any]:
 
 def answer_from_record(record: object, where: str) -> Answer:
     """An answer read back; raises InputError for missing and ill-typed fields."""
+    if isinstance(record, Mapping) and isinstance(record.get("partitions"), Mapping):
+        _refuse(where, "", "is a problem, not an answer", "give what was planned for it")
     fields = _fields(record, where, "", tuple(Answer.__dataclass_fields__), ())
     _check_version(fields["version"], where)
 
@@ -282,7 +267,7 @@ def _queries(value: object, partitions: Mapping[str, object], where: str) -> dic
     for name, record in _object(value, where, "queries").items():
         place = f"queries.{name}"
         fields = _fields(record, where, place, ("priority", "partitions"), ())
-        priority = _number(fields["priority"], where, f"{place}.priority")
+        priority = _number(fields["priority"], where, f"{place}.priority", least="above 0")
         if priority == 0:
             _refuse(where, f"{place}.priority", "is 0", "give a number above 0")
         needed = _known(fields["partitions"], partitions, where, f"{place}.partitions")
@@ -359,18 +344,25 @@ def _text(value: object, where: str, place: str) -> str:
     return value
 
 
-def _number(value: object, where: str, place: str, number_max: float = NUMBER_MAX) -> float:
+def _number(
+    value: object,
+    where: str,
+    place: str,
+    number_max: float = NUMBER_MAX,
+    *,
+    least: str = "from 0",
+) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(where, place, f"is {_shown(value)}, not a number", "give a number from 0")
+        _refuse(where, place, f"is {_shown(value)}, not a number", f"give a number {least}")
     if not 0 <= value <= number_max:
-        remedy = f"give a number from 0 to {number_max:g}"
+        remedy = f"give a number {least} to {number_max:g}"
         _refuse(where, place, f"is {_shown(value)}", remedy)
     return float(value)
 
 
 def _whole_number(value: object, where: str, place: str) -> int:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not 0 <= value <= BYTES_MAX:  # type: ignore[operator]
+    if not whole or not 0 <= value <= WHOLE_NUMBER_MAX:  # type: ignore[operator]
         _refuse(where, place, f"is {_shown(value)}", "give a whole number from 0")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
@@ -383,15 +375,8 @@ def _shown(value: object) -> str:
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
-    return _short(repr(value) if isinstance(value, str) else json.dumps(value, default=repr))
-
-
-def _short(text: str) -> str:
-    """Both ends of a text that is too long for a message."""
-    return text if len(text) <= SHOWN_MAX else f"{text[:37]}...{text[-20:]}"
+    return short(repr(value) if isinstance(value, str) else json.dumps(value, default=repr))
 
 
 def _refuse(where: str, place: str, what: str, remedy: str) -> NoReturn:
-    raise InputError(
-        where=f"{where}: {_short(place)}" if place else where, what=what, remedy=remedy
-    )
+    raise InputError(where=f"{where}: {short(place)}" if place else where, what=what, remedy=remedy)

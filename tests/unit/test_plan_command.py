@@ -81,10 +81,11 @@ def test_json_is_the_answer_and_nothing_else(problem_file: Path, solver: str) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--solver", "magic"), "solver: 'magic' is not known; use one of auto"),
-        (("--budget-seconds", "-1"), "budget-seconds: is -1.0; give a number of seconds from 0"),
-        (("--budget-seconds", "nan"), "budget-seconds: is nan"),
-        (("--seed", "-1"), "seed: is -1"),
+        (("--solver", "magic"), "--solver: 'magic' is not known; use one of auto"),
+        (("--budget-seconds", "-1"), "--budget-seconds: is -1.0; give a number of seconds from 0"),
+        (("--budget-seconds", "nan"), "--budget-seconds: is nan"),
+        (("--seed", "-1"), "--seed: is -1"),
+        (("--seed", str(2**63)), "--seed: is beyond all limits; give a whole number from 0 to"),
     ],
 )
 def test_wrong_options_end_with_code_2_and_a_remedy(
@@ -92,8 +93,17 @@ def test_wrong_options_end_with_code_2_and_a_remedy(
 ) -> None:
     done = plan(str(problem_file), *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr
+
+
+def test_the_largest_seed_is_one_that_an_answer_may_have(
+    problem_file: Path, tmp_path: Path
+) -> None:
+    last = tmp_path / "answer.json"
+    last.write_text(plan(str(problem_file), "--json", "--seed", str(2**63 - 1)).stdout)
+    done = plan(str(problem_file), "--start", str(last))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -133,13 +143,24 @@ def test_a_plan_goes_on_from_the_last_one(problem_file: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "answer.json: is not JSON; give what"), ("{}", "answer.json"), ("[]", "answer.json")],
+    [
+        ("{", "answer.json: is not JSON; give what"),
+        ("{}", "answer.json"),
+        ("[]", "answer.json"),
+        (json.dumps(PROBLEM), "answer.json: is a problem, not an answer; give what"),
+        (
+            None,
+            "answer.json: cannot be read (No such file or directory); name a readable file with "
+            "what `rekindle plan --json` has printed",
+        ),
+    ],
 )
 def test_a_start_that_is_no_answer_is_refused(
-    problem_file: Path, tmp_path: Path, content: str, message: str
+    problem_file: Path, tmp_path: Path, content: str | None, message: str
 ) -> None:
     last = tmp_path / "answer.json"
-    last.write_text(content)
+    if content is not None:
+        last.write_text(content)
     done = plan(str(problem_file), "--start", str(last))
     assert done.returncode == 2
     assert message in done.stderr

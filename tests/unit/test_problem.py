@@ -86,6 +86,11 @@ def test_a_byte_order_mark_does_no_harm() -> None:
         (b"[]", "problem.json: is a list, not an object"),
         (b"null", "problem.json: is null, not an object"),
         (b'{"version": 1, "version": 1}', "problem.json: 'version': is there twice"),
+        (
+            b'{"partitions": {"a/0": {}, "b/0": {}, "a/0": {}}}',
+            "problem.json: partitions: 'a/0': is there twice in one object; keep one of them",
+        ),
+        (b'[{}, {"a": {"b.c": [{"d": 1, "d": 1}]}}]', "problem.json: [1].a.b.c[0]: 'd': is there"),
         (b"{}", "problem.json: version: is missing"),
     ],
 )
@@ -120,8 +125,9 @@ MISSING = object()
         (("partitions", "a\n"), {"cpu_percent": 1}, "has the key 'a\\n'"),
         (("partitions", "\ud800"), {"cpu_percent": 1}, "has the key '\\ud800'"),
         (("queries", "q/0", "priority"), 0, "queries.q/0.priority: is 0; give a number above 0"),
-        (("queries", "q/0", "priority"), -3, "queries.q/0.priority: is -3"),
-        (("queries", "q/0", "priority"), None, "queries.q/0.priority: is null, not a number"),
+        (("queries", "q/0", "priority"), -3, "priority: is -3; give a number above 0 to 1e+12"),
+        (("queries", "q/0", "priority"), float("nan"), "is NaN; give a number above 0 to 1e+12"),
+        (("queries", "q/0", "priority"), None, "is null, not a number; give a number above 0"),
         (("queries", "q/0", "partitions"), "a/0", "queries.q/0.partitions: is 'a/0', not a list"),
         (("queries", "q/0", "partitions"), [], "queries.q/0.partitions: is empty; name"),
         (("queries", "q/0", "partitions"), ["a/0", "a/0"], "partitions: names 'a/0' twice; name"),
@@ -228,6 +234,12 @@ def test_an_answer_that_is_none_is_refused(name: str, value: object, message: st
     with pytest.raises(InputError) as refused:
         problem.answer_from_record({**GOLDEN_ANSWER, name: value}, "1.json")
     assert message in str(refused.value)
+
+
+def test_a_problem_in_the_place_of_an_answer_is_told_as_such() -> None:
+    with pytest.raises(InputError) as refused:
+        problem.answer_from_record(sound(), "1.json")
+    assert str(refused.value).startswith("1.json: is a problem, not an answer; ")
 
 
 def test_a_plan_reads_as_a_sentence() -> None:

@@ -23,7 +23,7 @@ from rekindle.planning.operator_order import operator_centric
 from rekindle.planning.outcome import Certificate, answer
 from rekindle.planning.placement import Placement
 from rekindle.planning.settlement import Demand, Settled, place_only, settle
-from rekindle.problem import Answer, Problem
+from rekindle.problem import WHOLE_NUMBER_MAX, Answer, Problem
 
 __all__ = ["AUTO", "SOLVERS", "Solver", "solve"]
 
@@ -79,7 +79,7 @@ def solve(
     bound; while it is not spent, the answer depends on problem, solver, seed and start only.
     `start` is the last plan: the answer is not worse than what of it still fits, with nodes where
     it was placed (`operator-centric` has no use for it). Raises InputError for an unknown solver, a
-    budget or a seed below 0, and for more queries than `dp` takes.
+    budget below 0, a seed that is not from 0 to 2^63 - 1, and for more queries than `dp` takes.
     """
     _check(solver, budget_seconds, seed)
     begun = clock()
@@ -117,8 +117,10 @@ def _check(solver: str, budget_seconds: float, seed: int) -> None:
     if not (budget_seconds >= 0 and math.isfinite(budget_seconds)):
         remedy = "give a number of seconds from 0"
         raise InputError(where="budget-seconds", what=f"is {budget_seconds}", remedy=remedy)
-    if seed < 0:
-        raise InputError(where="seed", what=f"is {seed}", remedy="give a whole number from 0")
+    if not 0 <= seed <= WHOLE_NUMBER_MAX:
+        what = f"is {seed}" if seed < 0 else "is beyond all limits"
+        remedy = f"give a whole number from 0 to {WHOLE_NUMBER_MAX}"
+        raise InputError(where="seed", what=what, remedy=remedy)
 
 
 def _named(solver: str, instance: Instance) -> str:

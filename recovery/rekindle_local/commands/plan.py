@@ -32,6 +32,8 @@ from rekindle.problem import (
 
 __all__ = ["plan"]
 
+PRINTED = "`rekindle plan --json` has printed"
+OPTIONS = ("budget-seconds", "seed", "solver")
 ROWS_MAX = 40
 OTHER_COLUMNS = 60  # characters, with lines between: what stands beside ids in either table
 
@@ -54,9 +56,10 @@ def plan(
 
     Example: rekindle plan problem.json --budget-seconds 5 --json
     """
-    problem = parse(_content(problem_file), str(problem_file))
+    content = _content(problem_file, "with a problem as in docs/planning.md")
+    problem = parse(content, str(problem_file))
     last = None if start is None else _last_plan(start)
-    with _quiet():
+    with _named_as_options(), _quiet():
         answer = planning.solve(
             problem,
             clock=time.monotonic,
@@ -71,28 +74,38 @@ def plan(
     _show(problem, answer)
 
 
-def _content(problem_file: Path) -> bytes:
+def _content(file: Path, remedy: str) -> bytes:
     try:
-        return problem_file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise InputError(
-            where=str(problem_file),
+            where=str(file),
             what=f"cannot be read ({error.strerror})",
-            remedy="name a readable file with a problem as in docs/planning.md",
+            remedy=f"name a readable file {remedy}",
         ) from error
 
 
 def _last_plan(answer_file: Path) -> Answer:
     """What an earlier run has printed."""
     try:
-        record = json.loads(_content(answer_file))
+        record = json.loads(_content(answer_file, f"with what {PRINTED}"))
     except (ValueError, RecursionError) as error:
         raise InputError(
-            where=str(answer_file),
-            what="is not JSON",
-            remedy="give what `rekindle plan --json` has printed",
+            where=str(answer_file), what="is not JSON", remedy=f"give what {PRINTED}"
         ) from error
     return answer_from_record(record, str(answer_file))
+
+
+@contextmanager
+def _named_as_options() -> Iterator[None]:
+    """What the planner refuses of its arguments, by the names of the options."""
+    try:
+        yield
+    except InputError as error:
+        if error.where not in OPTIONS:
+            raise
+        where = f"--{error.where}"
+        raise InputError(where=where, what=error.what, remedy=error.remedy) from error
 
 
 @contextmanager
