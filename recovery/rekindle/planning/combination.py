@@ -20,32 +20,40 @@ __all__ = ["combined", "refined"]
 
 STARTS_SHARE = 0.2  # of the budget; the rest is HiGHS's and the local search's
 PROGRAM_SHARE = 0.5  # of what is left then, at most, for HiGHS
-SWAPS_SHARE = 0.85  # of what is left then, at most
+SWAPS_SHARE = 0.6  # of what is left then, where the rest is enough for best-density
 # HiGHS is asked up to so many pairs of query and bundle, if the best choice that has grown is at
 # most so far below the bound: then it proves a best plan in 0.01 to 0.3 s of CPU up to 2,000 pairs
-# and in about 1 s at 4,000; further below, it finds nothing in seconds.
-PROGRAM_PAIRS_MAX = 4_000
+# and in about 1 s at 3,500; further below, it finds nothing in seconds.
+PROGRAM_PAIRS_MAX = 2_500
 PROGRAM_GAP_MAX = 0.1
 
 
 def combined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
     """Never worse than the best single query, nor than what of `instance.start` still fits, nor,
     while the budget is not spent, than best-density; deterministic so long."""
+    begun = budget.clock()
     best = density.started(instance, relaxation, budget.part(STARTS_SHARE))
+    growing_seconds = budget.clock() - begun
     if instance.start.any():
         best = max(density.continued(instance), best, key=lambda growth: growth.value)
-    return _improved(instance, best, relaxation, budget)
+    return _improved(instance, best, relaxation, budget, growing_seconds)
 
 
 def refined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
     """The same, but from `instance.start` and the sets behind the bound's cuts only."""
+    begun = budget.clock()
     best = density.restarted(instance, relaxation, budget)
-    return _improved(instance, best, relaxation, budget)
+    return _improved(instance, best, relaxation, budget, budget.clock() - begun)
 
 
 def _improved(
-    instance: Instance, best: Growth, relaxation: Relaxation, budget: Budget
+    instance: Instance,
+    best: Growth,
+    relaxation: Relaxation,
+    budget: Budget,
+    growing_seconds: float,
 ) -> Selection:
+    """By HiGHS and local search; `growing_seconds` took what best-density would have to repeat."""
     upper_bound = relaxation.upper_bound
     if not budget.spent() and _suits_program(instance, best, relaxation):
         found = program(instance, budget.part(PROGRAM_SHARE).left_seconds())
@@ -56,12 +64,13 @@ def _improved(
                 best = grown(instance, np.flatnonzero(found.chosen), shared=False)
     enough = sufficient(upper_bound)
     swapped = swaps.suits(best)
+    spare = (1 - SWAPS_SHARE) * budget.left_seconds() > growing_seconds
     if swapped:
-        swaps.swap(instance, best, enough, budget.part(SWAPS_SHARE))
+        swaps.swap(instance, best, enough, budget.part(SWAPS_SHARE) if spare else budget)
     else:
         density.improve(instance, best, enough, budget)
     chosen = density.counted_anew(instance, best).chosen
-    if swapped and instance.value(chosen) < enough and not budget.spent():
+    if swapped and spare and instance.value(chosen) < enough:
         other = best_density(instance, relaxation, budget).chosen
         chosen = max(chosen, other, key=instance.value)
     return Selection(chosen, instance.value(chosen) >= enough, upper_bound)
