@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,6 +212,26 @@ def test_partitions_that_run_already_cost_nothing() -> None:
 def test_nothing_lost_is_an_empty_plan_without_a_gap() -> None:
     answer = solve(Problem({}, {}, frozenset(), 100.0))
     assert (answer.queries, answer.upper_bound, answer.gap) == ((), 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("room", "reason"),
+    [
+        ({"capacity_cpu_percent": 0.0}, "no-capacity"),
+        ({"capacity_cpu_percent": 4.9}, "no-capacity"),
+        ({"nodes": {"n": 4.9}}, "unplaceable"),
+        ({"nodes": {}}, "unplaceable"),
+    ],
+)
+def test_less_than_any_query_needs_is_an_empty_plan_and_the_best(
+    room: dict[str, Any], reason: str
+) -> None:
+    partitions = {"a": PartitionCost(5.0), "b": PartitionCost(6.0)}
+    queries = {"q": QueryDemand(1.0, ("a",)), "r": QueryDemand(2.0, ("a", "b"))}
+    answer = solve(Problem(partitions, queries, frozenset(partitions), **room))
+    assert (answer.queries, answer.status) == ((), "optimal")
+    assert (answer.priority_sum, answer.upper_bound, answer.gap) == (0.0, 0.0, 0.0)
+    assert set(answer.skipped.values()) == {reason}
 
 
 def test_sizes_that_are_worlds_apart_do_no_harm() -> None:

@@ -247,6 +247,9 @@ def planner(
 ) -> None:
     """Measure how fast the planner is and how good its plans are.
 
+    Takes about six minutes, whatever the size of the large problem: what its plans are measured
+    against has to be found first.
+
     Example: rekindle bench planner --queries 10000 --partitions 100000 --budget-seconds 10
     """
     from rekindle_local.bench import planner as benchmark
