@@ -193,6 +193,12 @@ class Machines(ABC):
                 remedy="see whether something else writes to the rekindle cgroups",
             )
 
+    def lift_quota(self, name: str) -> None:
+        """Let the node use all the CPU there is, until the quota is put on again."""
+        group = self._worker(name).group
+        if group is not None:
+            group.lift_quota()
+
     def quota(self, name: str) -> float | None:
         """The node's quota in cores as the kernel holds it now; None while there is none."""
         group = self._worker(name).group

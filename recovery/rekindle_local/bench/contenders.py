@@ -144,7 +144,8 @@ def _flink(driver: DriverProcess, contest: Contest, rows_per_second: float | Non
     arguments = [sys.executable, "-m", "rekindle_local.flink", str(contest.flights)]
     arguments += ["--store", str(driver.store), "--events", str(driver.events)]
     arguments += ["--queries", ",".join(sorted(contest.names)), "--jobmanager", cluster.address]
-    arguments += ["--parallelism", str(len(cluster.nodes) * cluster.slots)]
+    # One task of a kind on each node: with one for each slot there is more to hand on and to write.
+    arguments += ["--parallelism", str(len(cluster.nodes))]
     arguments += ["--checkpoint-seconds", str(EPOCH_SECONDS)]
     arguments += ["--rows-per-second", str(rows_per_second or FLOOD_ROWS_PER_SECOND)]
     driver.launch(arguments, {"PYTHONPATH": os.environ.get("PYTHONPATH", "")})

@@ -32,6 +32,8 @@ from rekindle_spark.event_log import EventLog, open_events
 __all__ = ["Options", "run", "sources"]
 
 POLL_SECONDS = 0.25
+# Rarely, for the JobManager's time is counted.
+ASK_SECONDS = 2.0
 REQUEST_SECONDS_MAX = 30.0
 SUBMIT_SECONDS_MAX = 120.0
 # Sources are told within half a second that the input ends, so it ends a little later than that.
@@ -39,8 +41,7 @@ END_SECONDS = 3.0
 OF_THE_WEATHER = {"windy-hours", "weather-days", "wettest-airports"}
 OF_BOTH = {"delays-by-weather", "ewr-bad-weather-delays"}
 # What people set for a job of many small queries: state on the heap, which holds all of it, aligned
-# checkpoints into a folder, records handed on without copies from one operator to its neighbour,
-# and buffers that shrink under load, so that barriers pass in time.
+# checkpoints into a folder, records handed on without copies from an operator to its neighbour.
 SETTINGS = {
     "execution.checkpointing.mode": "EXACTLY_ONCE",
     "execution.checkpointing.tolerable-failed-checkpoints": "1000000",
@@ -114,7 +115,12 @@ class _Running:
         """Tell what is new until the job has finished."""
         options = self.options
         followed = Followed(options.store, options.names, sources(options.names))
-        while not self._has_finished():
+        asked_at = -math.inf
+        while True:
+            if time.monotonic() - asked_at > ASK_SECONDS:
+                asked_at = time.monotonic()
+                if self._has_finished():
+                    break
             time.sleep(POLL_SECONDS)
             if (options.store / "finish").exists():
                 self._end_input()
