@@ -1,6 +1,7 @@
 """Stories that hold for the files of any store, on a disk or on a server: told of each, not of one.
 
-tests/unit/test_files.py tells them of a folder, tests/integration/test_object_store.py of S3.
+tests/unit/test_files.py tells them of a folder, test_object_store.py and test_hdfs_store.py in
+tests/integration of S3 and HDFS.
 """
 
 from collections.abc import Callable
@@ -8,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rekindle.errors import RunError
 from rekindle_spark import files as places
 from rekindle_spark.files import Files
+from rekindle_spark.store import Store
 
-__all__ = ["STORIES", "Story"]
+__all__ = ["STORIES", "Story", "a_newer_driver_fences_an_older_one"]
 
 Story = Callable[[Files], None]
 WRITERS = 16
@@ -73,6 +76,17 @@ def a_file_that_is_not_there_is_told_from_a_store_that_is_away(files: Files) -> 
     assert not places.exists(files, "finish")
     files.put({"finish": b""})
     assert places.exists(files, "finish")
+
+
+def a_newer_driver_fences_an_older_one(place: str) -> None:
+    """Of a whole store at a place that nobody has used."""
+    older, newer = Store(place), Store(place)
+    older.open(1.0)
+    older.commit({"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []})
+    newer.open(2.0)
+    with pytest.raises(RunError, match="driver of generation 1: generation 2 has started"):
+        older.commit({"at": 2.0, "plan_epoch": 1, "finished": {}, "outputs": []})
+    assert [record["generation"] for record in newer.read().commits] == [1, 2]
 
 
 STORIES: tuple[Story, ...] = (

@@ -11,7 +11,8 @@ from typing import Any
 from rekindle.report import RunFacts
 from rekindle_local.demo import evidence
 from rekindle_local.flights import pipeline
-from rekindle_local.structured_streaming import evidence as ordinary_evidence
+from rekindle_local.peers import evidence as peers_evidence
+from rekindle_local.structured_streaming.evidence import tables
 from rekindle_spark.program import Program
 from scenarios.flights import CPU_PERCENT
 from scenarios.ordinary import OrdinaryFlights
@@ -43,9 +44,9 @@ def write(
         stabilisation_seconds=STABILISATION_SECONDS,
     )
     if isinstance(flights, OrdinaryFlights):
-        return ordinary_evidence.write(
+        return peers_evidence.write(
             directory,
-            ordinary_evidence.Run(
+            peers_evidence.Run(
                 records=stage.witness.records,
                 store=flights.store,
                 failure_at=stage.failure_at,
@@ -53,6 +54,7 @@ def write(
                 priorities=pipeline.priorities(flights.seed),
                 facts=replace(facts, engine=strategy, stabilisation_seconds=0.0),
             ),
+            tables,
         )
     return evidence.write(
         directory,

@@ -20,6 +20,7 @@ __all__ = [
     "check_choice",
     "check_kill",
     "check_range",
+    "choices",
     "new_directory",
     "report_directory",
     "seeds",
@@ -35,6 +36,14 @@ def check_choice(where: str, value: str, choices: Sequence[str]) -> None:
         raise InputError(
             where=where, what=f"is {value!r:.60}", remedy=f"choose {' or '.join(choices)}"
         )
+
+
+def choices(where: str, text: str, known: Sequence[str]) -> list[str]:
+    """The words of "A,B", each once; each must be one of those that are known."""
+    words = list(dict.fromkeys(text.split(",")))
+    for word in words:
+        check_choice(where, word, known)
+    return words
 
 
 def check_kill(kill: int, nodes: int) -> None:

@@ -11,7 +11,6 @@ from rekindle.errors import InputError
 
 __all__ = ["check", "write"]
 
-
 # What an SVG file begins with.
 BEGINNINGS = (b"<svg", b"<?xml")
 
@@ -32,17 +31,17 @@ def check(path: Path) -> None:
         )
 
 
-def _is_picture(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS)
-
-
 def write(path: Path, text: str) -> None:
     """Write a picture, in place of what was there."""
     try:
         path.write_text(text)
     except OSError as error:
         _refuse(path, str(error.strerror))
+
+
+def _is_picture(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS)
 
 
 def _refuse(path: Path, what: str) -> NoReturn:

@@ -6,19 +6,15 @@ it once.
 
 import os
 import shutil
-import signal
-import socket
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
-
-from rekindle_local import addresses, processes
+from killable_server import HOST, KillableServer
 
 LOUD = "NO STORE ON HDFS WAS TESTED"
-HOST = "127.0.0.1"
 START_SECONDS_MAX = 180.0
 FETCH_SECONDS_MAX = 600.0
 JARS = Path(pyspark.__file__).parent / "jars"
@@ -68,17 +64,14 @@ def _fetch(version: str) -> None:
         subprocess.run([maven, *options], timeout=FETCH_SECONDS_MAX, check=False)
 
 
-@dataclass(slots=True)
-class NameNode:
+@dataclass(slots=True, kw_only=True)
+class NameNode(KillableServer):
     """The jar, and a folder for what it keeps."""
 
     jar: Path
-    folder: Path
-    holder: socket.socket = field(init=False)
-    process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        self.holder = addresses.hold_port(HOST)
+        KillableServer.__post_init__(self)
         self.folder.mkdir()
         (self.folder / "NameNode.java").write_text(SOURCE)
         command = ["javac", "-cp", self._class_path, "-d", self.folder, "NameNode.java"]
@@ -87,39 +80,21 @@ class NameNode:
     @property
     def place(self) -> str:
         """Its URL, the same for every start."""
-        return f"hdfs://{HOST}:{self.holder.getsockname()[1]}"
+        return f"hdfs://{HOST}:{self.port}"
 
     def start(self) -> None:
         """Start it, and wait until it can be written."""
         ready = self.folder / "ready"
         ready.unlink(missing_ok=True)
         options = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        port = self.place.rpartition(":")[2]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *("java", *options, "-cp", f"{self.folder}:{self._class_path}", "NameNode"),
-                    *(self.folder / "data", port, ready),
-                ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.folder,
-            )
-        told = (self.folder / "log").read_text
-        up = processes.await_condition(ready.exists, limit_seconds=START_SECONDS_MAX)
-        assert up, f"it did not start: {told()[-2000:]}"
-
-    def kill(self) -> None:
-        """SIGKILL; what it was told is on disk."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def close(self) -> None:
-        """End it for good."""
-        self.kill()
-        self.holder.close()
+        self.launch(
+            [
+                *("java", *options, "-cp", f"{self.folder}:{self._class_path}", "NameNode"),
+                *(self.folder / "data", self.port, ready),
+            ],
+            ready.exists,
+            START_SECONDS_MAX,
+        )
 
     @property
     def _class_path(self) -> str:

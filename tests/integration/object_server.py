@@ -4,36 +4,29 @@ It keeps each object as a file, so what a driver has put there can be read as in
 """
 
 import os
-import signal
 import socket
-import subprocess
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from rekindle_local import addresses, processes
+from killable_server import HOST, KillableServer
 
 LOUD = "NO STORE ON S3 WAS TESTED"
-HOST = "127.0.0.1"
 BUCKET = "checkpoints"
 KEY, SECRET = "tester", "secret-of-tests"
 START_SECONDS_MAX = 30.0
 
 
-@dataclass(slots=True)
-class ObjectServer:
+@dataclass(slots=True, kw_only=True)
+class ObjectServer(KillableServer):
     """The program, and a folder for what it keeps."""
 
     program: Path
-    folder: Path
-    holder: socket.socket = field(init=False)
-    process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        self.holder = addresses.hold_port(HOST)
+        KillableServer.__post_init__(self)
         (self.objects / BUCKET).mkdir(parents=True)
         (self.folder / "attributes").mkdir()
 
@@ -41,11 +34,6 @@ class ObjectServer:
     def objects(self) -> Path:
         """A folder for each bucket, with a file for each object."""
         return self.folder / "objects"
-
-    @property
-    def port(self) -> int:
-        """The same for every start."""
-        return int(self.holder.getsockname()[1])
 
     def environment(self, port: int | None = None) -> dict[str, str]:
         """What a client needs to know."""
@@ -62,33 +50,17 @@ class ObjectServer:
         Attributes of objects lie in a folder: not every filesystem has room for them in its own.
         """
         kept = options or ("--sidecar", str(self.folder / "attributes"))
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(self.program, "--port", f"{HOST}:{self.port}", "--quiet"),
-                    *("posix", *kept, str(self.objects)),
-                ],
-                env={**os.environ, "ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        assert processes.await_condition(self._listens, limit_seconds=START_SECONDS_MAX)
-
-    def kill(self) -> None:
-        """SIGKILL; what it was told is on disk."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def close(self) -> None:
-        """End it for good."""
-        self.kill()
-        self.holder.close()
+        self.launch(
+            [
+                *(self.program, "--port", f"{HOST}:{self.port}", "--quiet"),
+                *("posix", *kept, self.objects),
+            ],
+            self._listens,
+            START_SECONDS_MAX,
+            {**os.environ, "ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET},
+        )
 
     def _listens(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, (self.folder / "log").read_text()
         with suppress(OSError), socket.create_connection((HOST, self.port), timeout=1.0):
             return True
         return False

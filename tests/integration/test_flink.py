@@ -14,8 +14,10 @@ from rekindle import report, verification
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
-from rekindle_local.flink import evidence, installation, outputs
+from rekindle_local.flink import installation, outputs
 from rekindle_local.flink.cluster import FlinkCluster
+from rekindle_local.flink.evidence import tables
+from rekindle_local.peers import evidence
 
 pytestmark = pytest.mark.skipif(
     not installation.is_installed(), reason="Flink is not installed: run `make flink`"
@@ -79,7 +81,7 @@ class Run:
             priorities=pipeline.priorities(1),
             facts=FACTS,
         )
-        evidence.write_outputs(self.directory, left)
+        evidence.write_outputs(self.directory, left, tables)
         inputs = report.Inputs.from_record(evidence.input_record(left))
         return verification.exactly_once(self.directory, inputs, SQL.read_text())
 

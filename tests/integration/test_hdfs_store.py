@@ -6,14 +6,13 @@ from pathlib import Path
 
 import name_node
 import pytest
-from file_stories import STORIES, Story
+from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
 from name_node import NameNode
 
 from rekindle.errors import RunError
 from rekindle_local import cli
 from rekindle_spark import files
 from rekindle_spark.hdfs_files import UNFINISHED, HdfsFiles
-from rekindle_spark.store import Store
 
 NUMBERS = itertools.count(1)
 
@@ -21,7 +20,7 @@ NUMBERS = itertools.count(1)
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameNode]:
     """It runs; who kills it starts it again."""
-    node = NameNode(name_node.archive(), tmp_path_factory.mktemp("hdfs") / "node")
+    node = NameNode(jar=name_node.archive(), folder=tmp_path_factory.mktemp("hdfs") / "node")
     try:
         node.start()
         yield node
@@ -50,13 +49,7 @@ def test_on_hdfs(story: Story, store: HdfsFiles) -> None:
 
 
 def test_a_newer_driver_fences_an_older_one(place: str) -> None:
-    older, newer = Store(place), Store(place)
-    older.open(1.0)
-    older.commit({"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []})
-    newer.open(2.0)
-    with pytest.raises(RunError, match="driver of generation 1: generation 2 has started"):
-        older.commit({"at": 2.0, "plan_epoch": 1, "finished": {}, "outputs": []})
-    assert [record["generation"] for record in newer.read().commits] == [1, 2]
+    a_newer_driver_fences_an_older_one(place)
 
 
 def test_a_sound_place_is_accepted_and_nothing_is_left_there(place: str) -> None:

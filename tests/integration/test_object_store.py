@@ -7,16 +7,15 @@ from pathlib import Path
 import loud_skips
 import pytest
 from application import Application
-from file_stories import STORIES, Story
+from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
 from object_server import BUCKET, LOUD, LosesFirstAnswer, ObjectServer, set_environment
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
 from rekindle_local import cli
 from rekindle_spark import files
 from rekindle_spark.files import Files
 from rekindle_spark.object_files import ObjectFiles
 from rekindle_spark.patience import Patience
-from rekindle_spark.store import Store
 from testbed.binaries import VERSITYGW
 
 Prepare = Callable[..., Application]
@@ -29,7 +28,9 @@ def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ObjectServer]:
     """It runs, and this process knows how to reach it."""
-    server = ObjectServer(loud_skips.programs(request, LOUD)[VERSITYGW], tmp_path / "server")
+    server = ObjectServer(
+        program=loud_skips.programs(request, LOUD)[VERSITYGW], folder=tmp_path / "server"
+    )
     set_environment(monkeypatch, server.environment())
     server.start()
     yield server
@@ -66,14 +67,7 @@ def test_a_record_whose_answer_got_lost_is_made_once_and_counts(
 
 
 def test_a_newer_driver_fences_an_older_one(server: ObjectServer) -> None:  # noqa: ARG001
-    place = fresh()
-    older, newer = Store(place), Store(place)
-    older.open(1.0)
-    older.commit({"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []})
-    newer.open(2.0)
-    with pytest.raises(RunError, match="driver of generation 1: generation 2 has started"):
-        older.commit({"at": 2.0, "plan_epoch": 1, "finished": {}, "outputs": []})
-    assert [record["generation"] for record in newer.read().commits] == [1, 2]
+    a_newer_driver_fences_an_older_one(fresh())
 
 
 def test_a_server_that_is_away_is_neither_an_absent_file_nor_an_empty_store(

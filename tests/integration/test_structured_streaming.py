@@ -18,7 +18,9 @@ from rekindle import report, verification
 from rekindle_local import distribution
 from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
-from rekindle_local.structured_streaming import evidence, queries
+from rekindle_local.peers import evidence
+from rekindle_local.structured_streaming import queries
+from rekindle_local.structured_streaming.evidence import tables
 from rekindle_spark import jar
 
 PROGRAM = Path(__file__).parents[2] / "spark-images" / "structured_streaming.py"
@@ -144,7 +146,7 @@ def test_every_query_gives_what_the_batch_engine_gives(begin: Begin) -> None:
     run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0")
     run.finish()  # the input ends when all queries are started
     left = run.evidence(run.records(), failure_at=0.0)
-    evidence.write_outputs(run.directory, left)
+    evidence.write_outputs(run.directory, left, tables)
     inputs = report.Inputs.from_record(evidence.input_record(left))
     compared = verification.exactly_once(run.directory, inputs, SQL.read_text())
     assert compared | {"expected_rows": 0} == RIGHT
@@ -166,7 +168,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_that_goes_on_from_the_check
     assert {record["generation"] for record in told} == {1, 2}
     kill = {"version": 1, "at": killed_at, "kind": "kill", "node": "127.0.0.2"}
     warm = {"version": 1, "at": told[0]["at"], "kind": "warm"}
-    written = evidence.write(run.directory, run.evidence([*told, warm, kill], killed_at))
+    written = evidence.write(run.directory, run.evidence([*told, warm, kill], killed_at), tables)
     assert written["exactly_once"] | {"expected_rows": 0} == RIGHT
     assert all(query["normal_worst_lag_seconds"] > 0 for query in written["queries"].values())
     assert verification.verify(run.directory, time.monotonic) == ()

@@ -46,19 +46,20 @@ REPAIRS_MIN = 100
 
 def best_density(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
     """Never worse than the best single query; deterministic while the budget is not spent."""
-    enough = relaxation.enough
     best = started(instance, relaxation, budget.part(PAIRS_SHARE))
-    improve(instance, best, enough, budget)
-    best = counted_anew(instance, best)
-    return Selection(best.chosen, optimal=best.value >= enough)
+    return _searched(instance, best, relaxation.enough, budget)
 
 
 def refined(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
     """From `instance.start`, with the local search."""
     best = restarted(instance, relaxation, budget)
-    improve(instance, best, relaxation.enough, budget)
+    return _searched(instance, best, relaxation.enough, budget)
+
+
+def _searched(instance: Instance, best: Growth, enough: float, budget: Budget) -> Selection:
+    improve(instance, best, enough, budget)
     best = counted_anew(instance, best)
-    return Selection(best.chosen, optimal=best.value >= relaxation.enough)
+    return Selection(best.chosen, optimal=best.value >= enough)
 
 
 def restarted(instance: Instance, relaxation: Relaxation, budget: Budget) -> Growth:

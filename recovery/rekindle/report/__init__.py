@@ -11,8 +11,8 @@ Pure: opens no file. The demo calls `compute` to write `report.json`, `rekindle 
 again on the other files and compares. The formats are in docs/report.md.
 """
 
-from rekindle.report.computation import VERSION, compute
-from rekindle.report.facts import RunFacts
+from rekindle.report.computation import VERSION, compute, weighted
+from rekindle.report.facts import THETA, RunFacts
 from rekindle.report.inputs import InputFile, Inputs
 
-__all__ = ["VERSION", "InputFile", "Inputs", "RunFacts", "compute"]
+__all__ = ["THETA", "VERSION", "InputFile", "Inputs", "RunFacts", "compute", "weighted"]

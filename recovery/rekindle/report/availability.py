@@ -58,6 +58,11 @@ class Availability:
         """Sum of the intervals."""
         return lag.duration(self.unavailable)
 
+    def between(self, begin: float, end: float) -> float:
+        """How many of these seconds lie in a stretch of time."""
+        clipped = ((max(low, begin), min(high, end)) for low, high in self.unavailable)
+        return lag.duration((low, high) for low, high in clipped if low < high)
+
 
 def measure(events: Sequence[Event], inputs: Inputs, theta: float) -> Mapping[str, Availability]:
     """Measure every query of the topology over a run; InputError when a record is missing."""

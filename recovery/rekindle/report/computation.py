@@ -16,7 +16,7 @@ from rekindle.report.availability import Availability
 from rekindle.report.facts import RunFacts
 from rekindle.report.inputs import Inputs
 
-__all__ = ["VERSION", "compute"]
+__all__ = ["VERSION", "compute", "weighted"]
 
 VERSION = 1
 
@@ -52,7 +52,9 @@ def compute(
         "queries": {
             name: _query(inputs.priorities[name], query) for name, query in measured.items()
         },
-        "weighted_unavailable_seconds": weighted(inputs, measured),
+        "weighted_unavailable_seconds": weighted(
+            inputs, {name: query.unavailable_seconds for name, query in measured.items()}
+        ),
         "weighted_unavailable_seconds_bound": _bound(events, facts, inputs, measured, clock),
         "first_plan_epochs": planned.first_plan_epochs(events),
         "first_plan_seconds": planned.first_plan_seconds(events),
@@ -71,13 +73,10 @@ def returns(events: Sequence[Event]) -> list[dict[str, Any]]:
     ]
 
 
-def weighted(inputs: Inputs, measured: Mapping[str, Availability]) -> float:
-    """Give the sum of priority * unavailable_seconds over the sum of priorities."""
+def weighted(inputs: Inputs, seconds: Mapping[str, float]) -> float:
+    """Give the sum of priority * seconds of each query over the sum of priorities."""
     total = sum(inputs.priorities.values())
-    return (
-        sum(inputs.priorities[name] * query.unavailable_seconds for name, query in measured.items())
-        / total
-    )
+    return sum(inputs.priorities[name] * value for name, value in seconds.items()) / total
 
 
 def throughput(events: Sequence[Event], inputs: Inputs) -> float | None:

@@ -10,10 +10,12 @@ from typing import Any
 
 from rekindle.errors import InputError
 
-__all__ = ["NODE_CAP", "RunFacts"]
+__all__ = ["NODE_CAP", "THETA", "RunFacts"]
 
 # Plans use at most this share of a node's CPU (DESIGN 5).
 NODE_CAP = 0.8
+# Times its normal worst lag: above it a query is unavailable (DESIGN 2).
+THETA = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class RunFacts:
     nodes: int
     quota_enforced: bool
     cpu_quota: float
-    theta: float = 1.2
+    theta: float = THETA
     stabilisation_seconds: float = 0.0
 
     @property

@@ -13,12 +13,11 @@ from typing import Any
 from rekindle import events as run_events
 from rekindle import lag
 from rekindle.events import Event
-from rekindle.report import Inputs, availability
+from rekindle.report import THETA, Inputs, availability, weighted
 from rekindle.report.availability import Availability
 
 __all__ = ["alone", "curve", "figures", "growth"]
 
-THETA = 1.2
 BEFORE_SECONDS, SAMPLE_SECONDS = 20.0, 0.5
 
 Points = list[tuple[float, float]]
@@ -49,7 +48,9 @@ def figures(events: Sequence[Event], inputs: Inputs) -> dict[str, Any]:
     first = [query["first_output_seconds"] for query in queries.values()]
     found = [seconds for seconds in first if seconds is not None]
     return {
-        "weighted_unavailable_seconds": _weighted(inputs, measured, 0.0, end),
+        "weighted_unavailable_seconds": weighted(
+            inputs, {name: query.unavailable_seconds for name, query in measured.items()}
+        ),
         "first_output_seconds": min(found, default=None),
         "all_output_seconds": max(found) if len(found) == len(first) else None,
         "peak_lag_seconds": max(query["peak_lag_seconds"] for query in queries.values()),
@@ -124,24 +125,12 @@ def _failures(
         {
             "at": t,
             "nodes": [event.node for event in kills if event.t == t],
-            "weighted_unavailable_seconds": _weighted(inputs, measured, t, until),
+            "weighted_unavailable_seconds": weighted(
+                inputs, {name: query.between(t, until) for name, query in measured.items()}
+            ),
         }
         for t, until in zip(moments, [*moments[1:], end], strict=True)
     ]
-
-
-def _weighted(
-    inputs: Inputs, measured: Mapping[str, Availability], begin: float, end: float
-) -> float:
-    total = sum(inputs.priorities.values())
-    return (
-        sum(
-            inputs.priorities[name]
-            * sum(max(0.0, min(high, end) - max(low, begin)) for low, high in query.unavailable)
-            for name, query in measured.items()
-        )
-        / total
-    )
 
 
 def _is_never_back(query: Availability) -> bool:

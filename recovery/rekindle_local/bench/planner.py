@@ -84,8 +84,8 @@ def measure(
     shares = list(_against_exact(_random(seed), "random", seed, console))
     sparse = list(_against_exact(_sparse(seed), "sparse", seed, console))
     gaps = list(_dense_gaps(seed))
-    fitting = list(_on_nodes(NODES, seed))
-    fitting_many = list(_on_nodes(MANY_NODES, seed))
+    fitting = list(_on_nodes(NODES, 200, 1_000 * seed, seed))
+    fitting_many = list(_on_nodes(MANY_NODES, 500, seed, seed))
     figures = {
         "size": size,
         "auto_against_exact": shares,
@@ -243,15 +243,13 @@ def _dense_gaps(seed: int) -> Iterator[float]:
         yield max(0.0, 1.0 - answer.priority_sum / dense.best)
 
 
-def _on_nodes(nodes: int, seed: int) -> Iterator[float]:
-    """Shares of the plan for the same capacity in one piece; on many nodes a partition is up to a
-    third of what one has free."""
-    for case in range(NODES_CASES):
-        queries, number = (200, 1_000 * seed + case) if nodes == NODES else (500, seed + case)
-        partitions = 10 * queries
+def _on_nodes(nodes: int, queries: int, first: int, seed: int) -> Iterator[float]:
+    """Shares of the plan for the same capacity in one piece, of problems from `first` on; on many
+    nodes a partition is up to a third of what one has free."""
+    for number in range(first, first + NODES_CASES):
         one, placed = (
             _solve(
-                problems.shared_by_zipf(queries, partitions, number, nodes=count),
+                problems.shared_by_zipf(queries, 10 * queries, number, nodes=count),
                 NODES_SECONDS,
                 seed,
             )

@@ -69,10 +69,9 @@ def recovery(
     planned = _schedule(schedule, minutes, nodes, kill)
     from rekindle_local.bench import recovery as benchmark
 
-    wanted = list(dict.fromkeys(strategies.split(",")))
-    for strategy in wanted:
-        options.check_choice("--strategies", strategy, benchmark.SYSTEMS)
-        benchmark.check(strategy)
+    wanted = options.choices("--strategies", strategies, benchmark.SYSTEMS)
+    for system in wanted:
+        benchmark.check(system)
     if rows_per_second is None and not set(wanted) & set(options.STRATEGIES):
         raise InputError(
             where="--strategies",
@@ -196,9 +195,8 @@ def steady(
     from rekindle_local.bench import contenders
     from rekindle_local.bench import steady as benchmark
 
-    wanted = list(dict.fromkeys(systems.split(",")))
+    wanted = options.choices("--systems", systems, benchmark.SYSTEMS)
     for system in wanted:
-        options.check_choice("--systems", system, benchmark.SYSTEMS)
         contenders.check(system)
     directory = options.new_directory(report)
     _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)

@@ -128,8 +128,7 @@ def _parts(domains: int | None, nodes: int) -> int:
 def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int) -> int:
     """How many of all nodes are killed, if not a failure domain."""
     if kill_domain is None:
-        killed = min(8, nodes - 1) if kill is None else kill
-        options.check_kill(killed, nodes)
+        (killed,) = failures.demo(nodes, kill).kills
         return killed
     if kill is not None:
         raise InputError(
@@ -167,7 +166,7 @@ def _check_peer(wanted: "Options", engine: str) -> None:
     """What only Rekindle has, or is asked of its plans, is not to be asked of another engine."""
     given = {
         "--kill-domain": wanted.kill_domain is not None,
-        "--placement": wanted.placement != "even",
+        "--placement": wanted.placement != EVEN,
         "--strategy": wanted.strategy != "incremental",
         "--kill-coordinator": wanted.kill_coordinator,
     }

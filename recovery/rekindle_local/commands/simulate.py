@@ -83,9 +83,7 @@ def simulate(
         _refuse_beside_study(context)
         study_figures.show(study, options.seeds(seeds, SEEDS_MAX), picture, as_json=as_json)
         return
-    wanted = list(dict.fromkeys(strategies.split(",")))
-    for strategy in wanted:
-        options.check_choice("--strategies", strategy, options.STRATEGIES)
+    wanted = options.choices("--strategies", strategies, options.STRATEGIES)
     numbers = options.seeds(seeds, SEEDS_MAX)
     coming = arrivals.parse(arrive, "--arrive")
     state = situations.load(what, zookeeper, secret_file)

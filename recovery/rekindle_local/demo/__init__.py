@@ -2,6 +2,7 @@
 
     performance  one performance: prepares, runs, writes the report
     scenario     the run as phases: start, calibrate, warm up, kill, return nodes, finish
+    phases       waiting within a phase, with a limit
     driving      the driver as a process of its own, and what it says in its event file
     inputs       the pipeline and the settings that a driver is given
     display      the live table, or plain lines where there is no terminal

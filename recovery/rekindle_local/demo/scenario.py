@@ -25,14 +25,13 @@ from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.phases import Phases
 from rekindle_local.flights import pipeline as flights
 from rekindle_local.provisioning import Provisioning
 
 __all__ = ["Options", "Scenario", "failure_domains"]
 
 POLL_SECONDS = 0.05
-# Longer waits are told of: on a machine with much else to do each phase takes its time.
-WAITING_SECONDS = 30.0
 LOAD_PERCENT = (60.0, 80.0)
 # Loads of so many measurements in a row that lie within this ratio.
 STEADY_WINDOWS, STEADY_RATIO_MAX = 4, 1.15
@@ -92,52 +91,39 @@ class Scenario:
     failure_at: float = 0.0
     _looked_at: dict[str, Any] | None = None
     _arranged: bool = False
+    _phases: Phases = field(init=False)
+
+    def __post_init__(self) -> None:
+        limit = self.options.phase_seconds_max
+        self._phases = Phases("demo", self.driver.log, self._poll, self.show, limit)
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""
-        self._await("all executors have joined", self._is_whole)
-        self._await("the first plan is running", lambda: "recovered" in self.kinds)
-        self._await("the load is calibrated", lambda: "calibrated" in self.kinds)
+        self._phases.await_that("all executors have joined", self._is_whole)
+        self._phases.await_that("the first plan is running", lambda: "recovered" in self.kinds)
+        self._phases.await_that("the load is calibrated", lambda: "calibrated" in self.kinds)
         if self.options.placement == DOMAINS:
-            self._await("what survives the loss of a domain is arranged", self._is_arranged)
+            self._phases.await_that(
+                "what survives the loss of a domain is arranged", self._is_arranged
+            )
         if self.options.kill_domain is not None:
-            self._await("what partitions cost falls no more", self._is_compiled)
+            self._phases.await_that("what partitions cost falls no more", self._is_compiled)
         self._note("warm")
-        self._pass(self.options.warm_seconds)
+        self._phases.let_pass(self.options.warm_seconds)
         self._check_load()
         self._kill(self._chosen())
         if self.options.kill_coordinator:
             self._kill_coordinator()
         for victims in self._drawn()[1:]:
-            self._pass(self.options.kills_every_seconds)
-            self._await("all nodes are back", self._is_whole)
+            self._phases.let_pass(self.options.kills_every_seconds)
+            self._phases.await_that("all nodes are back", self._is_whole)
             self._kill(victims)
-        self._await("all queries are back", self._is_recovered)
-        self._await("the incident is closed", lambda: "incident-closed" in self.kinds)
+        self._phases.await_that("all queries are back", self._is_recovered)
+        self._phases.await_that("the incident is closed", lambda: "incident-closed" in self.kinds)
         self.driver.request_finish()
-        self._await("the driver has finished", lambda: "finish" in self.kinds)
-        self._await("the driver has ended", lambda: self.driver.ended)
+        self._phases.await_that("the driver has finished", lambda: "finish" in self.kinds)
+        self._phases.await_that("the driver has ended", lambda: self.driver.ended)
         self._check_contest()
-
-    def _pass(self, seconds: float) -> None:
-        """Let the application run for a while."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._poll()
-
-    def _await(self, what: str, condition: Callable[[], bool]) -> None:
-        begin = told_at = time.monotonic()
-        while not condition():
-            self._poll()
-            if time.monotonic() - told_at > WAITING_SECONDS:
-                told_at = time.monotonic()
-                self.show({"kind": "not-yet", "until": what})
-            if time.monotonic() - begin > self.options.phase_seconds_max:
-                raise RunError(
-                    where="demo",
-                    what=f"waited {self.options.phase_seconds_max:.0f} s until {what}",
-                    remedy=f"see {self.driver.log} and the logs beside it",
-                )
 
     def _poll(self) -> None:
         for record in (*self.driver.fresh_events(), *self.control.events.fresh()):
@@ -233,10 +219,8 @@ class Scenario:
         return flights.victims(closures, placement, list(found), options.kill, rng)
 
     def _drawn(self) -> tuple[tuple[str, ...], ...]:
-        """The nodes of each failure where there are several; else nobody asks."""
+        """The nodes of each failure, where there are several."""
         kills = (self.options.kill, *self.options.later_kills)
-        if len(kills) == 1:
-            return ((),)
         names = [node.name for node in self.cluster.nodes]
         return failures.drawn(names, kills, self.options.seed)
 
@@ -253,7 +237,7 @@ class Scenario:
     def _kill_coordinator(self) -> None:
         """Kill the coordinator in the middle of the recovery, and start another one at once."""
         begin = self.latest["plan"]["plan_epoch"]
-        self._await("a plan is made", lambda: self.latest["plan"]["plan_epoch"] > begin)
+        self._phases.await_that("a plan is made", lambda: self.latest["plan"]["plan_epoch"] > begin)
         self.control.kill(self.control.coordinator)
         self._note("coordinator-killed")
         self.control.start_coordinator()

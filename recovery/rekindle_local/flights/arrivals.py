@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from rekindle.errors import InputError
 from rekindle_local.flights import data
 
-__all__ = ["Arrivals", "arrivals", "open_arrivals", "order", "rows_read", "write"]
+__all__ = ["Arrivals", "arrivals", "end_input", "open_arrivals", "order", "rows_read", "write"]
 
 VERSION = 1
 
@@ -67,6 +67,13 @@ def arrivals(store: Path) -> Arrivals:
     """The arrivals of a run that has begun."""
     record = json.loads((store / "start.json").read_text())
     return Arrivals(record["started_at"], record["rows_per_second"])
+
+
+def end_input(store: Path, begun: Arrivals, moment: float) -> None:
+    """The input ends with what has come in at a moment; only the first time counts."""
+    path = store / "end"
+    if not path.exists():
+        write(path, str(begun.rows_at(moment)).encode())
 
 
 def rows_read(store: Path) -> dict[str, int]:

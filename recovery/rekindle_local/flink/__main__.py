@@ -61,9 +61,7 @@ def _run(
     options.check_range("--checkpoint-seconds", checkpoint_seconds, 0.01, SECONDS_PER_DAY)
     from rekindle_local.flink import application, outputs
 
-    chosen = tuple(outputs.COLUMNS) if names is None else tuple(names.split(","))
-    for name in chosen:
-        options.check_choice("--queries", name, tuple(outputs.COLUMNS))
+    known = tuple(outputs.COLUMNS)
     application.run(
         application.Options(
             directory=directory.resolve(),
@@ -73,7 +71,7 @@ def _run(
             parallelism=parallelism,
             rows_per_second=rows_per_second,
             checkpoint_seconds=checkpoint_seconds,
-            names=chosen,
+            names=known if names is None else options.choices("--queries", names, known),
             settings=dict(pair.split("=", 1) for pair in settings or ()),
         )
     )

@@ -123,7 +123,7 @@ class _Running:
                     break
             time.sleep(POLL_SECONDS)
             if (options.store / "finish").exists():
-                self._end_input()
+                arrivals.end_input(options.store, self.arrivals, time.time() + END_SECONDS)
             for checkpoint in followed.fresh(time.time()):
                 self._tell(checkpoint)
         self.ended = True
@@ -150,12 +150,6 @@ class _Running:
                 where="the job", what=f"is {state.lower()}", remedy="see the log of the JobManager"
             )
         return bool(state == "FINISHED")
-
-    def _end_input(self) -> None:
-        path = self.options.store / "end"
-        if not path.exists():
-            rows = self.arrivals.rows_at(time.time() + END_SECONDS)
-            arrivals.write(path, str(rows).encode())
 
     def _tell(self, checkpoint: Checkpoint) -> None:
         """A checkpoint is an epoch of all queries. `at` is when it was, not when it is told."""

@@ -1,6 +1,7 @@
 """Other systems in the same failure: the demo's queries on the same nodes, run by somebody else.
 
-    table        the peers: who starts them, on which machines, who writes their report
+    table        the peers: who starts them, on which machines, who reads what they put out
+    evidence     the report's directory of a run, as `rekindle verify` reads it
     lateness     does lag grow, how late is normal, who is back: by commits alone
     scenario     the run as phases: start, settle, failures, nodes return, finish
     performance  one performance: prepares, runs, writes what was seen

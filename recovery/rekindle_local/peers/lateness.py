@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from rekindle.report import THETA
 from rekindle_local.bench.freshness import Commit
 
 __all__ = [
@@ -32,7 +33,6 @@ COMMITS_MIN = 4
 # Lags of batches vary by a fifth from one to the next: four of them make a line whose slope is
 # uncertain by 0.1, and the mean of 18 queries' by 0.02.
 GROWTH_MAX, MEAN_GROWTH_MAX = 0.2, 0.05
-THETA = 1.2
 
 Commits = Mapping[str, Sequence[Commit]]
 

@@ -19,13 +19,13 @@ from rekindle.protocol.tree import Place
 from rekindle_local import cluster_files, failures
 from rekindle_local.bench import contenders
 from rekindle_local.bench.contenders import Contest
-from rekindle_local.demo import evidence
+from rekindle_local.demo.evidence import commit, machine
 from rekindle_local.flights import data
 from rekindle_local.machines import Machines
+from rekindle_local.peers import evidence
 from rekindle_local.peers.scenario import Scenario, Trial
 from rekindle_local.peers.table import PEERS, Peer
 from rekindle_local.provisioning import Provisioning
-from rekindle_local.structured_streaming.evidence import Run
 
 __all__ = ["Outcome", "Show", "perform"]
 
@@ -121,7 +121,7 @@ def _write(
     """The report where all rows are out; of a run that was left before that, the events."""
     trial = scenario.trial
     if scenario.complete:
-        run = Run(
+        run = evidence.Run(
             records=scenario.records,
             store=scenario.driver.store,
             failure_at=scenario.failure_at,
@@ -129,7 +129,7 @@ def _write(
             priorities=trial.priorities,
             facts=_facts(peer, trial, enforced),
         )
-        return peer.write(directory, run)
+        return evidence.write(directory, run, peer.tables)
     if scenario.failures:
         events = run_events.relative(scenario.records, scenario.failure_at)
         (directory / "events.jsonl").write_text(run_events.serialize(events))
@@ -138,9 +138,9 @@ def _write(
 
 def _facts(peer: Peer, trial: Trial, enforced: bool) -> report.RunFacts:
     return report.RunFacts(
-        commit=evidence.commit(),
+        commit=commit(),
         seed=trial.seed,
-        machine=evidence.machine(),
+        machine=machine(),
         strategy="restart",
         engine=peer.contender,
         buffering="none",

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.errors import RunError
 from rekindle_local import failures
 from rekindle_local.bench.freshness import Commits
 from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.phases import WAITING_SECONDS, Phases
 from rekindle_local.flights import pipeline
 from rekindle_local.machines import Machines
 from rekindle_local.peers import lateness
@@ -27,7 +27,6 @@ from rekindle_local.peers.table import Peer
 __all__ = ["Scenario", "Trial"]
 
 POLL_SECONDS = 0.1
-WAITING_SECONDS = 30.0
 JUDGE_SECONDS = 2.0
 BACK_SECONDS_MAX = 300.0
 # So long after the return of all nodes a run is followed whose rows cannot be waited for.
@@ -99,29 +98,34 @@ class Scenario:
     complete: bool = False
     commits: Commits = field(init=False)
     _limits: dict[str, float] = field(default_factory=dict)
+    _phases: Phases = field(init=False)
 
     def __post_init__(self) -> None:
         self.commits = Commits(tuple(self.trial.names))
+        limit = self.trial.phase_seconds_max + self.trial.every_seconds
+        self._phases = Phases(self.peer.label, self.driver.log, self._poll, self.show, limit)
 
     def run(self) -> None:
         """All phases after machines and driver have been started."""
-        self._await("all nodes take part", self._is_whole)
-        self._await("every query has put out", lambda: len(self.commits.of) == self._count)
+        self._phases.await_that("all nodes take part", self._is_whole)
+        self._phases.await_that(
+            "every query has put out", lambda: len(self.commits.of) == self._count
+        )
         self._settle()
         if not (self.sustained or self.trial.unconditional):
             return
         for victims in self.trial.victims:
-            self._await("the next failure is due", self._is_due)
+            self._phases.await_that("the next failure is due", self._is_due)
             self._kill(victims)
-            self._await("all nodes are back", self._is_whole)
+            self._phases.await_that("all nodes are back", self._is_whole)
         if not self.sustained:
-            self._pass(FOLLOWED_SECONDS)
+            self._phases.let_pass(FOLLOWED_SECONDS)
             self._note("finish")
             return
         self._follow()
         self.driver.request_finish()
-        self._await("the driver has finished", lambda: "finish" in self.kinds)
-        self._await("the driver has ended", lambda: self.driver.ended)
+        self._phases.await_that("the driver has finished", lambda: "finish" in self.kinds)
+        self._phases.await_that("the driver has ended", lambda: self.driver.ended)
         self.complete = True
 
     @property
@@ -141,12 +145,12 @@ class Scenario:
         self.show({"kind": "phase", "text": "waiting until lag is level"})
         level = False
         while not (self.sustained and level):
-            self._pass(JUDGE_SECONDS)
+            self._phases.let_pass(JUDGE_SECONDS)
             now = time.time()
             if not self.sustained and now - begin > self.trial.settle_seconds_max:
                 break
             if now - begin > self.trial.phase_seconds_max:
-                raise self._too_long("lag falls no more", now - begin)
+                raise self._phases.too_long("lag falls no more", now - begin)
             since = lateness.settled_since(self.commits.of, now, self.trial.settle_seconds)
             if since is None or since < begin:
                 continue
@@ -183,7 +187,7 @@ class Scenario:
         """Wait until all queries are back; for those that are not for minutes, no longer."""
         end = time.time() + BACK_SECONDS_MAX
         hold = self.trial.back_seconds
-        self._pass(hold)
+        self._phases.let_pass(hold)
         told_at = time.time()
         while time.time() < end:
             now = time.time()
@@ -193,31 +197,7 @@ class Scenario:
             if now - told_at > WAITING_SECONDS:
                 told_at = now
                 self.show({"kind": "phase", "text": f"{behind} of {self._count} queries are late"})
-            self._pass(JUDGE_SECONDS)
-
-    def _pass(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._poll()
-
-    def _await(self, what: str, condition: Callable[[], bool]) -> None:
-        begin = told_at = time.monotonic()
-        limit = self.trial.phase_seconds_max + self.trial.every_seconds
-        while not condition():
-            self._poll()
-            now = time.monotonic()
-            if now - told_at > WAITING_SECONDS:
-                told_at = now
-                self.show({"kind": "not-yet", "until": what})
-            if now - begin > limit:
-                raise self._too_long(what, limit)
-
-    def _too_long(self, what: str, seconds: float) -> RunError:
-        return RunError(
-            where=self.peer.label,
-            what=f"waited {seconds:.0f} s until {what}",
-            remedy=f"see {self.driver.log} and the logs beside it",
-        )
+            self._phases.let_pass(JUDGE_SECONDS)
 
     def _poll(self) -> None:
         for record in self.driver.fresh_events():
@@ -232,9 +212,8 @@ class Scenario:
         self.commits.add(record)
         self.show(record)
         is_new = record["kind"] == "joined" and record["node"] not in self.joined
-        if (
-            is_new and self.peer.tells_joined
-        ):  # Spark tells of an executor before it has a port, too
+        # Spark tells of an executor before it has a port, too
+        if is_new and self.peer.tells_joined:
             self._join(record["node"], record["executor"])
 
     def _join(self, node: str, executor: str) -> None:

@@ -1,4 +1,4 @@
-"""The peers, a line for each: who starts them, on which machines, and who writes their report.
+"""The peers, a line for each: who starts them, on which machines, and who reads what they put out.
 
 A peer's driver writes events `cut`, `commit` and `finish` as docs/report.md has them, and `joined`
 where it knows when a node takes part. `scenario` and `performance` read the table, `bench recovery`
@@ -8,13 +8,13 @@ takes its names.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rekindle_local.bench import contenders
 from rekindle_local.bench.contenders import Size
-from rekindle_local.flink import evidence as flink_evidence
+from rekindle_local.flink import evidence as of_flink
 from rekindle_local.machines import Machines
-from rekindle_local.structured_streaming import evidence
+from rekindle_local.peers.evidence import Tables
+from rekindle_local.structured_streaming import evidence as of_structured_streaming
 
 __all__ = ["PEERS", "Peer"]
 
@@ -24,14 +24,14 @@ class Peer:
     """One line: `contender` is its name in `bench.contenders`.
 
     `machines` makes so many nodes with a quota of so many cores, with logs in a folder; nothing is
-    started yet. `write` writes the report's directory. Where `tells_joined` is false, a node takes
-    part as soon as it has been started.
+    started yet. `tables` reads what a query has put out. Where `tells_joined` is false, a node
+    takes part as soon as it has been started.
     """
 
     contender: str
     label: str
     machines: Callable[[int, float, Path], Machines]
-    write: Callable[[Path, evidence.Run], dict[str, Any]]
+    tables: Tables
     tells_joined: bool = True
 
 
@@ -46,7 +46,7 @@ def _on(contender: str, slots: int) -> Callable[[int, float, Path], Machines]:
 
 def _flink(contender: str, label: str) -> Peer:
     """A node has one slot, for a slot of Flink runs a part of every operator."""
-    return Peer(contender, label, _on(contender, 1), flink_evidence.write, tells_joined=False)
+    return Peer(contender, label, _on(contender, 1), of_flink.tables, tells_joined=False)
 
 
 PEERS: Mapping[str, Peer] = {
@@ -54,7 +54,7 @@ PEERS: Mapping[str, Peer] = {
         "structured-streaming",
         "Structured Streaming",
         _on("structured-streaming", 3),
-        evidence.write,
+        of_structured_streaming.tables,
     ),
     "flink": _flink("flink", "Flink"),
     "flink-adaptive": _flink("flink-adaptive", "Flink, adaptive scheduler"),

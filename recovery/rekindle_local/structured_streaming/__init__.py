@@ -4,7 +4,7 @@
     queries        the 18 queries as streaming DataFrames
     batches        what a run has committed, read from checkpoints and sinks
     application    starts the queries, starts again those that fail, ends when all is committed
-    evidence       the report's directory of a run, as `rekindle verify` reads it
+    evidence       the rows of a run as a report has them
 
 `python -m rekindle_local.structured_streaming` is the program that spark-submit starts. It uses
 nothing of the epoch runtime; its store is one of Spark's checkpoints and Parquet files:

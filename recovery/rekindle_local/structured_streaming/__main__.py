@@ -63,9 +63,7 @@ def _run(
     from rekindle_local.structured_streaming import application
     from rekindle_local.structured_streaming.queries import QUERIES
 
-    chosen = tuple(QUERIES) if names is None else tuple(names.split(","))
-    for name in chosen:
-        options.check_choice("--queries", name, tuple(QUERIES))
+    known = tuple(QUERIES)
     application.run(
         application.Options(
             directory=directory.resolve(),
@@ -74,7 +72,7 @@ def _run(
             rows_per_second=rows_per_second,
             rows_per_trigger_max=rows_per_trigger_max,
             trigger_seconds=trigger_seconds,
-            names=chosen,
+            names=known if names is None else options.choices("--queries", names, known),
         )
     )
 

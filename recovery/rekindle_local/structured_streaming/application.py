@@ -121,7 +121,7 @@ class Running:
         self._tell_executors()
         self._tell_batches()
         if (self.options.store / "finish").exists():
-            self._end_input()
+            arrivals.end_input(self.options.store, self.arrivals, time.time())
         for name, stream in self.streams.items():
             if not stream.isActive:
                 self._restart(name)
@@ -163,11 +163,6 @@ class Running:
                 remedy=f"see {self.options.events} and the driver's log",
             )
         self._start(name)
-
-    def _end_input(self) -> None:
-        path = self.options.store / "end"
-        if not path.exists():
-            arrivals.write(path, str(self.arrivals.rows_at(time.time())).encode())
 
     def _tell_batches(self) -> None:
         for name in self.options.names:
