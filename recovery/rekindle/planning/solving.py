@@ -45,8 +45,8 @@ EXACT_QUERIES_MAX = 60  # with at most
 EXACT_BUNDLES_MAX = 200  # "auto" takes the exact solver
 BOUND_SHARE = 0.25  # of the budget, unless it is done sooner
 CHOICE_SHARE = 0.9  # of what is left then: the answer is written with the rest, or,
-SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards, unless
-# that takes longer. Making arrays of the problem is measured on the way, and nothing else that
+SOLVER_SHARE = 0.85  # of what is left then, where nodes have to be filled afterwards; unless
+# either takes longer. Making arrays of the problem is measured on the way, and nothing else that
 # grows with it in the same way comes sooner.
 PLACING_PER_PREPARATION = 1.5
 ANSWER_PER_PREPARATION = 0.5
@@ -91,16 +91,14 @@ def solve(
     prepared_seconds = clock() - begun
     relaxation = relax(instance, budget.part(BOUND_SHARE))
     case = _Case(problem, loss, instance, relaxation, _named(solver, instance), start)
+    answering = budget.less(ANSWER_PER_PREPARATION * prepared_seconds)
     if problem.nodes is None:
-        selection, settled = _in_one_piece(case, budget.part(CHOICE_SHARE))
+        choosing = _sooner(budget.part(CHOICE_SHARE), answering)
+        selection, settled = _in_one_piece(case, choosing)
     else:
-        placing = budget.less(ANSWER_PER_PREPARATION * prepared_seconds)
-        choosing = min(
-            placing.part(SOLVER_SHARE),
-            placing.less(PLACING_PER_PREPARATION * prepared_seconds),
-            key=lambda part: part.deadline,
-        )
-        selection, settled = _on_nodes(case, Demand(problem, loss, placing), choosing)
+        placing = answering.less(PLACING_PER_PREPARATION * prepared_seconds)
+        choosing = _sooner(answering.part(SOLVER_SHARE), placing)
+        selection, settled = _on_nodes(case, Demand(problem, loss, answering), choosing)
     reachable = min(relaxation.upper_bound, selection.upper_bound)
     if selection.optimal:
         reachable = instance.value(selection.chosen)
@@ -108,6 +106,10 @@ def solve(
     certificate = Certificate(case.solver, seed, bound, case.solver == OPERATOR_CENTRIC)
     plan = answer(problem, loss, settled, certificate)
     return replace(plan, seconds=clock() - begun)
+
+
+def _sooner(one: Budget, other: Budget) -> Budget:
+    return min(one, other, key=lambda budget: budget.deadline)
 
 
 def _check(solver: str, budget_seconds: float, seed: int) -> None:
