@@ -192,11 +192,7 @@ class Application:
     def placement(self) -> dict[str, str]:
         """Node of each partition after all plans and moves so far."""
         self.poll()
-        placed: dict[str, str] = {}
-        for event in self.events:
-            if event["kind"] in ("plan", "moved"):
-                placed |= event["placement"]
-        return placed
+        return placement_after(self.events)
 
     def nodes_of(self, operator: str) -> set[str]:
         """Nodes that run partitions of an operator."""
@@ -305,6 +301,15 @@ class Before:
                     again.add(name)
                 reached[name] = last
         return again
+
+
+def placement_after(events: Iterable[Event]) -> dict[str, str]:
+    """Node of each partition after all plans and moves among these events."""
+    placed: dict[str, str] = {}
+    for event in events:
+        if event["kind"] in ("plan", "moved"):
+            placed |= event["placement"]
+    return placed
 
 
 def compare(query: str, got: pl.DataFrame, wanted: pl.DataFrame) -> None:
