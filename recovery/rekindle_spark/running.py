@@ -120,8 +120,7 @@ def submit(application: Application, specify: Callable[[], Specification]) -> Ru
     with application.lock:
         losses, specification = application.losses, specify()
         application.readers.begin(specification.reads)
-    targets = len(application.program.partition_names)
-    job = application.exchange.submit(specification.stages, targets)
+    job = application.exchange.submit(specification.stages, specification.order)
     return Running(specification, job, losses, began)
 
 

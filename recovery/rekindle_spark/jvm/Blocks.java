@@ -27,7 +27,8 @@ import scala.collection.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Reads any part of any shuffles in one go: one request per shuffle and executor that holds some.
+ * Reads any part of any shuffles in one go: one request per shuffle, executor that holds some, and
+ * stretch of reduce ids. What a map output has of a stretch is one block.
  *
  * <p>It runs on a thread without a TaskContext: Spark would otherwise note a failed fetch in the
  * task and let the scheduler run map tasks of a past epoch again.
@@ -85,7 +86,7 @@ final class Blocks {
             env.serializerManager(),
             env.blockManager(),
             env.mapOutputTracker(),
-            false);
+            true);
     List<byte[]> blocks = new ArrayList<>();
     Iterator<Product2> records = reader.read();
     while (records.hasNext()) blocks.add((byte[]) records.next()._2());
@@ -96,17 +97,18 @@ final class Blocks {
       Stage.Read[] reads, MapOutputTracker tracker) {
     List<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> all = new ArrayList<>();
     for (Stage.Read read : reads) {
-      // apart for each shuffle: Spark refuses a request for blocks of several
-      Map<BlockManagerId, List<Tuple3<BlockId, Object, Object>>> merged = new LinkedHashMap<>();
-      for (int m = 0; m < read.maps.length; m += 2) {
-        for (int t = 0; t < read.targets.length; t += 2) {
+      for (int r = 0; r < read.reduces.length; r += 2) {
+        // Apart for each shuffle: Spark refuses a request for blocks of several. And for each
+        // stretch: of a map output's blocks it takes all between the first and the last.
+        Map<BlockManagerId, List<Tuple3<BlockId, Object, Object>>> merged = new LinkedHashMap<>();
+        for (int m = 0; m < read.maps.length; m += 2) {
           Iterator<Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>>> found =
               tracker.getMapSizesByExecutorId(
                   read.shuffle,
                   read.maps[m],
                   read.maps[m + 1],
-                  read.targets[t],
-                  read.targets[t + 1]);
+                  read.reduces[r],
+                  read.reduces[r + 1]);
           while (found.hasNext()) {
             Tuple2<BlockManagerId, Seq<Tuple3<BlockId, Object, Object>>> entry = found.next();
             merged
@@ -114,9 +116,9 @@ final class Blocks {
                 .addAll(CollectionConverters.asJava(entry._2()));
           }
         }
+        merged.forEach(
+            (address, ids) -> all.add(new Tuple2<>(address, CollectionConverters.asScala(ids))));
       }
-      merged.forEach(
-          (address, ids) -> all.add(new Tuple2<>(address, CollectionConverters.asScala(ids))));
     }
     return CollectionConverters.asScala(all.iterator());
   }

@@ -10,9 +10,12 @@ import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.IntStream;
 import org.apache.spark.Partitioner;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SimpleFutureAction;
@@ -32,9 +35,9 @@ import scala.reflect.ClassTag$;
  * shuffles that stay until they are removed, and removal of an executor that does not answer.
  *
  * <p>A job is a chain of map stages, described by one byte array (see jobs.py). Every stage's
- * output is a shuffle whose reduce ids are operator partitions. Shuffles of earlier jobs are read
- * without declaring a dependency: Spark would otherwise fill holes in them by lineage, which is
- * wrong for state.
+ * output is a shuffle with a reduce id for each operator partition, in an order of the job's own.
+ * Shuffles of earlier jobs are read without declaring a dependency: Spark would otherwise fill holes
+ * in them by lineage, which is wrong for state.
  */
 public final class Exchange {
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
@@ -46,7 +49,8 @@ public final class Exchange {
 
   public Exchange(SparkContext context) {
     this.context = context;
-    this.template = dependency(new Stage(context, List.of(), List.of(), null, null), 1);
+    Stage empty = new Stage(context, List.of(), List.of(), null, null);
+    this.template = dependency(empty, new Targets(new int[0]));
   }
 
   /** Reports of tasks, and when each came in here: executors have clocks of their own. */
@@ -115,16 +119,17 @@ public final class Exchange {
     }
   }
 
-  /** Submits a job; `targets` is the number of operator partitions. */
-  public Job submit(byte[] specification, int targets) throws IOException {
+  /** Submits a job: the order of operator partitions in its output, then its stages. */
+  public Job submit(byte[] specification) throws IOException {
     DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
+    Targets targets = new Targets(Stage.Task.ints(in));
     int stages = in.readInt();
     Reports reports = new Reports();
     context.register(reports);
     List<ShuffleDependency<Object, Object, Object>> own = new ArrayList<>();
     int[] shuffles = new int[stages];
     for (int s = 0; s < stages; s++) {
-      List<Stage.Task> tasks = Stage.Task.readAll(in, shuffles);
+      List<Stage.Task> tasks = Stage.Task.readAll(in, shuffles, this::reduceIds);
       List<ShuffleDependency<Object, Object, Object>> parents = new ArrayList<>(own);
       Stage stage = new Stage(context, parents, tasks, reports, template);
       ShuffleDependency<Object, Object, Object> output = dependency(stage, targets);
@@ -198,10 +203,17 @@ public final class Exchange {
     return live;
   }
 
-  private ShuffleDependency<Object, Object, Object> dependency(Stage stage, int targets) {
+  /** The reduce ids that some operator partitions, given as stretches, have in a shuffle. */
+  private int[] reduceIds(int shuffle, int[] partitions) {
+    ShuffleDependency<Object, Object, Object> known = retained.get(shuffle);
+    // one that was removed cannot be read by any id
+    return known == null ? partitions : ((Targets) known.partitioner()).stretches(partitions);
+  }
+
+  private ShuffleDependency<Object, Object, Object> dependency(Stage stage, Targets targets) {
     return new ShuffleDependency<>(
         stage.asPairs(),
-        new Targets(targets),
+        targets,
         new BlockSerializer(),
         Option.empty(),
         Option.empty(),
@@ -212,32 +224,51 @@ public final class Exchange {
         ANY);
   }
 
-  /** Reduce id = the record's key. */
+  /** A reduce id for each operator partition: its place in an order. A record's key is the latter. */
   static final class Targets extends Partitioner {
-    private final int count;
+    private final int[] places;
 
-    Targets(int count) {
-      this.count = count;
+    /** `order` has every partition once. */
+    Targets(int[] order) {
+      this.places = new int[order.length];
+      for (int place = 0; place < order.length; place++) places[order[place]] = place;
+    }
+
+    /** The places of partitions; both are stretches: begin and end of each, one after the other. */
+    int[] stretches(int[] partitions) {
+      BitSet found = new BitSet(places.length);
+      for (int i = 0; i < partitions.length; i += 2) {
+        for (int partition = partitions[i]; partition < partitions[i + 1]; partition++) {
+          found.set(places[partition]);
+        }
+      }
+      IntStream.Builder stretches = IntStream.builder();
+      for (int begin = found.nextSetBit(0); begin >= 0; ) {
+        int end = found.nextClearBit(begin);
+        stretches.add(begin).add(end);
+        begin = found.nextSetBit(end);
+      }
+      return stretches.build().toArray();
     }
 
     @Override
     public int numPartitions() {
-      return count;
+      return Math.max(1, places.length);
     }
 
     @Override
     public int getPartition(Object key) {
-      return (Integer) key;
+      return places[(Integer) key];
     }
 
     @Override
     public boolean equals(Object other) {
-      return other instanceof Targets && ((Targets) other).count == count;
+      return other instanceof Targets && Arrays.equals(((Targets) other).places, places);
     }
 
     @Override
     public int hashCode() {
-      return count;
+      return Arrays.hashCode(places);
     }
   }
 }

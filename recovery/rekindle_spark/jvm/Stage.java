@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.function.BiFunction;
 import org.apache.spark.Dependency;
 import org.apache.spark.Partition;
 import org.apache.spark.ShuffleDependency;
@@ -46,16 +47,16 @@ final class Stage extends RDD<Object> {
     this.template = template;
   }
 
-  /** A part of one earlier or lower shuffle: map outputs and targets as [begin, end) ranges. */
+  /** A part of one earlier or lower shuffle: map outputs and reduce ids as [begin, end) ranges. */
   static final class Read implements Serializable {
     final int shuffle;
     final int[] maps;
-    final int[] targets;
+    final int[] reduces;
 
-    Read(int shuffle, int[] maps, int[] targets) {
+    Read(int shuffle, int[] maps, int[] reduces) {
       this.shuffle = shuffle;
       this.maps = maps;
-      this.targets = targets;
+      this.reduces = reduces;
     }
   }
 
@@ -75,7 +76,10 @@ final class Stage extends RDD<Object> {
       this.reads = reads;
     }
 
-    static List<Task> readAll(DataInputStream in, int[] own) throws IOException {
+    /** Tasks name partitions; `reduceIds` says where a shuffle has them. */
+    static List<Task> readAll(
+        DataInputStream in, int[] own, BiFunction<Integer, int[], int[]> reduceIds)
+        throws IOException {
       int count = in.readInt();
       List<Task> tasks = new ArrayList<>(count);
       for (int i = 0; i < count; i++) {
@@ -85,16 +89,17 @@ final class Stage extends RDD<Object> {
         in.readFully(header);
         Read[] reads = new Read[in.readInt()];
         for (int r = 0; r < reads.length; r++) {
-          int shuffle = in.readInt();
+          int named = in.readInt();
           // a negative id is a lower stage of the same job
-          reads[r] = new Read(shuffle < 0 ? own[-1 - shuffle] : shuffle, ints(in), ints(in));
+          int shuffle = named < 0 ? own[-1 - named] : named;
+          reads[r] = new Read(shuffle, ints(in), reduceIds.apply(shuffle, ints(in)));
         }
         tasks.add(new Task(i, host, executor, header, reads));
       }
       return tasks;
     }
 
-    private static int[] ints(DataInputStream in) throws IOException {
+    static int[] ints(DataInputStream in) throws IOException {
       int[] values = new int[in.readInt()];
       for (int i = 0; i < values.length; i++) values[i] = in.readInt();
       return values;
