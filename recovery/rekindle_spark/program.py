@@ -5,7 +5,7 @@
     edge    from a step of one chain to an input of a keyed chain, an exchange by key
 
 Fusing costs nothing in freedom: stateless steps hold no state and sinks follow their input.
-Partitions have one number each, in topological order; they are the reduce ids of exchanges.
+Partitions have one number each, in topological order. Frames are addressed by it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
