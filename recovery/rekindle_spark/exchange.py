@@ -162,13 +162,14 @@ class Exchange:
         jvm: Any = self.context._jvm
         self.handle = jvm.rekindle.Exchange(self.context._jsc.sc())
 
-    def submit(self, stages: Sequence[Sequence[Task]], order: Sequence[int]) -> Job:
+    def submit(self, stages: Sequence[Sequence[Task]], output_order: Sequence[int]) -> Job:
         """Run stages in order, each reading what its tasks name.
 
-        `order` has every partition once, as blocks for them lie in the output; it is empty where
-        there is none. What is read of partitions that stand together is one block of a map output.
+        `output_order` has every partition once, as blocks for them lie in the output; it is empty
+        where there is none. What is read of partitions that stand together is one block of a map
+        output.
         """
-        return Job(self, self.handle.submit(_encode(stages, order)))
+        return Job(self, self.handle.submit(_encode(stages, output_order)))
 
     def remove(self, shuffles: Iterable[int]) -> None:
         """Delete shuffles at once, files included."""
@@ -247,8 +248,8 @@ def _cause(error: Exception) -> str:
     return (told or lines or [type(error).__name__])[0][:300]
 
 
-def _encode(stages: Sequence[Sequence[Task]], order: Sequence[int]) -> bytes:
-    parts = [_integers(order), struct.pack(">i", len(stages))]
+def _encode(stages: Sequence[Sequence[Task]], output_order: Sequence[int]) -> bytes:
+    parts = [_integers(output_order), struct.pack(">i", len(stages))]
     for tasks in stages:
         parts.append(struct.pack(">i", len(tasks)))
         for task in tasks:

@@ -28,14 +28,14 @@ class Specification:
     """A job ready to submit. `produced[s]`: per map index of stage s its executor and ranges.
 
     `ranges` are the epochs that count: of a source more may run, which only makes frames again;
-    of one that is not among them, only for readers in this job. `order`: see `Exchange.submit`.
-    `ordered`: its partitions take their input in the fixed order.
+    of one that is not among them, only for readers in this job. `output_order`: see
+    `Exchange.submit`. `ordered`: its partitions take their input in the fixed order.
     """
 
     stages: tuple[tuple[Task, ...], ...]
     produced: tuple[tuple[tuple[str, dict[int, tuple[int, int]]], ...], ...]
     ranges: dict[int, tuple[int, int]]
-    order: tuple[int, ...] = ()
+    output_order: tuple[int, ...] = ()
     ordered: bool = True
 
     @property
@@ -78,8 +78,7 @@ def specify(
     the source offsets of each epoch.
     """
     extent = _extent(progress, work)
-    levels = _stages(progress, extent.runs)
-    layout = [_by_executor(progress, extent, level) for level in levels]
+    layout = [_by_executor(progress, extent, stage) for stage in _stages(progress, extent.runs)]
     index = {
         partition: (stage, task)
         for stage, tasks in enumerate(layout)
@@ -107,8 +106,8 @@ def specify(
             )
         )
     ordered = common.get("ordering", ON) == ON
-    order = _order(progress, levels)
-    return Specification(tuple(stages), tuple(produced), dict(work), order, ordered)
+    output_order = _output_order(progress, index)
+    return Specification(tuple(stages), tuple(produced), dict(work), output_order, ordered)
 
 
 def roll_call(
@@ -214,12 +213,11 @@ def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
     return stages
 
 
-def _order(progress: Progress, levels: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _output_order(progress: Progress, index: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
     """All partitions, those together that an executor runs in one stage."""
-    stage = {partition: number for number, level in enumerate(levels) for partition in level}
-    places = {**progress.resident, **progress.placed}
+    places, nowhere = {**progress.resident, **progress.placed}, (-1, -1)
     numbers = range(len(progress.program.partition_names))
-    return tuple(sorted(numbers, key=lambda n: (places.get(n, ""), stage.get(n, -1), n)))
+    return tuple(sorted(numbers, key=lambda n: (places.get(n, ""), index.get(n, nowhere)[0], n)))
 
 
 def _by_executor(

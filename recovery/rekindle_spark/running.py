@@ -120,7 +120,7 @@ def submit(application: Application, specify: Callable[[], Specification]) -> Ru
     with application.lock:
         losses, specification = application.losses, specify()
         application.readers.begin(specification.reads)
-    job = application.exchange.submit(specification.stages, specification.order)
+    job = application.exchange.submit(specification.stages, specification.output_order)
     return Running(specification, job, losses, began)
 
 

@@ -69,13 +69,13 @@ def test_what_an_executor_runs_of_a_stage_stands_together_in_the_output() -> Non
     progress.resident[LARGEST] = progress.placed.pop(LARGEST)
     work = {number: (8, 8) for number in PLACES if number != LARGEST}
     # what does not run comes first where it is, so that it parts nothing that runs
-    assert specify(progress, work).order == (LARGEST, ROWS0, COUNTED0, ROWS1, COUNTED1)
+    assert specify(progress, work).output_order == (LARGEST, ROWS0, COUNTED0, ROWS1, COUNTED1)
     progress.placed[COUNTED1] = "a"
-    assert specify(progress, work).order == (LARGEST, ROWS0, COUNTED0, COUNTED1, ROWS1)
+    assert specify(progress, work).output_order == (LARGEST, ROWS0, COUNTED0, COUNTED1, ROWS1)
     # nor does what is nowhere
     del progress.resident[LARGEST]
     progress.placed[COUNTED1] = "b"
-    assert specify(progress, work).order == (LARGEST, ROWS0, COUNTED0, ROWS1, COUNTED1)
+    assert specify(progress, work).output_order == (LARGEST, ROWS0, COUNTED0, ROWS1, COUNTED1)
 
 
 def test_frames_of_the_same_job_come_from_the_stage_below() -> None:
