@@ -27,7 +27,7 @@ flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit simulation integration kubernetes ## everything that must hold, under 40 minutes
+test: lint unit simulation integration kubernetes ## everything that must hold, 75 minutes on two slow cores
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== ruff'
