@@ -15,11 +15,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from rekindle_spark import jobs, running
+from rekindle_spark import jobs, running, timing
 from rekindle_spark.application import Application
 from rekindle_spark.control import Control
 from rekindle_spark.pieces import Pieces
-from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Running
+from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Result, Running
 
 __all__ = ["CatchUp", "Stream"]
 
@@ -132,11 +132,23 @@ class CatchUp:
             target_seconds = application.settings.runtime.catch_up_piece_seconds
             stream.attempts.clear()
             stream.pieces.took(epochs, result.seconds, target_seconds)
+            self._tell(executor, job, epochs, result)
             rest_seconds = self._rest_seconds(executor, result.seconds, epochs)
             stream.rests_until = time.monotonic() + rest_seconds
         elif not result.finished and result.reason != "interrupted":
             stream.failed(time.monotonic())
             self.control.failures.put((result, stream.attempts))
+
+    def _tell(self, executor: str, job: Running, epochs: int, result: Result) -> None:
+        """Say how long a piece has taken, and each of its stages."""
+        self.application.events.write(
+            "piece",
+            executor=executor,
+            partitions=len(job.specification.ranges),
+            epochs=epochs,
+            seconds=result.seconds,
+            stage_seconds=timing.longest(result.stages),
+        )
 
     def _rest_seconds(self, executor: str, job_seconds: float, epochs: int) -> float:
         """How long the executor rests after a job: not at all where nothing on it is live."""

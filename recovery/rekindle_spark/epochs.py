@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rekindle_spark import jobs, moving, running, staging, stopping
+from rekindle_spark import jobs, moving, running, staging, stopping, timing
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
@@ -132,9 +132,7 @@ class EpochLoop:
 
     def _tell(self, epoch: int, result: running.Result) -> None:
         """Say how long an epoch's job has taken, and each of its stages."""
-        took = [
-            max((one.seconds for one in stage.values()), default=0.0) for stage in result.stages
-        ]
+        took = timing.longest(result.stages)
         self.application.events.write(
             "ran", epoch=epoch, seconds=result.seconds, stage_seconds=took
         )

@@ -33,6 +33,8 @@ _DEFAULTS = {
     "spark.shuffle.sort.bypassMergeThreshold": "1",
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
+    "spark.broadcast.compress": "false",
+    "spark.broadcast.checksum": "false",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
@@ -40,10 +42,10 @@ _DEFAULTS = {
     # a machine that is gone but this: by default it takes 120 s, in which a survivor does nothing.
     "spark.shuffle.io.connectionTimeout": "10s",
     "spark.shuffle.io.connectionCreationTimeout": "5s",
-    # dropped references (stages, broadcasts) are freed by a collection only
-    "spark.cleaner.periodicGC.interval": "60s",
-    # waiting for a machine that is gone takes 120 s, for which the driver could not end
-    "spark.cleaner.referenceTracking.blocking": "false",
+    # `Leftovers` removes what is dropped (stages, broadcasts), at once; the statuses of retained
+    # shuffles must therefore go without a broadcast
+    "spark.cleaner.referenceTracking": "false",
+    "spark.shuffle.mapOutput.minSizeForBroadcast": "64m",
     "spark.executor.heartbeatInterval": "10s",
     "spark.scheduler.listenerbus.eventqueue.capacity": "2000",
     "spark.eventLog.enabled": "false",

@@ -3,8 +3,8 @@
 On an executor both share the CPU that it may use. Work is done in whole epochs of partitions, which
 cannot be put aside for a live query, so catching up is paced: after each of its jobs an executor
 with live partitions rests, the longer the more the epochs exceed what they take otherwise. Never
-so long that it gains less than half an epoch in the time of one: where nodes have little to spare,
-it would be behind for ever.
+so long that it gains less than two epochs in the time of one: where nodes have little to spare,
+it would be behind for minutes.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["Pace"]
 SLOWED_MAX = 0.1
 REST_FIRST, REST_MAX = 0.25, 4.0
 # Epochs that are caught up in the time of one, at least, however slow the live ones are.
-GAIN_MIN = 1.5
+GAIN_MIN = 3.0
 GROWTH = 1.5
 SMOOTHING = 0.2
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Task", "stages"]
+__all__ = ["Task", "longest", "stages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +48,8 @@ def stages(
         )
         begin = max([begin, *ends.values()])
     return tuple(found)
+
+
+def longest(found: Sequence[Mapping[str, Task]]) -> list[float]:
+    """Of each stage the seconds of its slowest task."""
+    return [max((task.seconds for task in stage.values()), default=0.0) for stage in found]

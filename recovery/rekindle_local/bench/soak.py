@@ -2,9 +2,11 @@
 
 Files of exchanges, the driver's live heap and the nodes' memory are sampled all along; the last
 samples are compared with those after the first hundred epochs. Files rise between two checkpoints
-and fall with each, so their peaks are compared; of the others the medians.
+and fall with each, so their peaks are compared; of the others the medians. What lives on a heap
+is known after a collection, so `jcmd`, which is beside `java`, asks for one before each sample.
 """
 
+import subprocess
 import time
 from pathlib import Path
 from statistics import median
@@ -14,7 +16,7 @@ import yaml
 from rich.console import Console
 
 from rekindle.errors import RunError
-from rekindle_local import processes
+from rekindle_local import distribution, processes
 from rekindle_local.bench import results
 from rekindle_local.bench.results import Bar
 from rekindle_local.cluster import LocalCluster
@@ -69,9 +71,8 @@ def measure(epochs: int, directory: Path) -> dict[str, Any]:
     cluster = LocalCluster(
         nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
     )
-    often = {"spark.driver.memory": "1g", "spark.cleaner.periodicGC.interval": "20s"}
     with cluster:
-        conf = {**cluster.spark_options(), **often}
+        conf = {**cluster.spark_options(), "spark.driver.memory": "1g"}
         driver.start(pipeline, cluster.master_url, settings, conf)
         try:
             samples = _follow(driver, cluster, epochs)
@@ -98,6 +99,7 @@ def _follow(driver: DriverProcess, cluster: LocalCluster, epochs: int) -> list[d
         for event in driver.fresh_events():
             if event["kind"] == "statistics":
                 samples.append(_sample(event, cluster))
+                _collect(driver)
                 console.print(f"epoch {event['epoch']} of {epochs}: {samples[-1]}")
         driver.check()
         if time.monotonic() > end:
@@ -106,6 +108,16 @@ def _follow(driver: DriverProcess, cluster: LocalCluster, epochs: int) -> list[d
             )
         time.sleep(0.2)
     return samples
+
+
+def _collect(driver: DriverProcess) -> None:
+    """Have the driver's JVM collect its heap, for the next event to tell of."""
+    assert driver.process is not None
+    java = distribution.find_distribution().java
+    for pid in processes.session_processes(driver.process.pid):
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+            line = [str(java.with_name("jcmd")), str(pid), "GC.run"]
+            subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
 
 
 def _sample(event: dict[str, Any], cluster: LocalCluster) -> dict[str, float]:

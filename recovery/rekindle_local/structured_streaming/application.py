@@ -37,7 +37,8 @@ SECONDS_PER_TRIGGER_MAX = 60
 # The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. Output
 # files stay attributed to batches (`deletion`), and no batch is forgotten (otherwise all but a
 # hundred are), so that a whole run can be judged. As Spark's own files lie in a folder here, they
-# are written without a process for each (`PlainFiles`).
+# are written without a process for each (`PlainFiles`), and executors log warnings alone, as the
+# driver does: on small nodes lines about each task cost CPU.
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -48,6 +49,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.fileSink.log.deletion": "false",
     "spark.sql.streaming.minBatchesToRetain": "1000000",
+    "spark.executor.syncLogLevel.enabled": "true",
     "spark.hadoop.fs.file.impl": "rekindle.PlainFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekindle.PlainFiles$Plain",
 }

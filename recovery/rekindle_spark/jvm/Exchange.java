@@ -43,12 +43,14 @@ public final class Exchange {
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
 
   private final SparkContext context;
+  private final Leftovers leftovers;
   private final ShuffleDependency<Object, Object, Object> template;
   private final Map<Integer, ShuffleDependency<Object, Object, Object>> retained =
       new ConcurrentHashMap<>();
 
   public Exchange(SparkContext context) {
     this.context = context;
+    this.leftovers = new Leftovers(context);
     Stage empty = new Stage(context, List.of(), List.of(), null, null);
     this.template = dependency(empty, new Targets(new int[0]));
   }
@@ -71,19 +73,23 @@ public final class Exchange {
     private final SimpleFutureAction<?> action;
     private final Reports reports;
     private final int[] shuffles;
+    private final Runnable ended;
     private final int id;
 
-    Job(SimpleFutureAction<?> action, Reports reports, int[] shuffles) {
+    Job(SimpleFutureAction<?> action, Reports reports, int[] shuffles, Runnable ended) {
       this.action = action;
       this.reports = reports;
       this.shuffles = shuffles;
+      this.ended = ended;
       this.id = (Integer) action.jobIds().head();
     }
 
     public boolean await_(long milliseconds) throws InterruptedException {
       long end = System.nanoTime() + milliseconds * 1_000_000L;
       while (!action.isCompleted() && System.nanoTime() < end) Thread.sleep(2);
-      return action.isCompleted();
+      if (!action.isCompleted()) return false;
+      ended.run();
+      return true;
     }
 
     /** Empty when the job went well, else what Spark says. */
@@ -121,7 +127,17 @@ public final class Exchange {
 
   /** Submits a job: the order of operator partitions in its output, then its stages. */
   public Job submit(byte[] specification) throws IOException {
-    DataInputStream in = new DataInputStream(new ByteArrayInputStream(specification));
+    Leftovers.Mark mark = leftovers.begin();
+    Runnable ended = () -> leftovers.end(mark);
+    try {
+      return submit(new DataInputStream(new ByteArrayInputStream(specification)), ended);
+    } catch (IOException | RuntimeException failed) {
+      ended.run();
+      throw failed;
+    }
+  }
+
+  private Job submit(DataInputStream in, Runnable ended) throws IOException {
     Targets targets = new Targets(Stage.Task.ints(in));
     int stages = in.readInt();
     Reports reports = new Reports();
@@ -137,12 +153,13 @@ public final class Exchange {
       own.add(output);
       retained.put(output.shuffleId(), output);
     }
-    return new Job(context.submitMapStage(own.get(stages - 1)), reports, shuffles);
+    return new Job(context.submitMapStage(own.get(stages - 1)), reports, shuffles, ended);
   }
 
   public void cancel(Job job, String reason) {
     job.action.cancel(Option.apply(reason));
     context.cancelJob(job.id, reason);
+    job.ended.run();
   }
 
   /** Removes shuffles: files on the executors, map output records, the dependency itself. */
@@ -151,7 +168,7 @@ public final class Exchange {
     for (int n = in.readInt(); n > 0; n--) {
       int shuffle = in.readInt();
       retained.remove(shuffle);
-      context.cleaner().get().doCleanupShuffle(shuffle, false);
+      leftovers.removeShuffle(shuffle);
     }
   }
 
