@@ -53,7 +53,7 @@ class Pieces:
         elif seconds < target_seconds / 2:
             wanted = 2 * self.epochs
         else:
-            wanted = self.epochs + max(1, self.epochs // 4)
+            wanted = self.epochs + 1
         least, most = max(1, self.epochs // 2), min(PIECE_EPOCHS_MAX, 2 * self.epochs)
         self.epochs = max(least, min(most, round(wanted)))
 

@@ -40,7 +40,7 @@ def test_what_a_job_costs_by_itself_is_half_of_a_piece_at_most_where_that_is_pos
     pieces = Pieces()
     sizes(pieces, job_seconds=job_seconds, epoch_seconds=epoch_seconds)
     for size in sizes(pieces, job_seconds=job_seconds, epoch_seconds=epoch_seconds, count=60):
-        assert size == pytest.approx(expected, abs=max(1, expected // 4))
+        assert size == pytest.approx(expected, abs=1)
 
 
 def test_the_first_piece_of_an_executor_says_nothing() -> None:
