@@ -1,5 +1,6 @@
 """The figures of recoveries beside peers: outages from events, ratios, bars and the picture."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from rekindle.testing import runs as made_up
 from rekindle_local.bench import comparison, outages, recovery, runs
 from rekindle_local.bench.recovery import Contest
 from rekindle_local.bench.runs import Run
+from rekindle_local.demo.scenario import Options
 from rekindle_local.failures import demo, workers
 from rekindle_local.flights.pipeline import QUERY_KEYS
 from rekindle_local.peers.performance import Outcome
@@ -150,8 +152,11 @@ def test_what_was_not_sustained_is_no_part_of_a_ratio() -> None:
     assert met(found)[bar]
 
 
-def halved(sustained_at: float, breaks_at: float, directory: Path) -> list[dict[str, Any]]:
-    """What a peer comes to that sustains so many rows a second, and fails at so many."""
+def halved(
+    sustained_at: float, breaks_at: float, directory: Path, before: int = 0
+) -> list[dict[str, Any]]:
+    """What a peer comes to that sustains so many rows a second, and fails at so many, of whom it is
+    known how often the rate was halved."""
 
     def perform(_: str, trial: Trial, place: Path, __: Any) -> Outcome:
         if trial.rows_per_second >= breaks_at:
@@ -162,7 +167,8 @@ def halved(sustained_at: float, breaks_at: float, directory: Path) -> list[dict[
         return Outcome(fits, {"late": 0.0}, fits or trial.unconditional, True, None)
 
     trial = Trial(1000.0, (("127.0.0.2",),), tuple(QUERY_KEYS)[:1])
-    found = [run.record for run in runs.peer("structured-streaming", trial, directory, perform)]
+    done = runs.peer("structured-streaming", trial, directory, perform, before)
+    found = [run.record for run in done]
     comparison.count(found)
     return found
 
@@ -190,6 +196,41 @@ def test_a_peer_is_measured_at_the_rate_and_at_the_highest_half_that_it_sustains
     ]
     assert seen == expected
     assert [run["counted"] for run in found] == [run["sustained"] for run in found]
+
+
+def test_a_later_seed_begins_at_the_part_of_the_rate_that_the_peer_has_sustained(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "fits").mkdir()
+    (fits,) = halved(300.0, 2000.0, tmp_path / "fits", before=2)
+    assert (fits["rate"], fits["share_of_rate"], fits["counted"]) == (250.0, 0.25, True)
+    found = halved(200.0, 2000.0, tmp_path, before=2)
+    assert [(run["rate"], run["sustained"]) for run in found] == [(250.0, False), (125.0, True)]
+    assert found[0]["weighted_unavailable_seconds"] is not None, "measured all the same"
+
+
+def test_all_of_a_seed_run_at_the_rate_that_its_first_run_settled_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, float | None, float]] = []
+
+    def settle(wanted: Options, _: Path) -> Run:
+        first = wanted.first_rows_per_second
+        asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second, first))
+        rate = wanted.rows_per_second or first / 2
+        told = record(wanted.strategy, wanted.seed, 1.0, rate=rate)
+        return Run(told, [(0.0, 0.0), (1.0, 0.0)], ("127.0.0.2",))
+
+    monkeypatch.setattr(runs, "rekindle", settle)
+    recovery.measure(Contest(["blocking", "incremental"], [1, 2], demo()), tmp_path)
+    assert asked == [
+        ("incremental", 1, None, 30_000.0),
+        ("blocking", 1, 15_000.0, 15_000.0),
+        ("incremental", 2, None, 15_000.0),
+        ("blocking", 2, 7_500.0, 7_500.0),
+    ]
+    written = json.loads((tmp_path / "recovery.json").read_text())
+    assert [run["rate"] for run in written["runs"]] == [15_000.0, 15_000.0, 7_500.0, 7_500.0]
 
 
 def test_a_peer_that_fails_at_every_rate_has_failed(tmp_path: Path) -> None:

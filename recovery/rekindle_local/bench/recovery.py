@@ -1,10 +1,11 @@
 """Systems in the same failure: weighted unavailability as a ratio, seed by seed.
 
-    of each seed   incremental ─its rate, its victims─► the peers, in turn
+    of each seed   incremental ─its rate, its victims─► blocking, and the peers, in turn
                    a peer that does not sustain the rate ─► also half of it, half of that ...
 
-Rekindle's rate is calibrated to the same load in every run, from the rate of the one before. `runs`
-makes the records, `comparison` judges them; beside `recovery.json` comes a picture of all lags.
+The first run of a seed is calibrated to the same load, from the rate of the one before it; all that
+come after it run at its rate. `runs` makes the records, `comparison` judges them; beside
+`recovery.json`, which is there from the first run on, comes a picture of all lags.
 """
 
 import shlex
@@ -58,7 +59,8 @@ class Contest:
 @dataclass(slots=True)
 class _Measuring:
     """The runs so far. `rekindle` is how its next run begins; `rate` and `victims` are those of
-    the seed: as asked for and drawn, unless a run of Rekindle says otherwise."""
+    the seed: as asked for and drawn, unless a run of Rekindle says otherwise. `halved` is how often
+    the rate had to be halved for each peer."""
 
     contest: Contest
     directory: Path
@@ -67,6 +69,7 @@ class _Measuring:
     failed: list[str] = field(default_factory=list)
     rate: float | None = None
     victims: tuple[tuple[str, ...], ...] = ()
+    halved: dict[str, int] = field(default_factory=dict)
 
     def begin(self, seed: int) -> None:
         """Know of this seed what its first run may need."""
@@ -79,7 +82,7 @@ class _Measuring:
         """Run a system; what goes wrong is kept, too."""
         try:
             if system in PEERS:
-                self.found += runs.peer(system, self._trial(system, seed), self.directory)
+                self._run_peer(system, seed)
             else:
                 self._run_rekindle(system, seed)
         except RunError as error:
@@ -87,7 +90,13 @@ class _Measuring:
             self.failed.append(f"{system}, seed {seed}: {error}")
 
     def _run_rekindle(self, strategy: str, seed: int) -> None:
-        wanted = replace(self.rekindle, strategy=strategy, seed=seed)
+        wanted = replace(
+            self.rekindle,
+            strategy=strategy,
+            seed=seed,
+            rows_per_second=self.rate,
+            judged=self.rate is None or self.contest.rows_per_second is not None,
+        )
         run = runs.rekindle(wanted, self.directory / f"{strategy}-{seed}")
         self.found.append(run)
         settled = run.record["rate"]
@@ -96,6 +105,13 @@ class _Measuring:
             self.rate = settled
         if strategy == "incremental" and len(self.victims) == 1:
             self.victims = (run.victims,)
+
+    def _run_peer(self, system: str, seed: int) -> None:
+        trial, halved = self._trial(system, seed), self.halved.get(system, 0)
+        found = runs.peer(system, trial, self.directory, halved=halved)
+        self.found += found
+        if found[-1].record["sustained"]:
+            self.halved[system] = halved + len(found) - 1
 
     def _trial(self, system: str, seed: int) -> Trial:
         if self.rate is None:
@@ -115,7 +131,8 @@ class _Measuring:
 
 
 def measure(contest: Contest, directory: Path) -> dict[str, Any]:
-    """Run every system with every seed; returns what `recovery.json` holds."""
+    """Run every system with every seed; returns what `recovery.json` holds, which says after each
+    run what the runs so far come to."""
     schedule = contest.schedule
     rekindle = Options(
         nodes=schedule.nodes,
@@ -125,12 +142,14 @@ def measure(contest: Contest, directory: Path) -> dict[str, Any]:
         rows_per_second=contest.rows_per_second,
     )
     measuring = _Measuring(contest, directory, rekindle)
+    found: dict[str, Any] = {}
     for turn, seed in enumerate(contest.seeds):
         measuring.begin(seed)
         for system in in_turn(contest.systems, turn):
             Console(highlight=False).rule(f"{system}, seed {seed}")
             measuring.run(system, seed)
-    return _conclude(contest, measuring, directory)
+            found = _conclude(contest, measuring, directory)
+    return found
 
 
 def check(system: str) -> None:

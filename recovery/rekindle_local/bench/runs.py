@@ -3,6 +3,7 @@
     peer at the rate ─sustained─► one record
                      ─not─► measured all the same, and marked; then at half of the rate, at half of
                      that ... no failure where lag grows, until it does not
+    a later seed     ─► begins at the part of the rate that the peer has sustained
 
 Each run gets a directory of its own. `recovery` calls it.
 """
@@ -71,16 +72,19 @@ def rekindle(wanted: Options, directory: Path) -> Run:
     return Run(record, outages.curve(events, inputs), tuple(report["victims"]))
 
 
-def peer(name: str, trial: Trial, directory: Path, perform: Perform = peers.perform) -> list[Run]:
-    """Run a peer at a rate, and at the highest of its halves that it sustains. A rate at which it
-    fails by itself is none that it sustains; raises RunError where it fails at the lowest, too."""
+def peer(
+    name: str, trial: Trial, directory: Path, perform: Perform = peers.perform, halved: int = 0
+) -> list[Run]:
+    """Run a peer at a rate, and at the highest of its halves that it sustains, the first after so
+    many halvings. A rate at which it fails by itself is none that it sustains; raises RunError
+    where it fails at the lowest, too."""
     found = []
-    for halvings in range(HALVINGS_MAX + 1):
+    for halvings in range(halved, HALVINGS_MAX + 1):
         share = 0.5**halvings
         at_this = replace(
             trial,
             rows_per_second=share * trial.rows_per_second,
-            unconditional=halvings == 0,
+            unconditional=halvings == halved,
         )
         place = directory / f"{name}-{trial.seed}{f'-{2**halvings}th' if halvings else ''}"
         place.mkdir()

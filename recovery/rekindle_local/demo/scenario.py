@@ -47,7 +47,7 @@ class Options:
     The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
     and not `kill` of all. With `later_kills` there are more failures, of other nodes,
     `kills_every_seconds` after the one before, and no earlier than all nodes are back; nodes are
-    then drawn from all.
+    then drawn from all. Where the load is `judged`, a run with one that tests nothing fails.
     """
 
     nodes: int = 10
@@ -67,6 +67,7 @@ class Options:
     kill_coordinator: bool = False
     cpu_quota: float = 0.2
     warm_seconds: float = 20.0
+    judged: bool = True
     phase_seconds_max: float = 600.0
 
 
@@ -163,7 +164,7 @@ class Scenario:
         """The driver calibrates until the first loss, as nodes get faster, or others need the
         machine; a rate that was asked for stays as it is. What a domain's loss stops is not a
         matter of the load."""
-        if self.options.kill_domain is not None:
+        if self.options.kill_domain is not None or not self.options.judged:
             return
         low, high = LOAD_PERCENT
         end = time.monotonic() + self.options.phase_seconds_max
