@@ -11,7 +11,7 @@ import pytest
 
 from rekindle import events as run_events
 from rekindle import report
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle.events import Event
 from rekindle.testing import runs as made_up
 from rekindle_local.bench import comparison, outages, recovery, runs
@@ -153,18 +153,22 @@ def test_what_was_not_sustained_is_no_part_of_a_ratio() -> None:
 
 
 def halved(
-    sustained_at: float, breaks_at: float, directory: Path, before: int = 0
+    sustained_at: float,
+    breaks_at: float,
+    directory: Path,
+    before: int = 0,
+    kept_up: float = 0.0,
 ) -> list[dict[str, Any]]:
     """What a peer comes to that sustains so many rows a second, and fails at so many, of whom it is
-    known how often the rate was halved."""
+    known how often the rate was halved; where it does not, its slowest query has `kept_up`."""
 
     def perform(_: str, trial: Trial, place: Path, __: Any) -> Outcome:
         if trial.rows_per_second >= breaks_at:
             raise RunError(where="the driver", what="ended", remedy="see its log")
         fits = trial.rows_per_second <= sustained_at
-        if fits or trial.unconditional:
+        if fits:
             (place / "events.jsonl").write_text(run_events.serialize(told(names=trial.names)))
-        return Outcome(fits, {"late": 0.0}, fits or trial.unconditional, True, None)
+        return Outcome(fits, {"late": 0.0}, kept_up, True, None)
 
     trial = Trial(1000.0, (("127.0.0.2",),), tuple(QUERY_KEYS)[:1])
     done = runs.peer("structured-streaming", trial, directory, perform, before)
@@ -176,26 +180,31 @@ def halved(
 @pytest.mark.parametrize(
     ("sustained_at", "breaks_at", "expected"),
     [
-        (1000.0, 2000.0, [(1000.0, True, True)]),
-        (300.0, 2000.0, [(1000.0, False, True), (500.0, False, False), (250.0, True, True)]),
-        (500.0, 1000.0, [(1000.0, False, False), (500.0, True, True)]),
-        (
-            10.0,
-            2000.0,
-            [(1000.0, False, True)] + [(r, False, False) for r in (500, 250, 125, 62.5)],
-        ),
+        (1000.0, 2000.0, [(1000.0, True)]),
+        (300.0, 2000.0, [(1000.0, False), (500.0, False), (250.0, True)]),
+        (500.0, 1000.0, [(1000.0, False), (500.0, True)]),
+        (10.0, 2000.0, [(rate, False) for rate in (1000, 500, 250, 125, 62.5)]),
     ],
 )
-def test_a_peer_is_measured_at_the_rate_and_at_the_highest_half_that_it_sustains(
-    tmp_path: Path, sustained_at: float, breaks_at: float, expected: list[tuple[float, bool, bool]]
+def test_a_peer_is_measured_at_the_highest_half_of_the_rate_that_it_sustains(
+    tmp_path: Path, sustained_at: float, breaks_at: float, expected: list[tuple[float, bool]]
 ) -> None:
     found = halved(sustained_at, breaks_at, tmp_path)
-    seen = [
-        (run["rate"], run["sustained"], run["weighted_unavailable_seconds"] is not None)
-        for run in found
-    ]
-    assert seen == expected
-    assert [run["counted"] for run in found] == [run["sustained"] for run in found]
+    assert [(run["rate"], run["sustained"]) for run in found] == expected
+    for run in found:
+        assert run["counted"] == run["sustained"]
+        assert (run["weighted_unavailable_seconds"] is not None) == run["sustained"]
+
+
+@pytest.mark.parametrize(
+    ("kept_up", "rates"),
+    [(0.0, [1000.0, 500.0, 250.0, 125.0]), (260.0, [1000.0, 250.0, 125.0]), (1.0, [1000.0, 62.5])],
+)
+def test_halves_above_what_the_slowest_query_has_worked_off_are_not_tried(
+    tmp_path: Path, kept_up: float, rates: list[float]
+) -> None:
+    found = halved(130.0, 2000.0, tmp_path, kept_up=kept_up)
+    assert [run["rate"] for run in found] == rates
 
 
 def test_a_later_seed_begins_at_the_part_of_the_rate_that_the_peer_has_sustained(
@@ -206,7 +215,6 @@ def test_a_later_seed_begins_at_the_part_of_the_rate_that_the_peer_has_sustained
     assert (fits["rate"], fits["share_of_rate"], fits["counted"]) == (250.0, 0.25, True)
     found = halved(200.0, 2000.0, tmp_path, before=2)
     assert [(run["rate"], run["sustained"]) for run in found] == [(250.0, False), (125.0, True)]
-    assert found[0]["weighted_unavailable_seconds"] is not None, "measured all the same"
 
 
 def test_all_of_a_seed_run_at_the_rate_that_its_first_run_settled_on(
@@ -231,6 +239,37 @@ def test_all_of_a_seed_run_at_the_rate_that_its_first_run_settled_on(
     ]
     written = json.loads((tmp_path / "recovery.json").read_text())
     assert [run["rate"] for run in written["runs"]] == [15_000.0, 15_000.0, 7_500.0, 7_500.0]
+
+
+def test_a_contest_that_was_interrupted_goes_on_with_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int, float | None]] = []
+
+    def run(wanted: Options, directory: Path) -> Run:
+        asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second))
+        directory.mkdir()
+        events, inputs = told(), outages.alone(PRIORITIES)
+        (directory / "events.jsonl").write_text(run_events.serialize(events))
+        found = {**record(wanted.strategy, wanted.seed, 1.0), **outages.figures(events, inputs)}
+        return Run(found, outages.curve(events, inputs), ("127.0.0.2", "127.0.0.3"))
+
+    monkeypatch.setattr(runs, "rekindle", run)
+    recovery.measure(Contest(["incremental"], [1], demo()), tmp_path)
+    drawn = (tmp_path / "recovery.svg").read_text()
+    (tmp_path / "blocking-1").mkdir()
+    both = Contest(["incremental", "blocking"], [1], demo())
+    recovery.measure(both, tmp_path, resume=True)
+    assert asked == [("incremental", 1, None), ("blocking", 1, 1000.0)]
+    assert [run.curve for run in runs.again(tmp_path, [])] == []
+    assert not (tmp_path / "incremental-1").exists(), "what no record names is removed"
+    assert drawn.count("<polyline") == 1
+    assert (tmp_path / "recovery.svg").read_text().count("<polyline") == 2
+    with pytest.raises(InputError, match="is of other failures"):
+        recovery.measure(Contest(["incremental"], [1], workers(5)), tmp_path, resume=True)
+    (tmp_path / "recovery.json").write_text("[]")
+    with pytest.raises(InputError, match="is not what an interrupted run has left"):
+        recovery.measure(both, tmp_path, resume=True)
 
 
 def test_a_peer_that_fails_at_every_rate_has_failed(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@
 
 The first run of a seed is calibrated to the same load, from the rate of the one before it; all that
 come after it run at its rate. `runs` makes the records, `comparison` judges them; beside
-`recovery.json`, which is there from the first run on, comes a picture of all lags.
+`recovery.json`, which is there from the first run on, comes a picture of all lags. What was
+interrupted goes on from there.
 """
 
+import json
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle_local import failures, options
 from rekindle_local.bench import comparison, contenders, results, runs
 from rekindle_local.bench.runs import Run
@@ -42,6 +45,16 @@ class Contest:
     seeds: Sequence[int]
     schedule: Schedule
     rows_per_second: float | None = None
+
+    @property
+    def failures(self) -> dict[str, Any]:
+        """What `recovery.json` says of them."""
+        return {
+            "schedule": self.schedule.name,
+            "nodes": self.schedule.nodes,
+            "kills": list(self.schedule.kills),
+            "every_seconds": self.schedule.every_seconds,
+        }
 
     @property
     def command(self) -> str:
@@ -71,12 +84,24 @@ class _Measuring:
     victims: tuple[tuple[str, ...], ...] = ()
     halved: dict[str, int] = field(default_factory=dict)
 
+    def take(self, found: Sequence[Run]) -> None:
+        """Take over runs that were done before."""
+        for run in found:
+            self._keep(run)
+
+    def has(self, system: str, seed: int) -> bool:
+        """Whether this was run."""
+        return (system, seed) in {(run.record["system"], run.record["seed"]) for run in self.found}
+
     def begin(self, seed: int) -> None:
         """Know of this seed what its first run may need."""
         schedule = self.contest.schedule
         names = [Node(index).name for index in range(schedule.nodes)]
         self.rate = self.contest.rows_per_second
         self.victims = failures.drawn(names, schedule.kills, seed)
+        for run in self.found:
+            if run.record["seed"] == seed:
+                self._heed(run)
 
     def run(self, system: str, seed: int) -> None:
         """Run a system; what goes wrong is kept, too."""
@@ -98,20 +123,31 @@ class _Measuring:
             judged=self.rate is None or self.contest.rows_per_second is not None,
         )
         run = runs.rekindle(wanted, self.directory / f"{strategy}-{seed}")
-        self.found.append(run)
-        settled = run.record["rate"]
-        self.rekindle = replace(self.rekindle, first_rows_per_second=settled)
-        if self.rate is None:  # the first of a seed says it for all that come after it
-            self.rate = settled
-        if strategy == "incremental" and len(self.victims) == 1:
-            self.victims = (run.victims,)
+        self._keep(run)
+        self._heed(run)
 
     def _run_peer(self, system: str, seed: int) -> None:
         trial, halved = self._trial(system, seed), self.halved.get(system, 0)
-        found = runs.peer(system, trial, self.directory, halved=halved)
-        self.found += found
-        if found[-1].record["sustained"]:
-            self.halved[system] = halved + len(found) - 1
+        for run in runs.peer(system, trial, self.directory, halved=halved):
+            self._keep(run)
+
+    def _keep(self, run: Run) -> None:
+        """What a run says for those of later seeds."""
+        self.found.append(run)
+        record = run.record
+        if record["system"] not in PEERS:
+            self.rekindle = replace(self.rekindle, first_rows_per_second=record["rate"])
+        elif record["sustained"]:
+            self.halved[record["system"]] = round(math.log2(1 / record["share_of_rate"]))
+
+    def _heed(self, run: Run) -> None:
+        """What a run says for the others of its seed."""
+        if run.record["system"] in PEERS:
+            return
+        if self.rate is None:  # the first of a seed says it for all that come after it
+            self.rate = run.record["rate"]
+        if run.record["system"] == "incremental" and len(self.victims) == 1:
+            self.victims = (run.victims,)
 
     def _trial(self, system: str, seed: int) -> Trial:
         if self.rate is None:
@@ -130,9 +166,10 @@ class _Measuring:
         )
 
 
-def measure(contest: Contest, directory: Path) -> dict[str, Any]:
+def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[str, Any]:
     """Run every system with every seed; returns what `recovery.json` holds, which says after each
-    run what the runs so far come to."""
+    run what the runs so far come to. With `resume` those in the one that is there are not run
+    again; raises InputError where they are of another contest."""
     schedule = contest.schedule
     rekindle = Options(
         nodes=schedule.nodes,
@@ -142,14 +179,39 @@ def measure(contest: Contest, directory: Path) -> dict[str, Any]:
         rows_per_second=contest.rows_per_second,
     )
     measuring = _Measuring(contest, directory, rekindle)
+    if resume:
+        measuring.take(runs.again(directory, _earlier(contest, directory)))
     found: dict[str, Any] = {}
     for turn, seed in enumerate(contest.seeds):
         measuring.begin(seed)
         for system in in_turn(contest.systems, turn):
-            Console(highlight=False).rule(f"{system}, seed {seed}")
-            measuring.run(system, seed)
+            if not measuring.has(system, seed):
+                Console(highlight=False).rule(f"{system}, seed {seed}")
+                measuring.run(system, seed)
             found = _conclude(contest, measuring, directory)
     return found
+
+
+def _earlier(contest: Contest, directory: Path) -> list[dict[str, Any]]:
+    """The records of an interrupted contest; its failures have to be the same."""
+    path = directory / "recovery.json"
+    try:
+        written = json.loads(path.read_text())
+        there = {name: written[name] for name in contest.failures}
+        records: list[dict[str, Any]] = written["runs"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            where=str(path),
+            what="is not what an interrupted run has left",
+            remedy="name the report that is to go on, or leave out --resume",
+        ) from error
+    if there != contest.failures:
+        raise InputError(
+            where=str(path),
+            what=f"is of other failures: {there}, and not {contest.failures}",
+            remedy="give the same --schedule, --nodes, --kill and --minutes, or another --report",
+        )
+    return records
 
 
 def check(system: str) -> None:
@@ -174,10 +236,7 @@ def _conclude(contest: Contest, measuring: _Measuring, directory: Path) -> dict[
     if contest.schedule.name != "demo":
         found.pop("incremental/bound", None)  # it reckons with one failure
     figures = {
-        "schedule": contest.schedule.name,
-        "nodes": contest.schedule.nodes,
-        "kills": list(contest.schedule.kills),
-        "every_seconds": contest.schedule.every_seconds,
+        **contest.failures,
         "ratios": found,
         "runs": records,
         "failed": measuring.failed,

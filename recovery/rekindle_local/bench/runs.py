@@ -1,14 +1,16 @@
 """Runs in a failure as records of `recovery.json`: of Rekindle, and of peers at rates they take.
 
     peer at the rate ─sustained─► one record
-                     ─not─► measured all the same, and marked; then at half of the rate, at half of
-                     that ... no failure where lag grows, until it does not
+                     ─not─► no failure; then at half of the rate, at half of that ... until it does;
+                     halves above what its slowest query has worked off are left out
     a later seed     ─► begins at the part of the rate that the peer has sustained
 
 Each run gets a directory of its own. `recovery` calls it.
 """
 
 import json
+import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +33,7 @@ from rekindle_local.peers import performance as peers
 from rekindle_local.peers.performance import Outcome
 from rekindle_local.peers.scenario import Trial
 
-__all__ = ["HALVINGS_MAX", "Run", "peer", "rekindle"]
+__all__ = ["HALVINGS_MAX", "Run", "again", "peer", "rekindle"]
 
 Perform = Callable[[str, Trial, Path, peers.Show], Outcome]
 
@@ -75,23 +77,21 @@ def rekindle(wanted: Options, directory: Path) -> Run:
 def peer(
     name: str, trial: Trial, directory: Path, perform: Perform = peers.perform, halved: int = 0
 ) -> list[Run]:
-    """Run a peer at a rate, and at the highest of its halves that it sustains, the first after so
-    many halvings. A rate at which it fails by itself is none that it sustains; raises RunError
-    where it fails at the lowest, too."""
-    found = []
-    for halvings in range(halved, HALVINGS_MAX + 1):
+    """Run a peer at a rate, and at its halves until it sustains one, the first after so many
+    halvings. A rate at which it fails by itself is none that it sustains; raises RunError where it
+    fails at the lowest, too."""
+    found: list[Run] = []
+    halvings = halved
+    while halvings <= HALVINGS_MAX:
         share = 0.5**halvings
-        at_this = replace(
-            trial,
-            rows_per_second=share * trial.rows_per_second,
-            unconditional=halvings == halved,
-        )
-        place = directory / f"{name}-{trial.seed}{f'-{2**halvings}th' if halvings else ''}"
+        at_this = replace(trial, rows_per_second=share * trial.rows_per_second)
+        place = directory / _name(name, trial.seed, share)
         place.mkdir()
+        halvings += 1
         try:
             outcome = perform(name, at_this, place, trial.display().show)
         except RunError as error:
-            if halvings == HALVINGS_MAX:
+            if halvings > HALVINGS_MAX:
                 raise
             Console(highlight=False).print(str(error))
             found.append(_broken_run(name, at_this, share, error))
@@ -100,7 +100,20 @@ def peer(
         Console(highlight=False).print(told(found[-1].record))
         if outcome.sustained:
             break
+        if outcome.rows_per_second > 0:
+            fitting = math.ceil(math.log2(trial.rows_per_second / outcome.rows_per_second))
+            halvings = max(halvings, min(fitting, HALVINGS_MAX))
     return found
+
+
+def again(directory: Path, records: Sequence[dict[str, Any]]) -> list[Run]:
+    """The runs of a report's directory, by the records in its `recovery.json`; what others have
+    left there is removed, for they will run anew."""
+    kept = {_place_of(directory, record) for record in records}
+    for place in directory.iterdir():
+        if place.is_dir() and place not in kept:
+            shutil.rmtree(place)
+    return [_again(directory, record) for record in records]
 
 
 def told(record: Mapping[str, Any]) -> str:
@@ -115,6 +128,29 @@ def told(record: Mapping[str, Any]) -> str:
     return f"{record['system']}, seed {record['seed']}: {rate}{outage}"
 
 
+def _again(directory: Path, record: dict[str, Any]) -> Run:
+    if record["weighted_unavailable_seconds"] is None:
+        return Run(record, [])
+    place = _place_of(directory, record)
+    asked = place / "input.json"
+    if asked.exists():
+        inputs = Inputs.from_record(json.loads(asked.read_text()))
+    else:
+        queries = record["queries"].items()
+        inputs = outages.alone({name: query["priority"] for name, query in queries})
+    victims = tuple(record["failures"][0]["nodes"])
+    return Run(record, outages.curve(_events(place), inputs), victims)
+
+
+def _place_of(directory: Path, record: Mapping[str, Any]) -> Path:
+    return directory / _name(record["system"], record["seed"], record["share_of_rate"])
+
+
+def _name(system: str, seed: int, share: float) -> str:
+    """Of a run's directory."""
+    return f"{system}-{seed}" if share == 1 else f"{system}-{seed}-{1 / share:.0f}th"
+
+
 def _peer_run(name: str, trial: Trial, share: float, directory: Path, outcome: Outcome) -> Run:
     record = {
         **_named(name, trial.seed, trial.rows_per_second, share),
@@ -124,7 +160,7 @@ def _peer_run(name: str, trial: Trial, share: float, directory: Path, outcome: O
         "exactly_once": None if outcome.report is None else outcome.report["exactly_once"],
         "quota_enforced": outcome.quota_enforced,
     }
-    if not outcome.failed:
+    if not outcome.sustained:
         return Run(record, [])
     inputs = outages.alone(trial.priorities)
     events = _events(directory)

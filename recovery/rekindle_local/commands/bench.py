@@ -53,6 +53,9 @@ def recovery(
     report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
         "bench-recovery"
     ),
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the report of a run that was interrupted.")
+    ] = False,
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
     """Compare strategies and other systems, seed by seed.
@@ -78,9 +81,9 @@ def recovery(
             what="has no strategy of Rekindle, which tells the rate",
             remedy="add incremental, or give --rows-per-second",
         )
-    directory = options.new_directory(report)
+    directory = report.resolve() if resume else options.new_directory(report)
     contest = benchmark.Contest(wanted, numbers, planned, rows_per_second)
-    _enforce(benchmark.measure(contest, directory), enforce)
+    _enforce(benchmark.measure(contest, directory, resume=resume), enforce)
 
 
 def _schedule(name: str, minutes: float, nodes: int | None, kill: int | None) -> Schedule:

@@ -36,12 +36,13 @@ Show = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial: whether lag was bounded before the failure, by query how fast it grew
-    there (seconds per second), whether there was a failure, the report where all rows are out."""
+    """What came of a trial: whether lag was bounded, and only then was there a failure; by query
+    how fast it grew before (seconds per second); the rate that the slowest query kept up with, 0
+    where it has hardly put out; the report where all rows are out."""
 
     sustained: bool
     growths: dict[str, float]
-    failed: bool
+    rows_per_second: float
     quota_enforced: bool
     report: dict[str, Any] | None
 
@@ -75,7 +76,8 @@ def perform(name: str, trial: Trial, directory: Path, show: Show) -> Outcome:
         enforced = machines.quota_enforced
     written = _write(directory, peer, scenario, files, enforced)
     shutil.rmtree(run_directory / "cluster" / "scratch", ignore_errors=True)
-    return Outcome(scenario.sustained, scenario.growths, bool(scenario.failures), enforced, written)
+    kept_up = scenario.rows_per_second
+    return Outcome(scenario.sustained, scenario.growths, kept_up, enforced, written)
 
 
 def _provisioning(trial: Trial, machines: Machines, directory: Path, up: set[str]) -> Provisioning:
