@@ -33,17 +33,15 @@ _DEFAULTS = {
     "spark.shuffle.sort.bypassMergeThreshold": "1",
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
-    "spark.broadcast.compress": "false",
-    "spark.broadcast.checksum": "false",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
-    # A task comes by a broadcast, which executors get from each other, and nothing ends a read from
-    # a machine that is gone but this: by default it takes 120 s, in which a survivor does nothing.
+    # Nothing ends a read from a machine that is gone but this: by default it takes 120 s, in which a
+    # survivor does nothing.
     "spark.shuffle.io.connectionTimeout": "10s",
     "spark.shuffle.io.connectionCreationTimeout": "5s",
-    # `Leftovers` removes what is dropped (stages, broadcasts), at once; the statuses of retained
-    # shuffles must therefore go without a broadcast
+    # `Leftovers` removes what is dropped at once; the statuses of retained shuffles, which go by a
+    # broadcast where they are large, must therefore go without
     "spark.cleaner.referenceTracking": "false",
     "spark.shuffle.mapOutput.minSizeForBroadcast": "64m",
     "spark.executor.heartbeatInterval": "10s",

@@ -50,6 +50,7 @@ public final class Exchange {
 
   public Exchange(SparkContext context) {
     this.context = context;
+    CarriedBroadcasts.install(context);
     this.leftovers = new Leftovers(context);
     Stage empty = new Stage(context, List.of(), List.of(), null, null);
     this.template = dependency(empty, new Targets(new int[0]));
@@ -127,7 +128,7 @@ public final class Exchange {
 
   /** Submits a job: the order of operator partitions in its output, then its stages. */
   public Job submit(byte[] specification) throws IOException {
-    Leftovers.Mark mark = leftovers.begin();
+    Long mark = leftovers.begin();
     Runnable ended = () -> leftovers.end(mark);
     try {
       return submit(new DataInputStream(new ByteArrayInputStream(specification)), ended);
