@@ -30,6 +30,8 @@ ROWS_PER_SECOND = 2_000.0
 LIMIT_SECONDS = 300.0
 # Of each kind of state one: a top's of windows, a join's, that of Java.
 OF_EACH_KIND = ("late-carriers", "delays-by-weather", "carried-delay-weeks")
+# Those that share a stream with one of these.
+BESIDE_THEM = ("carrier-weeks", "top-carried-delays")
 FACTS = report.RunFacts(
     commit="0000000",
     seed=1,
@@ -142,8 +144,11 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
         run.kill()
 
 
-def test_every_query_gives_what_the_batch_engine_gives(begin: Begin) -> None:
-    run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0")
+@pytest.mark.parametrize("sharing", [(), ("--shared",)], ids=["alone", "shared"])
+def test_every_query_gives_what_the_batch_engine_gives(
+    begin: Begin, sharing: Sequence[str]
+) -> None:
+    run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0", *sharing)
     run.finish()  # the input ends when all queries are started
     left = run.evidence(run.records(), failure_at=0.0)
     evidence.write_outputs(run.directory, left, tables)
@@ -155,11 +160,13 @@ def test_every_query_gives_what_the_batch_engine_gives(begin: Begin) -> None:
         assert rows > 0, query
 
 
+@pytest.mark.parametrize("sharing", [(), ("--shared",)], ids=["alone", "shared"])
 def test_a_driver_that_was_killed_is_followed_by_one_that_goes_on_from_the_checkpoints(
-    begin: Begin,
+    begin: Begin, sharing: Sequence[str]
 ) -> None:
-    run = begin(OF_EACH_KIND)
-    run.await_that(lambda: all(run.told("cut")[name] >= 2 for name in OF_EACH_KIND))
+    names = (*OF_EACH_KIND, *BESIDE_THEM) if sharing else OF_EACH_KIND
+    run = begin(names, *sharing)
+    run.await_that(lambda: all(run.told("cut")[name] >= 2 for name in names))
     killed_at = time.time()
     run.kill()
     run.start()

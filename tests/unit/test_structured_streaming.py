@@ -10,7 +10,7 @@ import pytest
 from rekindle.errors import InputError
 from rekindle_local import cli
 from rekindle_local.flights import arrivals, data
-from rekindle_local.structured_streaming import batches
+from rekindle_local.structured_streaming import batches, queries
 from rekindle_local.structured_streaming.__main__ import application
 
 QUERY = "late"
@@ -77,6 +77,36 @@ def test_each_output_file_belongs_to_the_batch_that_named_it_first(tmp_path: Pat
     found = [(number, path.name) for number, path in batches.output_files(tmp_path, QUERY)]
     assert found == expected
     assert {path.parent for _, path in batches.output_files(tmp_path, QUERY)} == {folder}
+
+
+def test_a_batch_of_a_shared_stream_counts_for_all_of_its_queries_once_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    shared = batches.stream_name([QUERY, "early"])
+    folder = tmp_path / "checkpoints" / shared
+    for place in (folder / "offsets", folder / "commits"):
+        place.mkdir(parents=True)
+    for number in range(2):
+        (folder / "offsets" / str(number)).write_text(
+            "\n".join(["v1", "{}", json.dumps({"rows": 10 * (number + 1), "last": False})])
+        )
+        for query in (QUERY, "early"):
+            place = batches.batch_folder(tmp_path, query, number)
+            place.mkdir(parents=True)
+            (place / "part-0.parquet").touch()
+    (folder / "commits" / "0").write_text("v1\n{}")
+    for query in (QUERY, "early"):
+        (batch,) = batches.committed(tmp_path, query, 0)
+        assert (batch.query, batch.number, batch.rows) == (query, 0, 10)
+        expected = batches.batch_folder(tmp_path, query, 0) / "part-0.parquet"
+        assert list(batches.output_files(tmp_path, query)) == [(0, expected)]
+
+
+def test_a_query_is_in_one_shared_stream_at_most() -> None:
+    names = [name for shared in queries.SHARED for name in shared.queries]
+    assert len(names) == len(set(names))
+    assert set(names) <= set(queries.QUERIES)
+    assert all(len(shared.queries) > 1 for shared in queries.SHARED)
 
 
 def test_rows_arrive_in_order_of_event_time_and_a_run_keeps_its_clock(tmp_path: Path) -> None:

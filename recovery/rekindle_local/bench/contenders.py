@@ -3,6 +3,8 @@
     rekindle               as the demo has it: always buffering, ordered, checkpoints
     structured-streaming   ordinary Spark as people write it: a streaming query for each, state in
                            RocksDB with changelogs (`rekindle_local.structured_streaming`)
+    structured-streaming-shared
+                           the same with what queries have in common put into one stream by hand
     flink                  one job with all queries, a checkpoint a second (`rekindle_local.flink`)
     flink-adaptive         the same under Flink's adaptive scheduler
 
@@ -16,6 +18,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rekindle_local import distribution
@@ -112,7 +115,7 @@ def _rekindle(driver: DriverProcess, contest: Contest, rows_per_second: float | 
 
 
 def _structured_streaming(
-    driver: DriverProcess, contest: Contest, rows_per_second: float | None
+    driver: DriverProcess, contest: Contest, rows_per_second: float | None, shared: bool = False
 ) -> None:
     cluster = _spark(contest)
     conf = {
@@ -128,6 +131,7 @@ def _structured_streaming(
     arguments += ["--rows-per-second", str(rows_per_second or FLOOD_ROWS_PER_SECOND)]
     if rows_per_second is None:
         arguments += ["--rows-per-trigger-max", str(ROWS_PER_BATCH)]
+    arguments += ["--shared"] if shared else []
     found = distribution.find_distribution()
     variables: Mapping[str, str] = {
         "PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"]),
@@ -160,6 +164,7 @@ FLINK_SCHEDULERS: Mapping[str, Scheduler] = {"flink": "default", "flink-adaptive
 CONTENDERS: Mapping[str, Callable[[DriverProcess, Contest, float | None], None]] = {
     "rekindle": _rekindle,
     "structured-streaming": _structured_streaming,
+    "structured-streaming-shared": partial(_structured_streaming, shared=True),
     "flink": _flink,
     "flink-adaptive": _flink,
 }

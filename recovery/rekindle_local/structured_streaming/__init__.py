@@ -10,7 +10,8 @@
 nothing of the epoch runtime; its store is one of Spark's checkpoints and Parquet files:
 
     start.json arrivals     when rows came and come in, for all drivers (`flights.arrivals`)
-    checkpoints/QUERY/      Spark's own
-    outputs/QUERY/          Parquet files; those that count are named in `_spark_metadata`
+    checkpoints/QUERY/      Spark's own; of a stream that queries share, of `QUERY+QUERY`
+    outputs/QUERY/          Parquet files; those that count are named in `_spark_metadata`, of a
+                            shared stream those in folders `N` of batches that are committed
     finish end              asked to finish; after how many rows the input ends
 """

@@ -52,6 +52,9 @@ def _run(
         str | None,
         typer.Option("--queries", metavar="A,B", help="Only these.", show_default="all 18"),
     ] = None,
+    shared: Annotated[
+        bool, typer.Option(help="Put queries that have much in common into one stream.")
+    ] = False,
 ) -> None:
     """Run the 18 queries; a file named `finish` in the store ends them when all is committed.
 
@@ -73,6 +76,7 @@ def _run(
             rows_per_trigger_max=rows_per_trigger_max,
             trigger_seconds=trigger_seconds,
             names=known if names is None else options.choices("--queries", names, known),
+            shared=shared,
         )
     )
 

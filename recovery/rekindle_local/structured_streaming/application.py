@@ -1,4 +1,4 @@
-"""One driver of the application: starts all queries, watches them, ends them in order.
+"""One driver of the application: starts all streams, watches them, ends them in order.
 
     start ─► running ─a query failed─► started again from its checkpoint
                      ─`finish` in the store─► the input ends ─► all is committed ─► end
@@ -10,7 +10,7 @@ goes on from the checkpoints. Called by the program `python -m rekindle_local.st
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +57,8 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the program is told; `names` are the queries that run.
+    """What the program is told; `names` are the queries that run, some of them in one stream where
+    what they have in common is `shared`.
 
     `rows_per_second` and `rows_per_trigger_max` count rows of all files together;
     `trigger_seconds` 0 begins a batch as soon as the one before has ended.
@@ -70,6 +71,16 @@ class Options:
     rows_per_trigger_max: int | None = None
     trigger_seconds: float = 0.0
     names: Sequence[str] = tuple(queries.QUERIES)
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A streaming query of Spark: its rows, and how queries make theirs of them, batch by batch;
+    a single query puts out the rows themselves."""
+
+    rows: DataFrame
+    queries: Mapping[str, Callable[[DataFrame], DataFrame]]
 
 
 def run(options: Options) -> None:
@@ -82,7 +93,7 @@ def run(options: Options) -> None:
     with open_events(options.events) as file:
         log = EventLog(file, generation)
         log.write("started", rows_per_second=begun.rows_per_second)
-        running = Running(options, begun, log, _frames(options, session, begun), announced)
+        running = Running(options, begun, log, _streams(options, session, begun), announced)
         try:
             running.start()
             while not running.is_done():
@@ -98,24 +109,25 @@ def run(options: Options) -> None:
 
 @dataclass(slots=True)
 class Running:
-    """The queries of one driver. `announced`: the newest batch of each that events tell of."""
+    """The streams of one driver, by name, and those that are `started`. `announced`: the newest
+    batch of each query that events tell of."""
 
     options: Options
     arrivals: Arrivals
     log: EventLog
-    frames: Mapping[str, DataFrame]
+    streams: Mapping[str, Stream]
     announced: dict[str, int]
-    streams: dict[str, StreamingQuery] = field(default_factory=dict)
+    started: dict[str, StreamingQuery] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     joined: set[str] = field(default_factory=set)
     failures: int = 0
 
     def start(self) -> None:
-        """Start all queries, each from its checkpoint."""
+        """Start all streams, each from its checkpoint."""
         for name, number in self.announced.items():
             for batch in batches.committed(self.options.store, name, number):
                 self.ended |= {name} if batch.last else set()
-        for name in self.options.names:
+        for name in self.streams:
             self._start(name)
 
     def look(self) -> None:
@@ -124,7 +136,7 @@ class Running:
         self._tell_batches()
         if (self.options.store / "finish").exists():
             arrivals.end_input(self.options.store, self.arrivals, time.time())
-        for name, stream in self.streams.items():
+        for name, stream in self.started.items():
             if not stream.isActive:
                 self._restart(name)
 
@@ -133,29 +145,31 @@ class Running:
         if len(self.ended) < len(self.options.names):
             return False
         with suppress(StreamingQueryException):  # it is started again by the next look
-            for stream in self.streams.values():
+            for stream in self.started.values():
                 stream.processAllAvailable()  # windows close with one batch more
-            for stream in self.streams.values():
+            for stream in self.started.values():
                 stream.stop()
             self._tell_batches()
             return True
         return False
 
     def _start(self, name: str) -> None:
+        stream, store = self.streams[name], self.options.store
         writer = (
-            self.frames[name]
-            .writeStream.queryName(name)
-            .format("parquet")
+            stream.rows.writeStream.queryName(name)
             .outputMode("append")
-            .option("path", str(self.options.store / "outputs" / name))
-            .option("checkpointLocation", str(self.options.store / "checkpoints" / name))
+            .option("checkpointLocation", str(store / "checkpoints" / name))
         )
+        if len(stream.queries) == 1:
+            writer = writer.format("parquet").option("path", str(store / "outputs" / name))
+        else:
+            writer = writer.foreachBatch(_writing(stream, store))
         if self.options.trigger_seconds > 0:
             writer = writer.trigger(processingTime=f"{self.options.trigger_seconds} seconds")
-        self.streams[name] = writer.start()
+        self.started[name] = writer.start()
 
     def _restart(self, name: str) -> None:
-        error = self.streams[name].exception()
+        error = self.started[name].exception()
         self.failures += 1
         self.log.write("query-failed", query=name, text=str(error)[:2000])
         if self.failures > FAILURES_MAX:
@@ -190,7 +204,7 @@ class Running:
         )
 
     def _tell_executors(self) -> None:
-        context = next(iter(self.frames.values())).sparkSession.sparkContext
+        context = next(iter(self.streams.values())).rows.sparkSession.sparkContext
         driver = context.getConf().get("spark.driver.host")
         tracker = context._jsc.sc().statusTracker()
         found = [(info.host(), info.port()) for info in tracker.getExecutorInfos()]
@@ -211,12 +225,35 @@ def _session() -> SparkSession:
     return session
 
 
-def _frames(options: Options, session: SparkSession, begun: Arrivals) -> Mapping[str, DataFrame]:
+def _writing(stream: Stream, store: Path) -> Callable[[DataFrame, int], None]:
+    """What writes a batch of a stream that queries share: the same files, should it come again."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.persist()
+        try:
+            for query, rows_of in stream.queries.items():
+                path = batches.batch_folder(store, query, number)
+                queries.flat(rows_of(batch)).write.mode("overwrite").parquet(str(path))
+        finally:
+            batch.unpersist()
+
+    return write
+
+
+def _streams(options: Options, session: SparkSession, begun: Arrivals) -> Mapping[str, Stream]:
     limit = options.rows_per_trigger_max
     if limit is None:
         limit = round(SECONDS_PER_TRIGGER_MAX * begun.rows_per_second)
     replays = Replays(session, options.directory, options.store, begun, limit)
-    return {name: queries.build(name, replays) for name in options.names}
+    found: dict[str, Stream] = {}
+    left = dict.fromkeys(options.names)
+    for shared in queries.SHARED if options.shared else ():
+        these = {name: rows_of for name, rows_of in shared.queries.items() if name in left}
+        if len(these) > 1:
+            found[batches.stream_name(these)] = Stream(shared.rows(replays), these)
+            left = {name: None for name in left if name not in these}
+    alone = {name: Stream(queries.build(name, replays), {name: queries.flat}) for name in left}
+    return found | alone
 
 
 def _told(events: Path) -> tuple[dict[str, int], int]:

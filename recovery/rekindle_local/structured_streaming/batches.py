@@ -1,19 +1,22 @@
 """What a run has committed: the batches of each query, read from Spark's own files.
 
 A batch counts from the moment at which its sink names its output files, whatever the driver says or
-does afterwards. Reads a store, also while its application runs; writes nothing. Called by
-`application`, to tell of batches, and by `evidence`.
+does afterwards; of a stream that queries share, from the moment at which Spark calls it committed.
+Reads a store, also while its application runs; writes nothing. Called by `application`, to tell of
+batches, and by `evidence`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Batch", "committed", "output_files"]
+__all__ = ["Batch", "batch_folder", "committed", "output_files", "stream_name"]
 
 COMPACT = ".compact"
+# Between the names of the queries that share a stream.
+AND = "+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,32 @@ class Batch:
     committed_at: float
 
 
+def stream_name(queries: Iterable[str]) -> str:
+    """The name of the stream, and of its checkpoint, that some queries share."""
+    return AND.join(queries)
+
+
+def batch_folder(store: Path, query: str, number: int) -> Path:
+    """Where a query that shares its stream puts the rows of a batch."""
+    return store / "outputs" / query / str(number)
+
+
 def committed(store: Path, query: str, first: int) -> Iterator[Batch]:
     """The batches of a query from number `first` on, as far as they are there."""
-    folder = store / "checkpoints" / query
+    folder = _checkpoint(store, query)
     while (folder / "commits" / str(first)).exists():
-        yield _batch(store, query, first)
+        yield _batch(store, query, folder, first)
         first += 1
 
 
 def output_files(store: Path, query: str) -> Iterator[tuple[int, Path]]:
     """Each output file that counts, with the number of its batch, in order."""
     folder = store / "outputs" / query
+    if not (folder / "_spark_metadata").exists():
+        for batch in committed(store, query, 0):
+            found = batch_folder(store, query, batch.number).glob("*.parquet")
+            yield from ((batch.number, path) for path in sorted(found))
+        return
     logs = {_number(path): path for path in (folder / "_spark_metadata").iterdir() if _is_log(path)}
     seen: set[str] = set()
     for number in sorted(logs):
@@ -56,13 +74,19 @@ def output_files(store: Path, query: str) -> Iterator[tuple[int, Path]]:
                 yield number, folder / name
 
 
-def _batch(store: Path, query: str, number: int) -> Batch:
-    offsets = store / "checkpoints" / query / "offsets"
+def _checkpoint(store: Path, query: str) -> Path:
+    """That of the query's stream, which may be one of several queries."""
+    folder = store / "checkpoints"
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    return folder / next((name for name in names if query in name.split(AND)), query)
+
+
+def _batch(store: Path, query: str, checkpoint: Path, number: int) -> Batch:
+    offsets = checkpoint / "offsets"
     positions = _positions(offsets / str(number))
     sink = store / "outputs" / query / "_spark_metadata"
-    log = sink / str(number)
-    if not log.exists():
-        log = sink / f"{number}{COMPACT}"
+    logs = (sink / str(number), sink / f"{number}{COMPACT}", checkpoint / "commits" / str(number))
+    log = next(path for path in logs if path.exists())
     # Such a file is written elsewhere and moved into place, which does not touch st_mtime.
     return Batch(
         query=query,

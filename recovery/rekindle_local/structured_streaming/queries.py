@@ -1,10 +1,12 @@
 """The 18 queries of the flights as streaming DataFrames: windows, joins, tops, custom state.
 
 Each reads its sources itself and shares nothing with the others, as applications of many queries
-are written. What they mean stands in `flights/queries.sql`: change both. Called by `application`.
+are written; `SHARED` is what somebody could put into one stream by hand. What they mean stands in
+`flights/queries.sql`: change both. Called by `application`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
@@ -13,7 +15,7 @@ from rekindle_local.flights import columns
 from rekindle_local.flights.data import ORIGINS, UNKNOWN_AIRCRAFT
 from rekindle_local.structured_streaming.sources import END, Replays, in_time
 
-__all__ = ["QUERIES", "build"]
+__all__ = ["QUERIES", "SHARED", "Shared", "build", "flat"]
 
 DAY, WEEK = "1 day", "7 days"
 NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
@@ -22,15 +24,47 @@ NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
 JOIN_DELAY = "61 minutes"
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One stream for several queries: `rows` are its own, from which each query makes those that it
+    puts out, batch by batch. The groups of a window close in one batch, so that tops can."""
+
+    rows: Callable[[Replays], DataFrame]
+    queries: Mapping[str, Callable[[DataFrame], DataFrame]]
+
+
 def _extreme_delays(replays: Replays) -> DataFrame:
-    rows = replays.flights(["EWR"], NOTABLE)
-    return _before_the_end(rows.where(sql.col("dep_delay") >= columns.EXTREME_MINUTES))
+    return _before_the_end(replays.flights(["EWR"], NOTABLE).where(_is_extreme()))
 
 
 def _diversions(replays: Replays) -> DataFrame:
-    rows = replays.flights(["JFK"], [*NOTABLE, "arr_delay"])
-    diverted = rows.where(sql.col("dep_delay").isNotNull() & sql.col("arr_delay").isNull())
+    diverted = replays.flights(["JFK"], [*NOTABLE, "arr_delay"]).where(_is_diverted())
     return _before_the_end(diverted).select("event_time", *NOTABLE)
+
+
+def _extreme_or_diverted(replays: Replays) -> DataFrame:
+    rows = replays.flights(["EWR", "JFK"], ["origin", *NOTABLE, "arr_delay"])
+    return _before_the_end(rows.where(_at("EWR", _is_extreme()) | _at("JFK", _is_diverted())))
+
+
+def _notable(rows: DataFrame, origin: str) -> DataFrame:
+    return rows.where(sql.col("origin") == origin).select("event_time", *NOTABLE)
+
+
+def _itself(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def _at(origin: str, condition: Column) -> Column:
+    return (sql.col("origin") == origin) & condition
+
+
+def _is_extreme() -> Column:
+    return sql.col("dep_delay") >= columns.EXTREME_MINUTES
+
+
+def _is_diverted() -> Column:
+    return sql.col("dep_delay").isNotNull() & sql.col("arr_delay").isNull()
 
 
 def _windy_hours(replays: Replays) -> DataFrame:
@@ -51,23 +85,28 @@ def _weather_days(replays: Replays) -> DataFrame:
     )
 
 
-def _wettest_airports(replays: Replays) -> DataFrame:
-    wet = _weather_days(replays).where(sql.col("precipitation_hundredths") > 0)
+def _wettest(weather_days: DataFrame) -> DataFrame:
+    wet = weather_days.where(sql.col("precipitation_hundredths") > 0)
     return _top(wet, 1, "precipitation_hundredths", "origin")
 
 
-def _carrier_days(replays: Replays, origin: str) -> DataFrame:
-    rows = in_time(replays.flights([origin], ["origin", "carrier", "dep_delay", "distance"]))
+def _carrier_days(replays: Replays, *origins: str) -> DataFrame:
+    rows = in_time(replays.flights(origins, ["origin", "carrier", "dep_delay", "distance"]))
     days = rows.groupBy(sql.window("event_time", DAY), "origin", "carrier")
     return days.agg(*_sums(), sql.sum("distance").alias("miles"))
 
 
-def _latest_carriers(replays: Replays) -> DataFrame:
-    return _top(_carrier_days(replays, "EWR"), 1, "late", "carrier")
+def _latest(carrier_days: DataFrame) -> DataFrame:
+    return _top(carrier_days, 1, "late", "carrier")
 
 
-def _cancellation_days(replays: Replays) -> DataFrame:
-    return _carrier_days(replays, "LGA").where(sql.col("cancelled") >= 5)
+def _often_cancelled(carrier_days: DataFrame) -> DataFrame:
+    return carrier_days.where(sql.col("cancelled") >= 5)
+
+
+def _of_airports(carrier_days: DataFrame) -> DataFrame:
+    sums = [sql.sum(name).alias(name) for name in ("flights", "late", "cancelled", "delay_minutes")]
+    return carrier_days.groupBy("window", "origin").agg(*sums)
 
 
 def _airport_days(replays: Replays) -> DataFrame:
@@ -80,8 +119,8 @@ def _carrier_weeks(replays: Replays) -> DataFrame:
     return rows.groupBy(sql.window("event_time", WEEK), "carrier").agg(*_sums())
 
 
-def _late_carriers(replays: Replays) -> DataFrame:
-    return _top(_carrier_weeks(replays), 3, "late", "carrier")
+def _latest_of_weeks(carrier_weeks: DataFrame) -> DataFrame:
+    return _top(carrier_weeks, 3, "late", "carrier")
 
 
 def _departure_waves(replays: Replays) -> DataFrame:
@@ -99,8 +138,8 @@ def _destination_weeks(replays: Replays) -> DataFrame:
     )
 
 
-def _top_destinations(replays: Replays) -> DataFrame:
-    return _top(_destination_weeks(replays), 3, "flights", "dest")
+def _busiest(destination_weeks: DataFrame) -> DataFrame:
+    return _top(destination_weeks, 3, "flights", "dest")
 
 
 def _departures_in_weather(replays: Replays, *origins: str) -> DataFrame:
@@ -166,8 +205,8 @@ def _carried_delay_weeks(replays: Replays) -> DataFrame:
     )
 
 
-def _top_carried_delays(replays: Replays) -> DataFrame:
-    return _top(_carried_delay_weeks(replays), 3, "delay_minutes", "carrier")
+def _most_carried(carried_weeks: DataFrame) -> DataFrame:
+    return _top(carried_weeks, 3, "delay_minutes", "carrier")
 
 
 def _sums() -> tuple[Column, ...]:
@@ -214,32 +253,58 @@ def _before_the_end(rows: DataFrame) -> DataFrame:
 # What makes each query's rows; a `window` stands for its two ends.
 QUERIES: Mapping[str, Callable[[Replays], DataFrame]] = {
     "ewr-extreme-delays": _extreme_delays,
-    "ewr-latest-carriers": _latest_carriers,
+    "ewr-latest-carriers": lambda replays: _latest(_carrier_days(replays, "EWR")),
     "ewr-bad-weather-delays": _bad_weather_delays,
     "jfk-diversions": _diversions,
     "jfk-departure-waves": _departure_waves,
-    "lga-cancellation-days": _cancellation_days,
+    "lga-cancellation-days": lambda replays: _often_cancelled(_carrier_days(replays, "LGA")),
     "windy-hours": _windy_hours,
     "weather-days": _weather_days,
-    "wettest-airports": _wettest_airports,
+    "wettest-airports": lambda replays: _wettest(_weather_days(replays)),
     "airport-days": _airport_days,
     "carrier-weeks": _carrier_weeks,
-    "late-carriers": _late_carriers,
+    "late-carriers": lambda replays: _latest_of_weeks(_carrier_weeks(replays)),
     "destination-weeks": _destination_weeks,
-    "top-destinations": _top_destinations,
+    "top-destinations": lambda replays: _busiest(_destination_weeks(replays)),
     "delays-by-weather": _delays_by_weather,
     "carried-delay-chains": _carried_delay_chains,
     "carried-delay-weeks": _carried_delay_weeks,
-    "top-carried-delays": _top_carried_delays,
+    "top-carried-delays": lambda replays: _most_carried(_carried_delay_weeks(replays)),
 }
+
+SHARED: Sequence[Shared] = (
+    Shared(
+        _extreme_or_diverted,
+        {
+            "ewr-extreme-delays": lambda rows: _notable(rows, "EWR"),
+            "jfk-diversions": lambda rows: _notable(rows, "JFK"),
+        },
+    ),
+    Shared(
+        lambda replays: _carrier_days(replays, *ORIGINS),
+        {
+            "ewr-latest-carriers": lambda days: _latest(days.where("origin = 'EWR'")),
+            "lga-cancellation-days": lambda days: _often_cancelled(days.where("origin = 'LGA'")),
+            "airport-days": _of_airports,
+        },
+    ),
+    Shared(_weather_days, {"weather-days": _itself, "wettest-airports": _wettest}),
+    Shared(_carrier_weeks, {"carrier-weeks": _itself, "late-carriers": _latest_of_weeks}),
+    Shared(_destination_weeks, {"destination-weeks": _itself, "top-destinations": _busiest}),
+    Shared(
+        _carried_delay_weeks,
+        {"carried-delay-weeks": _itself, "top-carried-delays": _most_carried},
+    ),
+)
 
 
 def build(query: str, replays: Replays) -> DataFrame:
     """A query's rows, with the columns that queries.sql gives them."""
-    return _flat(QUERIES[query](replays))
+    return flat(QUERIES[query](replays))
 
 
-def _flat(rows: DataFrame) -> DataFrame:
+def flat(rows: DataFrame) -> DataFrame:
+    """Rows as they are put out: a window as its two ends."""
     if "window" not in rows.columns:
         return rows
     ends = [sql.col(f"window.{end}").alias(f"window_{end}") for end in ("start", "end")]
