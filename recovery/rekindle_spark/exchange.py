@@ -36,8 +36,8 @@ _DEFAULTS = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
-    # Nothing ends a read from a machine that is gone but this: by default it takes 120 s, in which a
-    # survivor does nothing.
+    # Nothing ends a read from a machine that is gone but this: by default it takes 120 s, in which
+    # a survivor does nothing.
     "spark.shuffle.io.connectionTimeout": "10s",
     "spark.shuffle.io.connectionCreationTimeout": "5s",
     # `Leftovers` removes what is dropped at once; the statuses of retained shuffles, which go by a

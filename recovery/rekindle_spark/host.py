@@ -40,6 +40,7 @@ from rekindle_spark import (
     partition,
     sampling,
     states,
+    turns,
     usage,
 )
 from rekindle_spark.frames import Frame
@@ -336,18 +337,14 @@ def _serve(host: Host, connection: socket.socket) -> None:
             (size,) = struct.unpack(">i", reader.read(4))
             request = json.loads(reader.read(size))
             (total,) = struct.unpack(">q", reader.read(8))
+            if request.get("urgency"):
+                turns.yield_to_others()
             data = host.gauge.receive(reader, total, request)
             try:
                 report, blocks = host.answer(request, data)
             except Exception:
-                report, blocks = (
-                    {
-                        "status": "failed",
-                        "executor": request.get("executor"),
-                        "text": traceback.format_exc(),
-                    },
-                    [],
-                )
+                text, blocks = traceback.format_exc(), []
+                report = {"status": "failed", "executor": request.get("executor"), "text": text}
             _reply(connection, report, blocks)
     except (OSError, struct.error):
         return

@@ -1,12 +1,16 @@
 """Turns: one piece of work at a time in a host, the most urgent first. Called by `host`."""
 
 import heapq
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["Turns"]
+__all__ = ["Turns", "yield_to_others"]
+
+# A tenth of the weight of other threads: whoever waits for what it holds does not wait for ever.
+NICENESS = 10
 
 
 @dataclass(slots=True)
@@ -35,3 +39,10 @@ class Turns:
             with self.changed:
                 self.busy = False
                 self.changed.notify_all()
+
+
+def yield_to_others() -> None:
+    """Let this thread have what others leave of the executor's CPU, the JVM's among them: otherwise
+    half of that goes to catching up, and live epochs take twice as long. For good: not everybody
+    may take it back."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
