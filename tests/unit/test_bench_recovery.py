@@ -8,10 +8,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from contests import record
 
 from rekindle import events as run_events
 from rekindle import report
-from rekindle.errors import InputError, RunError
+from rekindle.errors import RunError
 from rekindle.events import Event
 from rekindle.testing import runs as made_up
 from rekindle_local.bench import comparison, outages, recovery, runs
@@ -99,33 +100,13 @@ def test_the_curve_is_the_mean_lag_by_priority() -> None:
     assert points[100.0] == 0.0
 
 
-def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[str, Any]:
-    exact = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
-    return {
-        "system": system,
-        "seed": seed,
-        "rate": 1000.0,
-        "share_of_rate": 1.0,
-        "sustained": True,
-        "weighted_unavailable_seconds": seconds,
-        "exactly_once": exact,
-        "quota_enforced": True,
-        "bound": None,
-        "first_plan_epochs": 1,
-        "first_plan_seconds": 1.0,
-        "survivors_epochs_lost": 0,
-        "failures": [{"at": 0.0, "nodes": []}],
-        **more,
-    }
-
-
 def counted(*runs: dict[str, Any]) -> list[dict[str, Any]]:
     found = list(runs)
     comparison.count(found)
     return found
 
 
-def met(found: list[dict[str, Any]], failed: tuple[str, ...] = ()) -> Mapping[str, bool]:
+def met(found: list[dict[str, Any]], failed: Sequence[dict[str, Any]] = ()) -> Mapping[str, bool]:
     rows = comparison.bars(found, comparison.ratios(found), failed, "rekindle bench recovery")
     assert all(row.command == "rekindle bench recovery" for row in rows)
     return {row.bar: row.met for row in rows}
@@ -207,7 +188,7 @@ def test_halves_above_what_the_slowest_query_has_worked_off_are_not_tried(
     assert [run["rate"] for run in found] == rates
 
 
-def test_a_later_seed_begins_at_the_part_of_the_rate_that_the_peer_has_sustained(
+def test_a_peer_begins_after_so_many_halvings(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "fits").mkdir()
@@ -226,8 +207,8 @@ def test_all_of_a_seed_run_at_the_rate_that_its_first_run_settled_on(
         first = wanted.first_rows_per_second
         asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second, first))
         rate = wanted.rows_per_second or first / 2
-        told = record(wanted.strategy, wanted.seed, 1.0, rate=rate)
-        return Run(told, [(0.0, 0.0), (1.0, 0.0)], ("127.0.0.2",))
+        found = record(wanted.strategy, wanted.seed, 1.0, rate=rate)
+        return Run(found, [(0.0, 0.0), (1.0, 0.0)], ("127.0.0.2",))
 
     monkeypatch.setattr(runs, "rekindle", settle)
     recovery.measure(Contest(["blocking", "incremental"], [1, 2], demo()), tmp_path)
@@ -239,37 +220,6 @@ def test_all_of_a_seed_run_at_the_rate_that_its_first_run_settled_on(
     ]
     written = json.loads((tmp_path / "recovery.json").read_text())
     assert [run["rate"] for run in written["runs"]] == [15_000.0, 15_000.0, 7_500.0, 7_500.0]
-
-
-def test_a_contest_that_was_interrupted_goes_on_with_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, int, float | None]] = []
-
-    def run(wanted: Options, directory: Path) -> Run:
-        asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second))
-        directory.mkdir()
-        events, inputs = told(), outages.alone(PRIORITIES)
-        (directory / "events.jsonl").write_text(run_events.serialize(events))
-        found = {**record(wanted.strategy, wanted.seed, 1.0), **outages.figures(events, inputs)}
-        return Run(found, outages.curve(events, inputs), ("127.0.0.2", "127.0.0.3"))
-
-    monkeypatch.setattr(runs, "rekindle", run)
-    recovery.measure(Contest(["incremental"], [1], demo()), tmp_path)
-    drawn = (tmp_path / "recovery.svg").read_text()
-    (tmp_path / "blocking-1").mkdir()
-    both = Contest(["incremental", "blocking"], [1], demo())
-    recovery.measure(both, tmp_path, resume=True)
-    assert asked == [("incremental", 1, None), ("blocking", 1, 1000.0)]
-    assert [run.curve for run in runs.again(tmp_path, [])] == []
-    assert not (tmp_path / "incremental-1").exists(), "what no record names is removed"
-    assert drawn.count("<polyline") == 1
-    assert (tmp_path / "recovery.svg").read_text().count("<polyline") == 2
-    with pytest.raises(InputError, match="is of other failures"):
-        recovery.measure(Contest(["incremental"], [1], workers(5)), tmp_path, resume=True)
-    (tmp_path / "recovery.json").write_text("[]")
-    with pytest.raises(InputError, match="is not what an interrupted run has left"):
-        recovery.measure(both, tmp_path, resume=True)
 
 
 def test_a_peer_that_fails_at_every_rate_has_failed(tmp_path: Path) -> None:
@@ -313,7 +263,9 @@ def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -
     wrong = {"expected_rows": 10, "missing": 1, "duplicated": 0, "wrong": 0}
     right = counted(record("incremental", 1, 1.0), record("blocking", 1, 1.0, exactly_once=None))
     assert met(right)["every run exact"]
-    assert not met(right, failed=("blocking, seed 2: broke",))["every run exact"]
+    assert not met(right, failed=[{"system": "blocking", "seed": 2, "error": "broke"}])[
+        "every run exact"
+    ]
     assert not met([*right, record("blocking", 2, 1.0, exactly_once=wrong, counted=True)])[
         "every run exact"
     ]

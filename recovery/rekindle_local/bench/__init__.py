@@ -11,6 +11,7 @@
     planner       how fast the planner is, how good its plans are
     profile       where CPU and time of an epoch go
     recovery      strategies and other systems compared in the same failures
+    resuming      what an interrupted comparison of recoveries has left
     runs          runs in a failure as records: of Rekindle, and of peers at rates that they sustain
     study         planners compared on random topologies, as in the paper
     scale         what an epoch costs one driver as partitions grow

@@ -43,7 +43,6 @@ def count(runs: Sequence[dict[str, Any]]) -> None:
             for other in runs
             if (other["system"], other["seed"]) == (run["system"], run["seed"])
             and other["sustained"]
-            and other["weighted_unavailable_seconds"] is not None
         ]
         best = bool(run["sustained"]) and run["rate"] == max(rates, default=None)
         run["counted"] = best or run["system"] in STRATEGIES
@@ -71,7 +70,7 @@ def ratios(runs: Sequence[Run]) -> dict[str, float | None]:
 
 
 def bars(
-    runs: Sequence[Run], found: Mapping[str, float | None], failed: Sequence[str], command: str
+    runs: Sequence[Run], found: Mapping[str, float | None], failed: Sequence[Run], command: str
 ) -> list[Bar]:
     """What was promised of these runs, and whether it is kept."""
     counted = [run for run in runs if run["counted"]]

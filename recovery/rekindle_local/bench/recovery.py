@@ -9,7 +9,6 @@ come after it run at its rate. `runs` makes the records, `comparison` judges the
 interrupted goes on from there.
 """
 
-import json
 import math
 import shlex
 from collections.abc import Sequence
@@ -20,9 +19,11 @@ from typing import Any
 
 from rich.console import Console
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import RunError
 from rekindle_local import failures, options
-from rekindle_local.bench import comparison, contenders, results, runs
+from rekindle_local.bench import comparison, contenders, results, resuming, runs
+from rekindle_local.bench.results import Bar
+from rekindle_local.bench.resuming import Earlier
 from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
 from rekindle_local.demo.scenario import Options
@@ -47,14 +48,21 @@ class Contest:
     rows_per_second: float | None = None
 
     @property
-    def failures(self) -> dict[str, Any]:
-        """What `recovery.json` says of them."""
+    def header(self) -> dict[str, Any]:
+        """What `recovery.json` says of it: the failures, the rate that was asked for."""
         return {
             "schedule": self.schedule.name,
             "nodes": self.schedule.nodes,
             "kills": list(self.schedule.kills),
             "every_seconds": self.schedule.every_seconds,
+            "rows_per_second": self.rows_per_second,
         }
+
+    @property
+    def leader(self) -> str | None:
+        """The strategy of Rekindle that is first of each seed, if there is one."""
+        ours = [name for name in in_turn(self.systems, 0) if name not in PEERS]
+        return next(iter(ours), None)
 
     @property
     def command(self) -> str:
@@ -71,27 +79,29 @@ class Contest:
 
 @dataclass(slots=True)
 class _Measuring:
-    """The runs so far. `rekindle` is how its next run begins; `rate` and `victims` are those of
-    the seed: as asked for and drawn, unless a run of Rekindle says otherwise. `halved` is how often
-    the rate had to be halved for each peer."""
+    """The runs so far, and failures as `recovery.json` has them. `rekindle` is how its next run
+    begins; `rate` and `victims` are those of the seed: as asked for and drawn, unless a run of
+    Rekindle says otherwise. `sustained` is the rate that each peer has sustained last."""
 
     contest: Contest
     directory: Path
     rekindle: Options
     found: list[Run] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
     rate: float | None = None
     victims: tuple[tuple[str, ...], ...] = ()
-    halved: dict[str, int] = field(default_factory=dict)
+    sustained: dict[str, float] = field(default_factory=dict)
 
-    def take(self, found: Sequence[Run]) -> None:
-        """Take over runs that were done before."""
-        for run in found:
+    def take(self, earlier: Earlier) -> None:
+        """Take over what was done before."""
+        for run in earlier.found:
             self._keep(run)
-
-    def has(self, system: str, seed: int) -> bool:
-        """Whether this was run."""
-        return (system, seed) in {(run.record["system"], run.record["seed"]) for run in self.found}
+        contest = self.contest
+        self.failed += [
+            one
+            for one in earlier.failed
+            if one["system"] not in contest.systems or one["seed"] not in contest.seeds
+        ]
 
     def begin(self, seed: int) -> None:
         """Know of this seed what its first run may need."""
@@ -99,9 +109,16 @@ class _Measuring:
         names = [Node(index).name for index in range(schedule.nodes)]
         self.rate = self.contest.rows_per_second
         self.victims = failures.drawn(names, schedule.kills, seed)
-        for run in self.found:
-            if run.record["seed"] == seed:
-                self._heed(run)
+        for run in self._of_seed(seed):
+            self._heed(run)
+
+    def is_done(self, system: str, seed: int) -> bool:
+        """Whether nothing of this is left to run."""
+        records = [run.record for run in self._of_seed(seed) if run.record["system"] == system]
+        if system not in PEERS:
+            return bool(records)
+        lowest = 0.5**runs.HALVINGS_MAX
+        return any(one["sustained"] or one["share_of_rate"] == lowest for one in records)
 
     def run(self, system: str, seed: int) -> None:
         """Run a system; what goes wrong is kept, too."""
@@ -112,7 +129,11 @@ class _Measuring:
                 self._run_rekindle(system, seed)
         except RunError as error:
             Console(highlight=False).print(str(error))
-            self.failed.append(f"{system}, seed {seed}: {error}")
+            self.failed.append({"system": system, "seed": seed, "error": str(error)})
+
+    def save(self) -> dict[str, Any]:
+        """Write what the runs so far come to; returns it."""
+        return _conclude(self.contest, self, self.directory)
 
     def _run_rekindle(self, strategy: str, seed: int) -> None:
         wanted = replace(
@@ -120,25 +141,42 @@ class _Measuring:
             strategy=strategy,
             seed=seed,
             rows_per_second=self.rate,
-            judged=self.rate is None or self.contest.rows_per_second is not None,
+            # who runs at the rate of another has the load that comes of it
+            judged=strategy == self.contest.leader,
         )
-        run = runs.rekindle(wanted, self.directory / f"{strategy}-{seed}")
+        run = runs.rekindle(wanted, self.directory)
         self._keep(run)
         self._heed(run)
 
     def _run_peer(self, system: str, seed: int) -> None:
-        trial, halved = self._trial(system, seed), self.halved.get(system, 0)
-        for run in runs.peer(system, trial, self.directory, halved=halved):
+        trial = self._trial(system, seed)
+        for run in runs.peer(system, trial, self.directory, halvings=self._halvings(trial, system)):
             self._keep(run)
+            self.save()
+
+    def _halvings(self, trial: Trial, system: str) -> int:
+        """To what the peer has sustained with an earlier seed, or behind what it has tried."""
+        known = self.sustained.get(system)
+        first = 0 if known is None else runs.halvings_to(trial.rows_per_second, known)
+        shares = [
+            run.record["share_of_rate"]
+            for run in self._of_seed(trial.seed)
+            if run.record["system"] == system
+        ]
+        tried = [1 + round(math.log2(1 / share)) for share in shares]
+        return min(max([first, *tried]), runs.HALVINGS_MAX)
+
+    def _of_seed(self, seed: int) -> list[Run]:
+        return [run for run in self.found if run.record["seed"] == seed]
 
     def _keep(self, run: Run) -> None:
-        """What a run says for those of later seeds."""
+        """Enter a run, and what it says for later seeds."""
         self.found.append(run)
         record = run.record
         if record["system"] not in PEERS:
             self.rekindle = replace(self.rekindle, first_rows_per_second=record["rate"])
         elif record["sustained"]:
-            self.halved[record["system"]] = round(math.log2(1 / record["share_of_rate"]))
+            self.sustained[record["system"]] = record["rate"]
 
     def _heed(self, run: Run) -> None:
         """What a run says for the others of its seed."""
@@ -180,38 +218,17 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
     )
     measuring = _Measuring(contest, directory, rekindle)
     if resume:
-        measuring.take(runs.again(directory, _earlier(contest, directory)))
-    found: dict[str, Any] = {}
+        measuring.take(resuming.read(directory, contest.header, contest.leader))
+    found = measuring.save()
     for turn, seed in enumerate(contest.seeds):
         measuring.begin(seed)
         for system in in_turn(contest.systems, turn):
-            if not measuring.has(system, seed):
+            if not measuring.is_done(system, seed):
                 Console(highlight=False).rule(f"{system}, seed {seed}")
                 measuring.run(system, seed)
-            found = _conclude(contest, measuring, directory)
+                found = measuring.save()
+    results.show([Bar(**row) for row in found["bars"]])
     return found
-
-
-def _earlier(contest: Contest, directory: Path) -> list[dict[str, Any]]:
-    """The records of an interrupted contest; its failures have to be the same."""
-    path = directory / "recovery.json"
-    try:
-        written = json.loads(path.read_text())
-        there = {name: written[name] for name in contest.failures}
-        records: list[dict[str, Any]] = written["runs"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            where=str(path),
-            what="is not what an interrupted run has left",
-            remedy="name the report that is to go on, or leave out --resume",
-        ) from error
-    if there != contest.failures:
-        raise InputError(
-            where=str(path),
-            what=f"is of other failures: {there}, and not {contest.failures}",
-            remedy="give the same --schedule, --nodes, --kill and --minutes, or another --report",
-        )
-    return records
 
 
 def check(system: str) -> None:
@@ -236,7 +253,7 @@ def _conclude(contest: Contest, measuring: _Measuring, directory: Path) -> dict[
     if contest.schedule.name != "demo":
         found.pop("incremental/bound", None)  # it reckons with one failure
     figures = {
-        **contest.failures,
+        **contest.header,
         "ratios": found,
         "runs": records,
         "failed": measuring.failed,
@@ -245,7 +262,7 @@ def _conclude(contest: Contest, measuring: _Measuring, directory: Path) -> dict[
     if drawn is not None:
         (directory / "recovery.svg").write_text(drawn)
     rows = comparison.bars(records, found, measuring.failed, contest.command)
-    return results.write(directory / "recovery.json", figures, rows)
+    return results.save(directory / "recovery.json", figures, rows)
 
 
 def picture(found: Sequence[Run]) -> str | None:

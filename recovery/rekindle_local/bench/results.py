@@ -12,7 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Bar", "write"]
+__all__ = ["VERSION", "Bar", "save", "show", "write"]
+
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +29,23 @@ class Bar:
 
 def write(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
     """Write figures and bars as JSON, print the bars; returns what was written."""
-    content = {"version": 1, **figures, "bars": [asdict(bar) for bar in bars]}
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    show(bars)
+    return save(path, figures, bars)
+
+
+def save(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
+    """Write figures and bars as JSON, in the place of what is there; returns what was written."""
+    content = {"version": VERSION, **figures, "bars": [asdict(bar) for bar in bars]}
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text(json.dumps(content, indent=1) + "\n")
+    beside.replace(path)
+    return content
+
+
+def show(bars: Sequence[Bar]) -> None:
+    """Print the bars."""
     table = Table("bar", "value", "met")
     for bar in bars:
         table.add_row(bar.bar, bar.value, "yes" if bar.met else "NO")
     if bars:
         Console(highlight=False).print(table)
-    return content

@@ -3,7 +3,7 @@
     peer at the rate ─sustained─► one record
                      ─not─► no failure; then at half of the rate, at half of that ... until it does;
                      halves above what its slowest query has worked off are left out
-    a later seed     ─► begins at the part of the rate that the peer has sustained
+    a later seed     ─► begins at what the peer has sustained before
 
 Each run gets a directory of its own. `recovery` calls it.
 """
@@ -11,7 +11,7 @@ Each run gets a directory of its own. `recovery` calls it.
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -33,7 +33,7 @@ from rekindle_local.peers import performance as peers
 from rekindle_local.peers.performance import Outcome
 from rekindle_local.peers.scenario import Trial
 
-__all__ = ["HALVINGS_MAX", "Run", "again", "peer", "rekindle"]
+__all__ = ["HALVINGS_MAX", "Run", "halvings_to", "peer", "rekindle", "restored"]
 
 Perform = Callable[[str, Trial, Path, peers.Show], Outcome]
 
@@ -51,9 +51,9 @@ class Run:
     victims: tuple[str, ...] = ()
 
 
-def rekindle(wanted: Options, directory: Path) -> Run:
-    """Run the demo in a new directory; raises RunError as the demo does."""
-    directory.mkdir()
+def rekindle(wanted: Options, parent: Path) -> Run:
+    """Run the demo; raises RunError as the demo does."""
+    directory = _new_directory(parent, wanted.strategy, wanted.seed, 1.0)
     report = performance.perform(wanted, directory)
     performance.summarise(report, directory)
     events = _events(directory)
@@ -75,45 +75,50 @@ def rekindle(wanted: Options, directory: Path) -> Run:
 
 
 def peer(
-    name: str, trial: Trial, directory: Path, perform: Perform = peers.perform, halved: int = 0
-) -> list[Run]:
-    """Run a peer at a rate, and at its halves until it sustains one, the first after so many
-    halvings. A rate at which it fails by itself is none that it sustains; raises RunError where it
-    fails at the lowest, too."""
-    found: list[Run] = []
-    halvings = halved
+    name: str, trial: Trial, parent: Path, perform: Perform = peers.perform, halvings: int = 0
+) -> Iterator[Run]:
+    """Run a peer at a rate, first halved so many times, and then at lower ones until it sustains
+    one. A rate at which it fails by itself is none that it sustains; raises RunError where it fails
+    at the lowest, too."""
     while halvings <= HALVINGS_MAX:
         share = 0.5**halvings
         at_this = replace(trial, rows_per_second=share * trial.rows_per_second)
-        place = directory / _name(name, trial.seed, share)
-        place.mkdir()
+        directory = _new_directory(parent, name, trial.seed, share)
         halvings += 1
         try:
-            outcome = perform(name, at_this, place, trial.display().show)
+            outcome = perform(name, at_this, directory, trial.display().show)
         except RunError as error:
             if halvings > HALVINGS_MAX:
                 raise
             Console(highlight=False).print(str(error))
-            found.append(_broken_run(name, at_this, share, error))
+            yield _broken_run(name, at_this, share, error)
             continue
-        found.append(_peer_run(name, at_this, share, place, outcome))
-        Console(highlight=False).print(told(found[-1].record))
+        run = _peer_run(name, at_this, share, directory, outcome)
+        Console(highlight=False).print(told(run.record))
+        yield run
         if outcome.sustained:
-            break
-        if outcome.rows_per_second > 0:
-            fitting = math.ceil(math.log2(trial.rows_per_second / outcome.rows_per_second))
+            return
+        if outcome.kept_up_rows_per_second > 0:
+            fitting = halvings_to(trial.rows_per_second, outcome.kept_up_rows_per_second)
             halvings = max(halvings, min(fitting, HALVINGS_MAX))
-    return found
 
 
-def again(directory: Path, records: Sequence[dict[str, Any]]) -> list[Run]:
-    """The runs of a report's directory, by the records in its `recovery.json`; what others have
-    left there is removed, for they will run anew."""
-    kept = {_place_of(directory, record) for record in records}
-    for place in directory.iterdir():
-        if place.is_dir() and place not in kept:
-            shutil.rmtree(place)
-    return [_again(directory, record) for record in records]
+def halvings_to(rate: float, limit: float) -> int:
+    """How often a rate has to be halved so that it is at most so high."""
+    return max(0, math.ceil(math.log2(rate / limit)))
+
+
+def restored(parent: Path, record: dict[str, Any]) -> Run | None:
+    """A run of a report's directory, by its record in `recovery.json`; None where its own directory
+    is gone."""
+    directory = parent / _name(record["system"], record["seed"], record["share_of_rate"])
+    if not directory.exists():
+        return None
+    if record["weighted_unavailable_seconds"] is None:
+        return Run(record, [])
+    inputs = Inputs.from_record(json.loads((directory / "input.json").read_text()))
+    victims = tuple(record["failures"][0]["nodes"])
+    return Run(record, outages.curve(_events(directory), inputs), victims)
 
 
 def told(record: Mapping[str, Any]) -> str:
@@ -128,26 +133,15 @@ def told(record: Mapping[str, Any]) -> str:
     return f"{record['system']}, seed {record['seed']}: {rate}{outage}"
 
 
-def _again(directory: Path, record: dict[str, Any]) -> Run:
-    if record["weighted_unavailable_seconds"] is None:
-        return Run(record, [])
-    place = _place_of(directory, record)
-    asked = place / "input.json"
-    if asked.exists():
-        inputs = Inputs.from_record(json.loads(asked.read_text()))
-    else:
-        queries = record["queries"].items()
-        inputs = outages.alone({name: query["priority"] for name, query in queries})
-    victims = tuple(record["failures"][0]["nodes"])
-    return Run(record, outages.curve(_events(place), inputs), victims)
-
-
-def _place_of(directory: Path, record: Mapping[str, Any]) -> Path:
-    return directory / _name(record["system"], record["seed"], record["share_of_rate"])
+def _new_directory(parent: Path, system: str, seed: int, share: float) -> Path:
+    """For a run; what an interrupted one has left there goes."""
+    directory = parent / _name(system, seed, share)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    return directory
 
 
 def _name(system: str, seed: int, share: float) -> str:
-    """Of a run's directory."""
     return f"{system}-{seed}" if share == 1 else f"{system}-{seed}-{1 / share:.0f}th"
 
 

@@ -50,11 +50,12 @@ def recovery(
         float | None,
         typer.Option(help="Rate of rows.", show_default="calibrated for incremental"),
     ] = None,
-    report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
-        "bench-recovery"
-    ),
+    report: Annotated[
+        Path,
+        typer.Option(help="A new directory for figures and reports; with --resume, an old one."),
+    ] = Path("bench-recovery"),
     resume: Annotated[
-        bool, typer.Option(help="Go on with the report of a run that was interrupted.")
+        bool, typer.Option(help="Go on where the run that wrote --report was interrupted.")
     ] = False,
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:

@@ -47,7 +47,8 @@ class Options:
     The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
     and not `kill` of all. With `later_kills` there are more failures, of other nodes,
     `kills_every_seconds` after the one before, and no earlier than all nodes are back; nodes are
-    then drawn from all. Where the load is `judged`, a run with one that tests nothing fails.
+    then drawn from all. Where the load is `judged`, a run with one outside
+    of 60 to 80 % fails.
     """
 
     nodes: int = 10

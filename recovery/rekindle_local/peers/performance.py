@@ -1,6 +1,6 @@
 """One performance of a peer: prepares it, runs the scenario, writes what was seen.
 
-    DIR/  events.jsonl, and where all rows are out the report that `rekindle verify` checks
+    DIR/  where there was a failure, the report that `rekindle verify` checks
           run/  driver and machines: logs, checkpoints
 
 Nodes come back through the provisioning that brings Rekindle's, which asks a second later, for it
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rekindle import events as run_events
 from rekindle import report
 from rekindle.protocol.tree import Place
 from rekindle_local import cluster_files, failures
@@ -38,11 +37,11 @@ Show = Callable[[dict[str, Any]], None]
 class Outcome:
     """What came of a trial: whether lag was bounded, and only then was there a failure; by query
     how fast it grew before (seconds per second); the rate that the slowest query kept up with, 0
-    where it has hardly put out; the report where all rows are out."""
+    where it has hardly put out; the report of the failure."""
 
     sustained: bool
     growths: dict[str, float]
-    rows_per_second: float
+    kept_up_rows_per_second: float
     quota_enforced: bool
     report: dict[str, Any] | None
 
@@ -76,8 +75,9 @@ def perform(name: str, trial: Trial, directory: Path, show: Show) -> Outcome:
         enforced = machines.quota_enforced
     written = _write(directory, peer, scenario, files, enforced)
     shutil.rmtree(run_directory / "cluster" / "scratch", ignore_errors=True)
-    kept_up = scenario.rows_per_second
-    return Outcome(scenario.sustained, scenario.growths, kept_up, enforced, written)
+    return Outcome(
+        scenario.sustained, scenario.growths, scenario.kept_up_rows_per_second, enforced, written
+    )
 
 
 def _provisioning(trial: Trial, machines: Machines, directory: Path, up: set[str]) -> Provisioning:
@@ -120,22 +120,19 @@ def _asking(provisioning: Provisioning) -> Callable[[int], None]:
 def _write(
     directory: Path, peer: Peer, scenario: Scenario, files: dict[str, Any], enforced: bool
 ) -> dict[str, Any] | None:
-    """The report where all rows are out; of a run that was left before that, the events."""
+    """The report; None of a run that had no failure."""
     trial = scenario.trial
-    if scenario.complete:
-        run = evidence.Run(
-            records=scenario.records,
-            store=scenario.driver.store,
-            failure_at=scenario.failure_at,
-            files=files,
-            priorities=trial.priorities,
-            facts=_facts(peer, trial, enforced),
-        )
-        return evidence.write(directory, run, peer.tables)
-    if scenario.failures:
-        events = run_events.relative(scenario.records, scenario.failure_at)
-        (directory / "events.jsonl").write_text(run_events.serialize(events))
-    return None
+    if not scenario.sustained:
+        return None
+    run = evidence.Run(
+        records=scenario.records,
+        store=scenario.driver.store,
+        failure_at=scenario.failure_at,
+        files=files,
+        priorities=trial.priorities,
+        facts=_facts(peer, trial, enforced),
+    )
+    return evidence.write(directory, run, peer.tables)
 
 
 def _facts(peer: Peer, trial: Trial, enforced: bool) -> report.RunFacts:

@@ -30,17 +30,18 @@ __all__ = ["Scenario", "Trial"]
 POLL_SECONDS = 0.1
 JUDGE_SECONDS = 2.0
 BACK_SECONDS_MAX = 300.0
+LATELY_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What is asked for. `victims` are the nodes that each failure kills, `names` the queries.
 
-    The failure comes when lag has neither grown nor fallen for `settle_seconds`; where it still
-    grows `settle_seconds_max` after all nodes take part, there is none. A trial that is not
-    `judged` lets it grow. Nodes come back from `first_return_seconds` after a failure on, one
-    every `return_every_seconds`; back is a query that was not late for `back_seconds`, longer than
-    a batch that is level only for a moment.
+    The failure comes when lag has neither grown nor fallen for `settle_seconds`. There is none
+    where a query has put out nothing for `output_seconds_max`, or lag then grows for
+    `settle_seconds_max`. A trial that is not `judged` lets it grow. Nodes come back from
+    `first_return_seconds` after a failure on, one every `return_every_seconds`; back is a query
+    that was not late for `back_seconds`, longer than a batch that is level only for a moment.
     """
 
     rows_per_second: float
@@ -54,7 +55,8 @@ class Trial:
     return_every_seconds: float = failures.EVERY_SECONDS
     back_seconds: float = 20.0
     settle_seconds: float = 60.0
-    settle_seconds_max: float = 360.0
+    output_seconds_max: float = 360.0
+    settle_seconds_max: float = 240.0
     phase_seconds_max: float = 600.0
     judged: bool = True
 
@@ -75,8 +77,8 @@ class Scenario:
 
     `ask` asks for so many nodes, `check` raises what went wrong with their starts, `up` is kept by
     who starts them: those that have been started, for peers that do not tell. Afterwards
-    `sustained` says whether lag was bounded before the failure, `growths` how it grew, and
-    `complete` whether all rows are out.
+    `sustained` says whether lag was bounded, so that there was a failure and all rows are out, and
+    `growths` how it grew before.
     """
 
     trial: Trial
@@ -93,7 +95,6 @@ class Scenario:
     failures: list[float] = field(default_factory=list)
     growths: dict[str, float] = field(default_factory=dict)
     sustained: bool = False
-    complete: bool = False
     commits: Commits = field(init=False)
     _limits: dict[str, float] = field(default_factory=dict)
     _phases: Phases = field(init=False)
@@ -106,7 +107,7 @@ class Scenario:
     def run(self) -> None:
         """All phases after machines and driver have been started."""
         self._phases.await_that("all nodes take part", self._is_whole)
-        self._settle(time.time() + self.trial.settle_seconds_max)
+        self._settle()
         if not self.sustained:
             return
         for victims in self.trial.victims:
@@ -117,7 +118,6 @@ class Scenario:
         self.driver.request_finish()
         self._phases.await_that("the driver has finished", lambda: "finish" in self.kinds)
         self._phases.await_that("the driver has ended", lambda: self.driver.ended)
-        self.complete = True
 
     @property
     def failure_at(self) -> float:
@@ -129,29 +129,33 @@ class Scenario:
         return len(self.trial.names)
 
     @property
-    def rows_per_second(self) -> float:
-        """What the slowest query has kept up with; 0 where one has fewer than two commits."""
-        whole = {name: self.commits.of.get(name, ()) for name in self.trial.names}
-        return freshness.rows_per_second(whole)
+    def kept_up_rows_per_second(self) -> float:
+        """What the slowest query has kept up with lately, when compilers had had their time; 0
+        where one has fewer than two commits."""
+        now = time.time()
+        lately = self.commits.between(now - LATELY_SECONDS, now)
+        return freshness.rows_per_second(lately)
 
-    def _settle(self, limit: float) -> None:
-        """Wait until lag has neither grown nor fallen for a while; for lag that grows, until the
-        `limit`, for lag that falls, as long as for any phase."""
+    def _settle(self) -> None:
+        """Wait until lag has neither grown nor fallen for a while. For outputs, and then for lag
+        that grows, one may wait so long; for lag that falls, and for batches that are too few to
+        tell, as long as for any phase."""
+        until = time.time() + self.trial.output_seconds_max
         self._phases.await_that(
             "every query has put out",
-            lambda: len(self.commits.of) == self._count or time.time() > limit,
+            lambda: len(self.commits.of) == self._count or time.time() > until,
         )
         begin = time.time()
         self._note("warm")
         self.show({"kind": "phase", "text": "waiting until lag is level"})
         level = False
-        while not (self.sustained and level):
-            now = time.time()
-            if not self.sustained and now > limit:
-                break
-            if now - begin > self.trial.phase_seconds_max:
-                raise self._phases.too_long("lag falls no more", now - begin)
+        while len(self.commits.of) == self._count and not (self.sustained and level):
             self._phases.let_pass(JUDGE_SECONDS)
+            waited = time.time() - begin
+            if self.growths and not self.sustained and waited > self.trial.settle_seconds_max:
+                break
+            if waited > self.trial.phase_seconds_max:
+                raise self._phases.too_long("lag falls no more", waited)
             level = self._judge(begin, time.time())
         said = "is level" if self.sustained else "grows"
         self.show({"kind": "phase", "text": f"lag {said} at {self.trial.rows_per_second:,.0f}/s"})

@@ -1,0 +1,77 @@
+"""Records of `recovery.json`, and systems whose runs are made up."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rekindle import events as run_events
+from rekindle import report
+from rekindle.errors import RunError
+from rekindle.testing import runs as made_up
+from rekindle_local.bench import outages
+from rekindle_local.bench.runs import Run
+from rekindle_local.demo.scenario import Options
+from rekindle_local.peers.scenario import Trial
+
+
+def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[str, Any]:
+    exact = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
+    return {
+        "system": system,
+        "seed": seed,
+        "rate": 1000.0,
+        "share_of_rate": 1.0,
+        "sustained": True,
+        "weighted_unavailable_seconds": seconds,
+        "exactly_once": exact,
+        "quota_enforced": True,
+        "bound": None,
+        "first_plan_epochs": 1,
+        "first_plan_seconds": 1.0,
+        "survivors_epochs_lost": 0,
+        "failures": [{"at": 0.0, "nodes": []}],
+        **more,
+    }
+
+
+@dataclass
+class Ran:
+    """Stands in for the systems: each run leaves what it leaves, and is remembered."""
+
+    directory: Path
+    sustains: float = 1e9
+    fails: tuple[str, ...] = ()
+    asked: list[tuple[str, int, float | None]] = field(default_factory=list)
+
+    def rekindle(self, wanted: Options, parent: Path) -> Run:
+        self.asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second))
+        rate = wanted.rows_per_second or 1000.0 * wanted.seed
+        return self._left(wanted.strategy, wanted.seed, rate, 1.0, parent)
+
+    def peer(self, system: str, trial: Trial, parent: Path, *, halvings: int = 0) -> Iterator[Run]:
+        while True:
+            share = 0.5**halvings
+            rate = share * trial.rows_per_second
+            self.asked.append((system, trial.seed, rate))
+            if system in self.fails:
+                raise RunError(where=system, what="broke", remedy="see its log")
+            run = self._left(system, trial.seed, rate, share, parent)
+            run.record["sustained"] = rate <= self.sustains
+            yield run
+            if run.record["sustained"]:
+                return
+            halvings += 1
+
+    def _left(self, system: str, seed: int, rate: float, share: float, parent: Path) -> Run:
+        made = made_up.make(made_up.Scenario({"a": 3.0, "b": 1.0}))
+        inputs = report.Inputs.from_record(made.input_record)
+        place = parent / (f"{system}-{seed}" if share == 1 else f"{system}-{seed}-{1 / share:g}th")
+        place.mkdir()
+        (place / "events.jsonl").write_text(run_events.serialize(made.events))
+        (place / "input.json").write_text(json.dumps(made.input_record))
+        figures = outages.figures(made.events, inputs)
+        found = {**record(system, seed, 1.0, rate=rate, share_of_rate=share), **figures}
+        victims = tuple(figures["failures"][0]["nodes"])
+        return Run(found, outages.curve(made.events, inputs), victims)

@@ -1,0 +1,146 @@
+"""A benchmark of recoveries that was interrupted goes on where it was."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from contests import Ran
+
+from rekindle.errors import InputError
+from rekindle_local.bench import recovery, runs
+from rekindle_local.bench.recovery import Contest
+from rekindle_local.failures import demo, workers
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    found = Ran(tmp_path)
+    monkeypatch.setattr(runs, "rekindle", found.rekindle)
+    monkeypatch.setattr(runs, "peer", found.peer)
+    return found
+
+
+PEER = "structured-streaming"
+
+
+def test_what_an_interrupted_contest_has_is_not_run_again(tmp_path: Path, ran: Ran) -> None:
+    recovery.measure(Contest(["incremental"], [1], demo()), tmp_path)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    whole = Contest(["incremental", "blocking", PEER], [1, 2], demo())
+    found = recovery.measure(whole, tmp_path, resume=True)
+    assert ran.asked == [
+        ("incremental", 1, None),
+        ("blocking", 1, 1000.0),
+        (PEER, 1, 1000.0),
+        ("incremental", 2, None),
+        ("blocking", 2, 2000.0),
+        (PEER, 2, 1000.0),
+    ]
+    assert found["ratios"].keys() >= {"incremental/blocking", f"incremental/{PEER}"}
+    assert (tmp_path / "recovery.svg").read_text().count("<polyline") == 3
+    assert notes.exists(), "what is not the contest's is left alone"
+    again = recovery.measure(whole, tmp_path, resume=True)
+    assert again == found
+    assert len(ran.asked) == 6
+
+
+def test_a_peer_goes_on_behind_the_rates_that_it_has_tried(tmp_path: Path, ran: Ran) -> None:
+    ran.sustains = 300.0
+    contest = Contest(["incremental", PEER], [1], demo())
+    recovery.measure(contest, tmp_path)
+    assert [rate for system, _, rate in ran.asked if system == PEER] == [1000.0, 500.0, 250.0]
+    written = json.loads((tmp_path / "recovery.json").read_text())
+    assert written["runs"].pop()["share_of_rate"] == 0.25
+    (tmp_path / "recovery.json").write_text(json.dumps(written))
+    shutil.rmtree(tmp_path / f"{PEER}-1-4th")
+    ran.asked.clear()
+    recovery.measure(contest, tmp_path, resume=True)
+    assert ran.asked == [(PEER, 1, 250.0)]
+
+
+def test_a_later_seed_begins_at_the_rate_that_a_peer_has_sustained(
+    tmp_path: Path, ran: Ran
+) -> None:
+    ran.sustains = 600.0
+    recovery.measure(Contest(["incremental", PEER], [3, 1], demo()), tmp_path)
+    assert [entry for entry in ran.asked if entry[0] == PEER] == [
+        (PEER, 3, 3000.0),
+        (PEER, 3, 1500.0),
+        (PEER, 3, 750.0),
+        (PEER, 3, 375.0),
+        (PEER, 1, 250.0),
+    ]
+
+
+def test_without_its_first_run_a_seed_is_run_anew(tmp_path: Path, ran: Ran) -> None:
+    recovery.measure(Contest(["blocking", PEER], [1], demo()), tmp_path)
+    ran.asked.clear()
+    shutil.rmtree(tmp_path / "blocking-1")
+    shutil.rmtree(tmp_path / f"{PEER}-1")
+    recovery.measure(Contest(["incremental", "blocking", PEER], [1], demo()), tmp_path, resume=True)
+    assert [system for system, _, _ in ran.asked] == ["incremental", "blocking", PEER]
+
+
+def test_a_run_whose_directory_is_gone_is_run_anew(tmp_path: Path, ran: Ran) -> None:
+    contest = Contest(["incremental", "blocking"], [1], demo())
+    recovery.measure(contest, tmp_path)
+    shutil.rmtree(tmp_path / "blocking-1")
+    ran.asked.clear()
+    recovery.measure(contest, tmp_path, resume=True)
+    assert ran.asked == [("blocking", 1, 1000.0)]
+
+
+def test_a_failure_is_remembered_until_its_system_runs_again(tmp_path: Path, ran: Ran) -> None:
+    ran.fails = (PEER,)
+    recovery.measure(Contest(["incremental", PEER], [1], demo()), tmp_path)
+    alone = recovery.measure(Contest(["incremental"], [1], demo()), tmp_path, resume=True)
+    assert [one["system"] for one in alone["failed"]] == [PEER]
+    assert alone["bars"][-1]["met"] is False
+    ran.fails = ()
+    whole = recovery.measure(Contest(["incremental", PEER], [1], demo()), tmp_path, resume=True)
+    assert whole["failed"] == []
+    assert whole["bars"][-1]["met"] is True
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ("{", "is not what `rekindle bench recovery` writes"),
+        ("[]", "is not what `rekindle bench recovery` writes"),
+        ('{"version": 2}', "is not what `rekindle bench recovery` writes"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(
+    tmp_path: Path, content: str | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "recovery.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        recovery.measure(Contest(["incremental"], [1], demo()), tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Contest(["incremental"], [1], workers(5)),
+        Contest(["incremental"], [1], demo(), rows_per_second=500.0),
+    ],
+)
+def test_another_contest_is_refused(tmp_path: Path, ran: Ran, other: Contest) -> None:
+    recovery.measure(Contest(["incremental"], [1], demo()), tmp_path)
+    with pytest.raises(InputError, match="is of another contest"):
+        recovery.measure(other, tmp_path, resume=True)
+    assert len(ran.asked) == 1
+
+
+@pytest.mark.usefixtures("ran")
+def test_damaged_records_are_refused(tmp_path: Path) -> None:
+    contest = Contest(["incremental"], [1], demo())
+    written = recovery.measure(contest, tmp_path)
+    for damaged in (5, [{}], [{**written["runs"][0], "failures": []}]):
+        (tmp_path / "recovery.json").write_text(json.dumps({**written, "runs": damaged}))
+        with pytest.raises(InputError, match="its runs are damaged"):
+            recovery.measure(contest, tmp_path, resume=True)
