@@ -36,8 +36,8 @@ _DEFAULTS = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
-    # Nothing ends a read from a machine that is gone but this: by default it takes 120 s, in which
-    # a survivor does nothing.
+    # What ends a read from a machine that is gone: by default only after 120 s. `Blocks` gives up
+    # after 20 s.
     "spark.shuffle.io.connectionTimeout": "10s",
     "spark.shuffle.io.connectionCreationTimeout": "5s",
     # `Leftovers` removes what is dropped at once; the statuses of retained shuffles, which go by a

@@ -76,3 +76,23 @@ def test_who_is_late_is_said_by_the_limit_of_the_report() -> None:
     assert lateness.late(commits, found, 100.0, 120.0) == 0
     assert lateness.late(commits, found, 100.0, 125.0) == 1
     assert lateness.late(commits, found, 100.0, 145.0) == 2
+
+
+def test_what_was_kept_up_with_lately_takes_the_last_batch_however_long_it_took() -> None:
+    found = batches(200.0, 0.0, count=3)
+    assert lateness.since(found, 590.0) == found[1:]
+    assert lateness.since(found, 100.0) == found
+    assert lateness.since(found[:1], 590.0) == found[:1]
+    assert lateness.since([], 590.0) == []
+
+
+def test_input_waits_where_lag_is_longer_than_commits_are_apart() -> None:
+    """As it was: Flink at its limit, 170 s behind, with a checkpoint each 5 s."""
+    behind = [Commit(5.0 * n, 5.0 * n - 170.0, 0) for n in range(40, 60)]
+    fresh = [Commit(5.0 * n, 5.0 * n - 7.0, 0) for n in range(40, 60)]
+    commits = {"behind": behind, "fresh": fresh, "batches": batches(60.0, 0.0)}
+    assert lateness.sustained(lateness.growths(commits, 200.0, 300.0))
+    assert lateness.level(commits, 200.0, 300.0)
+    assert lateness.waits(commits, 200.0, 300.0) == 1
+    assert not lateness.fall({"behind": 0.0, "fresh": -0.1})
+    assert lateness.fall({"behind": -0.5, "fresh": 0.0})

@@ -102,6 +102,15 @@ def test_a_batch_of_a_shared_stream_counts_for_all_of_its_queries_once_it_is_com
         assert list(batches.output_files(tmp_path, query)) == [(0, expected)]
 
 
+def test_a_store_goes_on_with_the_streams_that_it_has_begun_with(tmp_path: Path) -> None:
+    batches.check_streams(tmp_path, [QUERY])
+    shared = batches.stream_name([QUERY, "early"])
+    (tmp_path / "checkpoints" / shared).mkdir(parents=True)
+    batches.check_streams(tmp_path, [shared, "other"])
+    with pytest.raises(InputError, match=r"late in the stream late\+early, not in late;"):
+        batches.check_streams(tmp_path, [QUERY])
+
+
 def test_a_query_is_in_one_shared_stream_at_most() -> None:
     names = [name for shared in queries.SHARED for name in shared.queries]
     assert len(names) == len(set(names))

@@ -30,9 +30,10 @@ from rekindle_local.flink.cluster import FlinkCluster, Scheduler
 from rekindle_local.machines import Machines
 from rekindle_spark import jar
 
-__all__ = ["CONTENDERS", "EPOCH_SECONDS", "Contest", "Size", "check", "machines", "start"]
+__all__ = ["CONTENDERS", "EPOCH_SECONDS", "SHARED", "Contest", "Size", "check", "machines", "start"]
 
 SEED = 1
+SHARED = "structured-streaming-shared"
 EPOCH_SECONDS = 1.0
 CHECKPOINT_SECONDS = 10
 ROWS_PER_EPOCH, ROWS_PER_BATCH = 100_000, 400_000
@@ -164,7 +165,7 @@ FLINK_SCHEDULERS: Mapping[str, Scheduler] = {"flink": "default", "flink-adaptive
 CONTENDERS: Mapping[str, Callable[[DriverProcess, Contest, float | None], None]] = {
     "rekindle": _rekindle,
     "structured-streaming": _structured_streaming,
-    "structured-streaming-shared": partial(_structured_streaming, shared=True),
+    SHARED: partial(_structured_streaming, shared=True),
     "flink": _flink,
     "flink-adaptive": _flink,
 }

@@ -67,6 +67,8 @@ def measure(systems: Sequence[str], rounds: int, seconds: float, directory: Path
     for turn in range(rounds):
         for names in (tuple(QUERY_KEYS), (ONE_QUERY,)):
             for system in systems if turn % 2 == 0 else systems[::-1]:
+                if system == contenders.SHARED and len(names) == 1:
+                    continue  # there is nobody to share with
                 place = directory / f"{system}-{len(names)}-{turn + 1}"
                 with contenders.machines(system, SIZE, place / "cluster") as nodes:
                     contest = Contest(directory / "input", names, nodes)

@@ -4,6 +4,8 @@
     sustained   no query's lag grows by more than 0.2, nor that of all together by more than 0.05
     level       nor has it fallen: what waited since the start is worked off, so that the lag before
                 a failure is the normal one
+    waits       it would be neither in a system at its limit, either, whose backlog stays as it is:
+                lag is longer than commits are apart
     limits      of each query the lag above which it is unavailable (docs/report.md)
 
 The report's figures come from `rekindle.report` afterwards; these decide when to go on. Pure.
@@ -19,12 +21,15 @@ from rekindle_local.bench.freshness import Commit
 
 __all__ = [
     "COMMITS_MIN",
+    "fall",
     "growths",
     "late",
     "level",
     "limits",
     "settled_since",
+    "since",
     "sustained",
+    "waits",
     "worst",
 ]
 
@@ -33,6 +38,10 @@ COMMITS_MIN = 4
 # Lags of batches vary by a fifth from one to the next: four of them make a line whose slope is
 # uncertain by 0.1, and the mean of 18 queries' by 0.02.
 GROWTH_MAX, MEAN_GROWTH_MAX = 0.2, 0.05
+# Whose backlog takes longer than ten times its lag does not get rid of it.
+MEAN_FALL_MIN = 0.1
+# What input may wait before a batch takes it, or the time of a batch: what checkpoints take.
+WAIT_SECONDS_MAX = 5.0
 
 Commits = Mapping[str, Sequence[Commit]]
 
@@ -43,6 +52,12 @@ def settled_since(commits: Commits, now: float, seconds: float) -> float | None:
     if any(len(found) < COMMITS_MIN for found in commits.values()) or not commits:
         return None
     return min(now - seconds, *(found[-COMMITS_MIN].at for found in commits.values()))
+
+
+def since(found: Sequence[Commit], begin: float) -> Sequence[Commit]:
+    """A query's commits since a moment, the last two at least."""
+    first = min(begin, *(one.at for one in found[-2:])) if found else begin
+    return [one for one in found if one.at >= first]
 
 
 def growths(commits: Commits, begin: float, end: float) -> dict[str, float]:
@@ -58,6 +73,23 @@ def growths(commits: Commits, begin: float, end: float) -> dict[str, float]:
 def sustained(found: Mapping[str, float]) -> bool:
     """Whether lags that grow so are bounded; of queries that all are told of."""
     return max(found.values()) <= GROWTH_MAX and fmean(found.values()) <= MEAN_GROWTH_MAX
+
+
+def fall(found: Mapping[str, float]) -> bool:
+    """Whether lags that grow so get less, and that before long."""
+    return fmean(found.values()) < -MEAN_FALL_MIN
+
+
+def waits(commits: Commits, begin: float, end: float) -> int:
+    """Of how many queries input waits in a stretch of time: a batch has what has come in since the
+    one before was begun, so lag when it is committed is as long as commits are apart."""
+    found = 0
+    for all_of_it in commits.values():
+        pairs = [pair for pair in pairwise(all_of_it) if begin <= pair[1].at <= end]
+        apart = median([after.at - before.at for before, after in pairs] or [0.0])
+        lag = median([after.at - after.cut_at for _, after in pairs] or [0.0])
+        found += lag - apart > max(apart, WAIT_SECONDS_MAX)
+    return found
 
 
 def level(commits: Commits, begin: float, end: float) -> bool:

@@ -76,11 +76,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A streaming query of Spark: its rows, and how queries make theirs of them, batch by batch;
-    a single query puts out the rows themselves."""
+    """A streaming query of Spark: its rows, and how the queries that share it make theirs of them,
+    batch by batch; without any the rows are those of one query."""
 
     rows: DataFrame
-    queries: Mapping[str, Callable[[DataFrame], DataFrame]]
+    sharing: Mapping[str, Callable[[DataFrame], DataFrame]] = field(default_factory=dict)
 
 
 def run(options: Options) -> None:
@@ -89,11 +89,13 @@ def run(options: Options) -> None:
         options.directory, options.store, options.rows_per_second, time.time()
     )
     session = _session()
+    streams = _streams(options, session, begun)
+    batches.check_streams(options.store, streams)
     announced, generation = _told(options.events)
     with open_events(options.events) as file:
         log = EventLog(file, generation)
         log.write("started", rows_per_second=begun.rows_per_second)
-        running = Running(options, begun, log, _streams(options, session, begun), announced)
+        running = Running(options, begun, log, streams, announced)
         try:
             running.start()
             while not running.is_done():
@@ -160,10 +162,10 @@ class Running:
             .outputMode("append")
             .option("checkpointLocation", str(store / "checkpoints" / name))
         )
-        if len(stream.queries) == 1:
-            writer = writer.format("parquet").option("path", str(store / "outputs" / name))
-        else:
+        if stream.sharing:
             writer = writer.foreachBatch(_writing(stream, store))
+        else:
+            writer = writer.format("parquet").option("path", str(store / "outputs" / name))
         if self.options.trigger_seconds > 0:
             writer = writer.trigger(processingTime=f"{self.options.trigger_seconds} seconds")
         self.started[name] = writer.start()
@@ -226,14 +228,14 @@ def _session() -> SparkSession:
 
 
 def _writing(stream: Stream, store: Path) -> Callable[[DataFrame, int], None]:
-    """What writes a batch of a stream that queries share: the same files, should it come again."""
+    """What writes a batch of a stream that queries share: the same rows, should it come again."""
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
         try:
-            for query, rows_of in stream.queries.items():
+            for query, rows_of in stream.sharing.items():
                 path = batches.batch_folder(store, query, number)
-                queries.flat(rows_of(batch)).write.mode("overwrite").parquet(str(path))
+                queries.flatten(rows_of(batch)).write.mode("overwrite").parquet(str(path))
         finally:
             batch.unpersist()
 
@@ -246,14 +248,16 @@ def _streams(options: Options, session: SparkSession, begun: Arrivals) -> Mappin
         limit = round(SECONDS_PER_TRIGGER_MAX * begun.rows_per_second)
     replays = Replays(session, options.directory, options.store, begun, limit)
     found: dict[str, Stream] = {}
-    left = dict.fromkeys(options.names)
+    taken: set[str] = set()
     for shared in queries.SHARED if options.shared else ():
-        these = {name: rows_of for name, rows_of in shared.queries.items() if name in left}
+        these = {name: rows for name, rows in shared.queries.items() if name in options.names}
         if len(these) > 1:
             found[batches.stream_name(these)] = Stream(shared.rows(replays), these)
-            left = {name: None for name in left if name not in these}
-    alone = {name: Stream(queries.build(name, replays), {name: queries.flat}) for name in left}
-    return found | alone
+            taken |= these.keys()
+    for name in options.names:
+        if name not in taken:
+            found[name] = Stream(queries.build(name, replays))
+    return found
 
 
 def _told(events: Path) -> tuple[dict[str, int], int]:

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Batch", "batch_folder", "committed", "output_files", "stream_name"]
+from rekindle.errors import InputError
+
+__all__ = [
+    "Batch",
+    "batch_folder",
+    "check_streams",
+    "committed",
+    "output_files",
+    "stream_name",
+]
 
 COMPACT = ".compact"
 # Between the names of the queries that share a stream.
@@ -40,6 +49,20 @@ class Batch:
 def stream_name(queries: Iterable[str]) -> str:
     """The name of the stream, and of its checkpoint, that some queries share."""
     return AND.join(queries)
+
+
+def check_streams(store: Path, names: Iterable[str]) -> None:
+    """Raise InputError where a query of these streams is in another stream of the store: a store
+    goes on with the streams that it has begun with."""
+    wanted = {query: name for name in names for query in name.split(AND)}
+    for there in _streams(store):
+        for query in there.split(AND):
+            if wanted.get(query, there) != there:
+                raise InputError(
+                    where=str(store),
+                    what=f"has {query} in the stream {there}, not in {wanted[query]}",
+                    remedy="give --queries and --shared as before, or another --store",
+                )
 
 
 def batch_folder(store: Path, query: str, number: int) -> Path:
@@ -76,9 +99,14 @@ def output_files(store: Path, query: str) -> Iterator[tuple[int, Path]]:
 
 def _checkpoint(store: Path, query: str) -> Path:
     """That of the query's stream, which may be one of several queries."""
+    there = (name for name in _streams(store) if query in name.split(AND))
+    return store / "checkpoints" / next(there, query)
+
+
+def _streams(store: Path) -> list[str]:
+    """The names of those that have begun."""
     folder = store / "checkpoints"
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    return folder / next((name for name in names if query in name.split(AND)), query)
+    return [path.name for path in folder.iterdir()] if folder.exists() else []
 
 
 def _batch(store: Path, query: str, checkpoint: Path, number: int) -> Batch:

@@ -15,7 +15,7 @@ from rekindle_local.flights import columns
 from rekindle_local.flights.data import ORIGINS, UNKNOWN_AIRCRAFT
 from rekindle_local.structured_streaming.sources import END, Replays, in_time
 
-__all__ = ["QUERIES", "SHARED", "Shared", "build", "flat"]
+__all__ = ["QUERIES", "SHARED", "Shared", "build", "flatten"]
 
 DAY, WEEK = "1 day", "7 days"
 NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
@@ -300,10 +300,10 @@ SHARED: Sequence[Shared] = (
 
 def build(query: str, replays: Replays) -> DataFrame:
     """A query's rows, with the columns that queries.sql gives them."""
-    return flat(QUERIES[query](replays))
+    return flatten(QUERIES[query](replays))
 
 
-def flat(rows: DataFrame) -> DataFrame:
+def flatten(rows: DataFrame) -> DataFrame:
     """Rows as they are put out: a window as its two ends."""
     if "window" not in rows.columns:
         return rows

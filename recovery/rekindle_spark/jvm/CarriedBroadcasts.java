@@ -9,7 +9,8 @@ import org.apache.spark.broadcast.BroadcastManager;
 import scala.reflect.ClassTag;
 
 /**
- * Lets tasks carry what Spark would broadcast to them: the code of their stage, a few kilobytes.
+ * Lets tasks carry what Spark would broadcast to them: the code of their stage, some kilobytes and
+ * four bytes for each operator partition, fewer than what a task already says of those it runs.
  *
  * <p>By default each executor asks the driver who has it, gets it from the driver or another
  * executor, keeps it as a block and tells the driver so. A stage of Rekindle has one task on an
