@@ -57,7 +57,7 @@ class Trial:
     settle_seconds: float = 60.0
     output_seconds_max: float = 360.0
     settle_seconds_max: float = 240.0
-    phase_seconds_max: float = 600.0
+    phase_seconds_max: float = 900.0
     judged: bool = True
 
     @property
@@ -140,25 +140,32 @@ class Scenario:
 
     def _settle(self) -> None:
         """Wait until lag has neither grown nor fallen for a while, and no input waits. For outputs,
-        and then for lag that does not fall, one may wait so long; for lag that falls, and for
+        and then for lag that gets no better, one may wait so long; for lag that does, and for
         batches that are too few to tell, as long as for any phase."""
         until = time.time() + self.trial.output_seconds_max
         self._phases.await_that(
             "every query has put out",
             lambda: len(self.commits.of) == self._count or time.time() > until,
         )
-        begin = time.time()
+        begin, settle = time.time(), self.trial.settle_seconds_max
         self._note("warm")
         self.show({"kind": "phase", "text": "waiting until lag is level"})
         while len(self.commits.of) == self._count and not self.sustained:
             self._phases.let_pass(JUDGE_SECONDS)
             waited = time.time() - begin
-            told = self.growths and not lateness.fall(self.growths)
-            if waited > (self.trial.settle_seconds_max if told else self.trial.phase_seconds_max):
+            if waited > (settle if self._is_stuck() else self.trial.phase_seconds_max):
                 break
             self._judge(begin, time.time())
         said = "is level" if self.sustained else "is not bounded"
         self.show({"kind": "phase", "text": f"lag {said} at {self.trial.rows_per_second:,.0f}/s"})
+
+    def _is_stuck(self) -> bool:
+        """Whether lag grows, or input waits that does not get less."""
+        if not self.growths or lateness.fall(self.growths):
+            return False
+        now = time.time()
+        waits = lateness.waits(self.commits.of, now - self.trial.settle_seconds / 2, now)
+        return waits > 0 or not lateness.sustained(self.growths)
 
     def _judge(self, begin: float, now: float) -> None:
         """See whether lag is bounded, level, and the time that input needs, not that it waits."""
