@@ -40,7 +40,6 @@ def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[s
 class Ran:
     """Stands in for the systems: each run leaves what it leaves, and is remembered."""
 
-    directory: Path
     sustains: float = 1e9
     fails: tuple[str, ...] = ()
     asked: list[tuple[str, int, float | None]] = field(default_factory=list)

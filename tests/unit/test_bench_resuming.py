@@ -14,8 +14,8 @@ from rekindle_local.failures import demo, workers
 
 
 @pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    found = Ran(tmp_path)
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    found = Ran()
     monkeypatch.setattr(runs, "rekindle", found.rekindle)
     monkeypatch.setattr(runs, "peer", found.peer)
     return found

@@ -9,7 +9,6 @@ come after it run at its rate. `runs` makes the records, `comparison` judges the
 interrupted goes on from there.
 """
 
-import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -61,8 +60,7 @@ class Contest:
     @property
     def leader(self) -> str | None:
         """The strategy of Rekindle that is first of each seed, if there is one."""
-        ours = [name for name in in_turn(self.systems, 0) if name not in PEERS]
-        return next(iter(ours), None)
+        return next((name for name in in_turn(self.systems, 0) if name not in PEERS), None)
 
     @property
     def command(self) -> str:
@@ -114,7 +112,7 @@ class _Measuring:
 
     def is_done(self, system: str, seed: int) -> bool:
         """Whether nothing of this is left to run."""
-        records = [run.record for run in self._of_seed(seed) if run.record["system"] == system]
+        records = self._records(system, seed)
         if system not in PEERS:
             return bool(records)
         lowest = 0.5**runs.HALVINGS_MAX
@@ -133,7 +131,7 @@ class _Measuring:
 
     def save(self) -> dict[str, Any]:
         """Write what the runs so far come to; returns it."""
-        return _conclude(self.contest, self, self.directory)
+        return _conclude(self)
 
     def _run_rekindle(self, strategy: str, seed: int) -> None:
         wanted = replace(
@@ -158,16 +156,15 @@ class _Measuring:
         """To what the peer has sustained with an earlier seed, or behind what it has tried."""
         known = self.sustained.get(system)
         first = 0 if known is None else runs.halvings_to(trial.rows_per_second, known)
-        shares = [
-            run.record["share_of_rate"]
-            for run in self._of_seed(trial.seed)
-            if run.record["system"] == system
-        ]
-        tried = [1 + round(math.log2(1 / share)) for share in shares]
+        shares = [one["share_of_rate"] for one in self._records(system, trial.seed)]
+        tried = [1 + runs.halvings_to(1.0, share) for share in shares]
         return min(max([first, *tried]), runs.HALVINGS_MAX)
 
     def _of_seed(self, seed: int) -> list[Run]:
         return [run for run in self.found if run.record["seed"] == seed]
+
+    def _records(self, system: str, seed: int) -> list[dict[str, Any]]:
+        return [run.record for run in self._of_seed(seed) if run.record["system"] == system]
 
     def _keep(self, run: Run) -> None:
         """Enter a run, and what it says for later seeds."""
@@ -246,7 +243,8 @@ def in_turn(systems: Sequence[str], turn: int) -> list[str]:
     return [*first, *peers[begin:], *peers[:begin]]
 
 
-def _conclude(contest: Contest, measuring: _Measuring, directory: Path) -> dict[str, Any]:
+def _conclude(measuring: _Measuring) -> dict[str, Any]:
+    contest, directory = measuring.contest, measuring.directory
     records = [run.record for run in measuring.found]
     comparison.count(records)
     found = comparison.ratios(records)
