@@ -129,6 +129,11 @@ class Run:
         )
 
 
+def partitions(run: Run, stream: str) -> int:
+    """Those of the state of a stream's first operator."""
+    return sum(1 for path in (run.store / "checkpoints" / stream / "state" / "0").glob("[0-9]*"))
+
+
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
     """Starts an application of some queries; it is gone afterwards."""
@@ -155,6 +160,8 @@ def test_every_query_gives_what_the_batch_engine_gives(
     inputs = report.Inputs.from_record(evidence.input_record(left))
     compared = verification.exactly_once(run.directory, inputs, SQL.read_text())
     assert compared | {"expected_rows": 0} == RIGHT
+    assert partitions(run, "delays-by-weather") == 8
+    assert partitions(run, "weather-days+wettest-airports" if sharing else "weather-days") == 2
     for query in queries.QUERIES:
         rows = pq.read_metadata(run.directory / "outputs" / query / "0.parquet").num_rows
         assert rows > 0, query

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -34,13 +34,13 @@ FAILURES_MAX = 100
 # Several times what a batch takes on a busy cluster: what waits after a failure is no batch beyond
 # all memory, and yet is caught up with in few large ones, which cost the least.
 SECONDS_PER_TRIGGER_MAX = 60
-# The usual tuning of many small queries: few partitions, state in RocksDB with changelogs. Output
-# files stay attributed to batches (`deletion`), and no batch is forgotten (otherwise all but a
-# hundred are), so that a whole run can be judged. As Spark's own files lie in a folder here, they
-# are written without a process for each (`PlainFiles`), and executors log warnings alone, as the
-# driver does: on small nodes lines about each task cost CPU.
+# Few partitions are the usual tuning of many small queries, but two slots would hold up a join.
+PARTITIONS, JOIN_PARTITIONS = 2, 8
+# State in RocksDB with changelogs. Output files stay attributed to batches (`deletion`), and no
+# batch is forgotten (otherwise all but a hundred are), so that a whole run can be judged. As files
+# of Spark itself lie in a folder here, they are written without a process for each (`PlainFiles`),
+# and executors log warnings alone, as the driver does: lines about each task cost small nodes CPU.
 SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -88,9 +88,10 @@ def run(options: Options) -> None:
     begun = arrivals.open_arrivals(
         options.directory, options.store, options.rows_per_second, time.time()
     )
+    groups = _groups(options)
+    batches.check_streams(options.store, groups)
     session = _session()
-    streams = _streams(options, session, begun)
-    batches.check_streams(options.store, streams)
+    streams = _streams(options, groups, session, begun)
     announced, generation = _told(options.events)
     with open_events(options.events) as file:
         log = EventLog(file, generation)
@@ -168,7 +169,9 @@ class Running:
             writer = writer.format("parquet").option("path", str(store / "outputs" / name))
         if self.options.trigger_seconds > 0:
             writer = writer.trigger(processingTime=f"{self.options.trigger_seconds} seconds")
-        self.started[name] = writer.start()
+        partitions = JOIN_PARTITIONS if name in queries.JOINS else PARTITIONS
+        stream.rows.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
+        self.started[name] = writer.start()  # it takes the settings of now
 
     def _restart(self, name: str) -> None:
         error = self.started[name].exception()
@@ -242,22 +245,34 @@ def _writing(stream: Stream, store: Path) -> Callable[[DataFrame, int], None]:
     return write
 
 
-def _streams(options: Options, session: SparkSession, begun: Arrivals) -> Mapping[str, Stream]:
-    limit = options.rows_per_trigger_max
-    if limit is None:
-        limit = round(SECONDS_PER_TRIGGER_MAX * begun.rows_per_second)
-    replays = Replays(session, options.directory, options.store, begun, limit)
-    found: dict[str, Stream] = {}
+def _groups(options: Options) -> Mapping[str, queries.Shared | None]:
+    """The streams by name, with what queries share in them; None where one has its own."""
+    found: dict[str, queries.Shared | None] = {}
     taken: set[str] = set()
     for shared in queries.SHARED if options.shared else ():
         these = {name: rows for name, rows in shared.queries.items() if name in options.names}
         if len(these) > 1:
-            found[batches.stream_name(these)] = Stream(shared.rows(replays), these)
+            found[batches.stream_name(these)] = replace(shared, queries=these)
             taken |= these.keys()
-    for name in options.names:
-        if name not in taken:
-            found[name] = Stream(queries.build(name, replays))
-    return found
+    return {**found, **dict.fromkeys(name for name in options.names if name not in taken)}
+
+
+def _streams(
+    options: Options,
+    groups: Mapping[str, queries.Shared | None],
+    session: SparkSession,
+    begun: Arrivals,
+) -> Mapping[str, Stream]:
+    limit = options.rows_per_trigger_max
+    if limit is None:
+        limit = round(SECONDS_PER_TRIGGER_MAX * begun.rows_per_second)
+    replays = Replays(session, options.directory, options.store, begun, limit)
+    return {
+        name: Stream(queries.build(name, replays))
+        if shared is None
+        else Stream(shared.rows(replays), shared.queries)
+        for name, shared in groups.items()
+    }
 
 
 def _told(events: Path) -> tuple[dict[str, int], int]:

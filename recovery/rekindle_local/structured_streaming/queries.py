@@ -15,7 +15,7 @@ from rekindle_local.flights import columns
 from rekindle_local.flights.data import ORIGINS, UNKNOWN_AIRCRAFT
 from rekindle_local.structured_streaming.sources import END, Replays, in_time
 
-__all__ = ["QUERIES", "SHARED", "Shared", "build", "flatten"]
+__all__ = ["JOINS", "QUERIES", "SHARED", "Shared", "build", "flatten"]
 
 DAY, WEEK = "1 day", "7 days"
 NOTABLE = ("carrier", "flight", "tailnum", "dest", "dep_delay")
@@ -271,6 +271,9 @@ QUERIES: Mapping[str, Callable[[Replays], DataFrame]] = {
     "carried-delay-weeks": _carried_delay_weeks,
     "top-carried-delays": lambda replays: _most_carried(_carried_delay_weeks(replays)),
 }
+
+# Those of two streams, which keep rows of both. None shares a stream.
+JOINS = frozenset({"ewr-bad-weather-delays", "delays-by-weather"})
 
 SHARED: Sequence[Shared] = (
     Shared(
