@@ -139,6 +139,7 @@ class RuntimeSettings:
     node_cpu_percent: float = _setting(100.0, _Number(1.0, 100_000.0))
     epoch_seconds: float = _seconds(1.0, low=0.1, high=600.0)
     epoch_stretch_max: float = _setting(3.0, _Number(1.0, 1_000.0))
+    recovery_epoch_stretch: float = _setting(2.0, _Number(1.0, 1_000.0))
     epoch_attempts_max: int = _count(3, high=100)
     dead_letter_tries: int = _count(3, high=100)
     dead_letters_max: int = _count(100)
@@ -152,6 +153,11 @@ class RuntimeSettings:
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
     host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))
+
+    @property
+    def recovery_epoch_seconds(self) -> float:
+        """Target length of an epoch while something lost is not back: no longer than one may be."""
+        return self.epoch_seconds * min(self.recovery_epoch_stretch, self.epoch_stretch_max)
 
     @property
     def retained_bytes_max(self) -> int:

@@ -4,9 +4,11 @@
                        │  ▲
                        └──┘ interrupted by a loss: the same epoch again on what is left
 
-The offsets of all sources are logged before an epoch runs. Partitions that have almost caught
-up are taken along: they run the epochs that they lack and the new one in the same job. A savepoint
-is a checkpoint of the newest epoch, after which no other is cut.
+While something lost is not back epochs are longer: what an epoch costs hardly depends on how much
+it takes in, so that less is spent on those that run, and on those that will be caught up with. The
+offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
+taken along: they run the epochs that they lack and the new one in the same job. A savepoint is a
+checkpoint of the newest epoch, after which no other is cut.
 """
 
 import time
@@ -77,13 +79,15 @@ class EpochLoop:
     def _cut(self) -> None:
         """Log the next epoch's input, unless the input has ended."""
         application, now = self.application, time.time()
-        self.next_cut_at = now + application.settings.runtime.epoch_seconds
+        runtime, complete = application.settings.runtime, application.progress.complete
+        seconds = runtime.epoch_seconds if complete else runtime.recovery_epoch_seconds
+        self.next_cut_at = now + seconds
         if self.final is not None:
             return
-        final = application.progress.complete and self.finish_requested()
+        final = complete and self.finish_requested()
         cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
-        progress = application.progress
-        if application.arrivals.hurries(now, some=bool(progress.live), all_run=progress.complete):
+        some = bool(application.progress.live)
+        if application.arrivals.hurries(now, some=some, all_run=complete):
             self.next_cut_at = now
         cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
         with application.lock:

@@ -21,8 +21,9 @@ SMOOTHING = 0.2
 
 @dataclass(slots=True)
 class Pace:
-    """`interval_seconds` is how far apart epochs are cut, `usual_seconds` what one takes when
-    nothing catches up; `rest_ratio` what a rest takes of the time of the job before it."""
+    """`interval_seconds` is how far apart epochs are cut when all is well, `usual_seconds` what
+    one takes when nothing catches up; `rest_ratio` what a rest takes of the time of the job before
+    it."""
 
     interval_seconds: float
     usual_seconds: float = 0.0

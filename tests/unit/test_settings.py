@@ -55,6 +55,13 @@ def test_everything_given_is_taken_over(tmp_path: Path) -> None:
     assert isinstance(given.policy.cpu_cap, float)
 
 
+def test_an_epoch_of_a_recovery_is_no_longer_than_one_may_be() -> None:
+    assert RuntimeSettings(epoch_seconds=0.5).recovery_epoch_seconds == 1.0
+    wanted = RuntimeSettings(recovery_epoch_stretch=20.0, epoch_stretch_max=4.0)
+    assert wanted.recovery_epoch_seconds == 4.0
+    assert RuntimeSettings(recovery_epoch_stretch=1.0).recovery_epoch_seconds == 1.0
+
+
 def test_every_default_is_within_its_own_limits() -> None:
     for section in (Policy(), RuntimeSettings()):
         for item in fields(section):
