@@ -73,11 +73,12 @@ class Statistics:
             return None
         if until - self.costs.began_at < WINDOW_SECONDS:
             return None
+        stretch = self._stretch(self.costs.began_at)
         percent = self.costs.close(application.progress.placed, until)
         named = self._named(percent)
         self._report(named)
         if application.losses == 0:
-            self._calibrate(self._load(named))
+            self._calibrate(self._load(named), stretch)
         return named
 
     @property
@@ -122,13 +123,13 @@ class Statistics:
         capacity = nodes * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
         return 100 * sum(named.values()) / capacity
 
-    def _calibrate(self, load_percent: float) -> None:
+    def _calibrate(self, load_percent: float, stretch: float) -> None:
         """Move the rate towards the wanted load, until the first loss; say once that it is there.
 
         Nodes get faster while their code is compiled, so that the rate of the first minute would
         be too low a minute later. Long epochs say nothing while a backlog gets smaller.
         """
-        stretch, before = self._stretch(), self.behind_seconds
+        before = self.behind_seconds
         self.behind_seconds = time.time() - self._computed_until()
         backlog_seconds = BACKLOG_EPOCHS * self.application.settings.runtime.epoch_seconds
         if stretch > costs.STRETCH_MAX and backlog_seconds < self.behind_seconds < before:
@@ -145,9 +146,12 @@ class Statistics:
             self.calibrated = True
             self.application.events.write("calibrated", rows_per_second=self.rows_per_second)
 
-    def _stretch(self) -> float:
-        """Time between the newest epochs over the wanted time; 1 when all is well."""
-        cuts = [cut.cut_at for _, cut in sorted(self.application.cuts.items())][-STRETCH_EPOCHS:]
+    def _stretch(self, since: float) -> float:
+        """Time between the newest epochs over the wanted time; 1 when all is well. Of a window, if
+        it has two: those of a start or recovery before it are longer."""
+        found = [cut.cut_at for _, cut in sorted(self.application.cuts.items())][-STRETCH_EPOCHS:]
+        cuts = [cut_at for cut_at in found if cut_at > since]
+        cuts = cuts if len(cuts) > 1 else found[-2:]
         if len(cuts) < 2:
             return 1.0
         wanted = self.application.settings.runtime.epoch_seconds

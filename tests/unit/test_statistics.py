@@ -108,6 +108,23 @@ def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
     assert rates == [100.0, 100.0, 100.0 * STEP_BACK]
 
 
+def test_long_epochs_of_a_start_are_no_sign_of_nodes_that_do_not_keep_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application = running()
+    application.settings.runtime.load_target_percent = 66.0
+    application.progress.complete = False
+    statistics = Statistics(application)
+    cuts = [2, 4, 6, 8, 9, 10, 11]  # all run from the third on
+    for number, cut in enumerate(cuts):
+        compute(application, statistics, cut, 0.528 * cut)
+        application.progress.complete = number >= 2
+        monkeypatch.setattr("rekindle_spark.statistics.time.time", lambda cut=cut: 1000.0 + cut)
+        closed = statistics.closed_window()
+    assert closed is not None
+    assert statistics.rows_per_second == 100.0
+
+
 def test_what_is_told_has_the_bytes_of_states_by_partition() -> None:
     application, told = running(), []
     application.events = SimpleNamespace(write=lambda *_, **fields: told.append(fields))
