@@ -73,12 +73,12 @@ class Statistics:
             return None
         if until - self.costs.began_at < WINDOW_SECONDS:
             return None
-        stretch = self._stretch(self.costs.began_at)
+        since = self.costs.began_at
         percent = self.costs.close(application.progress.placed, until)
         named = self._named(percent)
         self._report(named)
         if application.losses == 0:
-            self._calibrate(self._load(named), stretch)
+            self._calibrate(self._load(named), since)
         return named
 
     @property
@@ -123,13 +123,14 @@ class Statistics:
         capacity = nodes * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
         return 100 * sum(named.values()) / capacity
 
-    def _calibrate(self, load_percent: float, stretch: float) -> None:
-        """Move the rate towards the wanted load, until the first loss; say once that it is there.
+    def _calibrate(self, load_percent: float, since: float) -> None:
+        """Move the rate towards the wanted load, measured in a window since then, until the first
+        loss; say once that it is there.
 
         Nodes get faster while their code is compiled, so that the rate of the first minute would
         be too low a minute later. Long epochs say nothing while a backlog gets smaller.
         """
-        before = self.behind_seconds
+        stretch, before = self._stretch(since), self.behind_seconds
         self.behind_seconds = time.time() - self._computed_until()
         backlog_seconds = BACKLOG_EPOCHS * self.application.settings.runtime.epoch_seconds
         if stretch > costs.STRETCH_MAX and backlog_seconds < self.behind_seconds < before:

@@ -1,7 +1,6 @@
 """When the next epoch is due."""
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +9,13 @@ import pytest
 from rekindle.settings import RuntimeSettings
 from rekindle_spark import arrivals
 from rekindle_spark.epochs import EpochLoop
+
+NOW = 1_000.0
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle_spark.epochs.time.time", lambda: NOW)
 
 
 def waiting_for(*, complete: bool, hurries: bool = False) -> float:
@@ -32,13 +38,13 @@ def waiting_for(*, complete: bool, hurries: bool = False) -> float:
     checkpointing: Any = SimpleNamespace()
     loop = EpochLoop(application, control, checkpointing, lambda: False, lambda: False)
     loop._cut()
-    return loop.next_cut_at - time.time()
+    return loop.next_cut_at - NOW
 
 
 def test_epochs_are_longer_while_something_lost_is_not_back() -> None:
-    assert waiting_for(complete=True) == pytest.approx(0.5, abs=0.4)
-    assert waiting_for(complete=False) == pytest.approx(1.5, abs=0.4)
+    assert waiting_for(complete=True) == 0.5
+    assert waiting_for(complete=False) == 1.5
 
 
 def test_what_a_stall_has_left_is_cut_at_once_in_a_recovery_too() -> None:
-    assert waiting_for(complete=False, hurries=True) <= 0.0
+    assert waiting_for(complete=False, hurries=True) == 0.0
