@@ -10,6 +10,7 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
     settings       a pipeline's and a policy's settings, from YAML
     records        versioned records of what is written to disk and sent
     strict_json    JSON with nothing in it twice
+    lazily         modules that are loaded when something of them is first used
     problem        the planner's question and its answer
     planning       solvers, upper bound and placement
     protocol       what driver, sidecar and coordinator say to each other

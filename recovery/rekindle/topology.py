@@ -6,11 +6,15 @@ topology, the coordinator and the planner read it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import networkx as nx
-
+from rekindle import lazily
 from rekindle.errors import InputError
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazily.Imported("networkx")
 
 __all__ = [
     "PARALLELISM_MAX",
@@ -81,7 +85,7 @@ class Topology:
         return self
 
 
-def operator_graph(topology: Topology) -> nx.DiGraph:
+def operator_graph(topology: Topology) -> "nx.DiGraph":
     """One node per operator, edges from producer to consumer."""
     graph: nx.DiGraph = nx.DiGraph()
     graph.add_nodes_from(operator.name for operator in topology.operators)
@@ -96,7 +100,7 @@ def partitions(topology: Topology) -> tuple[str, ...]:
     return tuple(partition for operator in order for partition in slices[operator])
 
 
-def partition_graph(topology: Topology) -> nx.DiGraph:
+def partition_graph(topology: Topology) -> "nx.DiGraph":
     """One node per operator partition; an edge of operators becomes all pairs of partitions."""
     slices = _slices(topology)
     graph: nx.DiGraph = nx.DiGraph()
@@ -249,7 +253,7 @@ def _check_name(kind: str, name: object, seen: set[str]) -> None:
     seen.add(name)
 
 
-def _check_acyclic(graph: nx.DiGraph) -> None:
+def _check_acyclic(graph: "nx.DiGraph") -> None:
     try:
         cycle = [producer for producer, _ in nx.find_cycle(graph)]
     except nx.NetworkXNoCycle:

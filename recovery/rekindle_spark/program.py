@@ -12,16 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import pyarrow as pa
 
-from rekindle import topology
+from rekindle import lazily, topology
 from rekindle.errors import InputError
 from rekindle.topology import Operator, Query, Topology
 from rekindle_spark.pipeline import Pipeline, Step
 from rekindle_spark.poison import ENDING
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazily.Imported("networkx")
 
 __all__ = ["Chain", "Edge", "Program", "build"]
 
@@ -277,7 +281,7 @@ def _ordered(pipeline: Pipeline) -> list[Step]:
     return [steps[name] for name in order]
 
 
-def _check_ends(steps: Mapping[str, Step], graph: nx.DiGraph) -> None:
+def _check_ends(steps: Mapping[str, Step], graph: "nx.DiGraph") -> None:
     sinks = (name for name, step in steps.items() if step.kind == "sink")
     needed = set().union(*(nx.ancestors(graph, sink) for sink in sinks))
     for step in steps.values():

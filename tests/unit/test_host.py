@@ -1,6 +1,8 @@
 """The host, without Spark: it answers every request, keeps versions, and never raises."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,9 @@ def test_a_state_that_cannot_be_read_as_the_store_is_away_is_not_damaged(desk: D
     desk.directory.rename(desk.directory.with_name("away"))
     report, _ = desk.ask(COUNTS, 4, 4, received, restore_point=3)
     assert report["status"] == "store-away"
+
+
+def test_a_host_imports_no_graphs() -> None:
+    """They are slow to import, and a node that starts takes part only after all imports."""
+    code = "import sys, rekindle_spark.host; sys.exit('networkx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
