@@ -1,8 +1,9 @@
-"""Where an epoch's time and CPU go, at full speed: processes, operators, functions, stages.
+"""Where an epoch's time and CPU go: processes, operators, functions, stages.
 
-One run of the flights without a quota (`saturated`). Threads of the JVMs are told apart by their
-names (`threads`), the Python of driver and hosts by samples of their stacks (`sampling`), which
-cost them some percent themselves. CPU is given per million rows of input.
+One run of the flights without a quota (`saturated`), at full speed or at a rate. Threads of the
+JVMs are told apart by their names (`threads`), the Python of driver and hosts by samples of their
+stacks (`sampling`), which cost them some percent themselves. CPU is given per million rows of
+input.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from rekindle_local.bench import results, saturated
-from rekindle_local.bench.saturated import CHECKPOINT_SECONDS, Run, Way
+from rekindle_local.bench.saturated import (
+    CHECKPOINT_SECONDS,
+    FLOOD_ROWS_PER_SECOND,
+    Run,
+    Way,
+)
 from rekindle_local.bench.threads import cpu_by_kind
 from rekindle_local.flights import data
 from rekindle_local.report_html import flame
@@ -23,7 +29,6 @@ from rekindle_spark import sampling
 
 __all__ = ["measure"]
 
-WAY = Way("all on", "always", "always", CHECKPOINT_SECONDS)
 FUNCTIONS_SHOWN = 25
 HOST = "host"
 
@@ -38,23 +43,34 @@ class Reading:
     stacks: Mapping[tuple[str, ...], float]
 
 
-def measure(seconds: float, directory: Path) -> dict[str, Any]:
-    """Run the flights for `seconds`; returns what `profile.json` holds."""
+def measure(
+    seconds: float, directory: Path, nodes: int, rows_per_second: float | None = None
+) -> dict[str, Any]:
+    """Run the flights for `seconds`, at full speed where there is no rate; returns what
+    `profile.json` holds."""
+    way = Way(
+        "all on",
+        "always",
+        "always",
+        CHECKPOINT_SECONDS,
+        nodes=nodes,
+        rows_per_second=rows_per_second or FLOOD_ROWS_PER_SECOND,
+    )
     flights, samples = directory / "input", directory / "samples"
     data.prepare(flights)
     samples.mkdir()
     folder = str(samples.absolute())
-    with saturated.cluster(directory / "cluster") as nodes:
+    with saturated.cluster(directory / "cluster", nodes) as cluster:
         driver = saturated.start(
-            WAY,
+            way,
             directory / "run",
             flights,
-            nodes,
+            cluster,
             conf={f"spark.executorEnv.{sampling.FOLDER}": folder},
             environment={sampling.FOLDER: folder},
         )
         try:
-            run = Run(driver, nodes, lambda run: _reading(run, samples))
+            run = Run(driver, cluster, lambda run: _reading(run, samples))
             saturated.follow([run], seconds, "bench profile")
         finally:
             driver.end()
@@ -82,10 +98,14 @@ def _told(run: Run[Reading], directory: Path) -> dict[str, Any]:
     operators = _summed(stacks, _operator)
     functions = _summed(stacks, lambda stack: f"{stack[0]} {_own(stack)}")
     seconds = _epoch_seconds(run)
+    cpu_seconds = sum(threads.values())
+    rows_per_epoch = run.rows / (len(run.cuts) - 1)
     figures = {
+        "nodes": len(run.cluster.nodes),
         "rows_per_second": run.rows / run.seconds,
-        "rows_per_epoch": run.rows / (len(run.cuts) - 1),
-        "cpu_seconds_per_million_rows": sum(threads.values()),
+        "rows_per_epoch": rows_per_epoch,
+        "cpu_seconds_per_million_rows": cpu_seconds,
+        "cpu_seconds_per_epoch": cpu_seconds * rows_per_epoch / 1e6,
         "processes": processes,
         "operators": operators,
         "functions": functions,
@@ -94,8 +114,8 @@ def _told(run: Run[Reading], directory: Path) -> dict[str, Any]:
     console = Console(highlight=False)
     console.print(
         f"{figures['rows_per_second']:,.0f} rows a second in epochs of "
-        f"{figures['rows_per_epoch']:,.0f}; "
-        f"{figures['cpu_seconds_per_million_rows']:.2f} s of CPU per million rows"
+        f"{rows_per_epoch:,.0f}; {cpu_seconds:.2f} s of CPU per million rows, "
+        f"{figures['cpu_seconds_per_epoch']:.2f} s per epoch"
     )
     for title, spent in (
         ("process and threads", processes),

@@ -1,8 +1,9 @@
 """The flights with more input than the nodes can take: started, followed for a while, read.
 
-A few nodes without a quota, so CPU is what bounds them. What is counted are the epochs that are
-cut once every query runs and compilers have had their time; with the first of them and with the
-newest a reading is taken of whatever is measured. `overhead` and `profile` call it.
+A few nodes without a quota, so CPU is what bounds them, unless a way has a rate. What is counted
+are the epochs that are cut once every query runs and compilers have had their time; with the first
+of them and with the newest a reading is taken of whatever is measured. `overhead` and `profile`
+call it.
 """
 
 import math
@@ -19,11 +20,20 @@ from rekindle_local.demo import inputs
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_spark import jar
 
-__all__ = ["CHECKPOINT_SECONDS", "Run", "Way", "cluster", "follow", "start"]
+__all__ = [
+    "CHECKPOINT_SECONDS",
+    "FLOOD_ROWS_PER_SECOND",
+    "Run",
+    "Way",
+    "cluster",
+    "follow",
+    "start",
+]
 
 NODES = 2
 SEED = 1
 ROWS_PER_EPOCH = 100_000
+FLOOD_ROWS_PER_SECOND = 1e9
 CHECKPOINT_SECONDS = 10
 START_SECONDS_MAX = 300.0
 # for which a run is left alone before it counts: compilers are at work, costs are yet to be known
@@ -36,13 +46,16 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way of running: what is on, how often states are kept, how large epochs are."""
+    """A way of running: what is on, how often states are kept, how large epochs are, on how many
+    nodes; and how much input there is, by default more than any of them can take."""
 
     name: str
     buffering: str
     ordering: str
     checkpoint_seconds: int
     rows_per_epoch: int = ROWS_PER_EPOCH
+    nodes: int = NODES
+    rows_per_second: float = FLOOD_ROWS_PER_SECOND
 
 
 @dataclass(slots=True)
@@ -98,10 +111,10 @@ class Run(Generic[Reading]):
         return spent + sum(self.cluster.cpu_seconds(node.name) for node in self.cluster.nodes)
 
 
-def cluster(directory: Path) -> LocalCluster:
+def cluster(directory: Path, nodes: int = NODES) -> LocalCluster:
     """The nodes, not started yet."""
     return LocalCluster(
-        nodes=NODES, cpu_quota=None, directory=directory, class_path=[Path(jar.path())]
+        nodes=nodes, cpu_quota=None, directory=directory, class_path=[Path(jar.path())]
     )
 
 
@@ -123,9 +136,9 @@ def start(
         SEED,
         policy={"buffering": way.buffering, "ordering": way.ordering},
         runtime={
-            "nodes_expected": NODES,
+            "nodes_expected": way.nodes,
             "checkpoint_seconds": way.checkpoint_seconds,
-            "rows_per_second": 1e9,
+            "rows_per_second": way.rows_per_second,
             "rows_per_epoch_max": way.rows_per_epoch,
         },
     )

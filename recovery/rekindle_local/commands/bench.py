@@ -163,6 +163,11 @@ def overhead(
 @bench.command()
 def profile(
     seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,
+    nodes: Annotated[int, typer.Option(min=1, max=50, help="Workers, without a quota.")] = 2,
+    rows_per_second: Annotated[
+        float | None,
+        typer.Option(help="Rate of rows.", show_default="more than the nodes can take"),
+    ] = None,
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-profile"
     ),
@@ -173,9 +178,11 @@ def profile(
 
     Example: rekindle bench profile --report profile
     """
+    if rows_per_second is not None:
+        options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
     from rekindle_local.bench import profile as benchmark
 
-    benchmark.measure(seconds, options.new_directory(report))
+    benchmark.measure(seconds, options.new_directory(report), nodes, rows_per_second)
 
 
 @bench.command()
