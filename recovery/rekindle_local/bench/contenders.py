@@ -37,7 +37,7 @@ SHARED = "structured-streaming-shared"
 EPOCH_SECONDS = 1.0
 CHECKPOINT_SECONDS = 10
 ROWS_PER_EPOCH, ROWS_PER_BATCH = 100_000, 400_000
-# far more than any of them takes
+# More than any of them takes with all queries; Rekindle with one takes all of it.
 FLOOD_ROWS_PER_SECOND = 1e6
 STRUCTURED_STREAMING_MEGABYTES = 1024
 

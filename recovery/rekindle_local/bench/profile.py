@@ -53,7 +53,6 @@ def measure(
         "always",
         "always",
         CHECKPOINT_SECONDS,
-        nodes=nodes,
         rows_per_second=rows_per_second or FLOOD_ROWS_PER_SECOND,
     )
     flights, samples = directory / "input", directory / "samples"

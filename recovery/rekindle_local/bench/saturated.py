@@ -46,15 +46,14 @@ Reading = TypeVar("Reading")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way of running: what is on, how often states are kept, how large epochs are, on how many
-    nodes; and how much input there is, by default more than any of them can take."""
+    """A way of running: what is on, how often states are kept, how large epochs are, and how much
+    input there is, by default more than any of them can take."""
 
     name: str
     buffering: str
     ordering: str
     checkpoint_seconds: int
     rows_per_epoch: int = ROWS_PER_EPOCH
-    nodes: int = NODES
     rows_per_second: float = FLOOD_ROWS_PER_SECOND
 
 
@@ -136,7 +135,7 @@ def start(
         SEED,
         policy={"buffering": way.buffering, "ordering": way.ordering},
         runtime={
-            "nodes_expected": way.nodes,
+            "nodes_expected": len(nodes.nodes),
             "checkpoint_seconds": way.checkpoint_seconds,
             "rows_per_second": way.rows_per_second,
             "rows_per_epoch_max": way.rows_per_epoch,
