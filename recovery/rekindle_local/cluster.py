@@ -20,7 +20,7 @@ from pathlib import Path
 from rekindle.errors import RunError
 from rekindle_local import class_archives, distribution, options
 from rekindle_local.daemons import Daemon
-from rekindle_local.machines import Machines, Node
+from rekindle_local.machines import CPU_QUOTA, Machines, Node
 
 __all__ = ["LocalCluster", "Node"]
 
@@ -48,7 +48,7 @@ class LocalCluster(Machines):
         *,
         directory: Path,
         nodes: int = 10,
-        cpu_quota: float | None = 0.2,
+        cpu_quota: float | None = CPU_QUOTA,
         slots: int = 3,
         worker_memory_megabytes: int = 2048,
         java_options: Sequence[str] = (),

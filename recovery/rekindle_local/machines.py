@@ -24,9 +24,12 @@ from rekindle_local import cgroups, options, processes
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher, end_processes
 
-__all__ = ["Machines", "Node"]
+__all__ = ["CPU_QUOTA", "CPU_QUOTA_MIN", "Machines", "Node"]
 
 NODES_MAX = 250
+# Cores of a node: ten of them are two cores.
+CPU_QUOTA = 0.2
+CPU_QUOTA_MIN = 0.01
 STOP_SECONDS_MAX = 10.0
 
 
@@ -71,7 +74,7 @@ class Machines(ABC):
         options.check_range("nodes", nodes, 1, NODES_MAX)
         options.check_range("slots", slots, 1, 1024)
         if cpu_quota is not None:
-            options.check_range("cpu_quota", cpu_quota, 0.01, os.cpu_count() or 1)
+            options.check_range("cpu_quota", cpu_quota, CPU_QUOTA_MIN, os.cpu_count() or 1)
         self.nodes = tuple(Node(index) for index in range(nodes))
         self.directory = directory.absolute()
         self.slots = slots

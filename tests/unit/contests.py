@@ -43,9 +43,11 @@ class Ran:
     sustains: float = 1e9
     fails: tuple[str, ...] = ()
     asked: list[tuple[str, int, float | None]] = field(default_factory=list)
+    quotas: list[float] = field(default_factory=list)
 
     def rekindle(self, wanted: Options, parent: Path) -> Run:
         self.asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second))
+        self.quotas.append(wanted.cpu_quota)
         rate = wanted.rows_per_second or 1000.0 * wanted.seed
         return self._left(wanted.strategy, wanted.seed, rate, 1.0, parent)
 
@@ -54,6 +56,7 @@ class Ran:
             share = 0.5**halvings
             rate = share * trial.rows_per_second
             self.asked.append((system, trial.seed, rate))
+            self.quotas.append(trial.cpu_quota)
             if system in self.fails:
                 raise RunError(where=system, what="broke", remedy="see its log")
             run = self._left(system, trial.seed, rate, share, parent)

@@ -291,6 +291,20 @@ def test_a_bar_names_the_command_that_measures_it_again() -> None:
         "rekindle bench recovery --strategies incremental --seeds 3..3 --schedule workers "
         "--minutes 2.5 --rows-per-second 500"
     )
+    assert Contest(["incremental"], [1], demo(), cpu_quota=0.1).command == (
+        "rekindle bench recovery --strategies incremental --seeds 1..1 --cpu-quota 0.1"
+    )
+
+
+def test_all_systems_have_the_quota_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = Ran()
+    monkeypatch.setattr(runs, "rekindle", ran.rekindle)
+    monkeypatch.setattr(runs, "peer", ran.peer)
+    contest = Contest(["incremental", "structured-streaming"], [1], demo(), cpu_quota=0.1)
+    assert recovery.measure(contest, tmp_path)["cpu_quota"] == 0.1
+    assert ran.quotas == [0.1, 0.1]
 
 
 def test_the_picture_has_a_line_for_each_system_that_counts() -> None:

@@ -127,6 +127,7 @@ def test_what_cannot_be_resumed_is_refused(
     [
         Contest(["incremental"], [1], workers(5)),
         Contest(["incremental"], [1], demo(), rows_per_second=500.0),
+        Contest(["incremental"], [1], demo(), cpu_quota=0.1),
     ],
 )
 def test_another_contest_is_refused(tmp_path: Path, ran: Ran, other: Contest) -> None:

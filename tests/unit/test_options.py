@@ -86,6 +86,7 @@ def test_options_out_of_range_are_refused_with_the_range(
         ),
         (["--minutes", "0"], "--minutes: is 0.0; give a number from 1 to 60"),
         (["--rows-per-second", "0"], "--rows-per-second: is 0.0; give a number from 1 to "),
+        (["--cpu-quota", "0"], "--cpu-quota: is 0.0; give a number from 0.01 to "),
         (["--nodes", "4", "--kill", "4"], "--kill: is 4 of 4 nodes; leave some alive"),
     ],
 )

@@ -27,6 +27,7 @@ from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
 from rekindle_local.demo.scenario import Options
 from rekindle_local.failures import Schedule
+from rekindle_local.machines import CPU_QUOTA
 from rekindle_local.peers.scenario import Trial
 from rekindle_local.peers.table import PEERS
 from rekindle_local.report_html import lags
@@ -39,22 +40,25 @@ SYSTEMS = (*options.STRATEGIES, *PEERS)
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Who is compared in which failures. Without a rate, that of Rekindle's runs holds."""
+    """Who is compared in which failures, on nodes of `cpu_quota` cores each. Without a rate, that
+    of Rekindle's runs holds."""
 
     systems: Sequence[str]
     seeds: Sequence[int]
     schedule: Schedule
     rows_per_second: float | None = None
+    cpu_quota: float = CPU_QUOTA
 
     @property
     def header(self) -> dict[str, Any]:
-        """What `recovery.json` says of it: the failures, the rate that was asked for."""
+        """What `recovery.json` says of it: the failures, the rate that was asked for, the nodes."""
         return {
             "schedule": self.schedule.name,
             "nodes": self.schedule.nodes,
             "kills": list(self.schedule.kills),
             "every_seconds": self.schedule.every_seconds,
             "rows_per_second": self.rows_per_second,
+            "cpu_quota": self.cpu_quota,
         }
 
     @property
@@ -72,6 +76,8 @@ class Contest:
             words += ["--schedule", self.schedule.name, "--minutes", minutes]
         if self.rows_per_second is not None:
             words += ["--rows-per-second", f"{self.rows_per_second:g}"]
+        if self.cpu_quota != CPU_QUOTA:
+            words += ["--cpu-quota", f"{self.cpu_quota:g}"]
         return shlex.join(words)
 
 
@@ -196,6 +202,7 @@ class _Measuring:
             self.rate,
             self.victims,
             nodes=schedule.nodes,
+            cpu_quota=self.contest.cpu_quota,
             seed=seed,
             every_seconds=schedule.every_seconds,
         )
@@ -212,6 +219,7 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
         later_kills=schedule.kills[1:],
         kills_every_seconds=schedule.every_seconds,
         rows_per_second=contest.rows_per_second,
+        cpu_quota=contest.cpu_quota,
     )
     measuring = _Measuring(contest, directory, rekindle)
     if resume:

@@ -4,6 +4,7 @@ Each benchmark writes a JSON file with its figures and rows `bar, value, met, co
 are compared these are ratios of one run, and what only shows where costs are has no bars.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 from rekindle.errors import InputError, RunError
 from rekindle_local import failures, options
 from rekindle_local.failures import Schedule
+from rekindle_local.machines import CPU_QUOTA, CPU_QUOTA_MIN
 
 __all__ = ["bench"]
 
@@ -50,6 +52,7 @@ def recovery(
         float | None,
         typer.Option(help="Rate of rows.", show_default="calibrated for incremental"),
     ] = None,
+    cpu_quota: Annotated[float, typer.Option(help="Cores that each node may use.")] = CPU_QUOTA,
     report: Annotated[
         Path,
         typer.Option(help="A new directory for figures and reports; with --resume, an old one."),
@@ -69,6 +72,7 @@ def recovery(
     options.check_range("--minutes", minutes, 1, 60)
     if rows_per_second is not None:
         options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
+    options.check_range("--cpu-quota", cpu_quota, CPU_QUOTA_MIN, os.cpu_count() or 1)
     numbers = options.seeds(seeds, SEEDS_MAX)
     planned = _schedule(schedule, minutes, nodes, kill)
     from rekindle_local.bench import recovery as benchmark
@@ -83,7 +87,7 @@ def recovery(
             remedy="add incremental, or give --rows-per-second",
         )
     directory = report.resolve() if resume else options.new_directory(report)
-    contest = benchmark.Contest(wanted, numbers, planned, rows_per_second)
+    contest = benchmark.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
     _enforce(benchmark.measure(contest, directory, resume=resume), enforce)
 
 

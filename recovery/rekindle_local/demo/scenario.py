@@ -28,6 +28,7 @@ from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.demo.phases import Phases
 from rekindle_local.flights import pipeline as flights
+from rekindle_local.machines import CPU_QUOTA
 from rekindle_local.provisioning import Provisioning
 
 __all__ = ["Options", "Scenario", "failure_domains", "is_level"]
@@ -66,7 +67,7 @@ class Options:
     buffering: str = "always"
     ordering: str = "always"
     kill_coordinator: bool = False
-    cpu_quota: float = 0.2
+    cpu_quota: float = CPU_QUOTA
     warm_seconds: float = 20.0
     judged: bool = True
     phase_seconds_max: float = 600.0

@@ -13,7 +13,7 @@ from rekindle.errors import RunError
 from rekindle_local import options
 from rekindle_local.daemons import Daemon
 from rekindle_local.flink import installation
-from rekindle_local.machines import Machines
+from rekindle_local.machines import CPU_QUOTA, Machines
 
 __all__ = ["FlinkCluster", "Scheduler"]
 
@@ -56,7 +56,7 @@ class FlinkCluster(Machines):
         *,
         directory: Path,
         nodes: int = 10,
-        cpu_quota: float | None = 0.2,
+        cpu_quota: float | None = CPU_QUOTA,
         slots: int = 3,
         task_megabytes: int = 640,
         scheduler: Scheduler = "default",

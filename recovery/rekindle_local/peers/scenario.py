@@ -21,7 +21,7 @@ from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.demo.phases import WAITING_SECONDS, Phases
 from rekindle_local.flights import pipeline
-from rekindle_local.machines import Machines
+from rekindle_local.machines import CPU_QUOTA, Machines
 from rekindle_local.peers import lateness
 from rekindle_local.peers.table import Peer
 
@@ -48,7 +48,7 @@ class Trial:
     victims: Sequence[Sequence[str]]
     names: Sequence[str] = tuple(pipeline.QUERY_KEYS)
     nodes: int = 10
-    cpu_quota: float = 0.2
+    cpu_quota: float = CPU_QUOTA
     seed: int = 1
     every_seconds: float = 0.0
     first_return_seconds: float = failures.FIRST_SECONDS

@@ -95,6 +95,7 @@ def start(
                 spark=options,
                 control=control,
             )
+            stack.callback(lambda: print(application.tail()))  # shown where the test fails
             stack.callback(application.driver.end)
             await_start(application)
             return cluster, application

@@ -127,6 +127,16 @@ class Cluster:
         taints = {taint.key for taint in node.spec.taints or ()}
         return bool(ready == "Unknown" and bodies.UNREACHABLE in taints)
 
+    def await_level(self) -> None:
+        """Wait until as many executors run as there are nodes, and no other is asked for: Spark
+        may ask for one too many while it starts, and takes it back a minute later."""
+        level = processes.await_condition(
+            lambda: [pod.status.phase for pod in self.executors()] == ["Running"] * NODES,
+            limit_seconds=WAIT_SECONDS_MAX,
+        )
+        assert level, self.listing()
+        self.known = frozenset(pod.metadata.uid for pod in self.executors())
+
     def lose(self, application: Application, names: Iterable[str], fate: Fate) -> float:
         """Lose nodes; the moment of confirmation, by time.monotonic().
 
@@ -134,7 +144,7 @@ class Cluster:
         nodes are not Ready, then the driver is told, and the pods are deleted by force.
         """
         lost = tuple(names)
-        self.known = frozenset(pod.metadata.uid for pod in self.executors())
+        self.await_level()
         self.simulated.lose(*lost, fate=fate)
         application.await_condition("unknown", lambda: all(map(self.is_unknown, lost)))
         pods = self.executors_on(lost)
@@ -163,9 +173,18 @@ class Cluster:
         there = processes.await_condition(
             are_there, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=POLL_SECONDS
         )
-        found = [(pod.status.phase, pod.spec.node_name) for pod in self.executors()]
-        assert there, f"executors are {found}"
+        assert there, self.listing()
         return time.monotonic() - since
+
+    def listing(self) -> str:
+        """The executors, a line each: old or new, what they are, where, since when."""
+        lines = ["executors are"]
+        for pod in self.executors():
+            age = "old" if pod.metadata.uid in self.known else "new"
+            made = f"{pod.metadata.creation_timestamp:%H:%M:%S}"
+            where = pod.spec.node_name
+            lines.append(f"{age} {pod.metadata.name} {pod.status.phase} on {where} since {made}")
+        return "\n".join(lines)
 
     def tell_gone(self, addresses: Iterable[str]) -> None:
         """Say to the coordinator that the machines of these addresses are gone."""

@@ -87,6 +87,7 @@ def operating(
     admission = client.AdmissionregistrationV1Api(api_client)
     bundle = Path(plane.authority).read_bytes()
     with ExitStack() as stack:
+        stack.callback(tell, operator)
         stack.callback(operator.close)
         operator.start()
         port = operator.lines("webhook-serves")[-1]["port"]
@@ -97,6 +98,11 @@ def operating(
             lambda: bool(operator.lines("leading")), limit_seconds=WAIT_SECONDS_MAX
         )
         yield operator
+
+
+def tell(operator: OperatorProcess) -> None:
+    """Print what it did: shown where the test fails."""
+    print("--- operator", *operator.lines(), sep="\n")
 
 
 def asking(namespace: str, port: int, bundle: bytes) -> dict[str, Any]:
@@ -137,7 +143,7 @@ def test_lost_executors_are_replaced_and_the_rows_are_right(
     with operating(control_plane, api_client, cluster, store, tmp_path / "operator") as operator:
         begin = application.seen
         lost = cluster.names[:LOST]
-        cluster.known = frozenset(pod.metadata.uid for pod in cluster.executors())
+        cluster.await_level()
         cluster.simulated.lose(*lost, fate=fate)
         application.await_condition(
             "the operator deletes pods", lambda: bool(operator.lines("executor-deleted"))
