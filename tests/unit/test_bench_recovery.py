@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from contests import record
+from contests import Ran, record
 
 from rekindle import events as run_events
 from rekindle import report
