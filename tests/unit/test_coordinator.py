@@ -1,100 +1,25 @@
 """The coordinator core: events in, instructions out, told as stories of nodes and queries."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
+from coordinator_world import (
+    COSTS,
+    EVERYTHING,
+    TOPOLOGY,
+    Story,
+    fresh,
+    of_kind,
+    plans,
+    records,
+    running,
+)
 
 from rekindle import coordination as core
-from rekindle.coordination import Event, Instruction, Plan, State
 from rekindle.errors import InputError
 from rekindle.reasons import Reason
 from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-
-# source (2) feeds counts (2) and averages (1); counts feed tops (1); each of the three is a query.
-TOPOLOGY = Topology(
-    operators=(
-        Operator("source", 2),
-        Operator("counts", 2),
-        Operator("averages", 1),
-        Operator("tops", 1),
-    ),
-    edges=(("source", "counts"), ("source", "averages"), ("counts", "tops")),
-    queries=(
-        Query("busiest", "counts", 4),
-        Query("slowest", "averages", 10),
-        Query("ranking", "tops", 1),
-    ),
-)
-COSTS = {
-    "source/0": 20.0,
-    "source/1": 20.0,
-    "counts/0": 30.0,
-    "counts/1": 30.0,
-    "averages/0": 40.0,
-    "tops/0": 40.0,
-}
-EVERYTHING = ("busiest/0", "busiest/1", "ranking/0", "slowest/0")
-ZONES = {"n1": "zone-1", "n2": "zone-1", "n3": "zone-2", "n4": "zone-2"}  # n5 is in none
-
-
-@dataclass
-class Story:
-    """A coordinator, its clock, and all instructions so far."""
-
-    state: State
-    now: float = 1000.0
-    told: list[Instruction] = field(default_factory=list)
-
-    def tell(self, *events: Event, after_seconds: float = 0.0) -> list[Instruction]:
-        """Report events and then a tick; gives the new instructions."""
-        self.now += after_seconds
-        seen = len(self.told)
-        for event in (*events, core.Tick()):
-            self.state, instructions = core.advance(self.state, event, self.now, clock=float)
-            self.told += instructions
-        return self.told[seen:]
-
-    def catch_up(self) -> list[Instruction]:
-        return self.tell(*map(core.QueryCaughtUp, sorted(self.state.catching_up)))
-
-    def back(self, *nodes: str, after_seconds: float = 0.0) -> list[Instruction]:
-        events = [core.NodeBack(node, 100.0, ZONES.get(node)) for node in nodes]
-        return self.tell(*events, after_seconds=after_seconds)
-
-    def lose(self, *nodes: str, after_seconds: float = 0.0) -> list[Instruction]:
-        return self.tell(core.NodesLost(nodes), after_seconds=after_seconds)
-
-
-def fresh(nodes: int = 4, **policy: Any) -> Story:
-    return Story(core.initial(TOPOLOGY, Policy(**policy), nodes))
-
-
-def running(nodes: int = 4, **policy: Any) -> Story:
-    """All queries run on n1, n2, ... with measured costs, and a checkpoint is complete."""
-    story = fresh(nodes, **policy)
-    story.tell(core.StatisticsReported(COSTS))
-    story.back(*(f"n{i}" for i in range(1, nodes + 1)))
-    story.tell(after_seconds=60.0)
-    story.catch_up()
-    story.tell(core.CheckpointCompleted(5))
-    story.told.clear()
-    assert set(story.state.placement) == set(COSTS)
-    return story
-
-
-def plans(told: Iterable[Instruction]) -> list[Plan]:
-    return [item.plan for item in told if isinstance(item, core.PublishPlan)]
-
-
-def records(told: Iterable[Instruction]) -> dict[str, core.Record]:
-    return {item.kind: item for item in told if isinstance(item, core.Record)}
-
-
-def of_kind(told: Iterable[Instruction], kind: type) -> list[Any]:
-    return [item for item in told if isinstance(item, kind)]
+from rekindle.topology import Operator
 
 
 def test_a_fresh_start_waits_for_all_nodes_and_then_plans_everything_at_once() -> None:
@@ -217,33 +142,6 @@ def test_a_second_loss_makes_an_unfinished_incident_correlated() -> None:
     assert story.state.incident.lost == ("n1", "n2")
 
 
-def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caught_up() -> None:
-    story = running()
-    story.lose("n1", "n2", "n3")
-    (plan,) = plans(story.back("n1", after_seconds=30.0))
-    assert plan.problem.partitions["source/0"].cpu_percent == pytest.approx(20 * 1.5)
-    assert set(plan.placement) <= set(story.state.charges)
-    story.catch_up()
-    assert not set(plan.placement) & set(story.state.charges)
-
-
-def test_no_partition_is_planned_larger_than_an_empty_node() -> None:
-    story = running()
-    story.lose("n1", "n2", "n3")
-    (plan,) = plans(story.back("n1", "n2", "n3", after_seconds=3600.0))
-    assert max(cost.cpu_percent for cost in plan.problem.partitions.values()) == 80.0
-
-
-def test_what_ran_before_comes_back_even_where_it_no_longer_fits_under_the_cap() -> None:
-    story = running(nodes=2)
-    story.tell(core.StatisticsReported({name: 3 * cost for name, cost in COSTS.items()}))
-    story.lose("n1", "n2")
-    story.back("n1", "n2", after_seconds=10.0)
-    for _ in COSTS:
-        story.catch_up()
-    assert set(story.state.placement) == set(COSTS)
-
-
 def test_arrivals_within_the_stabilisation_delay_go_into_one_plan() -> None:
     story = running(stabilisation_seconds=10.0)
     story.lose("n1", "n2", "n3")
@@ -315,22 +213,6 @@ def test_an_acknowledgement_of_an_older_plan_is_ignored() -> None:
     assert story.state.unacknowledged == 2
     story.tell(core.PlanAcknowledged(2))
     assert story.state.unacknowledged is None
-
-
-def test_costs_measured_while_a_query_catches_up_are_not_taken_for_steady_ones() -> None:
-    story = running()
-    (plan,) = plans(story.lose("n1"))
-    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 77.0)))
-    for name in COSTS:
-        assert story.state.costs[name] == (COSTS[name] if name in plan.placement else 77.0)
-
-
-def test_lower_costs_let_a_query_in_that_waits_for_capacity() -> None:
-    story = running(nodes=2)
-    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 70.0)))
-    assert plans(story.lose("n1")) == []
-    (plan,) = plans(story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
-    assert plan.reason is Reason.STATISTICS_CHANGED
 
 
 def test_the_policys_priorities_override_the_pipelines() -> None:

@@ -62,9 +62,9 @@ def test_a_query_that_fits_once_others_have_caught_up_is_told_so() -> None:
     desk = running(catch_up_cost_ratio=10.0, catch_up_seconds=1.0)
     desk.checkpoint(1)
     desk.now += 100
-    kept = {desk.placement["source/0"], desk.placement["counts/1"]}
-    desk.lose(*[node for node in NODES if node not in kept])
-    desk.nodes["m1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
+    desk.lose(*[node for node in NODES if node != desk.placement["counts/1"]])
+    for node in ("m1", "m2"):
+        desk.nodes[node] = NodeSeen(incarnation="b", capacity_percent=100.0)
     desk.settle()
     by_phase = {phase: name for name, phase in phases(desk.stands()).items()}
     assert set(by_phase) == {Phase.CATCHING_UP, Phase.WAITING}

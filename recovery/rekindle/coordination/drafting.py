@@ -3,9 +3,10 @@
 A plan is drafted with the first of these that gives one:
 
     1  costs of catching up, where plans are incremental
-    2  steady costs, where nothing catches up, so that waiting longer would free nothing
-    3  the same on nodes stretched over their cap, where besides all nodes are up again: what ran
-       before the failure must come back, even where it no longer fits under the cap
+    2  steady costs, on nodes where nothing catches up, so that waiting longer would free nothing
+    3  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
+       up again: what ran before the failure must come back, even where it no longer fits under the
+       cap
 
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
 the second. Partitions whose state survived stay on their node where it holds them. With the
@@ -32,10 +33,12 @@ Costs = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan, and what it reckons per partition that it activates (percent of one core)."""
+    """A plan, and what it reckons per partition that it activates (percent of one core). `shares`:
+    it is one of several that share the capacity as it comes."""
 
     plan: Plan
     charges: Costs
+    shares: bool
 
 
 def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) -> Draft | None:
@@ -51,7 +54,8 @@ def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) 
             answer = _solve(state, problem, clock)
             if answer.queries:
                 plan = _plan(state, problem, answer, reason, now)
-                return Draft(plan, {partition: costs[partition] for partition in plan.placement})
+                charges = {partition: costs[partition] for partition in plan.placement}
+                return Draft(plan, charges, _is_incremental(state, reason))
     return None
 
 
@@ -69,10 +73,10 @@ def _offers(
     incremental = _is_incremental(state, reason)
     if incremental:
         yield _clipped(state, load.catching_up(state, costs, now)), nodes
-        if state.catching_up:
-            return
+        nodes = {node: nodes[node] for node in sorted(load.at_rest(state))}
     costs = _clipped(state, costs)
-    yield costs, nodes
+    if nodes:
+        yield costs, nodes
     if not state.catching_up and len(nodes) >= nodes_wanted(state):
         missing = frozenset().union(*(state.closures[query] for query in waiting))
         yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])

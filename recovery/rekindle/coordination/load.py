@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from rekindle.coordination.state import State, Status, with_status
 
-__all__ = ["capacities", "catching_up", "free", "largest_node", "steady", "stretched"]
+__all__ = ["at_rest", "capacities", "catching_up", "free", "largest_node", "steady", "stretched"]
 
 Costs = Mapping[str, float]
 
@@ -62,6 +62,12 @@ def free(state: State, costs: Costs) -> dict[str, float]:
         if node in left:
             left[node] -= state.charges.get(partition, costs[partition])
     return left
+
+
+def at_rest(state: State) -> frozenset[str]:
+    """Nodes that are up and where nothing catches up: what they have free nobody uses."""
+    behind = state.charges.keys() if state.catching_up else ()
+    return frozenset(with_status(state, Status.UP)) - {state.placement.get(name) for name in behind}
 
 
 def stretched(left: Costs, demands: Iterable[float]) -> dict[str, float]:

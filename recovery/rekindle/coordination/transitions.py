@@ -13,7 +13,7 @@ is reported between two ticks goes into one plan. Gives each event its meaning; 
 from collections.abc import Callable
 from dataclasses import replace
 
-from rekindle.coordination import adoption, balancing, drafting, membership, moments, switches
+from rekindle.coordination import adoption, balancing, drafting, load, membership, moments, switches
 from rekindle.coordination import events as happened
 from rekindle.coordination.instructions import Instruction, PublishPlan, Record
 from rekindle.coordination.state import Due, State, Status, inactive, prioritised, with_status
@@ -120,7 +120,10 @@ def _plan_when_due(state: State, now: float, clock: Callable[[], float]) -> Resu
     draft = drafting.draft(state, reason, now, clock)
     if draft is None:
         return state, (_no_room(state),)
-    return _published(state, draft), (PublishPlan(draft.plan),)
+    after = _published(state, draft)
+    if draft.shares and inactive(after) and load.at_rest(after):
+        after = replace(after, due=Due(now, reason))  # what nobody uses is offered next
+    return after, (PublishPlan(draft.plan),)
 
 
 def _waits_for_nodes(state: State) -> bool:

@@ -1,0 +1,66 @@
+"""What partitions cost while they catch up, and how plans use what nodes have left."""
+
+import pytest
+from coordinator_world import COSTS, plans, running
+
+from rekindle import coordination as core
+from rekindle.reasons import Reason
+
+
+def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caught_up() -> None:
+    story = running()
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1", after_seconds=30.0))
+    assert plan.problem.partitions["source/0"].cpu_percent == pytest.approx(20 * 1.5)
+    assert set(plan.placement) <= set(story.state.charges)
+    story.catch_up()
+    assert not set(plan.placement) & set(story.state.charges)
+
+
+def test_what_a_node_has_left_is_given_at_steady_costs_while_others_catch_up() -> None:
+    story = running(catch_up_cost_ratio=10.0, catch_up_seconds=1.0)
+    story.tell(core.StatisticsReported({**COSTS, "tops/0": 25.0}))
+    sound = {story.state.placement["counts/0"], story.state.placement["counts/1"]}
+    lost = core.NodesLost(tuple(sorted(story.state.nodes.keys() - sound)))
+    (first,) = plans(story.tell(lost, core.NodeBack("m1", 100.0), after_seconds=60.0))
+    assert first.query_partitions == ("slowest/0",)
+    assert first.placement == {"averages/0": "m1"}
+    (second,) = plans(story.tell())
+    assert second.query_partitions == ("ranking/0",)
+    assert second.placement["tops/0"] in sound
+    assert second.problem.partitions["tops/0"].cpu_percent == 25.0
+    assert set(second.problem.nodes or ()) == sound, "on m1 something catches up"
+    assert plans(story.tell()) == []
+
+
+def test_no_partition_is_planned_larger_than_an_empty_node() -> None:
+    story = running()
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1", "n2", "n3", after_seconds=3600.0))
+    assert max(cost.cpu_percent for cost in plan.problem.partitions.values()) == 80.0
+
+
+def test_what_ran_before_comes_back_even_where_it_no_longer_fits_under_the_cap() -> None:
+    story = running(nodes=2)
+    story.tell(core.StatisticsReported({name: 3 * cost for name, cost in COSTS.items()}))
+    story.lose("n1", "n2")
+    story.back("n1", "n2", after_seconds=10.0)
+    for _ in COSTS:
+        story.catch_up()
+    assert set(story.state.placement) == set(COSTS)
+
+
+def test_costs_measured_while_a_query_catches_up_are_not_taken_for_steady_ones() -> None:
+    story = running()
+    (plan,) = plans(story.lose("n1"))
+    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 77.0)))
+    for name in COSTS:
+        assert story.state.costs[name] == (COSTS[name] if name in plan.placement else 77.0)
+
+
+def test_lower_costs_let_a_query_in_that_waits_for_capacity() -> None:
+    story = running(nodes=2)
+    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 70.0)))
+    assert plans(story.lose("n1")) == []
+    (plan,) = plans(story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
+    assert plan.reason is Reason.STATISTICS_CHANGED
