@@ -26,19 +26,17 @@ from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
 from rekindle.reasons import Reason
 from rekindle.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
-__all__ = ["Draft", "draft", "nodes_wanted"]
+__all__ = ["Draft", "draft", "is_incremental", "nodes_wanted"]
 
 Costs = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan, and what it reckons per partition that it activates (percent of one core). `shares`:
-    it is one of several that share the capacity as it comes."""
+    """A plan, and what it reckons per partition that it activates (percent of one core)."""
 
     plan: Plan
     charges: Costs
-    shares: bool
 
 
 def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) -> Draft | None:
@@ -54,8 +52,7 @@ def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) 
             answer = _solve(state, problem, clock)
             if answer.queries:
                 plan = _plan(state, problem, answer, reason, now)
-                charges = {partition: costs[partition] for partition in plan.placement}
-                return Draft(plan, charges, _is_incremental(state, reason))
+                return Draft(plan, {partition: costs[partition] for partition in plan.placement})
     return None
 
 
@@ -64,31 +61,32 @@ def nodes_wanted(state: State) -> int:
     return state.nodes_expected if state.incident is None else state.incident.nodes_wanted
 
 
-def _offers(
-    state: State, waiting: tuple[str, ...], reason: Reason, now: float
-) -> Iterator[tuple[Costs, Costs]]:
-    """Costs of partitions and free CPU of nodes to plan with, one pair after the other."""
-    costs = load.steady(state)
-    nodes = load.free(state, costs)
-    incremental = _is_incremental(state, reason)
-    if incremental:
-        yield _clipped(state, load.catching_up(state, costs, now)), nodes
-        nodes = {node: nodes[node] for node in sorted(load.at_rest(state))}
-    costs = _clipped(state, costs)
-    if nodes:
-        yield costs, nodes
-    if not state.catching_up and len(nodes) >= nodes_wanted(state):
-        missing = frozenset().union(*(state.closures[query] for query in waiting))
-        yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])
-
-
-def _is_incremental(state: State, reason: Reason) -> bool:
+def is_incremental(state: State, reason: Reason) -> bool:
     """Whether this plan is one of several that share the capacity as it comes."""
     if state.incident is None:
         return False
     if state.incident.kind is Kind.INDEPENDENT:
         return reason is not Reason.INDEPENDENT_FAILURE
     return state.policy.strategy == INCREMENTAL
+
+
+def _offers(
+    state: State, waiting: tuple[str, ...], reason: Reason, now: float
+) -> Iterator[tuple[Costs, Costs]]:
+    """Costs of partitions and free CPU of nodes to plan with, one pair after the other."""
+    costs = load.steady(state)
+    nodes = load.free(state, costs)
+    incremental = is_incremental(state, reason)
+    if incremental:
+        yield _clipped(state, load.catching_up(state, costs, now)), nodes
+        resting = load.at_rest(state)
+        nodes = {node: cpu_percent for node, cpu_percent in nodes.items() if node in resting}
+    costs = _clipped(state, costs)
+    if nodes:
+        yield costs, nodes
+    if not state.catching_up and len(nodes) >= nodes_wanted(state):
+        missing = frozenset().union(*(state.closures[query] for query in waiting))
+        yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])
 
 
 def _clipped(state: State, costs: Costs) -> dict[str, float]:

@@ -121,7 +121,7 @@ def _plan_when_due(state: State, now: float, clock: Callable[[], float]) -> Resu
     if draft is None:
         return state, (_no_room(state),)
     after = _published(state, draft)
-    if draft.shares and inactive(after) and load.at_rest(after):
+    if drafting.is_incremental(state, reason) and inactive(after) and load.at_rest(after):
         after = replace(after, due=Due(now, reason))  # what nobody uses is offered next
     return after, (PublishPlan(draft.plan),)
 

@@ -129,7 +129,8 @@ class Cluster:
 
     def await_level(self) -> None:
         """Wait until as many executors run as there are nodes, and no other is asked for: Spark
-        may ask for one too many while it starts, and takes it back a minute later."""
+        may ask for one too many while it starts, and takes it back a minute later. These are the
+        `known` ones."""
         level = processes.await_condition(
             lambda: [pod.status.phase for pod in self.executors()] == ["Running"] * NODES,
             limit_seconds=WAIT_SECONDS_MAX,
