@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from rekindle_spark.operators import columns
 
 __all__ = [
+    "NOTHING",
     "Frame",
     "Label",
+    "Packed",
     "batch_of",
     "combined_digest",
     "decode",
@@ -27,6 +29,7 @@ __all__ = [
     "encode_each",
     "frames",
     "is_plain",
+    "pack",
     "raw",
     "stored_digest",
 ]
@@ -58,28 +61,42 @@ class Frame(Label):
     payload: memoryview
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows as frames hold them, whoever sends them to whom."""
+
+    rows: int
+    digest: bytes
+    payload: pa.Buffer | bytes
+
+
+NOTHING = Packed(0, NO_DIGEST, b"")
+
+
 def encode(label: Label, table: pa.Table | None) -> bytes:
     """The bytes of one frame; `table` is None for zero rows."""
-    batch = None if table is None else columns.batch(table)
-    (block,) = encode_each(label, [(label.target, batch)], plain=False)
+    packed = NOTHING if table is None else pack(columns.batch(table), plain=False)
+    (block,) = encode_each(label, [(label.target, packed)])
     return block
 
 
-def encode_each(
-    label: Label, parts: Sequence[tuple[int, pa.RecordBatch | None]], *, plain: bool
-) -> Iterator[bytes]:
+def pack(batch: pa.RecordBatch, *, plain: bool) -> Packed:
+    """Rows for any frame. Of `plain` ones the bytes of the batch depend on the rows alone."""
+    if batch.num_rows == 0:
+        return NOTHING
+    payload = batch.serialize()
+    sum_ = _hash(payload) if plain else digest(pa.Table.from_batches([batch]))
+    return Packed(batch.num_rows, sum_, payload)
+
+
+def encode_each(label: Label, parts: Sequence[tuple[int, Packed]]) -> Iterator[bytes]:
     """The bytes of a frame for each of some targets, whose rows are given with them; all else is as
-    the label has it. Of `plain` rows the bytes of the batch depend on the rows alone."""
+    the label has it."""
     before = (FRAME_VERSION, label.edge, label.producer)
     after = (label.plan_epoch, label.epoch, label.watermark)
-    for target, batch in parts:
-        if batch is None or batch.num_rows == 0:
-            yield HEADER.pack(*before, target, *after, 0, NO_DIGEST, 0)
-            continue
-        payload = batch.serialize()
-        sum_ = _hash(payload) if plain else digest(pa.Table.from_batches([batch]))
-        head = HEADER.pack(*before, target, *after, batch.num_rows, sum_, payload.size)
-        yield b"".join((head, payload))
+    for target, packed in parts:
+        told = (packed.rows, packed.digest, len(packed.payload))
+        yield b"".join((HEADER.pack(*before, target, *after, *told), packed.payload))
 
 
 def is_plain(batch: pa.RecordBatch) -> bool:

@@ -3,7 +3,7 @@
 Pure: the same state and the same frames give the same results. The host keeps them.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rekindle.errors import StepError
 from rekindle_spark import frames, poison
-from rekindle_spark.frames import Frame, Label
+from rekindle_spark.frames import Frame, Label, Packed
 from rekindle_spark.operators import KeyedStateful, columns, hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import Sieve, Tolerance
@@ -101,12 +101,19 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     counted = chain.sinks if work.readers is None else ()
     ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
     tables = _stateless(chain, table, ends, sieves)
+    packed: dict[Hashable, dict[int, Packed]] = {}
     sums: list[bytes] = []
-    blocks = [
-        block
-        for edge, targets in exits
-        for block in _outgoing(program, edge, work, watermark, tables[edge.step], targets, sums)
-    ]
+    blocks: list[tuple[int, bytes]] = []
+    for edge, targets in exits:
+        first = program.chains[edge.consumer].first
+        among = tuple(target - first for target in targets)
+        alike = program.alike[edge.index], among
+        if alike not in packed:
+            packed[alike] = _packed(program, edge, tables[edge.step], among)
+        parts = [(first + part, packed[alike].get(part, frames.NOTHING)) for part in among]
+        label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
+        blocks += zip(targets, frames.encode_each(label, parts), strict=True)
+        sums += (part.digest for _, part in parts)
     sinks = {
         sink.name: _sunk(chain, work, tables[sink.inputs[0]], sums)
         for sink in counted
@@ -237,26 +244,18 @@ def _targets(program: Program, edge: Edge, work: Work) -> list[int]:
     return [number for number in consumers if work.readers is None or number in work.readers]
 
 
-def _outgoing(
-    program: Program,
-    edge: Edge,
-    work: Work,
-    watermark: int,
-    table: pa.Table,
-    targets: Sequence[int],
-    sums: list[bytes],
-) -> list[tuple[int, bytes]]:
+def _packed(
+    program: Program, edge: Edge, table: pa.Table, among: Sequence[int]
+) -> dict[int, Packed]:
+    """What goes over an edge to each of some of its consumer's partitions, by their places in it;
+    only to those that get rows."""
     consumer = program.chains[edge.consumer]
     if edge.combine:
         table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
-    among = [target - consumer.first for target in targets]
     batch = columns.batch(table)
     parts = hashing.split_batch(batch, list(edge.keys), consumer.parallelism, among)
-    label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
-    rows = [(target, parts.get(target - consumer.first)) for target in targets]
-    blocks = list(frames.encode_each(label, rows, plain=frames.is_plain(batch)))
-    sums += map(frames.stored_digest, blocks)
-    return list(zip(targets, blocks, strict=True))
+    plain = frames.is_plain(batch)
+    return {part: frames.pack(rows, plain=plain) for part, rows in parts.items()}
 
 
 def _sunk(

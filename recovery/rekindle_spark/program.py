@@ -8,7 +8,7 @@ Fusing costs nothing in freedom: stateless steps hold no state and sinks follow 
 Partitions have one number each, in topological order. Frames are addressed by it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -190,6 +190,19 @@ class Program:
             for chain in self.chains
             if chain.keyed
         }
+
+    @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each edge the first that takes the same rows, reduced in the same way, by the same
+        keys to as many partitions: what goes to a partition of one goes to that of the other."""
+        firsts: dict[Hashable, int] = {}
+        return tuple(firsts.setdefault(self._carried(edge), edge.index) for edge in self.edges)
+
+    def _carried(self, edge: Edge) -> Hashable:
+        consumer = self.chains[edge.consumer]
+        operator: Any = consumer.root.function
+        combining = operator.combining if edge.combine else None
+        return edge.step, edge.keys, consumer.parallelism, combining
 
     def consumers(self, partition: int) -> Iterator[int]:
         """The partitions that a partition has frames for."""

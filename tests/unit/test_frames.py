@@ -95,7 +95,9 @@ def test_a_digest_does_not_see_what_follows_a_slice_in_its_whole(
     blocks = [
         block
         for part in slices
-        for block in frames.encode_each(label, [(0, part)], plain=frames.is_plain(part))
+        for block in frames.encode_each(
+            label, [(0, frames.pack(part, plain=frames.is_plain(part)))]
+        )
     ]
     assert len(set(map(frames.stored_digest, blocks))) == 1
 
@@ -149,7 +151,12 @@ def test_frames_that_are_made_together_are_those_that_are_made_one_by_one(
         whole = whole.filter(pc.field("at").is_valid())
     batch, cut = columns.batch(whole), whole.num_rows // 2
     parts = [(1, batch.slice(0, cut)), (2, batch.slice(cut)), (3, None)]
-    made = frames.encode_each(Label(1, 3, 0, 2, 17, -7), parts, plain=frames.is_plain(batch))
+    plain = frames.is_plain(batch)
+    packed = [
+        (target, frames.NOTHING if part is None else frames.pack(part, plain=plain))
+        for target, part in parts
+    ]
+    made = frames.encode_each(Label(1, 3, 0, 2, 17, -7), packed)
     assert list(made) == [
         frames.encode(
             Label(1, 3, target, 2, 17, -7), None if part is None else pa.Table.from_batches([part])

@@ -1,6 +1,6 @@
 """One partition, one epoch: the same state and frames give the same results, whoever runs it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from rekindle_spark.frames import Frame, Label
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.operators.stateful import Emitted, ValueState
 from rekindle_spark.partition import Incomplete, Outcome, Work
-from rekindle_spark.pipeline import Pipeline, total
+from rekindle_spark.pipeline import Pipeline, largest, mean, total
 from rekindle_spark.program import Program
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
@@ -112,6 +112,46 @@ def test_frames_for_some_readers_are_those_that_all_would_get() -> None:
         work = Work(ROWS0, 1, 3, 0, 40, 40 * SECOND, readers=frozenset(readers))
         outcome = partition.run(made, work, partition.initial(made.owner[ROWS0]), [])
         assert dict(outcome.blocks) == {target: whole[target] for target in readers}
+
+
+# Of a window of ten seconds by key what another one has otherwise, and the first of the list that
+# its edge is like.
+OTHERWISE: list[tuple[dict[str, Any], int]] = [
+    ({}, 0),
+    ({}, 0),
+    ({"aggregates": {"mean": mean("size")}}, 0),
+    ({"aggregates": {"most": largest("size")}}, 3),
+    ({"size_seconds": 20}, 4),
+    ({"slide_seconds": 5}, 5),
+    ({"keys": ["key", "size"]}, 6),
+    ({"parallelism": 2}, 7),
+    ({"parallelism": 2}, 7),
+]
+
+
+def windows(*otherwise: Mapping[str, Any]) -> Program:
+    pipeline = Pipeline("windows")
+    rows = pipeline.source("rows", Numbers())
+    usual = {"keys": ["key"], "size_seconds": 10, "aggregates": {"sum": total("size")}}
+    for number, other in enumerate(otherwise):
+        window = rows.window(f"window-{number}", **{"parallelism": 3, **usual, **other})
+        window.sink(f"sums-{number}")
+    return program.build(pipeline)
+
+
+def test_windows_over_the_same_rows_get_what_each_would_get_alone() -> None:
+    together = windows(*(other for other, _ in OTHERWISE))
+    assert together.alike == tuple(first for _, first in OTHERWISE)
+    got = read(together, 0).blocks
+    for chain, (other, _) in zip(together.chains[1:], OTHERWISE, strict=True):
+        alone = read(windows(other), 0).blocks
+        found = [block for target, block in got if target in chain.partitions]
+        assert list(map(rows_of, found)) == [rows_of(block) for _, block in alone]
+
+
+def rows_of(block: bytes) -> tuple[int, bytes, bytes]:
+    (frame,) = frames.frames(memoryview(block))
+    return frame.rows, frame.digest, bytes(frame.payload)
 
 
 def test_the_same_work_twice_gives_the_same_blocks_rows_and_digests() -> None:

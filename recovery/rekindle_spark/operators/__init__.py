@@ -18,7 +18,7 @@ the same state and the same output on every machine. A state is never changed: a
 be used again, and several threads may use one operator at a time. Called by `partition`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -77,9 +77,12 @@ class CombiningOperator(KeyedOperator, Protocol):
     """A keyed operator whose rows can be reduced at the producer, before the exchange.
 
     `combine` takes one producer's rows of one epoch; `process` then takes what it returns, in
-    `combined_schema`.
+    `combined_schema`. Operators with equal `combining` make the same of the same rows.
     """
 
     combined_schema: pa.Schema
+
+    @property
+    def combining(self) -> Hashable: ...
 
     def combine(self, table: pa.Table) -> pa.Table: ...

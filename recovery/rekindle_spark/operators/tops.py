@@ -3,7 +3,7 @@
 Called by `partition`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,11 @@ class Top:
         self.output_schema = input_schema.append(pa.field(RANK, pa.int64()))
         self.output_event_time = event_time
         self.no_rows, self.no_output = input_schema.empty_table(), self.output_schema.empty_table()
+
+    @property
+    def combining(self) -> Hashable:
+        """All that `combine` depends on."""
+        return type(self), self.event_time, self.by, self.count, self.keys, self.ties
 
     def initial(self) -> TopState:
         return TopState(self.no_rows, FINAL_WATERMARK, 0)

@@ -6,7 +6,7 @@ pane; Li et al., "No pane, no gain", SIGMOD Record 2005). Panes, not windows, ar
 kept, so a row costs the same however many windows it is in. Called by `partition`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -76,6 +76,11 @@ class WindowAggregate:
         # To make an empty table costs more than to find out that nothing is to be done.
         self.no_panes = self.combined_schema.empty_table()
         self.no_output = self.output_schema.empty_table()
+
+    @property
+    def combining(self) -> Hashable:
+        """All that `combine` depends on."""
+        return type(self), self.event_time, self.keys, self.pane, self.partials
 
     def initial(self) -> WindowState:
         return WindowState(self.no_panes, FINAL_WATERMARK, 0)
