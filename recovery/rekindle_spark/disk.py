@@ -7,7 +7,7 @@ and where, is up to `local_files`, which calls this.
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,19 +20,23 @@ def aside(path: Path) -> Path:
 
 
 @contextmanager
-def written_aside(path: Path, data: bytes) -> Iterator[Path]:
-    """A file with this content, on disk under another name; inside it is given its own.
+def written_aside(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
+    """Files with these contents, on disk under other names; inside they are given their own.
 
-    What is left under the other name, whatever happens, is removed: others need the room.
+    All are written before the first is flushed: that then takes most of the others along. What is
+    left under the other names, whatever happens, is removed: others need the room.
     """
-    unfinished = aside(path)
+    unfinished = {path: aside(path) for path in files}
     try:
-        unfinished.write_bytes(data)
-        flush(unfinished)
+        for path, data in files.items():
+            unfinished[path].write_bytes(data)
+        for draft in unfinished.values():
+            flush(draft)
         yield unfinished
     finally:
-        with suppress(OSError):
-            unfinished.unlink()
+        for draft in unfinished.values():
+            with suppress(OSError):
+                draft.unlink()
 
 
 def flush(path: Path) -> None:

@@ -7,7 +7,7 @@ that must not be there yet gets its name by a hard link, which only one of two w
 import errno
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from rekindle_spark import disk
@@ -41,9 +41,9 @@ class LocalFiles:
     def create(self, name: str, data: bytes) -> None:
         """See `files.Files`."""
         path = self.directory / name
-        with disk.written_aside(path, data) as unfinished:
+        with disk.written_aside({path: data}) as unfinished:
             try:
-                os.link(unfinished, path)
+                os.link(unfinished[path], path)
             except FileExistsError:
                 if path.read_bytes() != data:
                     raise
@@ -52,13 +52,9 @@ class LocalFiles:
     def put(self, files: Mapping[str, bytes]) -> None:
         """A file is on disk before it gets its name: it may take the place of one that counts."""
         paths = {self.directory / name: data for name, data in files.items()}
-        with ExitStack() as stack:
-            aside = {
-                path: stack.enter_context(disk.written_aside(path, data))
-                for path, data in paths.items()
-            }
-            for path, unfinished in aside.items():
-                unfinished.replace(path)
+        with disk.written_aside(paths) as unfinished:
+            for path, draft in unfinished.items():
+                draft.replace(path)
         for folder in sorted({path.parent for path in paths}):
             disk.flush(folder)
 

@@ -61,6 +61,24 @@ def test_what_could_not_be_written_takes_no_room(
     assert store.names("commits") == []
 
 
+def test_what_is_put_together_is_on_disk_before_the_first_gets_its_name(
+    store: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    flush = os.fsync
+
+    def note(descriptor: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        flush(descriptor)
+        assert len(flushed) > 2 or not list((tmp_path / "store/commits").glob("*.json"))
+
+    monkeypatch.setattr(os, "fsync", note)
+    store.put({"commits/1.json": b"one", "commits/2.json": b"two"})
+    assert [Path(name).name.split(".")[1] for name in flushed[:2]] == ["1", "2"]
+    assert flushed[2:] == [str(tmp_path / "store/commits")]
+    assert store.read("commits/2.json") == b"two"
+
+
 def test_nothing_is_made_in_a_store_that_is_away(store: Files, tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "away")
     attempts = (
