@@ -1,4 +1,5 @@
-"""What unit tests share: modules that lie beside them, and a watch on what is put on disk."""
+"""What unit tests share: modules that lie beside them, a watch on what is put on disk, and runs of
+recoveries that are only noted."""
 
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from contests import Ran
+
+from rekindle_local.bench import runs
 from rekindle_spark.testing import watched_flushes
 
 
@@ -16,3 +20,12 @@ def flushed() -> Iterator[list[Path]]:
     """Files and folders that were flushed, in order."""
     with watched_flushes() as paths:
         yield paths
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Notes what a benchmark of recoveries runs, in place of running it."""
+    found = Ran()
+    monkeypatch.setattr(runs, "rekindle", found.rekindle)
+    monkeypatch.setattr(runs, "peer", found.peer)
+    return found

@@ -296,12 +296,7 @@ def test_a_bar_names_the_command_that_measures_it_again() -> None:
     )
 
 
-def test_all_systems_have_the_quota_that_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran = Ran()
-    monkeypatch.setattr(runs, "rekindle", ran.rekindle)
-    monkeypatch.setattr(runs, "peer", ran.peer)
+def test_all_systems_have_the_quota_that_was_asked_for(tmp_path: Path, ran: Ran) -> None:
     contest = Contest(["incremental", "structured-streaming"], [1], demo(), cpu_quota=0.1)
     assert recovery.measure(contest, tmp_path)["cpu_quota"] == 0.1
     assert ran.quotas == [0.1, 0.1]

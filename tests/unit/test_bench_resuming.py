@@ -8,18 +8,9 @@ import pytest
 from contests import Ran
 
 from rekindle.errors import InputError
-from rekindle_local.bench import recovery, runs
+from rekindle_local.bench import recovery
 from rekindle_local.bench.recovery import Contest
 from rekindle_local.failures import demo, workers
-
-
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    found = Ran()
-    monkeypatch.setattr(runs, "rekindle", found.rekindle)
-    monkeypatch.setattr(runs, "peer", found.peer)
-    return found
-
 
 PEER = "structured-streaming"
 
