@@ -31,7 +31,6 @@ __all__ = [
     "is_plain",
     "pack",
     "raw",
-    "stored_digest",
 ]
 
 FRAME_VERSION = 1
@@ -147,12 +146,6 @@ def digest(table: pa.Table) -> bytes:
     for column in partial:
         sum_.update(_plain([column]))
     return sum_.digest()
-
-
-def stored_digest(block: bytes) -> bytes:
-    """The digest in an encoded frame, with its number of rows mixed in by the header."""
-    fields = HEADER.unpack_from(block)
-    return bytes(fields[8])
 
 
 def combined_digest(digests: list[bytes]) -> str:

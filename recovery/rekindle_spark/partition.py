@@ -101,19 +101,7 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     counted = chain.sinks if work.readers is None else ()
     ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
     tables = _stateless(chain, table, ends, sieves)
-    packed: dict[Hashable, dict[int, Packed]] = {}
-    sums: list[bytes] = []
-    blocks: list[tuple[int, bytes]] = []
-    for edge, targets in exits:
-        first = program.chains[edge.consumer].first
-        among = tuple(target - first for target in targets)
-        alike = program.alike[edge.index], among
-        if alike not in packed:
-            packed[alike] = _packed(program, edge, tables[edge.step], among)
-        parts = [(first + part, packed[alike].get(part, frames.NOTHING)) for part in among]
-        label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
-        blocks += zip(targets, frames.encode_each(label, parts), strict=True)
-        sums += (part.digest for _, part in parts)
+    blocks, sums = _exchanged(program, work, watermark, tables, exits)
     sinks = {
         sink.name: _sunk(chain, work, tables[sink.inputs[0]], sums)
         for sink in counted
@@ -244,6 +232,31 @@ def _targets(program: Program, edge: Edge, work: Work) -> list[int]:
     return [number for number in consumers if work.readers is None or number in work.readers]
 
 
+def _exchanged(
+    program: Program,
+    work: Work,
+    watermark: int,
+    tables: Mapping[str, pa.Table],
+    exits: Sequence[tuple[Edge, Sequence[int]]],
+) -> tuple[list[tuple[int, bytes]], list[bytes]]:
+    """Frames for the targets of each edge, and the digests of their rows. Edges that are alike have
+    their rows reduced, split and encoded once."""
+    packed: dict[Hashable, dict[int, Packed]] = {}
+    blocks: list[tuple[int, bytes]] = []
+    sums: list[bytes] = []
+    for edge, targets in exits:
+        first = program.chains[edge.consumer].first
+        among = tuple(target - first for target in targets)
+        alike = program.alike[edge.index], among
+        if alike not in packed:
+            packed[alike] = _packed(program, edge, tables[edge.step], among)
+        parts = [(first + place, packed[alike].get(place, frames.NOTHING)) for place in among]
+        label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
+        blocks += zip(targets, frames.encode_each(label, parts), strict=True)
+        sums += (part.digest for _, part in parts)
+    return blocks, sums
+
+
 def _packed(
     program: Program, edge: Edge, table: pa.Table, among: Sequence[int]
 ) -> dict[int, Packed]:
@@ -255,7 +268,7 @@ def _packed(
     batch = columns.batch(table)
     parts = hashing.split_batch(batch, list(edge.keys), consumer.parallelism, among)
     plain = frames.is_plain(batch)
-    return {part: frames.pack(rows, plain=plain) for part, rows in parts.items()}
+    return {place: frames.pack(rows, plain=plain) for place, rows in parts.items()}
 
 
 def _sunk(
