@@ -1,5 +1,4 @@
-"""What unit tests share: modules that lie beside them, a watch on what is put on disk, and runs of
-recoveries that are only noted."""
+"""What unit tests share: modules beside them, what was put on disk, runs that are only noted."""
 
 import sys
 from collections.abc import Iterator
