@@ -7,7 +7,7 @@ is there exactly once. Format: docs/formats.md.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -88,7 +88,7 @@ def pack(batch: pa.RecordBatch, *, plain: bool) -> Packed:
     return Packed(batch.num_rows, sum_, payload)
 
 
-def encode_each(label: Label, parts: Sequence[tuple[int, Packed]]) -> Iterator[bytes]:
+def encode_each(label: Label, parts: Iterable[tuple[int, Packed]]) -> Iterator[bytes]:
     """The bytes of a frame for each of some targets, whose rows are given with them; all else is as
     the label has it."""
     before = (FRAME_VERSION, label.edge, label.producer)

@@ -246,19 +246,20 @@ def _exchanged(
     sums: list[bytes] = []
     for edge, targets in exits:
         first = program.chains[edge.consumer].first
-        among = tuple(target - first for target in targets)
-        alike = program.alike[edge.index], among
+        places = tuple(target - first for target in targets)
+        alike = program.alike[edge.index], places
         if alike not in packed:
-            packed[alike] = _packed(program, edge, tables[edge.step], among)
-        parts = [(first + place, packed[alike].get(place, frames.NOTHING)) for place in among]
+            packed[alike] = _packed(program, edge, tables[edge.step], places)
+        rows = [packed[alike].get(place, frames.NOTHING) for place in places]
         label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
-        blocks += zip(targets, frames.encode_each(label, parts), strict=True)
-        sums += (part.digest for _, part in parts)
+        made = frames.encode_each(label, zip(targets, rows, strict=True))
+        blocks += zip(targets, made, strict=True)
+        sums += (part.digest for part in rows)
     return blocks, sums
 
 
 def _packed(
-    program: Program, edge: Edge, table: pa.Table, among: Sequence[int]
+    program: Program, edge: Edge, table: pa.Table, places: Sequence[int]
 ) -> dict[int, Packed]:
     """What goes over an edge to each of some of its consumer's partitions, by their places in it;
     only to those that get rows."""
@@ -266,7 +267,7 @@ def _packed(
     if edge.combine:
         table = _guarded(consumer.root, lambda: consumer.root.function.combine(table))
     batch = columns.batch(table)
-    parts = hashing.split_batch(batch, list(edge.keys), consumer.parallelism, among)
+    parts = hashing.split_batch(batch, list(edge.keys), consumer.parallelism, places)
     plain = frames.is_plain(batch)
     return {place: frames.pack(rows, plain=plain) for place, rows in parts.items()}
 

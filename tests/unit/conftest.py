@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contests import Ran
-
-from rekindle_local.bench import runs
 from rekindle_spark.testing import watched_flushes
+
+if TYPE_CHECKING:
+    from contests import Ran
 
 
 @pytest.fixture
@@ -22,8 +23,12 @@ def flushed() -> Iterator[list[Path]]:
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+def ran(monkeypatch: pytest.MonkeyPatch) -> "Ran":
     """Notes what a benchmark of recoveries runs, in place of running it."""
+    from contests import Ran  # slow to import, and needed by few
+
+    from rekindle_local.bench import runs
+
     found = Ran()
     monkeypatch.setattr(runs, "rekindle", found.rekindle)
     monkeypatch.setattr(runs, "peer", found.peer)

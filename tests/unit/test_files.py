@@ -62,20 +62,20 @@ def test_what_could_not_be_written_takes_no_room(
 
 
 def test_what_is_put_together_is_on_disk_before_the_first_gets_its_name(
-    store: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Files, tmp_path: Path, flushed: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flushed: list[str] = []
-    flush = os.fsync
+    named_after: list[int] = []
+    replace = Path.replace
 
-    def note(descriptor: int) -> None:
-        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        flush(descriptor)
-        assert len(flushed) > 2 or not list((tmp_path / "store/commits").glob("*.json"))
+    def note(draft: Path, path: Path) -> Path:
+        named_after.append(len(flushed))
+        return replace(draft, path)
 
-    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", note)
     store.put({"commits/1.json": b"one", "commits/2.json": b"two"})
-    assert [Path(name).name.split(".")[1] for name in flushed[:2]] == ["1", "2"]
-    assert flushed[2:] == [str(tmp_path / "store/commits")]
+    assert named_after == [2, 2]
+    assert [path.name.split(".")[1] for path in flushed[:2]] == ["1", "2"]
+    assert flushed[2:] == [tmp_path / "store/commits"]
     assert store.read("commits/2.json") == b"two"
 
 
