@@ -52,9 +52,9 @@ def used_seconds() -> float:
 def test_stacks_weigh_what_their_threads_have_used(tmp_path: Path) -> None:
     sampler = Sampler("host", tmp_path / "host.stacks")
     with running("busy"):
-        begin, own = used_seconds(), threading.get_ident()
+        begin = used_seconds()
         while used_seconds() - begin < BUSY_SECONDS:
-            sampler.look(own)
+            sampler.look()
             time.sleep(0.002)
     sampler.write()
     found = {}
@@ -119,7 +119,7 @@ def test_stacks_beyond_a_limit_are_charged_together(
     with running("busy"):
         begin = used_seconds()
         while used_seconds() - begin < BUSY_SECONDS / 3:
-            sampler.look(threading.get_ident())
+            sampler.look()
             time.sleep(0.002)
     assert list(sampler.microseconds) == ["host;others"]
 
