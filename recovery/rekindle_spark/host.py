@@ -21,9 +21,9 @@ import select
 import socket
 import struct
 import sys
-import threading
 import traceback
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import polars
@@ -50,6 +50,7 @@ from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import Kind, file_name
+from rekindle_spark.serving import Threads
 from rekindle_spark.turns import Turns
 
 __all__ = ["Host", "main"]
@@ -330,8 +331,10 @@ def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:
     return received
 
 
-def _serve(host: Host, connection: socket.socket) -> None:
-    """One request of one task; a caller that has gone is no error."""
+def _serve(host: Host, connection: socket.socket) -> bool:
+    """One request of one task; a caller that has gone is no error. Whether this thread may serve
+    others: not one that has taken itself back for catching up."""
+    request: dict[str, Any] = {}
     try:
         with connection, connection.makefile("rb") as reader:
             (size,) = struct.unpack(">i", reader.read(4))
@@ -346,8 +349,9 @@ def _serve(host: Host, connection: socket.socket) -> None:
                 text, blocks = traceback.format_exc(), []
                 report = {"status": "failed", "executor": request.get("executor"), "text": text}
             _reply(connection, report, blocks)
-    except (OSError, struct.error):
-        return
+    except (OSError, struct.error, json.JSONDecodeError):
+        pass
+    return not request.get("urgency")
 
 
 def _reply(
@@ -377,7 +381,6 @@ def main() -> None:
     """Serve until the JVM ends."""
     path, jvm = sys.argv[1], int(sys.argv[2])
     memory.share_arena()
-    threading.Thread(target=_end_with, args=(jvm,), name="jvm-watch", daemon=True).start()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
     host = Host(jvm)
@@ -387,9 +390,8 @@ def main() -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(64)
-    while True:
-        connection, _ = listener.accept()
-        threading.Thread(target=_serve, args=(host, connection), daemon=True).start()
+    Threads(listener, partial(_serve, host)).start()
+    _end_with(jvm)
 
 
 if __name__ == "__main__":
