@@ -28,6 +28,8 @@ __all__ = ["FOLDER", "Sampler", "begin", "label"]
 FOLDER = "REKINDLE_PROFILE"
 PERIOD_SECONDS = 0.005
 WRITE_SECONDS = 1.0
+# a process that has used less since the last look is not looked at: it is charged the next time
+IDLE_NANOSECONDS = 100_000
 DEPTH_MAX = 60
 # beyond so many different stacks new ones are charged to one of this name
 STACKS_MAX, OTHERS = 20_000, "others"
@@ -86,9 +88,12 @@ class Sampler:
         threading.Thread(target=self._run, name="sampler", daemon=True).start()
 
     def _run(self) -> None:
-        written_at = 0.0
+        written_at, charged = 0.0, -1
         while True:
-            self.look()
+            others = time.process_time_ns() - time.thread_time_ns()
+            if others - charged > IDLE_NANOSECONDS:
+                self.look()
+                charged = others
             if time.monotonic() - written_at > WRITE_SECONDS:
                 try:
                     self.write()
