@@ -29,8 +29,7 @@ _DEFAULTS = {
     "spark.locality.wait": "60s",
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
-    # one file per map task, and no work on bytes that are small and short-lived
-    "spark.shuffle.sort.bypassMergeThreshold": "1",
+    # no work on bytes that are small and short-lived
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
     "spark.shuffle.io.maxRetries": "1",

@@ -16,12 +16,18 @@ import org.apache.spark.serializer.SerializerInstance;
 import scala.reflect.ClassTag;
 
 /**
- * Writes records of target and block as an int, a length and bytes.
+ * Reads records of target and block: an int, a length and bytes, as `put` writes them.
  *
  * <p>Kryo would do it too, but setting up one of its instances for every task costs more CPU than
  * everything else that a task does on a small node.
  */
 public final class BlockSerializer extends Serializer implements Serializable {
+  static void put(DataOutputStream out, int target, byte[] block) throws IOException {
+    out.writeInt(target);
+    out.writeInt(block.length);
+    out.write(block);
+  }
+
   @Override
   public SerializerInstance newInstance() {
     return new Instance();
@@ -50,54 +56,12 @@ public final class BlockSerializer extends Serializer implements Serializable {
 
     @Override
     public SerializationStream serializeStream(OutputStream out) {
-      return new Writer(new DataOutputStream(out));
+      throw new UnsupportedOperationException("BlockWriter writes blocks");
     }
 
     @Override
     public DeserializationStream deserializeStream(InputStream in) {
       return new Reader(new DataInputStream(in));
-    }
-  }
-
-  private static final class Writer extends SerializationStream {
-    private final DataOutputStream out;
-
-    Writer(DataOutputStream out) {
-      this.out = out;
-    }
-
-    @Override
-    public <T> SerializationStream writeObject(T value, ClassTag<T> tag) {
-      try {
-        if (value instanceof Integer) {
-          out.writeInt((Integer) value);
-        } else {
-          byte[] block = (byte[]) value;
-          out.writeInt(block.length);
-          out.write(block);
-        }
-      } catch (IOException failed) {
-        throw new UncheckedIOException(failed);
-      }
-      return this;
-    }
-
-    @Override
-    public void flush() {
-      try {
-        out.flush();
-      } catch (IOException failed) {
-        throw new UncheckedIOException(failed);
-      }
-    }
-
-    @Override
-    public void close() {
-      try {
-        out.close();
-      } catch (IOException failed) {
-        throw new UncheckedIOException(failed);
-      }
     }
   }
 

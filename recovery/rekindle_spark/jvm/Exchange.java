@@ -23,7 +23,6 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.ExecutorProcessLost;
 import org.apache.spark.scheduler.cluster.CoarseGrainedClusterMessages.RemoveExecutor;
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
-import org.apache.spark.shuffle.ShuffleWriteProcessor;
 import org.apache.spark.util.AccumulatorV2;
 import org.apache.spark.util.CollectionAccumulator;
 import scala.Option;
@@ -236,7 +235,7 @@ public final class Exchange {
         Option.empty(),
         Option.empty(),
         false,
-        new ShuffleWriteProcessor(),
+        new BlockWriter(),
         ANY,
         ANY,
         ANY);

@@ -1,0 +1,34 @@
+"""Files of blocks on the nodes: as Spark's settings want them, and gone once nothing needs them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from application import Application
+
+Prepare = Callable[..., Application]
+PROTECTED = {"spark.shuffle.compress": "true", "spark.io.encryption.enabled": "true"}
+
+
+def block_files(application: Application) -> set[Path]:
+    """Files of shuffles, and their indexes, on the disks of all nodes."""
+    disks = [application.cluster.disk(node.name) for node in application.cluster.nodes]
+    return {path for disk in disks for path in disk.rglob("shuffle_*")}
+
+
+@pytest.mark.parametrize("spark", [{}, PROTECTED], ids=["plain", "compressed and encrypted"])
+def test_blocks_are_read_as_they_were_written_and_their_files_go_with_the_epochs_they_are_of(
+    prepare: Prepare, spark: Mapping[str, str]
+) -> None:
+    application = prepare(spark=spark)
+    application.start_and_recover()
+    begin = application.seen
+    before = block_files(application)
+    assert {path.suffix for path in before} == {".data", ".index"}
+    application.await_condition(
+        "all files of then have gone", lambda: not before & block_files(application)
+    )
+    application.await_event("commit", after=begin)
+    for harm in ("confirmed", "job-failed", "host-failed"):
+        assert not application.happened(harm, after=begin)
+    application.finish()
