@@ -319,6 +319,29 @@ def test_the_picture_has_a_line_for_each_system_that_counts() -> None:
     assert recovery.picture([Run(records[3], curve)]) is None
 
 
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ((1.0, 1.0), "Structured Streaming<"),
+        ((0.5, 0.5), "Structured Streaming, 1/2 of the rate<"),
+        ((0.25, 0.5), "Structured Streaming, 1/4 to 1/2 of the rate<"),
+        ((0.5, 1.0), "Structured Streaming, 1/2 to all of the rate<"),
+    ],
+)
+def test_the_picture_says_what_part_of_the_rate_a_system_had(
+    shares: tuple[float, float], told: str
+) -> None:
+    records = counted(
+        *(
+            record("structured-streaming", seed, 2.0, share_of_rate=share)
+            for seed, share in enumerate(shares, 1)
+        )
+    )
+    drawn = recovery.picture([Run(one, [(0.0, 1.0), (1.0, 2.0)]) for one in records])
+    assert drawn is not None
+    assert told in drawn
+
+
 def test_a_picture_of_lags_is_whole_and_needs_nothing_from_outside() -> None:
     curves = [Curve(f"<{name}>", [(-5.0, 1.0), (0.0, 1.0), (60.0, 40.0)]) for name in "abcde"]
     drawn = lags.draw(curves, [0.0, 30.0], eyebrow="one seed", headline="Lag & more")

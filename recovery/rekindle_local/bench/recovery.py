@@ -296,8 +296,9 @@ def picture(found: Sequence[Run]) -> str | None:
 def _curve(system: str, found: Sequence[Run]) -> Curve:
     label = PEERS[system].label if system in PEERS else f"Rekindle, {system}"
     shares = {run.record["share_of_rate"] for run in found}
-    if max(shares) < 1:
-        low, high = (f"1/{1 / share:g}" for share in (min(shares), max(shares)))
+    if min(shares) < 1:
+        told = {share: "all" if share == 1 else f"1/{1 / share:g}" for share in shares}
+        low, high = told[min(shares)], told[max(shares)]
         label += f", {high if low == high else f'{low} to {high}'} of the rate"
     longest = max((run.curve for run in found), key=len)
     # a run that has ended owes nothing
