@@ -332,13 +332,14 @@ def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:
 
 
 def _serve(host: Host, connection: socket.socket) -> bool:
-    """One request of one task; a caller that has gone is no error. Whether this thread may serve
-    others: not one that has taken itself back for catching up."""
+    """One request of one task; a caller that has gone is no error. Returns whether this thread may
+    serve others: not once it has yielded to them."""
     request: dict[str, Any] = {}
     try:
         with connection, connection.makefile("rb") as reader:
             (size,) = struct.unpack(">i", reader.read(4))
-            request = json.loads(reader.read(size))
+            (header,) = struct.unpack(f"{size}s", reader.read(size))
+            request = json.loads(header)
             (total,) = struct.unpack(">q", reader.read(8))
             if request.get("urgency"):
                 turns.yield_to_others()
@@ -349,7 +350,7 @@ def _serve(host: Host, connection: socket.socket) -> bool:
                 text, blocks = traceback.format_exc(), []
                 report = {"status": "failed", "executor": request.get("executor"), "text": text}
             _reply(connection, report, blocks)
-    except (OSError, struct.error, json.JSONDecodeError):
+    except (OSError, struct.error):
         pass
     return not request.get("urgency")
 

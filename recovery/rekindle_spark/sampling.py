@@ -1,6 +1,7 @@
 """Where the CPU time of a Python process goes: stacks of threads, weighted by what each used.
 
-    every `PERIOD_SECONDS`, for each thread:  CPU since the last look ──► the stack that it has now
+    every `PERIOD_SECONDS` in which the process has used something, for each thread:
+        CPU since the last look ──► the stack that it has now
 
 A stack is charged with what its thread has used, so threads that wait weigh nothing, and a
 call into a native library counts for the line that called it. Off unless `REKINDLE_PROFILE` names
@@ -76,24 +77,23 @@ def label(name: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Sampler:
-    """Microseconds by stack, whose first frame is `role`; `used` has what threads had used."""
+    """Microseconds by stack, whose first frame is `role`; `used` has what threads had used, and
+    `looked_at` what all of them together had, in nanoseconds."""
 
     role: str
     path: Path
     microseconds: Counter[str] = field(default_factory=Counter)
     used: dict[int, int] = field(default_factory=dict)
+    looked_at: int = -IDLE_NANOSECONDS - 1
 
     def start(self) -> None:
         """In a thread of its own, which is charged too."""
         threading.Thread(target=self._run, name="sampler", daemon=True).start()
 
     def _run(self) -> None:
-        written_at, charged = 0.0, -1
+        written_at = 0.0
         while True:
-            others = time.process_time_ns() - time.thread_time_ns()
-            if others - charged > IDLE_NANOSECONDS:
-                self.look()
-                charged = others
+            self.look_if_used()
             if time.monotonic() - written_at > WRITE_SECONDS:
                 try:
                     self.write()
@@ -102,6 +102,13 @@ class Sampler:
                     return
                 written_at = time.monotonic()
             time.sleep(PERIOD_SECONDS)
+
+    def look_if_used(self) -> None:
+        """Look where threads other than this one have used something since the last time."""
+        used = time.process_time_ns() - time.thread_time_ns()
+        if used - self.looked_at > IDLE_NANOSECONDS:
+            self.looked_at = used
+            self.look()
 
     def look(self) -> None:
         """Charge what each thread has used since the last look; the first look charges nothing, for

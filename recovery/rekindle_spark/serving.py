@@ -1,9 +1,10 @@
-"""Threads that serve connections: as many as there are at a time, and they stay for the next ones.
+"""Threads that serve connections: one for each that is served at a time, kept for the next.
 
     waiting ──accept──► serving ──served──► waiting
-                           └────worn out───► ends
+                           └────used up────► ends
 
-A thread that goes to serve sees to it that another one waits. Called by `host`.
+A thread that goes to serve sees to it that another one waits. There are one more than there ever
+were connections at a time, which are the tasks of an executor. Called by `host`.
 """
 
 import os
@@ -18,9 +19,9 @@ __all__ = ["Threads"]
 
 @dataclass(slots=True)
 class Threads:
-    """Each connection of `listener` gets a thread, which calls `serve` with it; False: this thread
-    is to serve no other one. What `serve` raises is printed. A process that can accept none any
-    more ends, so that it is started again."""
+    """Each connection of `listener` gets a thread, which calls `serve` with it. That returns
+    whether its thread may serve another; one in which it raises, which is printed, may not. A
+    process that can accept none any more ends, so that it is started again."""
 
     listener: socket.socket
     serve: Callable[[socket.socket], bool]
@@ -33,13 +34,14 @@ class Threads:
             self._start_one()
 
     def _start_one(self) -> None:
+        """The caller holds the lock."""
         self.waiting += 1
         threading.Thread(target=self._run, name="requests", daemon=True).start()
 
     def _run(self) -> None:
         goes_on = True
         while goes_on:
-            connection = self._accept()
+            connection, goes_on = self._accept(), False
             try:
                 goes_on = self.serve(connection)
             except Exception:
@@ -50,11 +52,11 @@ class Threads:
     def _accept(self) -> socket.socket:
         try:
             connection, _ = self.listener.accept()
-        except OSError:
+            with self.lock:
+                self.waiting -= 1
+                if self.waiting == 0:
+                    self._start_one()
+        except (OSError, RuntimeError):  # no descriptor, no thread
             traceback.print_exc()
             os._exit(1)
-        with self.lock:
-            self.waiting -= 1
-            if self.waiting == 0:
-                self._start_one()
         return connection

@@ -1,6 +1,9 @@
 """The host, without Spark: it answers every request, keeps versions, and never raises."""
 
+import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from host_world import COUNTS, ROWS, SCHEMA, Desk, Numbers, digests
 
-from rekindle_spark import frames, partition, program
+from rekindle_spark import frames, host, partition, program, turns
 from rekindle_spark.pipeline import Pipeline
 
 
@@ -226,3 +229,32 @@ def test_a_host_imports_no_graphs() -> None:
     """They are slow to import, and a node that starts takes part only after all imports."""
     code = "import sys, rekindle_spark.host; sys.exit('networkx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def sent(*parts: bytes) -> socket.socket:
+    """The host's end of a connection whose caller has said this and no more."""
+    caller, end = socket.socketpair()
+    with caller:
+        caller.sendall(b"".join(parts))
+    return end
+
+
+@pytest.mark.parametrize(("urgency", "may_serve_others"), [(0, True), (1, False)])
+def test_a_thread_that_has_yielded_for_catching_up_serves_no_other_request(
+    monkeypatch: pytest.MonkeyPatch, desk: Desk, urgency: int, may_serve_others: bool
+) -> None:
+    yielded: list[bool] = []
+    monkeypatch.setattr(turns, "yield_to_others", lambda: yielded.append(True))
+    header = json.dumps({"executor": "7", "urgency": urgency}).encode()
+    asked = sent(struct.pack(">i", len(header)), header, struct.pack(">q", 0))
+    assert host._serve(desk.host, asked) == may_serve_others
+    assert bool(yielded) != may_serve_others
+
+
+@pytest.mark.parametrize("length", [0, 3, 10, 24])
+def test_a_caller_that_ends_before_its_request_is_whole_is_no_error(
+    desk: Desk, length: int
+) -> None:
+    header = json.dumps({"executor": "7"}).encode()
+    whole = struct.pack(">i", len(header)) + header + struct.pack(">q", 0)
+    assert host._serve(desk.host, sent(whole[:length]))

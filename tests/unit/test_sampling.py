@@ -67,6 +67,26 @@ def test_stacks_weigh_what_their_threads_have_used(tmp_path: Path) -> None:
     assert any(stack.split(";")[-1].endswith("test_sampling.burn") for stack in found)
 
 
+def test_a_process_that_has_used_nothing_since_the_last_look_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looks: list[int] = []
+    used = {"process": 0, "own": 0}
+    monkeypatch.setattr(Sampler, "look", lambda _: looks.append(used["process"]))
+    monkeypatch.setattr(sampling.time, "process_time_ns", lambda: used["process"])
+    monkeypatch.setattr(sampling.time, "thread_time_ns", lambda: used["own"])
+    sampler = Sampler("host", tmp_path / "host.stacks")
+    for process, own in (
+        (0, 0),
+        (1_000_000, 1_000_000),
+        (1_060_000, 1_000_000),
+        (1_120_000, 1_000_000),
+    ):
+        used.update(process=process, own=own)
+        sampler.look_if_used()
+    assert looks == [0, 1_120_000], "what was too little is not forgotten"
+
+
 def test_a_label_ends_with_its_block() -> None:
     with sampling.label("outer"):
         with sampling.label("inner"):

@@ -1,6 +1,8 @@
 """Threads of a host that serve requests: one for each at a time, kept for the next."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -86,19 +88,14 @@ def test_who_waits_for_another_connection_is_not_in_its_way(listener: socket.soc
     settled(threads, 12)
 
 
-def test_a_thread_that_is_worn_out_serves_no_other_connection(listener: socket.socket) -> None:
+def test_a_thread_that_is_used_up_serves_no_other_connection(listener: socket.socket) -> None:
     threads = Threads(listener, told(lambda _: False))
     threads.start()
-    before = b""
-    for _ in range(5):
-        answer = answer_of(ask(listener, b"go"))
-        assert answer
-        assert answer != before
-        before = answer
+    assert len({answer_of(ask(listener, b"go")) for _ in range(5)}) == 5
     settled(threads, 1)
 
 
-def test_what_goes_wrong_with_one_connection_is_said_and_ends_no_thread(
+def test_what_goes_wrong_with_one_connection_is_said_and_no_other_suffers(
     listener: socket.socket, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def serve(word: bytes) -> bool:
@@ -109,6 +106,46 @@ def test_what_goes_wrong_with_one_connection_is_said_and_ends_no_thread(
     threads = Threads(listener, told(serve))
     threads.start()
     assert answer_of(ask(listener, b"bad")) == b""
-    settled(threads, 2)
+    settled(threads, 1)
     assert answer_of(ask(listener, b"go"))
+    settled(threads, 2)
     assert "ValueError: of this connection" in capfd.readouterr().err
+
+
+# What a process does whose only thread can accept nothing, or can have no other one take its place.
+CLOSED = "listener.close()\nthreads.start()"
+ALONE = """
+threads.start()
+def start(thread):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = start
+caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+caller.connect(place)
+"""
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"), [(CLOSED, "Bad file descriptor"), (ALONE, "can't start new thread")]
+)
+def test_a_process_that_can_serve_none_any_more_ends(tmp_path: Path, harm: str, said: str) -> None:
+    code = (
+        "import socket, sys, threading\n"
+        "from rekindle_spark.serving import Threads\n"
+        "place = sys.argv[1]\n"
+        "listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)\n"
+        "listener.bind(place)\n"
+        "listener.listen()\n"
+        "threads = Threads(listener, lambda connection: True)\n"
+        f"{harm}\n"
+        "threading.Event().wait()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "s")],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    assert ended.returncode == 1
+    assert said in ended.stderr

@@ -54,7 +54,9 @@ final class BlockWriter extends ShuffleWriteProcessor {
       Product2<?, ?> record = (Product2<?, ?>) records.next();
       Integer target = (Integer) record._1();
       int place = dependency.partitioner().getPartition(target);
-      blocks.put(place, new Tuple2<>(target, (byte[]) record._2()));
+      if (blocks.put(place, new Tuple2<>(target, (byte[]) record._2())) != null) {
+        throw new IllegalStateException("a task has two blocks for partition " + target);
+      }
     }
     return blocks;
   }
@@ -83,9 +85,22 @@ final class BlockWriter extends ShuffleWriteProcessor {
       long[] lengths = output.commitAllPartitions(new long[0]).getPartitionLengths();
       for (long length : lengths) metrics.incBytesWritten(length);
       return MapStatus$.MODULE$.apply(env.blockManager().shuffleServerId(), lengths, mapId, 0L);
-    } catch (IOException | RuntimeException failed) {
-      output.abort(failed);
+    } catch (Throwable failed) {
+      abort(output, failed);
       throw failed;
+    }
+  }
+
+  /**
+   * Deletes what was written. What is still in a buffer has no room on a full disk either, and is
+   * given up after the first attempt.
+   */
+  private static void abort(ShuffleMapOutputWriter output, Throwable failed) throws IOException {
+    try {
+      output.abort(failed);
+    } catch (IOException again) {
+      failed.addSuppressed(again);
+      output.abort(failed);
     }
   }
 
