@@ -29,6 +29,7 @@ def test_a_watch_tells_whoever_reads_of_everything_for_ever(
 
     def tells(path: str, act: Callable[[], object]) -> None:
         time.sleep(0.2)
+        wait_until(lambda: watcher.reachable and writer.reachable)
         watcher.get(path)
         watcher.children(path)
         before = seen[path]
