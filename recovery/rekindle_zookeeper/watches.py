@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kazoo.client import KazooClient
+from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import Callback, EventType, WatchedEvent
 
 __all__ = ["Watches", "dispatch"]
 
 Callbacks = tuple[Callable[[], None], ...]
+
+ARMED_AT_ONCE = 50
+ANSWER_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +55,33 @@ class Watches:
         """What a read of the path is to arm; None where nobody watches."""
         return _Fired(path, self._call) if path in self._callbacks else None
 
-    def arm(self, client: KazooClient, path: str) -> None:
-        """Arm without reading; returns at once. Arming twice does no harm."""
+    def arm(self, client: KazooClient, path: str) -> list[IAsyncResult]:
+        """Arm without reading; returns at once what will be answered. Arming twice does no harm."""
         fired = self.of(path)
-        client.exists_async(path, watch=fired)
-        client.get_children_async(path, watch=fired)
+        return [
+            client.exists_async(path, watch=fired),
+            client.get_children_async(path, watch=fired),
+        ]
 
     def begin_again(self, client: KazooClient) -> None:
         """After a connect: arm all, and call all, as anything may have changed.
 
         On the client's thread for callbacks, for the one of its connection may not ask: it takes
-        requests off a pipe that holds some hundreds, and whoever asks for more waits for it.
+        requests off a pipe that holds some hundreds, and whoever asks for more waits for it. If it
+        ends meanwhile, for ever, and with it whoever ends the client. So only some are armed at a
+        time; what is not answered ends with its connection, and the next one begins again.
         """
         dispatch(client, partial(self._begin_again, client))
 
     def _begin_again(self, client: KazooClient) -> None:
-        for path in list(self._callbacks):
-            self.arm(client, path)
-            self._call(path)
+        paths = list(self._callbacks)
+        for first in range(0, len(paths), ARMED_AT_ONCE):
+            some = paths[first : first + ARMED_AT_ONCE]
+            asked = [answer for path in some for answer in self.arm(client, path)]
+            if not all(answer.wait(ANSWER_SECONDS_MAX) for answer in asked):
+                return
+            for path in some:
+                self._call(path)
 
     def _call(self, path: str) -> None:
         for callback in self._callbacks.get(path, ()):

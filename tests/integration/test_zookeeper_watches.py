@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+import pytest
 from zookeeper_fixtures import PLACE, Connect, directive, expire, wait_until
 
 from rekindle.protocol import tree
@@ -61,6 +62,29 @@ def test_hundreds_of_watches_tell_after_a_connect(
     wait_until(lambda: len(told) == 1000)
     wait_until(lambda: watcher.reachable)
     assert watcher.get(PLACE.path(tree.PROGRESS)) is None
+
+
+def test_only_some_watches_are_armed_at_a_time(
+    connect: Connect, zookeeper: LocalZookeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for more than the client's pipe holds waits for its connection, which may end."""
+    watcher, told = connect(), set[int]()
+    for number in range(1, 1001):
+        watcher.watch(PLACE.path(f"watched/{number}"), lambda number=number: told.add(number))
+    client, under_way = watcher._sessions.client, []
+    call = client._call
+
+    def counted(*request: object) -> object:
+        under_way.append(len(client._queue) + len(client._pending))
+        return call(*request)
+
+    monkeypatch.setattr(client, "_call", counted)
+    zookeeper.kill(1)
+    told.clear()
+    zookeeper.start_server(1)
+    wait_until(lambda: len(told) == 1000)
+    assert len(under_way) >= 2 * 1000
+    assert max(under_way) <= 150
 
 
 def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) -> None:
