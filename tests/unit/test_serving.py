@@ -4,12 +4,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rekindle_local import processes
 from rekindle_spark.serving import Threads
 
 SECONDS_MAX = 60.0
@@ -56,10 +56,7 @@ def answer_of(caller: socket.socket) -> bytes:
 
 def settled(threads: Threads, waiting: int) -> None:
     """Wait until so many threads wait for a connection."""
-    end = time.monotonic() + SECONDS_MAX
-    while threads.waiting != waiting:
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    assert processes.await_condition(lambda: threads.waiting == waiting, limit_seconds=SECONDS_MAX)
 
 
 def test_a_thread_serves_one_connection_after_the_other(listener: socket.socket) -> None:

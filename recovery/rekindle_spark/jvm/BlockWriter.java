@@ -4,6 +4,7 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.ShuffleDependency;
@@ -80,10 +81,10 @@ final class BlockWriter extends ShuffleWriteProcessor {
         ShuffleBlockId block = new ShuffleBlockId(shuffle, mapId, entry.getKey());
         OutputStream plain = output.getPartitionWriter(entry.getKey()).openStream();
         put(entry.getValue(), env.serializerManager().wrapStream(block, plain));
-        metrics.incRecordsWritten(1);
       }
       long[] lengths = output.commitAllPartitions(new long[0]).getPartitionLengths();
-      for (long length : lengths) metrics.incBytesWritten(length);
+      metrics.incRecordsWritten(blocks.size());
+      metrics.incBytesWritten(Arrays.stream(lengths).sum());
       return MapStatus$.MODULE$.apply(env.blockManager().shuffleServerId(), lengths, mapId, 0L);
     } catch (Throwable failed) {
       abort(output, failed);
