@@ -55,39 +55,46 @@ class Watches:
         """What a read of the path is to arm; None where nobody watches."""
         return _Fired(path, self._call) if path in self._callbacks else None
 
-    def arm(self, client: KazooClient, path: str) -> list[IAsyncResult]:
-        """Arm without reading; returns at once what will be answered. Arming twice does no harm."""
-        fired = self.of(path)
-        return [
-            client.exists_async(path, watch=fired),
-            client.get_children_async(path, watch=fired),
-        ]
+    def arm(self, client: KazooClient, path: str) -> None:
+        """Arm soon, without reading. Arming twice does no harm."""
+        dispatch(client, lambda: self._arm(client, [path]))
 
     def begin_again(self, client: KazooClient) -> None:
-        """After a connect: arm all, and call all, as anything may have changed.
-
-        On the client's thread for callbacks, for the one of its connection may not ask: it takes
-        requests off a pipe that holds some hundreds, and whoever asks for more waits for it. If it
-        ends meanwhile, for ever, and with it whoever ends the client. So only some are armed at a
-        time; what is not answered ends with its connection, and the next one begins again.
-        """
+        """After a connect: arm all, and call all, as anything may have changed."""
         dispatch(client, partial(self._begin_again, client))
 
     def _begin_again(self, client: KazooClient) -> None:
         paths = list(self._callbacks)
         for first in range(0, len(paths), ARMED_AT_ONCE):
             some = paths[first : first + ARMED_AT_ONCE]
-            asked = [answer for path in some for answer in self.arm(client, path)]
-            if not all(answer.wait(ANSWER_SECONDS_MAX) for answer in asked):
+            if not self._arm(client, some):
                 return
             for path in some:
                 self._call(path)
+
+    def _arm(self, client: KazooClient, paths: list[str]) -> bool:
+        """Whether the connection has answered; if it has ended, the next one begins again.
+
+        Waits, on the client's thread for callbacks. The one of its connection takes requests off a
+        pipe that holds some hundreds, and whoever asks for more waits for it. If it ended
+        meanwhile, that would be for ever, and with it whoever ends the client: so only some may be
+        on their way.
+        """
+        asked = [answer for path in paths for answer in self._ask(client, path)]
+        return all(answer.wait(ANSWER_SECONDS_MAX) for answer in asked)
+
+    def _ask(self, client: KazooClient, path: str) -> list[IAsyncResult]:
+        fired = self.of(path)
+        return [
+            client.exists_async(path, watch=fired),
+            client.get_children_async(path, watch=fired),
+        ]
 
     def _call(self, path: str) -> None:
         for callback in self._callbacks.get(path, ()):
             callback()
 
 
-def dispatch(client: KazooClient, callback: Callable[[], None]) -> None:
+def dispatch(client: KazooClient, callback: Callable[[], object]) -> None:
     """Call it on the client's thread for callbacks."""
     client.handler.dispatch_callback(Callback("watch", callback, ()))

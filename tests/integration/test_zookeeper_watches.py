@@ -69,8 +69,6 @@ def test_only_some_watches_are_armed_at_a_time(
 ) -> None:
     """Who asks for more than the client's pipe holds waits for its connection, which may end."""
     watcher, told = connect(), set[int]()
-    for number in range(1, 1001):
-        watcher.watch(PLACE.path(f"watched/{number}"), lambda number=number: told.add(number))
     client, under_way = watcher._sessions.client, []
     call = client._call
 
@@ -79,11 +77,15 @@ def test_only_some_watches_are_armed_at_a_time(
         return call(*request)
 
     monkeypatch.setattr(client, "_call", counted)
+    wait_until(lambda: watcher.reachable)
+    for number in range(1, 1001):
+        watcher.watch(PLACE.path(f"watched/{number}"), lambda number=number: told.add(number))
+    wait_until(lambda: len(under_way) >= 2 * 1000)
     zookeeper.kill(1)
     told.clear()
     zookeeper.start_server(1)
     wait_until(lambda: len(told) == 1000)
-    assert len(under_way) >= 2 * 1000
+    assert len(under_way) >= 2 * 2 * 1000
     assert max(under_way) <= 150
 
 
