@@ -1,6 +1,7 @@
 """Records of `recovery.json`, and systems whose runs are made up."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +71,7 @@ class Ran:
         made = made_up.make(made_up.Scenario({"a": 3.0, "b": 1.0}))
         inputs = report.Inputs.from_record(made.input_record)
         place = parent / (f"{system}-{seed}" if share == 1 else f"{system}-{seed}-{1 / share:g}th")
+        shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         (place / "events.jsonl").write_text(run_events.serialize(made.events))
         (place / "input.json").write_text(json.dumps(made.input_record))

@@ -259,6 +259,29 @@ def test_a_bar_counts_with_enforced_quotas_alone(
     assert met(found)["weighted unavailability, incremental/blocking: at most 0.35"] is expected
 
 
+def test_a_peer_that_was_not_measured_with_every_seed_meets_no_bar() -> None:
+    bar = "weighted unavailability, incremental/structured-streaming: at most 0.35"
+    ours = [record("incremental", 1, 10.0), record("incremental", 2, 10.0)]
+    unable = record("structured-streaming", 1, None, sustained=False, exactly_once=None)
+    able = record("structured-streaming", 2, 100.0)
+    failed = {"system": "structured-streaming", "seed": 1, "error": "broke"}
+    for found, failures, shown in (
+        (counted(*ours, unable), [], "the other sustained no rate"),
+        (counted(*ours, unable, able), [], "0.10, 1 of 2 seeds"),
+        (counted(*ours), [failed], "the other sustained no rate"),
+        (counted(*ours, {**able, "seed": 1}, able), [], "0.10"),
+    ):
+        rows = comparison.bars(found, comparison.ratios(found), failures, "command")
+        row = next(row for row in rows if row.bar == bar)
+        assert (row.value, row.met) == (shown, shown == "0.10")
+    assert bar not in met(counted(*ours)), "who has not run is not judged"
+
+
+def test_a_rate_that_incremental_did_not_sustain_meets_no_bar() -> None:
+    found = counted(record("incremental", 1, 10.0, sustained=False), record("blocking", 1, 100.0))
+    assert not met(found)["weighted unavailability, incremental/blocking: at most 0.35"]
+
+
 def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -> None:
     wrong = {"expected_rows": 10, "missing": 1, "duplicated": 0, "wrong": 0}
     right = counted(record("incremental", 1, 1.0), record("blocking", 1, 1.0, exactly_once=None))
@@ -290,6 +313,9 @@ def test_a_bar_names_the_command_that_measures_it_again() -> None:
     assert Contest(["incremental"], [3], workers(2.5), 500.0).command == (
         "rekindle bench recovery --strategies incremental --seeds 3..3 --schedule workers "
         "--minutes 2.5 --rows-per-second 500"
+    )
+    assert Contest(["incremental"], [1], demo(5, 3)).command == (
+        "rekindle bench recovery --strategies incremental --seeds 1..1 --nodes 5 --kill 3"
     )
     assert Contest(["incremental"], [1], demo(), cpu_quota=0.1).command == (
         "rekindle bench recovery --strategies incremental --seeds 1..1 --cpu-quota 0.1"

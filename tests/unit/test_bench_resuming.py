@@ -132,7 +132,66 @@ def test_another_contest_is_refused(tmp_path: Path, ran: Ran, other: Contest) ->
 def test_damaged_records_are_refused(tmp_path: Path) -> None:
     contest = Contest(["incremental"], [1], demo())
     written = recovery.measure(contest, tmp_path)
-    for damaged in (5, [{}], [{**written["runs"][0], "failures": []}]):
+    (run,) = written["runs"]
+    for damaged in (
+        5,
+        [{}],
+        [{**run, "failures": []}],
+        [{**run, "share_of_rate": 0}],
+        [{**run, "rate": None}],
+        [{**run, "weighted_unavailable_seconds": "x"}],
+        [{**run, "weighted_unavailable_seconds": None}],
+        [{name: run[name] for name in run if name != "sustained"}],
+        [{name: run[name] for name in run if name != "survivors_epochs_lost"}],
+    ):
         (tmp_path / "recovery.json").write_text(json.dumps({**written, "runs": damaged}))
         with pytest.raises(InputError, match="its runs are damaged"):
             recovery.measure(contest, tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("systems", "message"),
+    [
+        (["blocking"], f"has runs of incremental, {PEER}, which --strategies leaves out"),
+        (["incremental", "blocking"], f"has runs of {PEER}, which --strategies leaves out"),
+    ],
+)
+def test_runs_that_are_not_asked_for_are_not_lost(
+    tmp_path: Path, ran: Ran, systems: list[str], message: str
+) -> None:
+    recovery.measure(Contest(["incremental", PEER], [1], demo()), tmp_path)
+    before = (tmp_path / "recovery.json").read_text()
+    with pytest.raises(InputError, match=message):
+        recovery.measure(Contest(systems, [1], demo()), tmp_path, resume=True)
+    assert (tmp_path / "recovery.json").read_text() == before
+    assert len(ran.asked) == 2
+
+
+def test_runs_of_a_seed_without_its_first_one_are_not_lost(tmp_path: Path, ran: Ran) -> None:
+    recovery.measure(Contest(["blocking", PEER], [1], demo()), tmp_path)
+    before = (tmp_path / "recovery.json").read_text()
+    whole = Contest(["incremental", "blocking", PEER], [1], demo())
+    with pytest.raises(InputError, match="has seed 1 without a run of incremental"):
+        recovery.measure(whole, tmp_path, resume=True)
+    assert (tmp_path / "recovery.json").read_text() == before
+    assert len(ran.asked) == 2
+
+
+@pytest.mark.usefixtures("ran")
+def test_what_runs_again_is_kept_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    contest = Contest(["incremental", "blocking"], [1], demo())
+    recovery.measure(contest, tmp_path)
+    before = (tmp_path / "recovery.json").read_text()
+    shutil.rmtree(tmp_path / "incremental-1")
+    recovery.measure(contest, tmp_path, resume=True)
+    assert (tmp_path / "recovery-before.json").read_text() == before
+    assert "run again: incremental, seed 1; blocking, seed 1;" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("ran")
+def test_a_run_that_has_lost_a_file_is_named(tmp_path: Path) -> None:
+    contest = Contest(["incremental"], [1], demo())
+    recovery.measure(contest, tmp_path)
+    (tmp_path / "incremental-1" / "events.jsonl").unlink()
+    with pytest.raises(InputError, match=r"incremental-1/events\.jsonl: cannot be read"):
+        recovery.measure(contest, tmp_path, resume=True)

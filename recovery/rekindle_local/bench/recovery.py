@@ -10,6 +10,7 @@ interrupted goes on from there.
 """
 
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,6 +72,9 @@ class Contest:
         """How to measure it again."""
         words = ["rekindle", "bench", "recovery", "--strategies", ",".join(self.systems)]
         words += ["--seeds", f"{self.seeds[0]}..{self.seeds[-1]}"]
+        if self.schedule.name == "demo" and self.schedule != failures.demo():
+            (killed,) = self.schedule.kills
+            words += ["--nodes", f"{self.schedule.nodes}", "--kill", f"{killed}"]
         if self.schedule.name != "demo":
             minutes = f"{self.schedule.every_seconds / 60:g}"
             words += ["--schedule", self.schedule.name, "--minutes", minutes]
@@ -98,9 +102,14 @@ class _Measuring:
 
     def take(self, earlier: Earlier) -> None:
         """Take over what was done before."""
+        contest, path = self.contest, self.directory / resuming.FILE
+        if earlier.gone:
+            before = shutil.copy(path, path.with_name("recovery-before.json"))
+            names = "; ".join(earlier.gone)
+            said = f"run again: {names}; {before} has what it was"
+            Console(highlight=False, soft_wrap=True).print(said)
         for run in earlier.found:
             self._keep(run)
-        contest = self.contest
         self.failed += [
             one
             for one in earlier.failed
@@ -223,7 +232,8 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
     )
     measuring = _Measuring(contest, directory, rekindle)
     if resume:
-        measuring.take(resuming.read(directory, contest.header, contest.leader))
+        header = contest.header
+        measuring.take(resuming.read(directory, header, contest.systems, contest.leader))
     found = measuring.save()
     for turn, seed in enumerate(contest.seeds):
         measuring.begin(seed)
@@ -268,7 +278,7 @@ def _conclude(measuring: _Measuring) -> dict[str, Any]:
     if drawn is not None:
         (directory / "recovery.svg").write_text(drawn)
     rows = comparison.bars(records, found, measuring.failed, contest.command)
-    return results.save(directory / "recovery.json", figures, rows)
+    return results.save(directory / resuming.FILE, figures, rows)
 
 
 def picture(found: Sequence[Run]) -> str | None:
