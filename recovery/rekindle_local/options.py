@@ -4,6 +4,7 @@ Each raises InputError that names the option and the remedy, before anything is 
 cluster.py checks its own options with it, too.
 """
 
+import os
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ from rekindle.errors import InputError
 __all__ = [
     "SEED_MAX",
     "STRATEGIES",
+    "check_absent",
     "check_choice",
     "check_kill",
     "check_range",
@@ -28,6 +30,12 @@ __all__ = [
 
 SEED_MAX = 2**31
 STRATEGIES = ("incremental", "blocking")
+
+
+def check_absent(where: str, value: object | None, beside: str) -> None:
+    """An option may not be given beside another one; `beside` says which, and why."""
+    if value is not None:
+        raise InputError(where=where, what=f"is given beside {beside}", remedy="leave it out")
 
 
 def check_choice(where: str, value: str, choices: Sequence[str]) -> None:
@@ -85,6 +93,12 @@ def new_directory(directory: Path) -> Path:
             what=f"cannot be made ({error.strerror})",
             remedy="name a new directory",
         ) from error
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        raise InputError(
+            where=f"--report {directory}",
+            what="cannot be written",
+            remedy="name a new directory, or have this one's rights changed",
+        )
     if any(directory.iterdir()):
         raise InputError(
             where=f"--report {directory}",

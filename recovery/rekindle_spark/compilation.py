@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +70,8 @@ class Jar:
     def build(self) -> None:
         """Compiles the sources and puts the jar in place in one step.
 
-        Raises `InputError` without a JDK or the libraries, `RunError` when the sources do not
-        compile.
+        Raises `InputError` without a JDK or the libraries, or where the jar cannot be written,
+        `RunError` when the sources do not compile.
         """
         manifest = self._manifest()
         with tempfile.TemporaryDirectory(prefix="rekindle-jar-") as folder:
@@ -80,8 +81,15 @@ class Jar:
             try:
                 _pack(classes, manifest, fresh)
                 fresh.replace(self.file)
+            except OSError as error:
+                raise InputError(
+                    where=str(self.file),
+                    what=f"is not of these sources, and cannot be made ({error.strerror})",
+                    remedy="run `make setup` as who owns it, or make its folder writable",
+                ) from error
             finally:
-                fresh.unlink(missing_ok=True)
+                with suppress(OSError):
+                    fresh.unlink()
 
     def sources(self) -> list[Path]:
         """The Java files; none in a wheel."""

@@ -1,6 +1,7 @@
 """Chaos without a cluster: what is drawn, how it is kept, what queries answer, how it shrinks."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -8,10 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, RunError
 from rekindle.verification.engine import Engine, literal, quoted
-from rekindle_local.chaos import application, drawing, inputs, shapes, shrinking, statements, trials
+from rekindle_local import cli
+from rekindle_local.chaos import (
+    application,
+    drawing,
+    inputs,
+    reading,
+    running,
+    shapes,
+    shrinking,
+    statements,
+    trials,
+)
 from rekindle_local.chaos.sabotage import FOLDER, Sabotage
+from rekindle_local.chaos.session import Session
 from rekindle_local.chaos.trials import Trial
 from rekindle_spark import program
 
@@ -87,6 +100,75 @@ def test_a_file_that_is_no_trial_is_refused(tmp_path: Path, content: str, what: 
     path.write_text(content)
     with pytest.raises(InputError, match=what):
         trials.load(path)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_trial_that_was_kept_is_taken(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "trial.json"
+    trial = drawing.draw(seed, processes=True)
+    path.write_text(trials.serialize(trial))
+    assert reading.read(path) == trial
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"seed": -1}, "is no trial"),
+        ({"seconds": 0}, "is no trial"),
+        ({"faults": [{"at": -1, "kind": "raise"}]}, "is no trial"),
+        ({"faults": [{"at": 1, "kind": "flood"}]}, "has the fault 'flood'; known are kill-node"),
+        ({"faults": [{"at": 1, "kind": "kill-sidecar"}]}, "has the fault 'kill-sidecar'"),
+        ({"faults": [{"at": 1, "kind": "kill-node", "nodes": [77]}]}, "node 77, of nodes 0 to 3"),
+        ({"faults": [{"at": 1, "kind": "kill-node"}]}, "has a kill-node of no node"),
+        ({"policy": {"bufering": "always"}}, "bufering"),
+        ({"runtime": {"epoch_seconds": -1}}, "epoch_seconds"),
+        ({"steps": []}, "has no sink"),
+        (
+            {"steps": [{"type": "sink", "name": "q", "input": "nobody", "priority": 1}]},
+            r"has steps that do not fit together \(KeyError: 'nobody'\)",
+        ),
+    ],
+)
+def test_a_trial_that_could_not_be_run_is_refused(
+    tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "trial.json"
+    whole = msgspec.json.decode(trials.serialize(drawing.draw(1)))
+    path.write_bytes(msgspec.json.encode({**whole, **changed}))
+    with pytest.raises(InputError, match=message):
+        reading.read(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--seeds", "1..2"), ("--minutes", "1"), ("--processes", None)]
+)
+def test_options_beside_a_trial_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str | None
+) -> None:
+    arguments = ["chaos", "--trial", str(tmp_path), option, *([value] if value else [])]
+    assert cli.run(cli.application, arguments) == 2
+    said = f"{option}: is given beside --trial, which says it; leave it out"
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_what_failed_before_an_interruption_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(trial: Trial, _: object, directory: Path) -> running.Verdict:
+        (directory / "log").touch()
+        if trial.seed == 2:
+            raise KeyboardInterrupt
+        return running.Verdict(trial, failure="a row is missing")
+
+    monkeypatch.setattr(running, "machines", lambda *_: nullcontext())
+    monkeypatch.setattr(running, "run", run)
+    wanted = [msgspec.structs.replace(drawing.draw(seed), faults=()) for seed in (1, 2)]
+    with pytest.raises(RunError, match="seed 1: a row is missing"):
+        Session(tmp_path, None, lambda _: None).run(wanted)
+    (tmp_path / "seed-2" / "log").unlink()
+    (tmp_path / "seed-2").rmdir()
+    with pytest.raises(KeyboardInterrupt):
+        Session(tmp_path, None, lambda _: None).run(wanted[1:])
 
 
 @given(st.sets(st.integers(0, 20), min_size=1, max_size=4))

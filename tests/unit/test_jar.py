@@ -56,6 +56,15 @@ def test_a_source_that_does_not_compile_leaves_the_old_jar(folder: Path) -> None
     assert sorted(path.name for path in folder.iterdir()) == ["Small.java", "small.jar"]
 
 
+@needs_compiler
+def test_a_jar_that_cannot_be_written_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jar, "JAR", folder / "nowhere" / "small.jar")
+    with pytest.raises(InputError, match=r"small\.jar: is not of .* cannot be made"):
+        jar.path()
+
+
 def test_a_broken_jar_is_not_current(folder: Path) -> None:
     (folder / "small.jar").write_bytes(b"PK nothing")
     assert not jar.is_current()

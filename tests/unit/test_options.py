@@ -1,5 +1,6 @@
 """Options that several commands share: what is refused, and which directories are left."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -141,3 +142,42 @@ def test_a_report_that_was_asked_for_stays_whatever_happens(tmp_path: Path) -> N
     with pytest.raises(RunError):
         run(tmp_path / "new", FAILURE)
     assert (tmp_path / "new" / "driver.log").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(InputError, match=r"--report .*: cannot be written; name a new directory"):
+        options.new_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["recovery", "--minutes", "7"],
+            "--minutes: is given beside --schedule demo, which has one failure; leave it out",
+        ),
+        (
+            ["recovery", "--schedule", "workers", "--kill", "2"],
+            "--kill: is given beside --schedule workers, which says it; leave it out",
+        ),
+        (
+            ["recovery", "--strategies", "blocking", "--enforce"],
+            "--strategies: leaves out incremental, whose bars --enforce is about; add incremental, "
+            "or leave out --enforce",
+        ),
+        (
+            ["steady", "--systems", "structured-streaming", "--enforce"],
+            "--systems: leaves out rekindle, whose bars --enforce is about",
+        ),
+    ],
+)
+def test_options_of_benchmarks_that_do_not_go_together_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    report = tmp_path / "report"
+    assert cli.run(cli.application, ["bench", *arguments, "--report", str(report)]) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert not report.exists()

@@ -72,7 +72,9 @@ def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[s
                     f"{sample.cpu_seconds_per_million_rows:.2f} s of CPU per million"
                 )
     slowdowns = interference.measure(rounds, directory)
-    return _judge(samples, slowdowns, rounds, seconds, directory)
+    command = f"rekindle bench overhead --rounds {rounds} --seconds {seconds:g}"
+    command += " --sweep" if sweep else ""
+    return _judge(samples, slowdowns, command, directory)
 
 
 def _turns(rounds: int, sweep: bool) -> Iterator[tuple[Way, ...]]:
@@ -111,8 +113,7 @@ def _sample(run: Run[float]) -> Sample:
 def _judge(
     samples: Mapping[Way, Sequence[Sample]],
     slowdowns: Sequence[Slowdown],
-    rounds: int,
-    seconds: float,
+    command: str,
     directory: Path,
 ) -> dict[str, Any]:
     rates = {way: [one.rows_per_second for one in found] for way, found in samples.items()}
@@ -131,7 +132,6 @@ def _judge(
         "catch_up_percents": [one.before for one in slowdowns],
         "catch_up_against_alone_percents": [one.alone for one in slowdowns],
     }
-    command = f"rekindle bench overhead --rounds {rounds} --seconds {seconds:g}"
     bars = [
         _bar("checkpoints cost", "% of throughput", checkpoint, CHECKPOINT_PERCENT_MAX, command),
         _bar(

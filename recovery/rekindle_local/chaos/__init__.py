@@ -3,6 +3,7 @@
 trials       what one seed is: steps, load, settings, faults; plain data that a file can keep
 shapes       which columns each step gives
 drawing      draws a trial from a seed
+reading      a trial from a file, refused where it could not be run
 statements   the same queries in SQL, for the check
 application  the same queries as a pipeline, for the driver
 inputs       the sources' files

@@ -35,7 +35,17 @@ class Session:
     verdicts: list[Verdict] = field(default_factory=list)
 
     def run(self, wanted: Sequence[Trial]) -> None:
-        """Raises RunError where a trial fails, or where a sabotage is not found in any."""
+        """Raises RunError where a trial fails, or where a sabotage is not found in any. One that is
+        interrupted ends as if it had come to its end, if a trial has failed: what that has left
+        is to be kept."""
+        try:
+            self._run(wanted)
+        except KeyboardInterrupt:
+            if self.sabotage is None and any(verdict.failure for verdict in self.verdicts):
+                self._judge()
+            raise
+
+    def _run(self, wanted: Sequence[Trial]) -> None:
         nodes = max(trial.nodes for trial in wanted)
         with running.machines(nodes, self.directory / "cluster", self.sabotage) as machines:
             for trial in wanted:

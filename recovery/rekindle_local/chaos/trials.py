@@ -5,8 +5,10 @@ live; sizes of windows are seconds of event time.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from rekindle.errors import InputError
 
@@ -31,14 +33,19 @@ __all__ = [
 
 TRIAL_VERSION = 1
 
+Number = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+Parallelism = Annotated[int, Meta(ge=1, le=1_024)]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+
 
 class Source(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=True):
     """A file of `rows`: columns at, key (one of `keys`, or null), code and value (or null)."""
 
     name: str
-    rows: int
-    keys: int
-    parallelism: int
+    rows: Count
+    keys: Count
+    parallelism: Parallelism
 
 
 class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=True):
@@ -75,10 +82,10 @@ class Window(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=Tr
     name: str
     input: str
     keys: tuple[str, ...]
-    size_seconds: int
-    slide_seconds: int | None
+    size_seconds: Count
+    slide_seconds: Count | None
     aggregates: dict[str, tuple[str, str | None]]
-    parallelism: int
+    parallelism: Parallelism
 
 
 class Top(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
@@ -87,9 +94,9 @@ class Top(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
     name: str
     input: str
     by: str
-    count: int
+    count: Count
     keys: tuple[str, ...]
-    parallelism: int
+    parallelism: Parallelism
 
 
 class Rises(msgspec.Struct, frozen=True, tag="rises", forbid_unknown_fields=True):
@@ -99,7 +106,7 @@ class Rises(msgspec.Struct, frozen=True, tag="rises", forbid_unknown_fields=True
     input: str
     column: str
     keys: tuple[str, ...]
-    parallelism: int
+    parallelism: Parallelism
 
 
 class Join(msgspec.Struct, frozen=True, tag="join", forbid_unknown_fields=True):
@@ -109,8 +116,8 @@ class Join(msgspec.Struct, frozen=True, tag="join", forbid_unknown_fields=True):
     left: str
     right: str
     keys: tuple[str, ...]
-    within_seconds: int
-    parallelism: int
+    within_seconds: Number
+    parallelism: Parallelism
 
 
 class Union(msgspec.Struct, frozen=True, tag="union", forbid_unknown_fields=True):
@@ -137,20 +144,20 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `seconds` is how long it lasts, for what passes by itself.
     """
 
-    at: float
+    at: Seconds
     kind: str
-    nodes: tuple[int, ...] = ()
-    seconds: float = 0.0
+    nodes: tuple[Number, ...] = ()
+    seconds: Seconds = 0.0
 
 
 class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that decides a run, but for what the machine does meanwhile."""
 
     version: int
-    seed: int
-    seconds: float
-    rows_per_second: int
-    nodes: int
+    seed: Number
+    seconds: Annotated[float, Meta(gt=0, le=86_400)]
+    rows_per_second: Count
+    nodes: Annotated[int, Meta(ge=1, le=50)]
     processes: bool
     steps: tuple[Step, ...]
     policy: dict[str, float | int | str]

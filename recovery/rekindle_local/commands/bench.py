@@ -18,6 +18,7 @@ from rekindle_local.machines import CPU_QUOTA, CPU_QUOTA_MIN
 __all__ = ["bench"]
 
 SEEDS_MAX = 100  # two runs of three minutes for each
+WORKERS_MINUTES = 5.0
 
 bench = typer.Typer(
     help="Measure recovery, endurance, rates and costs.\n\n"
@@ -44,8 +45,11 @@ def recovery(
         str, typer.Option(help="What is killed: demo, or workers: 1, 2, then 4 of 8.")
     ] = "demo",
     minutes: Annotated[
-        float, typer.Option(help="From one failure of `workers` to the next.")
-    ] = 5.0,
+        float | None,
+        typer.Option(
+            help="From one failure of `workers` to the next.", show_default=f"{WORKERS_MINUTES:g}"
+        ),
+    ] = None,
     nodes: NodesOption = None,
     kill: KillOption = None,
     rows_per_second: Annotated[
@@ -69,7 +73,8 @@ def recovery(
     Example: rekindle bench recovery --strategies incremental,structured-streaming --seeds 1..5
     """
     options.check_choice("--schedule", schedule, failures.SCHEDULES)
-    options.check_range("--minutes", minutes, 1, 60)
+    if minutes is not None:
+        options.check_range("--minutes", minutes, 1, 60)
     if rows_per_second is not None:
         options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
     options.check_range("--cpu-quota", cpu_quota, CPU_QUOTA_MIN, os.cpu_count() or 1)
@@ -86,26 +91,27 @@ def recovery(
             what="has no strategy of Rekindle, which tells the rate",
             remedy="add incremental, or give --rows-per-second",
         )
+    if enforce and "incremental" not in wanted:
+        raise _nothing_to_enforce("--strategies", "incremental")
     directory = report.resolve() if resume else options.new_directory(report)
     contest = benchmark.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
     _enforce(benchmark.measure(contest, directory, resume=resume), enforce)
 
 
-def _schedule(name: str, minutes: float, nodes: int | None, kill: int | None) -> Schedule:
+def _schedule(name: str, minutes: float | None, nodes: int | None, kill: int | None) -> Schedule:
     if name == "demo":
+        options.check_absent("--minutes", minutes, "--schedule demo, which has one failure")
         return failures.demo(nodes, kill)
-    if nodes is not None or kill is not None:
-        raise InputError(
-            where="--nodes" if kill is None else "--kill",
-            what=f"is given beside --schedule {name}, which says it",
-            remedy="leave it out",
-        )
-    return failures.workers(minutes)
+    for option, value in (("--nodes", nodes), ("--kill", kill)):
+        options.check_absent(option, value, f"--schedule {name}, which says it")
+    return failures.workers(WORKERS_MINUTES if minutes is None else minutes)
 
 
 @bench.command()
 def soak(
-    epochs: Annotated[int, typer.Option(min=200, help="Number of small epochs.")] = 2000,
+    epochs: Annotated[
+        int, typer.Option(min=200, max=1_000_000, help="Number of small epochs.")
+    ] = 2000,
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-soak"
     ),
@@ -213,6 +219,8 @@ def steady(
     wanted = options.choices("--systems", systems, benchmark.SYSTEMS)
     for system in wanted:
         contenders.check(system)
+    if enforce and "rekindle" not in wanted:
+        raise _nothing_to_enforce("--systems", "rekindle")
     directory = options.new_directory(report)
     _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
 
@@ -272,6 +280,14 @@ def planner(
         benchmark.renew(directory)
         return
     _enforce(benchmark.measure(queries, partitions, budget_seconds, seed, directory), enforce)
+
+
+def _nothing_to_enforce(where: str, system: str) -> InputError:
+    return InputError(
+        where=where,
+        what=f"leaves out {system}, whose bars --enforce is about",
+        remedy=f"add {system}, or leave out --enforce",
+    )
 
 
 def _enforce(result: dict[str, object], enforce: bool) -> None:

@@ -12,12 +12,18 @@ from rekindle_local import options
 
 __all__ = ["chaos"]
 
-SEEDS_MAX = 10_000
+SEEDS, SEEDS_MAX = "1..5", 10_000
+MINUTES = 1.0
 
 
 def chaos(
-    seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..5",
-    minutes: Annotated[float, typer.Option(help="Minutes of input and faults of a seed.")] = 1.0,
+    seeds: Annotated[
+        str | None, typer.Option(help="One seed, or FIRST..LAST.", show_default=SEEDS)
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Minutes of input and faults of a seed.", show_default=f"{MINUTES:g}"),
+    ] = None,
     processes: Annotated[
         bool, typer.Option(help="With coordinator, sidecar and ZooKeeper, which are harmed too.")
     ] = False,
@@ -45,18 +51,22 @@ def chaos(
 
     Example: rekindle chaos --seeds 1..10 --report out
     """
-    numbers = options.seeds(seeds, SEEDS_MAX)
-    options.check_range("--minutes", minutes, 0.3, 60.0)
-    from rekindle_local.chaos import drawing, trials
+    numbers = options.seeds(seeds or SEEDS, SEEDS_MAX)
+    lasting = MINUTES if minutes is None else minutes
+    options.check_range("--minutes", lasting, 0.3, 60.0)
+    from rekindle_local.chaos import drawing, reading
     from rekindle_local.chaos.sabotage import Sabotage
     from rekindle_local.chaos.session import Session
 
     if sabotage is not None:
         options.check_choice("--break", sabotage, tuple(Sabotage))
     if trial is not None:
-        wanted = [trials.load(trial)]
+        given = {"--seeds": seeds, "--minutes": minutes, "--processes": processes or None}
+        for option, value in given.items():
+            options.check_absent(option, value, "--trial, which says it")
+        wanted = [reading.read(trial)]
     else:
-        wanted = [drawing.draw(seed, minutes=minutes, processes=processes) for seed in numbers]
+        wanted = [drawing.draw(seed, minutes=lasting, processes=processes) for seed in numbers]
     with options.report_directory(report) as directory:
         broken = None if sabotage is None else Sabotage(sabotage)
         Session(directory, broken, typer.echo).run(wanted)

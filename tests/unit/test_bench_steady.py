@@ -1,0 +1,48 @@
+"""What the rounds of `rekindle bench steady` come to: ratios and bars."""
+
+from pathlib import Path
+
+import pytest
+
+from rekindle_local.bench import steady
+from rekindle_local.bench.steady import Sample
+from rekindle_local.flights.pipeline import QUERY_KEYS
+
+ALL = len(QUERY_KEYS)
+
+
+def sample(system: str, rows: float, cpu: float, late: float = 1.0, quota: bool = True) -> Sample:
+    return Sample(system, ALL, rows, cpu, late, late, quota)
+
+
+def met(directory: Path, *samples: Sample) -> dict[str, bool]:
+    found = steady._judge(samples, "command", directory)
+    return {row["bar"]: row["met"] for row in found["bars"]}
+
+
+def test_bars_are_medians_of_turns(tmp_path: Path) -> None:
+    ours = [sample("rekindle", rows, 1.0, late) for rows, late in ((30, 2.0), (10, 2.4), (20, 9.0))]
+    theirs = [sample("structured-streaming", 10.0, 5.0) for _ in ours]
+    assert met(tmp_path, *ours, *theirs) == {
+        f"{ALL} queries: p99 lag at 60% at most 2.5 epochs": True,
+        f"{ALL} queries: at least 1.5 x Structured Streaming": True,
+    }
+    ours[2] = sample("rekindle", 14.0, 1.0, 3.0)
+    assert not any(met(tmp_path, *ours[1:], *theirs[1:]).values())
+
+
+@pytest.mark.parametrize(("default", "adaptive"), [(2.0, 0.9), (0.9, 2.0)])
+def test_the_better_of_flinks_schedulers_counts(
+    tmp_path: Path, default: float, adaptive: float
+) -> None:
+    bar = f"{ALL} queries: rows per CPU second not below Flink's"
+    ours, one = sample("rekindle", 10.0, 1.0), sample("flink", 10.0, default)
+    other = sample("flink-adaptive", 10.0, adaptive)
+    assert met(tmp_path, ours, one)[bar] is (default >= 1)
+    assert met(tmp_path, ours, other)[bar] is (adaptive >= 1)
+    assert met(tmp_path, ours, one, other)[bar] is False
+
+
+def test_without_quotas_no_bar_is_met(tmp_path: Path) -> None:
+    assert not any(met(tmp_path, sample("rekindle", 10.0, 1.0, quota=False)).values())
+    assert all(met(tmp_path, sample("rekindle", 10.0, 1.0)).values())
