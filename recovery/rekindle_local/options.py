@@ -24,6 +24,7 @@ __all__ = [
     "check_range",
     "choices",
     "new_directory",
+    "old_directory",
     "report_directory",
     "seeds",
 ]
@@ -93,17 +94,23 @@ def new_directory(directory: Path) -> Path:
             what=f"cannot be made ({error.strerror})",
             remedy="name a new directory",
         ) from error
-    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        raise InputError(
-            where=f"--report {directory}",
-            what="cannot be written",
-            remedy="name a new directory, or have this one's rights changed",
-        )
+    old_directory(directory)
     if any(directory.iterdir()):
         raise InputError(
             where=f"--report {directory}",
             what="is not empty",
             remedy="name a new directory, or empty this one",
+        )
+    return directory.resolve()
+
+
+def old_directory(directory: Path) -> Path:
+    """The directory of a report that goes on, or is empty."""
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        raise InputError(
+            where=f"--report {directory}",
+            what="cannot be written" if directory.exists() else "is not there",
+            remedy="name another directory, or have this one's rights changed",
         )
     return directory.resolve()
 

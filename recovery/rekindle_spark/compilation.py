@@ -64,7 +64,7 @@ class Jar:
         try:
             with zipfile.ZipFile(self.file) as jar:
                 return jar.read(MANIFEST) == self._manifest()
-        except (FileNotFoundError, KeyError, zipfile.BadZipFile):
+        except (OSError, KeyError, zipfile.BadZipFile):
             return False
 
     def build(self) -> None:
@@ -84,8 +84,8 @@ class Jar:
             except OSError as error:
                 raise InputError(
                     where=str(self.file),
-                    what=f"is not of these sources, and cannot be made ({error.strerror})",
-                    remedy="run `make setup` as who owns it, or make its folder writable",
+                    what=f"is missing or out of date, and cannot be written ({error.strerror})",
+                    remedy="run `make setup` as its owner, or give its folder rights and room",
                 ) from error
             finally:
                 with suppress(OSError):

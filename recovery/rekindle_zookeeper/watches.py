@@ -78,9 +78,12 @@ class Watches:
         Waits, on the client's thread for callbacks. The one of its connection takes requests off a
         pipe that holds some hundreds, and whoever asks for more waits for it. If it ended
         meanwhile, that would be for ever, and with it whoever ends the client: so only some may be
-        on their way.
+        on their way. And without a connection none, for what waits behind would wait as long.
         """
-        asked = [answer for path in paths for answer in self._ask(client, path)]
+        if not client.connected:
+            return False
+        watched = [path for path in paths if path in self._callbacks]
+        asked = [answer for path in watched for answer in self._ask(client, path)]
         return all(answer.wait(ANSWER_SECONDS_MAX) for answer in asked)
 
     def _ask(self, client: KazooClient, path: str) -> list[IAsyncResult]:

@@ -8,6 +8,7 @@ from zookeeper_fixtures import PLACE, Connect, directive, expire, wait_until
 
 from rekindle.protocol import tree
 from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_zookeeper import watches
 
 pytest_plugins = ("zookeeper_fixtures",)
 
@@ -87,6 +88,24 @@ def test_only_some_watches_are_armed_at_a_time(
     wait_until(lambda: len(told) == 1000)
     assert len(under_way) >= 2 * 2 * 1000
     assert max(under_way) <= 150
+
+
+def test_watches_are_not_waited_for_without_a_connection(
+    connect: Connect, zookeeper: LocalZookeeper
+) -> None:
+    watcher, told = connect(), list[str]()
+    wait_until(lambda: watcher.reachable)
+    zookeeper.kill(1)
+    wait_until(lambda: not watcher.reachable)
+    client = watcher._sessions.client
+    for number in range(10):  # as of callers that saw it before it was gone
+        watcher._watches.add(PLACE.path(f"late/{number}"), lambda: told.append("late"))
+        watcher._watches.arm(client, PLACE.path(f"late/{number}"))
+    watches.dispatch(client, lambda: told.append("behind them"))
+    wait_until(lambda: "behind them" in told)
+    assert not client._queue
+    zookeeper.start_server(1)
+    wait_until(lambda: told.count("late") == 10)
 
 
 def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) -> None:

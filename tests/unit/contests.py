@@ -49,6 +49,8 @@ class Ran:
     def rekindle(self, wanted: Options, parent: Path) -> Run:
         self.asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second))
         self.quotas.append(wanted.cpu_quota)
+        if wanted.strategy in self.fails:
+            raise RunError(where=wanted.strategy, what="broke", remedy="see its log")
         rate = wanted.rows_per_second or 1000.0 * wanted.seed
         return self._left(wanted.strategy, wanted.seed, rate, 1.0, parent)
 

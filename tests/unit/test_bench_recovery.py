@@ -266,9 +266,9 @@ def test_a_peer_that_was_not_measured_with_every_seed_meets_no_bar() -> None:
     able = record("structured-streaming", 2, 100.0)
     failed = {"system": "structured-streaming", "seed": 1, "error": "broke"}
     for found, failures, shown in (
-        (counted(*ours, unable), [], "the other sustained no rate"),
-        (counted(*ours, unable, able), [], "0.10, 1 of 2 seeds"),
-        (counted(*ours), [failed], "the other sustained no rate"),
+        (counted(*ours, unable), [], "not measured"),
+        (counted(*ours, unable, able), [], "0.10, with 1 of 2 seeds"),
+        (counted(*ours), [failed], "not measured"),
         (counted(*ours, {**able, "seed": 1}, able), [], "0.10"),
     ):
         rows = comparison.bars(found, comparison.ratios(found), failures, "command")
@@ -277,9 +277,19 @@ def test_a_peer_that_was_not_measured_with_every_seed_meets_no_bar() -> None:
     assert bar not in met(counted(*ours)), "who has not run is not judged"
 
 
-def test_a_rate_that_incremental_did_not_sustain_meets_no_bar() -> None:
-    found = counted(record("incremental", 1, 10.0, sustained=False), record("blocking", 1, 100.0))
-    assert not met(found)["weighted unavailability, incremental/blocking: at most 0.35"]
+def test_a_rate_that_was_not_sustained_meets_no_bar_about_a_recovery() -> None:
+    ours, theirs = record("incremental", 1, 10.0, bound=10.0), record("blocking", 1, 100.0)
+    assert all(met(counted(ours, theirs)).values())
+    for changed in ({"sustained": False}, {"quota_enforced": False}):
+        found = met(counted({**ours, **changed}, theirs))
+        assert [bar for bar, kept in found.items() if kept] == ["every run exact"]
+    found = met(counted(ours, {**theirs, "sustained": False}))
+    assert not found["weighted unavailability, incremental/blocking: at most 0.35"]
+
+
+def test_the_bound_has_to_be_there_for_every_seed() -> None:
+    found = [record("incremental", 1, 10.0, bound=10.0), record("incremental", 2, 10.0)]
+    assert not met(counted(*found))["weighted unavailability, incremental/bound: at most 1.15"]
 
 
 def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -> None:

@@ -141,6 +141,9 @@ def test_damaged_records_are_refused(tmp_path: Path) -> None:
         [{**run, "rate": None}],
         [{**run, "weighted_unavailable_seconds": "x"}],
         [{**run, "weighted_unavailable_seconds": None}],
+        [{**run, "weighted_unavailable_seconds": None, "sustained": False}],
+        [{**run, "exactly_once": {}}],
+        [{**run, "seed": -1}],
         [{name: run[name] for name in run if name != "sustained"}],
         [{name: run[name] for name in run if name != "survivors_epochs_lost"}],
     ):
@@ -171,7 +174,7 @@ def test_runs_of_a_seed_without_its_first_one_are_not_lost(tmp_path: Path, ran: 
     recovery.measure(Contest(["blocking", PEER], [1], demo()), tmp_path)
     before = (tmp_path / "recovery.json").read_text()
     whole = Contest(["incremental", "blocking", PEER], [1], demo())
-    with pytest.raises(InputError, match="has seed 1 without a run of incremental"):
+    with pytest.raises(InputError, match="has runs of seeds 1 that were made without"):
         recovery.measure(whole, tmp_path, resume=True)
     assert (tmp_path / "recovery.json").read_text() == before
     assert len(ran.asked) == 2
@@ -184,8 +187,36 @@ def test_what_runs_again_is_kept_beside(tmp_path: Path, capsys: pytest.CaptureFi
     before = (tmp_path / "recovery.json").read_text()
     shutil.rmtree(tmp_path / "incremental-1")
     recovery.measure(contest, tmp_path, resume=True)
-    assert (tmp_path / "recovery-before.json").read_text() == before
+    assert (tmp_path / "recovery-before-1.json").read_text() == before
     assert "run again: incremental, seed 1; blocking, seed 1;" in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "blocking-1")
+    recovery.measure(contest, tmp_path, resume=True)
+    assert (tmp_path / "recovery-before-1.json").read_text() == before
+    assert (tmp_path / "recovery-before-2.json").exists()
+
+
+def test_a_seed_whose_first_run_failed_is_run_anew(tmp_path: Path, ran: Ran) -> None:
+    contest = Contest(["incremental", "blocking"], [1], demo(), rows_per_second=500.0)
+    ran.fails = ("incremental",)
+    assert recovery.measure(contest, tmp_path)["failed"]
+    ran.fails = ()
+    ran.asked.clear()
+    assert recovery.measure(contest, tmp_path, resume=True)["failed"] == []
+    assert [system for system, _, _ in ran.asked] == ["incremental", "blocking"]
+
+
+def test_runs_of_seeds_that_are_not_asked_for_are_not_lost(tmp_path: Path, ran: Ran) -> None:
+    both = Contest(["incremental", "blocking"], [1, 2], demo())
+    first = Contest(["incremental", "blocking"], [1], demo())
+    recovery.measure(both, tmp_path)
+    ran.asked.clear()
+    shutil.rmtree(tmp_path / "incremental-1")
+    assert len(recovery.measure(first, tmp_path, resume=True)["runs"]) == 4
+    assert [seed for _, seed, _ in ran.asked] == [1, 1]
+    shutil.rmtree(tmp_path / "incremental-2")
+    with pytest.raises(InputError, match="has a run of incremental, seed 2, whose directory is"):
+        recovery.measure(first, tmp_path, resume=True)
+    assert len(recovery.measure(both, tmp_path, resume=True)["runs"]) == 4
 
 
 @pytest.mark.usefixtures("ran")

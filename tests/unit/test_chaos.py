@@ -29,6 +29,8 @@ from rekindle_local.chaos.trials import Trial
 from rekindle_spark import program
 
 SEEDS = range(1, 41)
+SINK = {"type": "sink", "name": "q", "priority": 1}
+FILTER = {"type": "filter", "name": "f", "input": "s", "above": 1}
 KINDS = {
     "source": trials.Source,
     "filter": trials.Filter,
@@ -49,6 +51,10 @@ def drawn(seed: int, rows: int = 200) -> Trial:
         for step in trial.steps
     ]
     return msgspec.structs.replace(trial, steps=tuple(steps))
+
+
+def source(name: str) -> dict[str, object]:
+    return {"type": "source", "name": name, "rows": 5, "keys": 2, "parallelism": 1}
 
 
 def test_a_seed_gives_the_same_trial_and_a_file_keeps_it(tmp_path: Path) -> None:
@@ -116,16 +122,30 @@ def test_every_trial_that_was_kept_is_taken(tmp_path: Path, seed: int) -> None:
         ({"seed": -1}, "is no trial"),
         ({"seconds": 0}, "is no trial"),
         ({"faults": [{"at": -1, "kind": "raise"}]}, "is no trial"),
-        ({"faults": [{"at": 1, "kind": "flood"}]}, "has the fault 'flood'; known are kill-node"),
-        ({"faults": [{"at": 1, "kind": "kill-sidecar"}]}, "has the fault 'kill-sidecar'"),
+        ({"faults": [{"at": 1, "kind": "flood"}]}, "no fault 'flood'; known are kill-node"),
+        ({"faults": [{"at": 1, "kind": "kill-sidecar"}]}, "no fault 'kill-sidecar'"),
         ({"faults": [{"at": 1, "kind": "kill-node", "nodes": [77]}]}, "node 77, of nodes 0 to 3"),
-        ({"faults": [{"at": 1, "kind": "kill-node"}]}, "has a kill-node of no node"),
+        ({"faults": [{"at": 1, "kind": "kill-node"}]}, "kill-node of no node"),
+        (
+            {
+                "faults": [{"at": 1, "kind": "damage-record"}],
+                "policy": {"buffering": "adaptive", "ordering": "adaptive"},
+            },
+            "damage-record without",
+        ),
         ({"policy": {"bufering": "always"}}, "bufering"),
         ({"runtime": {"epoch_seconds": -1}}, "epoch_seconds"),
+        ({"runtime": {"nodes_expected": 50}}, "runtime says nodes_expected"),
+        ({"rows_per_second": 10**15}, "is no trial"),
+        ({"steps": [source("../away"), {**SINK, "input": "../away"}]}, "is no trial"),
+        (
+            {"steps": [source("s"), {**FILTER, "column": "nothing"}, {**SINK, "input": "f"}]},
+            "step f: cannot be used",
+        ),
         ({"steps": []}, "has no sink"),
         (
-            {"steps": [{"type": "sink", "name": "q", "input": "nobody", "priority": 1}]},
-            r"has steps that do not fit together \(KeyError: 'nobody'\)",
+            {"steps": [{**SINK, "input": "nobody"}]},
+            r"cannot be run \('nobody'\)",
         ),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_jar_that_cannot_be_written_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jar, "JAR", folder / "nowhere" / "small.jar")
-    with pytest.raises(InputError, match=r"small\.jar: is not of .* cannot be made"):
+    with pytest.raises(InputError, match=r"small\.jar: is missing or out of date, .*written"):
         jar.path()
 
 

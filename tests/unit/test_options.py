@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import cli, options
+
+NOBODY = 65_534
 
 
 @pytest.mark.parametrize(
@@ -144,12 +147,24 @@ def test_a_report_that_was_asked_for_stays_whatever_happens(tmp_path: Path) -> N
     assert (tmp_path / "new" / "driver.log").exists()
 
 
-def test_a_directory_that_cannot_be_written_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    with pytest.raises(InputError, match=r"--report .*: cannot be written; name a new directory"):
-        options.new_directory(tmp_path)
+def test_a_directory_that_cannot_be_written_is_refused() -> None:
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o555)
+        try:
+            if user == 0:  # who may write everywhere
+                os.seteuid(NOBODY)
+            for check in (options.new_directory, options.old_directory):
+                with pytest.raises(InputError, match=r"--report .*: cannot be written; name anoth"):
+                    check(place)
+        finally:
+            os.seteuid(user)
+
+
+def test_a_report_that_is_not_there_does_not_go_on(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--report .*nowhere: is not there"):
+        options.old_directory(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

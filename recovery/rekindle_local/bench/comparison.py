@@ -6,7 +6,8 @@
     ratio     incremental's weighted unavailability over another's, of the same seed
 
 Of Flink's two schedulers the one with the lower figure counts, seed by seed. Bars about a recovery
-count only where the nodes' CPU quota is enforced. Pure; `recovery` calls it.
+are met only where the nodes' CPU quota is enforced, who counts has sustained its rate, and every
+seed is measured. Pure; `recovery`, `resuming` and `steady` call it.
 """
 
 import math
@@ -80,8 +81,9 @@ def bars(
     bound = found.get(f"{OURS}/bound")
     if bound is not None:
         bar = f"weighted unavailability, {OURS}/bound: at most {BOUND_RATIO_MAX}"
-        rows.append(Bar(bar, f"{bound:.2f}", valid and bound <= BOUND_RATIO_MAX, command))
-    rows += _plan_bars(ours, command)
+        met = bound <= BOUND_RATIO_MAX and all(run["bound"] for run in ours)
+        rows.append(Bar(bar, f"{bound:.2f}", met and valid, command))
+    rows += _plan_bars(ours, valid, command)
     checked = [run["exactly_once"] for run in runs if run["exactly_once"] is not None]
     wrong = sum(rows_of[kind] for rows_of in checked for kind in ("missing", "duplicated", "wrong"))
     met = wrong == 0 and not failed and bool(checked)
@@ -102,7 +104,7 @@ def _peer_bar(
     seeds, of = len(_pairs(runs, other)), len(_by_seed(runs, (OURS,)))
     shown = "the other was never unavailable" if ratio is None else f"{ratio:.2f}"
     if seeds < of:
-        shown = f"{shown}, {seeds} of {of} seeds" if seeds else "the other sustained no rate"
+        shown = f"{shown}, with {seeds} of {of} seeds" if seeds else "not measured"
     met = valid and ratio is not None and ratio <= RATIO_MAX and seeds == of
     bar = f"weighted unavailability, {OURS}/{other}: at most {RATIO_MAX}"
     return Bar(bar, shown, met, command)
@@ -110,7 +112,8 @@ def _peer_bar(
 
 def _pairs(runs: Sequence[Run], other: str) -> list[float]:
     """Ours over the other's, of each seed that both have."""
-    ours, theirs = _by_seed(runs, (OURS,)), _by_seed(runs, OTHERS[other])
+    sustained = [run for run in runs if run["sustained"]]
+    ours, theirs = _by_seed(runs, (OURS,)), _by_seed(sustained, OTHERS[other])
     return [_ratio(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]
 
 
@@ -130,24 +133,29 @@ def _ratio(ours: float, theirs: float) -> float:
     return ours / theirs
 
 
-def _plan_bars(incremental: Sequence[Run], command: str) -> list[Bar]:
+def _plan_bars(incremental: Sequence[Run], valid: bool, command: str) -> list[Bar]:
     if not incremental:
         return []
     epochs = [run["first_plan_epochs"] for run in incremental]
     worst = math.inf if None in epochs else max(epochs)
     lost = max(run["survivors_epochs_lost"] for run in incremental)
     return [
-        Bar("first plan within 2 epochs", f"{worst}", worst <= FIRST_PLAN_EPOCHS_MAX, command),
-        _first_plan([run["first_plan_seconds"] for run in incremental], command),
-        Bar("survivors lose no epoch", str(lost), lost == 0, command),
+        Bar(
+            "first plan within 2 epochs",
+            f"{worst}",
+            valid and worst <= FIRST_PLAN_EPOCHS_MAX,
+            command,
+        ),
+        _first_plan([run["first_plan_seconds"] for run in incremental], valid, command),
+        Bar("survivors lose no epoch", str(lost), valid and lost == 0, command),
     ]
 
 
-def _first_plan(found: Sequence[float | None], command: str) -> Bar:
+def _first_plan(found: Sequence[float | None], valid: bool, command: str) -> Bar:
     """From the victims' connections being reset to the first plan that the driver took; never
     counts as for ever."""
     seconds = [math.inf if item is None else item for item in found]
     middle = median(seconds)
     shown = f"{middle:.2f} (worst {max(seconds):.2f})"
     bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"
-    return Bar(bar, shown, middle <= FIRST_PLAN_SECONDS_MAX, command)
+    return Bar(bar, shown, valid and middle <= FIRST_PLAN_SECONDS_MAX, command)

@@ -33,7 +33,6 @@ from rekindle_spark import jar
 __all__ = [
     "CONTENDERS",
     "EPOCH_SECONDS",
-    "FLINK_SCHEDULERS",
     "SHARED",
     "Contest",
     "Size",

@@ -10,7 +10,6 @@ interrupted goes on from there.
 """
 
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,12 +101,7 @@ class _Measuring:
 
     def take(self, earlier: Earlier) -> None:
         """Take over what was done before."""
-        contest, path = self.contest, self.directory / resuming.FILE
-        if earlier.gone:
-            before = shutil.copy(path, path.with_name("recovery-before.json"))
-            names = "; ".join(earlier.gone)
-            said = f"run again: {names}; {before} has what it was"
-            Console(highlight=False, soft_wrap=True).print(said)
+        contest = self.contest
         for run in earlier.found:
             self._keep(run)
         self.failed += [
@@ -196,7 +190,7 @@ class _Measuring:
             return
         if self.rate is None:  # the first of a seed says it for all that come after it
             self.rate = run.record["rate"]
-        if run.record["system"] == "incremental" and len(self.victims) == 1:
+        if run.record["system"] == comparison.OURS and len(self.victims) == 1:
             self.victims = (run.victims,)
 
     def _trial(self, system: str, seed: int) -> Trial:
@@ -232,8 +226,11 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
     )
     measuring = _Measuring(contest, directory, rekindle)
     if resume:
-        header = contest.header
-        measuring.take(resuming.read(directory, header, contest.systems, contest.leader))
+        earlier = resuming.read(directory, contest)
+        if earlier.gone:
+            said = f"run again: {'; '.join(earlier.gone)}; {resuming.keep(directory)} has the rest"
+            Console(highlight=False, soft_wrap=True).print(said)
+        measuring.take(earlier)
     found = measuring.save()
     for turn, seed in enumerate(contest.seeds):
         measuring.begin(seed)
@@ -257,7 +254,7 @@ def in_turn(systems: Sequence[str], turn: int) -> list[str]:
     ours = [name for name in systems if name not in PEERS]
     peers = [name for name in systems if name in PEERS]
     begin = turn % len(peers) if peers else 0
-    first = sorted(ours, key=lambda name: name != "incremental")
+    first = sorted(ours, key=lambda name: name != comparison.OURS)
     return [*first, *peers[begin:], *peers[:begin]]
 
 

@@ -1,42 +1,73 @@
 """What an interrupted contest has left in its `recovery.json`, and which of it still counts.
 
-    its failures or rate are others     ─► refused
-    it has systems that are not asked for, or seeds without a run of the first one
-                                        ─► refused: these would be lost
-    a run's directory is gone           ─► it runs anew
-    ... that of a seed's first run      ─► all of the seed: that run gives rate and victims
+    its failures or rate are others ─► refused
+    a run's directory is gone       ─► it runs anew
+    the first run of a seed is gone, or failed
+                                    ─► all of the seed: that run gives rate and victims
+    what would be lost and not run anew, or was measured without a first run
+                                    ─► refused
 
 Failures of systems that are not run again are kept. `recovery` calls it.
 """
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from rekindle.errors import InputError
 from rekindle_local.bench import comparison, results, runs
 from rekindle_local.bench.runs import Run
+from rekindle_local.options import STRATEGIES
 
-__all__ = ["FILE", "Earlier", "read"]
+__all__ = ["FILE", "Earlier", "keep", "read"]
 
 FILE = "recovery.json"
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Seed = Annotated[int, msgspec.Meta(ge=0)]
+Record = dict[str, Any]
 
 
-class _Recorded(msgspec.Struct, kw_only=True):
+class Asked(Protocol):
+    """The contest that goes on: as in `recovery`, which calls this."""
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """What has to be as it was."""
+
+    @property
+    def systems(self) -> Sequence[str]:
+        """Who runs."""
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """With which seeds."""
+
+    @property
+    def leader(self) -> str | None:
+        """Who is the first of each seed, if one says rate and victims."""
+
+
+class _Rows(msgspec.Struct):
+    missing: int
+    duplicated: int
+    wrong: int
+
+
+class _OfPeer(msgspec.Struct, kw_only=True):
     """What ratios, bars and what is still to run take of a record."""
 
     system: str
-    seed: int
-    rate: Positive
+    seed: Seed
+    rate: Annotated[float, msgspec.Meta(gt=0)]
     share_of_rate: Annotated[float, msgspec.Meta(gt=0, le=1)]
     sustained: bool
     weighted_unavailable_seconds: float | None
-    exactly_once: dict[str, int] | None
+    exactly_once: _Rows | None
     quota_enforced: bool | None
     lag_growth: float | None = None
 
@@ -45,9 +76,11 @@ class _Recorded(msgspec.Struct, kw_only=True):
             raise ValueError("sustained, and without a failure")
 
 
-class _Incremental(_Recorded, kw_only=True):
-    """Those whose plans are judged."""
+class _OfRekindle(_OfPeer, kw_only=True):
+    weighted_unavailable_seconds: float
 
+
+class _OfIncremental(_OfRekindle, kw_only=True):
     bound: float | None
     first_plan_epochs: float | None
     first_plan_seconds: float | None
@@ -55,70 +88,87 @@ class _Incremental(_Recorded, kw_only=True):
 
 
 class _Failure(msgspec.Struct):
-    """A run that there is no record of."""
-
     system: str
-    seed: int
+    seed: Seed
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The runs that count, failures as records `system, seed, error`, and the names of the runs
-    that there is nothing left of but the record, or that have to be run anew with these."""
+    """The runs that count, failures as records `system, seed, error`, and "SYSTEM, seed N" of each
+    run that is run again though there is a record of it."""
 
     found: Sequence[Run]
-    failed: Sequence[dict[str, Any]]
+    failed: Sequence[Record]
     gone: Sequence[str]
 
 
-def read(
-    directory: Path, header: Mapping[str, Any], systems: Sequence[str], leader: str | None
-) -> Earlier:
-    """What the report in a directory has of a contest with this header, of whose `systems` the
-    `leader`, where there is one, is the first of each seed. Raises InputError."""
+def read(directory: Path, asked: Asked) -> Earlier:
+    """What the report in a directory has of a contest. Raises InputError."""
     path = directory / FILE
-    records, failed = _parsed(path, header)
-    there = [run for run in (_restored(directory, record) for record in records) if run is not None]
-    _check_systems(path, there, systems)
-    led = {run.record["seed"] for run in there if run.record["system"] == leader}
-    kept = [run for run in there if leader is None or run.record["seed"] in led]
-    _check_led(path, there, {one["seed"] for one in records if one["system"] == leader}, leader)
-    left = [id(run.record) for run in kept]
-    gone = [f"{one['system']}, seed {one['seed']}" for one in records if id(one) not in left]
-    return Earlier(kept, failed, gone)
+    records, failed = _parsed(path, asked.header)
+    _check_systems(path, records, asked.systems)
+    restored = [(record, _restored(directory, record)) for record in records]
+    there = [run for _, run in restored if run is not None]
+    anew = _anew(path, there, [*records, *failed], asked)
+    kept = [run for run in there if run.record["seed"] not in anew]
+    left = {id(run.record) for run in kept}
+    gone = [record for record in records if id(record) not in left]
+    for record in gone:
+        if record["seed"] not in asked.seeds:
+            raise InputError(
+                where=str(path),
+                what=f"has a run of {_named(record)}, whose directory is gone",
+                remedy="give its seed, so that it is run again, or take it out of the file",
+            )
+    return Earlier(kept, failed, [_named(record) for record in gone])
 
 
-def _parsed(
-    path: Path, header: Mapping[str, Any]
-) -> tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]:
+def keep(directory: Path) -> Path:
+    """Copy the report to a file beside it that is not there yet, and name that."""
+    names = (directory / f"recovery-before-{n}.json" for n in count(1))
+    beside = next(name for name in names if not name.exists())
+    shutil.copy(directory / FILE, beside)
+    return beside
+
+
+def _parsed(path: Path, header: Mapping[str, Any]) -> tuple[Sequence[Record], Sequence[Record]]:
     """The records of runs and of failures."""
+    wanted = {"version": results.VERSION, **header}
     try:
         written = json.loads(path.read_text())
-        there = {name: written[name] for name in ("version", *header)}
-        records, failed = written["runs"], msgspec.convert(written["failed"], list[_Failure])
-        for record in records:
-            ours = record["system"] == comparison.OURS
-            msgspec.convert(record, _Incremental if ours else _Recorded)
+        there = {name: written[name] for name in wanted}
     except OSError as error:
         raise InputError(
             where=str(path),
             what=f"cannot be read ({error.strerror})",
             remedy="name the report of the run that was interrupted, or leave out --resume",
         ) from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise _damaged(path) from error
-    wanted = {"version": results.VERSION, **header}
     if there != wanted:
         raise InputError(
             where=str(path),
             what=f"is of another contest: {there}, and not {wanted}",
             remedy="give the same options, or another --report without --resume",
         )
+    try:
+        records: list[Record] = written["runs"]
+        for record in records:
+            msgspec.convert(record, _kind(record["system"]))
+        failed = msgspec.convert(written["failed"], list[_Failure])
+    except (ValueError, LookupError, TypeError) as error:
+        raise _damaged(path) from error
     return records, [msgspec.structs.asdict(one) for one in failed]
 
 
-def _restored(directory: Path, record: dict[str, Any]) -> Run | None:
+def _kind(system: str) -> type[_OfPeer]:
+    if system == comparison.OURS:
+        return _OfIncremental
+    return _OfRekindle if system in STRATEGIES else _OfPeer
+
+
+def _restored(directory: Path, record: Record) -> Run | None:
     try:
         return runs.restored(directory, record)
     except OSError as error:
@@ -131,8 +181,8 @@ def _restored(directory: Path, record: dict[str, Any]) -> Run | None:
         raise _damaged(directory / FILE) from error
 
 
-def _check_systems(path: Path, there: Sequence[Run], systems: Sequence[str]) -> None:
-    others = {run.record["system"] for run in there} - set(systems)
+def _check_systems(path: Path, records: Sequence[Record], systems: Sequence[str]) -> None:
+    others = {record["system"] for record in records} - set(systems)
     if others:
         raise InputError(
             where=str(path),
@@ -141,14 +191,26 @@ def _check_systems(path: Path, there: Sequence[Run], systems: Sequence[str]) -> 
         )
 
 
-def _check_led(path: Path, there: Sequence[Run], led: Set[int], leader: str | None) -> None:
-    """Whether each seed of the runs that are there has a record of its first run."""
-    for seed in sorted({run.record["seed"] for run in there} - led if leader else ()):
+def _anew(path: Path, there: Sequence[Run], told: Sequence[Record], asked: Asked) -> Set[int]:
+    """The seeds of this contest that have runs and have lost their first one. Raises InputError
+    where they never had one."""
+    if asked.leader is None:
+        return set()
+    found = {run.record["seed"] for run in there} & set(asked.seeds)
+    lost = found - {run.record["seed"] for run in there if run.record["system"] == asked.leader}
+    never = lost - {one["seed"] for one in told if one["system"] == asked.leader}
+    if never:
         raise InputError(
             where=str(path),
-            what=f"has seed {seed} without a run of {leader}, which tells others their rate",
-            remedy=f"leave {leader} out, or begin anew with another --report, without --resume",
+            what=f"has runs of seeds {', '.join(map(str, sorted(never)))} that were made without "
+            f"{asked.leader}, the first of each seed",
+            remedy=f"leave {asked.leader} out, or begin anew with another --report",
         )
+    return lost
+
+
+def _named(record: Record) -> str:
+    return f"{record['system']}, seed {record['seed']}"
 
 
 def _damaged(path: Path) -> InputError:

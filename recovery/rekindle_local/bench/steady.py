@@ -19,7 +19,7 @@ from rich.console import Console
 
 from rekindle.errors import RunError
 from rekindle_local import processes
-from rekindle_local.bench import contenders, freshness, results
+from rekindle_local.bench import comparison, contenders, freshness, results
 from rekindle_local.bench.contenders import EPOCH_SECONDS, Contest, Size
 from rekindle_local.bench.freshness import Commits
 from rekindle_local.bench.results import Bar
@@ -31,7 +31,6 @@ from rekindle_local.machines import Machines
 __all__ = ["SYSTEMS", "measure"]
 
 SYSTEMS = tuple(contenders.CONTENDERS)
-FLINK = tuple(contenders.FLINK_SCHEDULERS)
 SIZE = Size(nodes=2, cpu_quota=0.6, slots=2)
 ONE_QUERY = "destination-weeks"
 LOAD_SHARE = 0.6
@@ -213,7 +212,8 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
             ratios[str(queries)] = ratio
             bar = f"{queries} queries: at least {RATIO_MIN} x Structured Streaming"
             bars.append(Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command))
-        flinks = [median(_cpu_ratios(of["rekindle"], of[name])) for name in FLINK if name in of]
+        there = [of[name] for name in comparison.FLINK if name in of]
+        flinks = [median(_cpu_ratios(of["rekindle"], theirs)) for theirs in there]
         if flinks:
             ratio = cpu_ratios[str(queries)] = min(flinks)  # beside its better scheduler
             if queries == len(QUERY_KEYS):

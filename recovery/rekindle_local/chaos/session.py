@@ -35,9 +35,8 @@ class Session:
     verdicts: list[Verdict] = field(default_factory=list)
 
     def run(self, wanted: Sequence[Trial]) -> None:
-        """Raises RunError where a trial fails, or where a sabotage is not found in any. One that is
-        interrupted ends as if it had come to its end, if a trial has failed: what that has left
-        is to be kept."""
+        """Raises RunError where a trial fails, or where a sabotage is not found in any. After one
+        that has failed an interrupted session ends with it: what that has left is to be kept."""
         try:
             self._run(wanted)
         except KeyboardInterrupt:

@@ -33,8 +33,9 @@ __all__ = [
 
 TRIAL_VERSION = 1
 
-Number = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=1)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
+Number = Annotated[int, Meta(ge=0, le=2**31)]
+Count = Annotated[int, Meta(ge=1, le=10**8)]
 Parallelism = Annotated[int, Meta(ge=1, le=1_024)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
@@ -42,7 +43,7 @@ Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 class Source(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=True):
     """A file of `rows`: columns at, key (one of `keys`, or null), code and value (or null)."""
 
-    name: str
+    name: Name
     rows: Count
     keys: Count
     parallelism: Parallelism
@@ -51,7 +52,7 @@ class Source(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=Tr
 class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=True):
     """Rows with a whole number above another; nulls are not."""
 
-    name: str
+    name: Name
     input: str
     column: str
     above: int
@@ -60,7 +61,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
 class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True):
     """A further column: a whole number times a factor, plus a number."""
 
-    name: str
+    name: Name
     input: str
     column: str
     factor: int
@@ -71,7 +72,7 @@ class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True
 class Pick(msgspec.Struct, frozen=True, tag="pick", forbid_unknown_fields=True):
     """Some columns under other names, {name: new name}; the event time is among them."""
 
-    name: str
+    name: Name
     input: str
     columns: dict[str, str]
 
@@ -79,7 +80,7 @@ class Pick(msgspec.Struct, frozen=True, tag="pick", forbid_unknown_fields=True):
 class Window(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=True):
     """Aggregates, {name: (function, column)}, per keys and window."""
 
-    name: str
+    name: Name
     input: str
     keys: tuple[str, ...]
     size_seconds: Count
@@ -91,7 +92,7 @@ class Window(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=Tr
 class Top(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
     """The rows with the largest `by` per event time and keys."""
 
-    name: str
+    name: Name
     input: str
     by: str
     count: Count
@@ -102,7 +103,7 @@ class Top(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
 class Rises(msgspec.Struct, frozen=True, tag="rises", forbid_unknown_fields=True):
     """Custom state: by how much a whole number is above the one before it of the same keys."""
 
-    name: str
+    name: Name
     input: str
     column: str
     keys: tuple[str, ...]
@@ -112,7 +113,7 @@ class Rises(msgspec.Struct, frozen=True, tag="rises", forbid_unknown_fields=True
 class Join(msgspec.Struct, frozen=True, tag="join", forbid_unknown_fields=True):
     """Pairs of rows with equal keys, close in event time."""
 
-    name: str
+    name: Name
     left: str
     right: str
     keys: tuple[str, ...]
@@ -123,14 +124,14 @@ class Join(msgspec.Struct, frozen=True, tag="join", forbid_unknown_fields=True):
 class Union(msgspec.Struct, frozen=True, tag="union", forbid_unknown_fields=True):
     """Several streams of the same columns, for a step with keys."""
 
-    name: str
+    name: Name
     inputs: tuple[str, ...]
 
 
 class Sink(msgspec.Struct, frozen=True, tag="sink", forbid_unknown_fields=True):
     """A query."""
 
-    name: str
+    name: Name
     input: str
     priority: int
 

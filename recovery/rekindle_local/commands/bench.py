@@ -93,7 +93,7 @@ def recovery(
         )
     if enforce and "incremental" not in wanted:
         raise _nothing_to_enforce("--strategies", "incremental")
-    directory = report.resolve() if resume else options.new_directory(report)
+    directory = options.old_directory(report) if resume else options.new_directory(report)
     contest = benchmark.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
     _enforce(benchmark.measure(contest, directory, resume=resume), enforce)
 

@@ -51,9 +51,6 @@ def chaos(
 
     Example: rekindle chaos --seeds 1..10 --report out
     """
-    numbers = options.seeds(seeds or SEEDS, SEEDS_MAX)
-    lasting = MINUTES if minutes is None else minutes
-    options.check_range("--minutes", lasting, 0.3, 60.0)
     from rekindle_local.chaos import drawing, reading
     from rekindle_local.chaos.sabotage import Sabotage
     from rekindle_local.chaos.session import Session
@@ -66,6 +63,9 @@ def chaos(
             options.check_absent(option, value, "--trial, which says it")
         wanted = [reading.read(trial)]
     else:
+        numbers = options.seeds(SEEDS if seeds is None else seeds, SEEDS_MAX)
+        lasting = MINUTES if minutes is None else minutes
+        options.check_range("--minutes", lasting, 0.3, 60.0)
         wanted = [drawing.draw(seed, minutes=lasting, processes=processes) for seed in numbers]
     with options.report_directory(report) as directory:
         broken = None if sabotage is None else Sabotage(sabotage)
