@@ -172,8 +172,9 @@ def test_a_process_is_known_by_its_command(command: bytes, expected: tuple[str, 
 
 
 def test_a_thread_is_known_by_its_name_or_has_its_own() -> None:
-    names = ("Executor task l\n", "GC Thread#3\n", "rekindle-reader\n", "pool-7-thread-1\n")
-    expected = ["tasks", "garbage collection", "reading blocks", "thread pool-7-thread"]
+    names = ("Executor task l\n", "Executor task i\n", "GC Thread#3\n", "rekindle-reader\n")
+    expected = ["tasks", "tasks", "garbage collection", "reading blocks"]
+    assert threads._kind("pool-7-thread-1\n") == "thread pool-7-thread"
     assert [threads._kind(name) for name in names] == expected
 
 

@@ -14,7 +14,7 @@ PYTHON = "Python"
 ENDED = "ended threads"
 # How the names of a JVM's threads begin, and what these do.
 JAVA_KINDS = (
-    ("Executor task l", "tasks"),
+    ("Executor task", "tasks"),
     ("stdout writer", "tasks"),
     ("GC Thread", "garbage collection"),
     ("G1 ", "garbage collection"),
