@@ -109,7 +109,7 @@ def old_directory(directory: Path) -> Path:
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         raise InputError(
             where=f"--report {directory}",
-            what="cannot be written" if directory.exists() else "is not there",
+            what="cannot be written" if os.path.exists(directory) else "is not there",
             remedy="name another directory, or have this one's rights changed",
         )
     return directory.resolve()

@@ -9,6 +9,7 @@ Callbacks run on the client's thread for them, one after the other, so they shou
 there is something to read. `connections` keeps them, `records` reads.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,7 @@ __all__ = ["Watches", "dispatch"]
 Callbacks = tuple[Callable[[], None], ...]
 
 ARMED_AT_ONCE = 50
-ANSWER_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX, LOOK_SECONDS = 60.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Watches:
             return False
         watched = [path for path in paths if path in self._callbacks]
         asked = [answer for path in watched for answer in self._ask(client, path)]
-        return all(answer.wait(ANSWER_SECONDS_MAX) for answer in asked)
+        return all(_is_answered(client, answer) for answer in asked)
 
     def _ask(self, client: KazooClient, path: str) -> list[IAsyncResult]:
         fired = self.of(path)
@@ -96,6 +97,15 @@ class Watches:
     def _call(self, path: str) -> None:
         for callback in self._callbacks.get(path, ()):
             callback()
+
+
+def _is_answered(client: KazooClient, answer: IAsyncResult) -> bool:
+    """Waits while there is a connection: what is asked just after its end waits for the next."""
+    end = time.monotonic() + ANSWER_SECONDS_MAX
+    while not answer.wait(LOOK_SECONDS):
+        if not client.connected or time.monotonic() > end:
+            return False
+    return True
 
 
 def dispatch(client: KazooClient, callback: Callable[[], object]) -> None:

@@ -43,6 +43,7 @@ class Ran:
 
     sustains: float = 1e9
     fails: tuple[str, ...] = ()
+    interrupts: str = ""
     asked: list[tuple[str, int, float | None]] = field(default_factory=list)
     quotas: list[float] = field(default_factory=list)
 
@@ -60,10 +61,14 @@ class Ran:
             rate = share * trial.rows_per_second
             self.asked.append((system, trial.seed, rate))
             self.quotas.append(trial.cpu_quota)
+            if system == self.interrupts:
+                raise KeyboardInterrupt
             if system in self.fails:
                 raise RunError(where=system, what="broke", remedy="see its log")
             run = self._left(system, trial.seed, rate, share, parent)
             run.record["sustained"] = rate <= self.sustains
+            if not run.record["sustained"]:
+                run.record["weighted_unavailable_seconds"] = None
             yield run
             if run.record["sustained"]:
                 return

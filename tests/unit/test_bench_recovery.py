@@ -275,6 +275,11 @@ def test_a_peer_that_was_not_measured_with_every_seed_meets_no_bar() -> None:
         row = next(row for row in rows if row.bar == bar)
         assert (row.value, row.met) == (shown, shown == "0.10")
     assert bar not in met(counted(*ours)), "who has not run is not judged"
+    lost = {"system": "incremental", "seed": 3, "error": "broke"}
+    whole = counted(*ours, {**able, "seed": 1}, able)
+    rows = comparison.bars(whole, comparison.ratios(whole), [lost], "command")
+    assert rows[0].value == "0.10, with 2 of 3 seeds"
+    assert not any(row.met for row in rows)
 
 
 def test_a_rate_that_was_not_sustained_meets_no_bar_about_a_recovery() -> None:

@@ -195,6 +195,27 @@ def test_what_runs_again_is_kept_beside(tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "recovery-before-2.json").exists()
 
 
+def test_a_failure_stays_until_its_system_has_run_again(tmp_path: Path, ran: Ran) -> None:
+    contest = Contest(["incremental", PEER], [1, 2], demo())
+    ran.fails = (PEER,)
+    recovery.measure(contest, tmp_path)
+    ran.interrupts = PEER
+    with pytest.raises(KeyboardInterrupt):
+        recovery.measure(contest, tmp_path, resume=True)
+    written = json.loads((tmp_path / "recovery.json").read_text())
+    assert [one["seed"] for one in written["failed"]] == [1, 2]
+
+
+def test_of_a_rate_that_was_not_sustained_no_directory_is_needed(tmp_path: Path, ran: Ran) -> None:
+    ran.sustains = 300.0
+    contest = Contest(["incremental", PEER], [1], demo())
+    before = recovery.measure(contest, tmp_path)
+    shutil.rmtree(tmp_path / f"{PEER}-1")
+    ran.asked.clear()
+    assert recovery.measure(contest, tmp_path, resume=True)["runs"] == before["runs"]
+    assert not ran.asked
+
+
 def test_a_seed_whose_first_run_failed_is_run_anew(tmp_path: Path, ran: Ran) -> None:
     contest = Contest(["incremental", "blocking"], [1], demo(), rows_per_second=500.0)
     ran.fails = ("incremental",)
@@ -224,5 +245,6 @@ def test_a_run_that_has_lost_a_file_is_named(tmp_path: Path) -> None:
     contest = Contest(["incremental"], [1], demo())
     recovery.measure(contest, tmp_path)
     (tmp_path / "incremental-1" / "events.jsonl").unlink()
-    with pytest.raises(InputError, match=r"incremental-1/events\.jsonl: cannot be read"):
+    message = r"incremental-1: has lost what it is drawn from .*; remove this directory"
+    with pytest.raises(InputError, match=message):
         recovery.measure(contest, tmp_path, resume=True)

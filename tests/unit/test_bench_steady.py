@@ -46,3 +46,17 @@ def test_the_better_of_flinks_schedulers_counts(
 def test_without_quotas_no_bar_is_met(tmp_path: Path) -> None:
     assert not any(met(tmp_path, sample("rekindle", 10.0, 1.0, quota=False)).values())
     assert all(met(tmp_path, sample("rekindle", 10.0, 1.0)).values())
+
+
+def test_with_one_query_flinks_rows_per_cpu_second_are_told_and_not_judged(tmp_path: Path) -> None:
+    costs = {("rekindle", 18): 5.0, ("rekindle", 1): 2.0, ("flink", 18): 10.0, ("flink", 1): 1.0}
+    samples = [
+        Sample(system, queries, 100.0, cost, 1.0, 2.0, True)
+        for (system, queries), cost in costs.items()
+    ]
+    found = steady._judge(samples, "command", tmp_path)
+    assert found["cpu_ratio"] == {"18": 2.0, "1": 0.5}
+    told = {bar["bar"]: (bar["value"], bar["met"]) for bar in found["bars"]}
+    assert told["18 queries: rows per CPU second not below Flink's"] == ("2.00 x", True)
+    assert not any(bar.startswith("1 queries: rows per CPU") for bar in told)
+    assert (tmp_path / "steady.json").exists()

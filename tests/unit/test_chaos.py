@@ -30,6 +30,7 @@ from rekindle_spark import program
 
 SEEDS = range(1, 41)
 SINK = {"type": "sink", "name": "q", "priority": 1}
+SCALE = {"type": "scale", "name": "c", "input": "s", "column": "code", "factor": 1, "plus": 1}
 FILTER = {"type": "filter", "name": "f", "input": "s", "above": 1}
 KINDS = {
     "source": trials.Source,
@@ -98,12 +99,15 @@ def test_every_kind_of_step_and_of_fault_comes_up() -> None:
     [
         ("{", "is no trial"),
         ('{"version": 1}', "is no trial"),
+        (b'{"version": "\xff"}', "is no trial"),
         (trials.serialize(drawing.draw(1)).replace('"version": 1', '"version": 9'), "version 9"),
     ],
 )
-def test_a_file_that_is_no_trial_is_refused(tmp_path: Path, content: str, what: str) -> None:
+def test_a_file_that_is_no_trial_is_refused(
+    tmp_path: Path, content: str | bytes, what: str
+) -> None:
     path = tmp_path / "trial.json"
-    path.write_text(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=what):
         trials.load(path)
 
@@ -140,9 +144,15 @@ def test_every_trial_that_was_kept_is_taken(tmp_path: Path, seed: int) -> None:
         ({"steps": [source("../away"), {**SINK, "input": "../away"}]}, "is no trial"),
         (
             {"steps": [source("s"), {**FILTER, "column": "nothing"}, {**SINK, "input": "f"}]},
-            "step f: cannot be used",
+            "step f: cannot be used .*; mend it, or give a file",
         ),
         ({"steps": []}, "has no sink"),
+        ({"faults": [{"at": 80, "kind": "raise"}]}, "raise at 80 s, after the 60 s of input"),
+        ({"steps": [source("s"), {**FILTER, "above": 2**63}]}, "is no trial"),
+        (
+            {"steps": [source("s"), {**SCALE, "into": "value"}, {**SINK, "input": "c"}]},
+            "step c adds the column value, which is there",
+        ),
         (
             {"steps": [{**SINK, "input": "nobody"}]},
             r"cannot be run \('nobody'\)",

@@ -9,7 +9,6 @@ import pytest
 from rekindle.errors import RunError
 from rekindle_local.bench import freshness, steady
 from rekindle_local.bench.freshness import Commit, Commits
-from rekindle_local.bench.steady import Sample
 from rekindle_local.flights import data, pipeline
 from rekindle_spark import program
 
@@ -102,30 +101,3 @@ def test_some_queries_alone_are_what_they_need(tmp_path: Path) -> None:
     part = pipeline.build(tmp_path, names=("weather-days",))
     assert set(part.steps) == {"weather", "weather-by-day", "weather-days"}
     assert [query.name for query in program.build(part).topology.queries] == ["weather-days"]
-
-
-def test_bars_are_judged_by_medians_of_the_turns(tmp_path: Path) -> None:
-    def sample(system: str, rate: float, lag: float) -> Sample:
-        return Sample(system, 18, rate, 10.0, lag / 2, lag)
-
-    ours = [sample("rekindle", rate, lag) for rate, lag in ((300, 2.0), (400, 9.0), (100, 2.2))]
-    theirs = [sample("structured-streaming", 100.0, 20.0) for _ in ours]
-    found = steady._judge([*ours, *theirs], steady.SYSTEMS, 3, 60.0, tmp_path)
-    assert found["ratio"] == {"18": 3.0}
-    assert [bar["met"] for bar in found["bars"]] == [True, True]
-    assert (tmp_path / "steady.json").exists()
-
-
-def test_rows_per_cpu_second_are_compared_with_those_of_flink_at_all_queries(
-    tmp_path: Path,
-) -> None:
-    def sample(system: str, queries: int, cpu_seconds: float) -> Sample:
-        return Sample(system, queries, 100.0, cpu_seconds, 1.0, 2.0)
-
-    costs = {("rekindle", 18): 5.0, ("rekindle", 1): 2.0, ("flink", 18): 10.0, ("flink", 1): 1.0}
-    samples = [sample(system, queries, cost) for (system, queries), cost in costs.items()]
-    found = steady._judge(samples, ("rekindle", "flink"), 1, 60.0, tmp_path)
-    assert found["cpu_ratio"] == {"18": 2.0, "1": 0.5}
-    told = {bar["bar"]: (bar["value"], bar["met"]) for bar in found["bars"]}
-    assert told["18 queries: rows per CPU second not below Flink's"] == ("2.00 x", True)
-    assert not any(bar.startswith("1 queries: rows per CPU") for bar in told)

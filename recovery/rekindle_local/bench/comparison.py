@@ -75,9 +75,11 @@ def bars(
     counted = [run for run in runs if run["counted"]]
     ours = [run for run in counted if run["system"] == OURS]
     enforced = bool(counted) and all(run["quota_enforced"] for run in counted)
-    valid = enforced and all(run["sustained"] for run in ours)
+    lost = [one for one in failed if one["system"] == OURS]
+    valid = enforced and not lost and all(run["sustained"] for run in ours)
     names = [other for other in OTHERS if ours and _asked(runs, failed, other)]
-    rows = [_peer_bar(runs, found, name, valid, command) for name in names]
+    of = len({run["seed"] for run in (*ours, *lost)})
+    rows = [_peer_bar(runs, found, name, of, valid, command) for name in names]
     bound = found.get(f"{OURS}/bound")
     if bound is not None:
         bar = f"weighted unavailability, {OURS}/bound: at most {BOUND_RATIO_MAX}"
@@ -97,11 +99,17 @@ def _asked(runs: Sequence[Run], failed: Sequence[Run], other: str) -> bool:
 
 
 def _peer_bar(
-    runs: Sequence[Run], found: Mapping[str, float | None], other: str, valid: bool, command: str
+    runs: Sequence[Run],
+    found: Mapping[str, float | None],
+    other: str,
+    of: int,
+    valid: bool,
+    command: str,
 ) -> Bar:
-    """Met only where the other has sustained a rate with every seed: else it is not measured."""
+    """Met only where the other has sustained a rate with each `of` our seeds: else it is not
+    measured."""
     ratio = found.get(f"{OURS}/{other}")
-    seeds, of = len(_pairs(runs, other)), len(_by_seed(runs, (OURS,)))
+    seeds = len(_pairs(runs, other))
     shown = "the other was never unavailable" if ratio is None else f"{ratio:.2f}"
     if seeds < of:
         shown = f"{shown}, with {seeds} of {of} seeds" if seeds else "not measured"

@@ -101,14 +101,9 @@ class _Measuring:
 
     def take(self, earlier: Earlier) -> None:
         """Take over what was done before."""
-        contest = self.contest
         for run in earlier.found:
             self._keep(run)
-        self.failed += [
-            one
-            for one in earlier.failed
-            if one["system"] not in contest.systems or one["seed"] not in contest.seeds
-        ]
+        self.failed += earlier.failed
 
     def begin(self, seed: int) -> None:
         """Know of this seed what its first run may need."""
@@ -128,7 +123,8 @@ class _Measuring:
         return any(one["sustained"] or one["share_of_rate"] == lowest for one in records)
 
     def run(self, system: str, seed: int) -> None:
-        """Run a system; what goes wrong is kept, too."""
+        """Run a system; what goes wrong is kept, too, until it has run again."""
+        before = [one for one in self.failed if (one["system"], one["seed"]) == (system, seed)]
         try:
             if system in PEERS:
                 self._run_peer(system, seed)
@@ -137,6 +133,7 @@ class _Measuring:
         except RunError as error:
             Console(highlight=False).print(str(error))
             self.failed.append({"system": system, "seed": seed, "error": str(error)})
+        self.failed = [one for one in self.failed if not any(one is old for old in before)]
 
     def save(self) -> dict[str, Any]:
         """Write what the runs so far come to; returns it."""
@@ -228,7 +225,7 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
     if resume:
         earlier = resuming.read(directory, contest)
         if earlier.gone:
-            said = f"run again: {'; '.join(earlier.gone)}; {resuming.keep(directory)} has the rest"
+            said = f"run again: {'; '.join(earlier.gone)}; {resuming.keep(directory)} has them"
             Console(highlight=False, soft_wrap=True).print(said)
         measuring.take(earlier)
     found = measuring.save()

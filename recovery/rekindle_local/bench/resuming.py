@@ -171,13 +171,7 @@ def _kind(system: str) -> type[_OfPeer]:
 def _restored(directory: Path, record: Record) -> Run | None:
     try:
         return runs.restored(directory, record)
-    except OSError as error:
-        raise InputError(
-            where=str(error.filename),
-            what=f"cannot be read ({error.strerror})",
-            remedy="remove its directory, so that this run is run again",
-        ) from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError) as error:
         raise _damaged(directory / FILE) from error
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from rekindle import events as run_events
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle.events import Event
 from rekindle.report import Inputs
 from rekindle_local.bench import outages
@@ -110,15 +110,22 @@ def halvings_to(rate: float, limit: float) -> int:
 
 def restored(parent: Path, record: dict[str, Any]) -> Run | None:
     """A run of a report's directory, by its record in `recovery.json`; None where its own directory
-    is gone."""
+    is gone, if it had a failure. Raises InputError where its files are damaged."""
+    if record["weighted_unavailable_seconds"] is None:
+        return Run(record, [])
     directory = parent / _name(record["system"], record["seed"], record["share_of_rate"])
     if not directory.exists():
         return None
-    if record["weighted_unavailable_seconds"] is None:
-        return Run(record, [])
-    inputs = Inputs.from_record(json.loads((directory / "input.json").read_text()))
     victims = tuple(record["failures"][0]["nodes"])
-    return Run(record, outages.curve(_events(directory), inputs), victims)
+    try:
+        inputs = Inputs.from_record(json.loads((directory / "input.json").read_text()))
+        return Run(record, outages.curve(_events(directory), inputs), victims)
+    except (InputError, OSError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            where=str(directory),
+            what=f"has lost what it is drawn from ({error})",
+            remedy="remove this directory, so that the run is run again",
+        ) from error
 
 
 def told(record: Mapping[str, Any]) -> str:

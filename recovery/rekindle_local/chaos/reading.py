@@ -15,9 +15,10 @@ import msgspec
 
 from rekindle import settings
 from rekindle.errors import InputError
+from rekindle.settings import Policy, Settings
 from rekindle.verification.engine import Engine, literal, quoted
-from rekindle_local.chaos import application, drawing, inputs, statements, trials
-from rekindle_local.chaos.trials import Fault, Source, Trial
+from rekindle_local.chaos import application, drawing, inputs, shapes, statements, trials
+from rekindle_local.chaos.trials import Fault, Scale, Source, Trial
 from rekindle_spark import program
 
 __all__ = ["read"]
@@ -32,9 +33,9 @@ def read(path: Path) -> Trial:
     trial = trials.load(path)
     where = f"trial {path}"
     try:
-        _check_settings(trial, where)
+        policy = _settings(trial, where).policy
         for fault in trial.faults:
-            _check_fault(fault, trial)
+            _check_fault(fault, trial, policy)
         with tempfile.TemporaryDirectory(prefix="rekindle-trial-") as folder:
             _check_steps(trial, Path(folder))
     except (LookupError, TypeError, ValueError, ArithmeticError, OSError) as error:
@@ -42,15 +43,15 @@ def read(path: Path) -> Trial:
     return trial
 
 
-def _check_settings(trial: Trial, where: str) -> None:
+def _settings(trial: Trial, where: str) -> Settings:
     doubled = [name for name in OWN_SETTINGS if name in trial.runtime]
     if doubled:
         raise ValueError(f"runtime says {', '.join(doubled)}, which the trial itself does")
     sections = {"version": 1, "policy": trial.policy, "runtime": trial.runtime}
-    settings.from_record(sections, where)
+    return settings.from_record(sections, where)
 
 
-def _check_fault(fault: Fault, trial: Trial) -> None:
+def _check_fault(fault: Fault, trial: Trial, policy: Policy) -> None:
     known = {**drawing.KINDS, **(drawing.PROCESS_KINDS if trial.processes else {})}
     if fault.kind not in known:
         raise ValueError(f"no fault {fault.kind!r:.60}; known are {', '.join(known)}")
@@ -58,7 +59,9 @@ def _check_fault(fault: Fault, trial: Trial) -> None:
         raise ValueError(f"fault on node {max(fault.nodes)}, of nodes 0 to {trial.nodes - 1}")
     if known[fault.kind][0] and not fault.nodes:
         raise ValueError(f"{fault.kind} of no node")
-    if fault.kind == "damage-record" and trial.policy.get("ordering") != "always":
+    if fault.at > trial.seconds:
+        raise ValueError(f"{fault.kind} at {fault.at:g} s, after the {trial.seconds:g} s of input")
+    if fault.kind == "damage-record" and policy.ordering != "always":
         raise ValueError("damage-record without `ordering: always`, where it is refused")
 
 
@@ -67,6 +70,10 @@ def _check_steps(trial: Trial, folder: Path) -> None:
         msgspec.structs.replace(step, rows=ROWS) if isinstance(step, Source) else step
         for step in trial.steps
     )
+    columns = shapes.of_all(few)
+    for step in few:
+        if isinstance(step, Scale) and step.into in columns[step.input].columns:
+            raise ValueError(f"step {step.name} adds the column {step.into}, which is there")
     small = msgspec.structs.replace(trial, steps=few)
     inputs.write(small, folder / "input")
     program.build(application.build(small, folder))
@@ -74,6 +81,13 @@ def _check_steps(trial: Trial, folder: Path) -> None:
         for source in small.sources:
             path = literal(str(inputs.path(folder / "input", source.name)))
             view = f"CREATE VIEW {quoted(source.name)} AS FROM read_parquet({path})"
-            engine.ask(view, f"step {source.name}")
+            _ask(engine, view, source.name)
         for name, select in statements.tables(few):
-            engine.ask(f"CREATE TABLE {quoted(name)} AS {select}", f"step {name}")
+            _ask(engine, f"CREATE TABLE {quoted(name)} AS {select}", name)
+
+
+def _ask(engine: Engine, sql: str, step: str) -> None:
+    try:
+        engine.ask(sql, f"step {step}")
+    except InputError as error:
+        raise InputError(where=f"step {step}", what=error.what, remedy=REMEDY) from error

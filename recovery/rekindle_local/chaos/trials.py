@@ -37,6 +37,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
 Number = Annotated[int, Meta(ge=0, le=2**31)]
 Count = Annotated[int, Meta(ge=1, le=10**8)]
 Parallelism = Annotated[int, Meta(ge=1, le=1_024)]
+Whole = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
@@ -55,7 +56,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
     name: Name
     input: str
     column: str
-    above: int
+    above: Whole
 
 
 class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True):
@@ -64,8 +65,8 @@ class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True
     name: Name
     input: str
     column: str
-    factor: int
-    plus: int
+    factor: Whole
+    plus: Whole
     into: str
 
 
@@ -199,7 +200,7 @@ def load(path: Path) -> Trial:
         trial = msgspec.json.decode(path.read_bytes(), type=Trial)
     except OSError as error:
         raise _unusable(path, f"cannot be read ({error.strerror})") from error
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # also where it is no text
         raise _unusable(path, f"is no trial ({error})") from error
     if trial.version != TRIAL_VERSION:
         raise _unusable(path, f"has version {trial.version}, known is {TRIAL_VERSION}")
