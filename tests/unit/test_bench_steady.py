@@ -31,6 +31,16 @@ def test_bars_are_medians_of_turns(tmp_path: Path) -> None:
     assert not any(met(tmp_path, *ours[1:], *theirs[1:]).values())
 
 
+def test_ratios_are_medians_of_turns(tmp_path: Path) -> None:
+    turns = ((300, 2.0), (400, 9.0), (100, 2.2))
+    ours = [sample("rekindle", rate, 10.0, late) for rate, late in turns]
+    theirs = [sample("structured-streaming", 100.0, 10.0, 20.0) for _ in ours]
+    found = steady._judge([*ours, *theirs], "command", tmp_path)
+    assert found["ratio"] == {"18": 3.0}
+    assert [bar["met"] for bar in found["bars"]] == [True, True]
+    assert (tmp_path / "steady.json").exists()
+
+
 @pytest.mark.parametrize(("default", "adaptive"), [(2.0, 0.9), (0.9, 2.0)])
 def test_the_better_of_flinks_schedulers_counts(
     tmp_path: Path, default: float, adaptive: float

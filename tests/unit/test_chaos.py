@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.errors import InputError, RunError
-from rekindle.verification.engine import Engine, literal, quoted
+from rekindle.verification.engine import Engine, quoted
 from rekindle_local import cli
 from rekindle_local.chaos import (
     application,
@@ -75,11 +75,7 @@ def test_every_trial_can_be_run_and_its_queries_answered(tmp_path: Path, seed: i
     found = shapes.of_all(trial.steps)
     schemas = {sink.name: sink.schema for chain in built.chains for sink in chain.sinks}
     with Engine() as engine:
-        for source in trial.sources:
-            path = literal(str(inputs.path(tmp_path / "input", source.name)))
-            engine.ask(f"CREATE VIEW {quoted(source.name)} AS FROM read_parquet({path})", "input")
-        for name, select in statements.tables(trial.steps):
-            engine.ask(f"CREATE TABLE {quoted(name)} AS {select}", name)
+        statements.create(engine, trial, tmp_path / "input")
         for sink in trial.sinks:
             columns = list(found[sink.input].columns)
             assert schemas[sink.name].names == columns

@@ -12,6 +12,7 @@ seed is measured. Pure; `recovery`, `resuming` and `steady` call it.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -79,13 +80,18 @@ def bars(
     valid = enforced and not lost and all(run["sustained"] for run in ours)
     names = [other for other in OTHERS if ours and _asked(runs, failed, other)]
     of = len({run["seed"] for run in (*ours, *lost)})
-    rows = [_peer_bar(runs, found, name, of, valid, command) for name in names]
+    rows = [
+        _peer_bar(name, found.get(f"{OURS}/{name}"), len(_pairs(runs, name)), of, command)
+        for name in names
+    ]
     bound = found.get(f"{OURS}/bound")
     if bound is not None:
         bar = f"weighted unavailability, {OURS}/bound: at most {BOUND_RATIO_MAX}"
         met = bound <= BOUND_RATIO_MAX and all(run["bound"] for run in ours)
-        rows.append(Bar(bar, f"{bound:.2f}", met and valid, command))
-    rows += _plan_bars(ours, valid, command)
+        rows.append(Bar(bar, f"{bound:.2f}", met, command))
+    rows += _plan_bars(ours, command)
+    if not valid:
+        rows = [replace(row, met=False) for row in rows]
     checked = [run["exactly_once"] for run in runs if run["exactly_once"] is not None]
     wrong = sum(rows_of[kind] for rows_of in checked for kind in ("missing", "duplicated", "wrong"))
     met = wrong == 0 and not failed and bool(checked)
@@ -98,22 +104,13 @@ def _asked(runs: Sequence[Run], failed: Sequence[Run], other: str) -> bool:
     return any(run["system"] in OTHERS[other] for run in (*runs, *failed))
 
 
-def _peer_bar(
-    runs: Sequence[Run],
-    found: Mapping[str, float | None],
-    other: str,
-    of: int,
-    valid: bool,
-    command: str,
-) -> Bar:
+def _peer_bar(other: str, ratio: float | None, seeds: int, of: int, command: str) -> Bar:
     """Met only where the other has sustained a rate with each `of` our seeds: else it is not
     measured."""
-    ratio = found.get(f"{OURS}/{other}")
-    seeds = len(_pairs(runs, other))
     shown = "the other was never unavailable" if ratio is None else f"{ratio:.2f}"
     if seeds < of:
         shown = f"{shown}, with {seeds} of {of} seeds" if seeds else "not measured"
-    met = valid and ratio is not None and ratio <= RATIO_MAX and seeds == of
+    met = ratio is not None and ratio <= RATIO_MAX and seeds == of
     bar = f"weighted unavailability, {OURS}/{other}: at most {RATIO_MAX}"
     return Bar(bar, shown, met, command)
 
@@ -141,29 +138,24 @@ def _ratio(ours: float, theirs: float) -> float:
     return ours / theirs
 
 
-def _plan_bars(incremental: Sequence[Run], valid: bool, command: str) -> list[Bar]:
+def _plan_bars(incremental: Sequence[Run], command: str) -> list[Bar]:
     if not incremental:
         return []
     epochs = [run["first_plan_epochs"] for run in incremental]
     worst = math.inf if None in epochs else max(epochs)
     lost = max(run["survivors_epochs_lost"] for run in incremental)
     return [
-        Bar(
-            "first plan within 2 epochs",
-            f"{worst}",
-            valid and worst <= FIRST_PLAN_EPOCHS_MAX,
-            command,
-        ),
-        _first_plan([run["first_plan_seconds"] for run in incremental], valid, command),
-        Bar("survivors lose no epoch", str(lost), valid and lost == 0, command),
+        Bar("first plan within 2 epochs", f"{worst}", worst <= FIRST_PLAN_EPOCHS_MAX, command),
+        _first_plan([run["first_plan_seconds"] for run in incremental], command),
+        Bar("survivors lose no epoch", str(lost), lost == 0, command),
     ]
 
 
-def _first_plan(found: Sequence[float | None], valid: bool, command: str) -> Bar:
+def _first_plan(found: Sequence[float | None], command: str) -> Bar:
     """From the victims' connections being reset to the first plan that the driver took; never
     counts as for ever."""
     seconds = [math.inf if item is None else item for item in found]
     middle = median(seconds)
     shown = f"{middle:.2f} (worst {max(seconds):.2f})"
     bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"
-    return Bar(bar, shown, valid and middle <= FIRST_PLAN_SECONDS_MAX, command)
+    return Bar(bar, shown, middle <= FIRST_PLAN_SECONDS_MAX, command)

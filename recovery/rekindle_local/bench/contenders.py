@@ -30,16 +30,7 @@ from rekindle_local.flink.cluster import FlinkCluster, Scheduler
 from rekindle_local.machines import Machines
 from rekindle_spark import jar
 
-__all__ = [
-    "CONTENDERS",
-    "EPOCH_SECONDS",
-    "SHARED",
-    "Contest",
-    "Size",
-    "check",
-    "machines",
-    "start",
-]
+__all__ = ["CONTENDERS", "EPOCH_SECONDS", "SHARED", "Contest", "Size", "check", "machines", "start"]
 
 SEED = 1
 SHARED = "structured-streaming-shared"

@@ -124,7 +124,7 @@ class _Measuring:
 
     def run(self, system: str, seed: int) -> None:
         """Run a system; what goes wrong is kept, too, until it has run again."""
-        before = [one for one in self.failed if (one["system"], one["seed"]) == (system, seed)]
+        failed = [one for one in self.failed if (one["system"], one["seed"]) != (system, seed)]
         try:
             if system in PEERS:
                 self._run_peer(system, seed)
@@ -132,8 +132,8 @@ class _Measuring:
                 self._run_rekindle(system, seed)
         except RunError as error:
             Console(highlight=False).print(str(error))
-            self.failed.append({"system": system, "seed": seed, "error": str(error)})
-        self.failed = [one for one in self.failed if not any(one is old for old in before)]
+            failed.append({"system": system, "seed": seed, "error": str(error)})
+        self.failed = failed
 
     def save(self) -> dict[str, Any]:
         """Write what the runs so far come to; returns it."""

@@ -112,8 +112,7 @@ def read(directory: Path, asked: Asked) -> Earlier:
     there = [run for _, run in restored if run is not None]
     anew = _anew(path, there, [*records, *failed], asked)
     kept = [run for run in there if run.record["seed"] not in anew]
-    left = {id(run.record) for run in kept}
-    gone = [record for record in records if id(record) not in left]
+    gone = [record for record, run in restored if run is None or record["seed"] in anew]
     for record in gone:
         if record["seed"] not in asked.seeds:
             raise InputError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from rekindle.verification import rows
 from rekindle.verification.engine import Engine, literal, quoted
 from rekindle_local import stored
-from rekindle_local.chaos import inputs, statements
+from rekindle_local.chaos import statements
 from rekindle_local.chaos.trials import Trial
 
 __all__ = ["Counts", "check"]
@@ -31,11 +31,7 @@ def check(trial: Trial, directory: Path, store: Path) -> Counts:
     counts = Counts()
     files = _files(store)
     with Engine() as engine:
-        for source in trial.sources:
-            path = literal(str(inputs.path(directory / "input", source.name)))
-            engine.ask(f"CREATE VIEW {quoted(source.name)} AS FROM read_parquet({path})", "input")
-        for name, select in statements.tables(trial.steps):
-            engine.ask(f"CREATE TABLE {quoted(name)} AS {select}", f"step {name}")
+        statements.create(engine, trial, directory / "input")
         for sink in trial.sinks:
             _compare(engine, sink.name, sink.input, files.get(sink.name, ()), counts)
     return counts

@@ -16,7 +16,7 @@ import msgspec
 from rekindle import settings
 from rekindle.errors import InputError
 from rekindle.settings import Policy, Settings
-from rekindle.verification.engine import Engine, literal, quoted
+from rekindle.verification.engine import Engine
 from rekindle_local.chaos import application, drawing, inputs, shapes, statements, trials
 from rekindle_local.chaos.trials import Fault, Scale, Source, Trial
 from rekindle_spark import program
@@ -78,16 +78,7 @@ def _check_steps(trial: Trial, folder: Path) -> None:
     inputs.write(small, folder / "input")
     program.build(application.build(small, folder))
     with Engine() as engine:
-        for source in small.sources:
-            path = literal(str(inputs.path(folder / "input", source.name)))
-            view = f"CREATE VIEW {quoted(source.name)} AS FROM read_parquet({path})"
-            _ask(engine, view, source.name)
-        for name, select in statements.tables(few):
-            _ask(engine, f"CREATE TABLE {quoted(name)} AS {select}", name)
-
-
-def _ask(engine: Engine, sql: str, step: str) -> None:
-    try:
-        engine.ask(sql, f"step {step}")
-    except InputError as error:
-        raise InputError(where=f"step {step}", what=error.what, remedy=REMEDY) from error
+        try:
+            statements.create(engine, small, folder / "input")
+        except InputError as error:
+            raise InputError(where=error.where, what=error.what, remedy=REMEDY) from error

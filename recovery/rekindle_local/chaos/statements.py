@@ -5,13 +5,14 @@ sources' files. Event times are int64 microseconds in between, so that windows a
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from rekindle.verification.engine import quoted
-from rekindle_local.chaos import shapes, trials
+from rekindle.verification.engine import Engine, literal, quoted
+from rekindle_local.chaos import inputs, shapes, trials
 from rekindle_local.chaos.shapes import Shape
-from rekindle_local.chaos.trials import Step
+from rekindle_local.chaos.trials import Step, Trial
 
-__all__ = ["tables"]
+__all__ = ["create", "tables"]
 
 SECOND = 1_000_000
 FUNCTIONS = {
@@ -20,6 +21,15 @@ FUNCTIONS = {
     "max": "max({0})",
     "mean": "sum({0})::DOUBLE / nullif(count({0}), 0)",
 }
+
+
+def create(engine: Engine, trial: Trial, directory: Path) -> None:
+    """Make a table of each step but sinks, from the sources' files in a folder."""
+    for source in trial.sources:
+        path = literal(str(inputs.path(directory, source.name)))
+        engine.ask(f"CREATE VIEW {quoted(source.name)} AS FROM read_parquet({path})", "input")
+    for name, select in tables(trial.steps):
+        engine.ask(f"CREATE TABLE {quoted(name)} AS {select}", f"step {name}")
 
 
 def tables(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
