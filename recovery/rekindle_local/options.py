@@ -24,9 +24,9 @@ __all__ = [
     "check_range",
     "choices",
     "new_directory",
-    "old_directory",
     "report_directory",
     "seeds",
+    "writable",
 ]
 
 SEED_MAX = 2**31
@@ -94,7 +94,7 @@ def new_directory(directory: Path) -> Path:
             what=f"cannot be made ({error.strerror})",
             remedy="name a new directory",
         ) from error
-    old_directory(directory)
+    writable(directory)
     if any(directory.iterdir()):
         raise InputError(
             where=f"--report {directory}",
@@ -104,8 +104,8 @@ def new_directory(directory: Path) -> Path:
     return directory.resolve()
 
 
-def old_directory(directory: Path) -> Path:
-    """The directory of a report that goes on, or is empty."""
+def writable(directory: Path) -> Path:
+    """A directory that is there, for a report to be written to."""
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         raise InputError(
             where=f"--report {directory}",

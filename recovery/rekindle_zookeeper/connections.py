@@ -116,8 +116,7 @@ class Connection:
         for ever. Once it was called for the record it is called again only after `get` has read
         that, for the children after `children`: whoever is told is to read."""
         self._watches.add(path, callback)
-        if self.reachable:
-            self._watches.arm(self._sessions.client, path)
+        self._watches.arm(self._sessions.client, path)
 
     def unwatch(self, path: str) -> None:
         """Have nothing called for a path any more, but for once that may be on its way."""

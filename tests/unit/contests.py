@@ -68,7 +68,7 @@ class Ran:
             run = self._left(system, trial.seed, rate, share, parent)
             run.record["sustained"] = rate <= self.sustains
             if not run.record["sustained"]:
-                run.record["weighted_unavailable_seconds"] = None
+                run.record.update(weighted_unavailable_seconds=None, failures=[])
             yield run
             if run.record["sustained"]:
                 return

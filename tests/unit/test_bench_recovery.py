@@ -15,8 +15,8 @@ from rekindle import report
 from rekindle.errors import RunError
 from rekindle.events import Event
 from rekindle.testing import runs as made_up
-from rekindle_local.bench import comparison, outages, recovery, runs
-from rekindle_local.bench.recovery import Contest
+from rekindle_local.bench import comparison, contest, outages, recovery, runs
+from rekindle_local.bench.contest import Contest, in_turn
 from rekindle_local.bench.runs import Run
 from rekindle_local.demo.scenario import Options
 from rekindle_local.failures import demo, workers
@@ -314,11 +314,11 @@ def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -
 def test_incremental_comes_first_and_another_peer_begins_in_each_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    peer = recovery.PEERS["structured-streaming"]
-    monkeypatch.setattr(recovery, "PEERS", {"one": peer, "two": peer})
+    peer = contest.PEERS["structured-streaming"]
+    monkeypatch.setattr(contest, "PEERS", {"one": peer, "two": peer})
     systems = ["one", "blocking", "two", "incremental"]
-    assert recovery.in_turn(systems, 0) == ["incremental", "blocking", "one", "two"]
-    assert recovery.in_turn(systems, 1) == ["incremental", "blocking", "two", "one"]
+    assert in_turn(systems, 0) == ["incremental", "blocking", "one", "two"]
+    assert in_turn(systems, 1) == ["incremental", "blocking", "two", "one"]
 
 
 def test_a_bar_names_the_command_that_measures_it_again() -> None:

@@ -9,7 +9,7 @@ from contests import Ran
 
 from rekindle.errors import InputError
 from rekindle_local.bench import recovery
-from rekindle_local.bench.recovery import Contest
+from rekindle_local.bench.contest import Contest
 from rekindle_local.failures import demo, workers
 
 PEER = "structured-streaming"

@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_written_is_refused() -> None:
         try:
             if user == 0:  # who may write everywhere
                 os.seteuid(NOBODY)
-            for check in (options.new_directory, options.old_directory):
+            for check in (options.new_directory, options.writable):
                 with pytest.raises(InputError, match=r"--report .*: cannot be written; name anoth"):
                     check(place)
         finally:
@@ -164,7 +164,7 @@ def test_a_directory_that_cannot_be_written_is_refused() -> None:
 
 def test_a_report_that_is_not_there_does_not_go_on(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--report .*nowhere: is not there"):
-        options.old_directory(tmp_path / "nowhere")
+        options.writable(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

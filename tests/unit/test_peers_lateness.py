@@ -2,6 +2,7 @@
 
 import pytest
 
+from rekindle_local.bench import freshness
 from rekindle_local.bench.freshness import Commit
 from rekindle_local.peers import lateness
 
@@ -82,8 +83,14 @@ def test_what_was_kept_up_with_lately_takes_the_last_batch_however_long_it_took(
     found = batches(200.0, 0.0, count=3)
     assert lateness.since(found, 590.0) == found[1:]
     assert lateness.since(found, 100.0) == found
-    assert lateness.since(found[:1], 590.0) == found[:1]
     assert lateness.since([], 590.0) == []
+
+
+def test_an_only_batch_has_taken_its_rows_from_the_begin() -> None:
+    only = Commit(318.0, 1.0, 2_480_785)
+    found = lateness.since([only], 1000.0)
+    assert found == [Commit(1.0, 1.0, 0), only]
+    assert freshness.rows_per_second({"a": found}) == pytest.approx(7826, abs=1)
 
 
 def test_input_waits_where_lag_is_longer_than_commits_are_apart() -> None:

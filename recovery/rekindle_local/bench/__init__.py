@@ -2,6 +2,7 @@
 
     comparison    ratios and bars of recoveries, by the runs of several systems
     contenders    the systems that are measured beside each other
+    contest       who is compared in which failures, and in which order
     coordinator   many applications in one coordinator: cost, speed, failover
     fleet         the records of many applications at rest
     freshness     rates and lags, by the commits of queries

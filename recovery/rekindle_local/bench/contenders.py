@@ -30,7 +30,7 @@ from rekindle_local.flink.cluster import FlinkCluster, Scheduler
 from rekindle_local.machines import Machines
 from rekindle_spark import jar
 
-__all__ = ["CONTENDERS", "EPOCH_SECONDS", "SHARED", "Contest", "Size", "check", "machines", "start"]
+__all__ = ["CONTENDERS", "EPOCH_SECONDS", "SHARED", "Size", "Work", "check", "machines", "start"]
 
 SEED = 1
 SHARED = "structured-streaming-shared"
@@ -38,12 +38,12 @@ EPOCH_SECONDS = 1.0
 CHECKPOINT_SECONDS = 10
 ROWS_PER_EPOCH, ROWS_PER_BATCH = 100_000, 400_000
 # More than any of them takes with all queries; Rekindle with one takes all of it.
-FLOOD_ROWS_PER_SECOND = 1e6
+INPUT_ROWS_PER_SECOND = 1e6
 STRUCTURED_STREAMING_MEGABYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class Work:
     """What is to be run: queries over the `flights` of a folder, on nodes that are up."""
 
     flights: Path
@@ -87,38 +87,38 @@ def machines(contender: str, size: Size, directory: Path) -> Machines:
 
 
 def start(
-    contender: str, contest: Contest, directory: Path, rows_per_second: float | None
+    contender: str, work: Work, directory: Path, rows_per_second: float | None
 ) -> DriverProcess:
     """Start the driver of a contender in a new `directory`."""
     directory.mkdir(parents=True)
     driver = DriverProcess(directory)
-    CONTENDERS[contender](driver, contest, rows_per_second)
+    CONTENDERS[contender](driver, work, rows_per_second)
     return driver
 
 
-def _rekindle(driver: DriverProcess, contest: Contest, rows_per_second: float | None) -> None:
+def _rekindle(driver: DriverProcess, work: Work, rows_per_second: float | None) -> None:
     pipeline, settings = inputs.write(
         driver.directory,
-        contest.flights,
+        work.flights,
         SEED,
         policy={"buffering": "always", "ordering": "always"},
         runtime={
-            "nodes_expected": len(contest.nodes.nodes),
+            "nodes_expected": len(work.nodes.nodes),
             "epoch_seconds": EPOCH_SECONDS,
             "checkpoint_seconds": CHECKPOINT_SECONDS,
-            "rows_per_second": rows_per_second or FLOOD_ROWS_PER_SECOND,
+            "rows_per_second": rows_per_second or INPUT_ROWS_PER_SECOND,
             "rows_per_epoch_max": ROWS_PER_EPOCH,
         },
-        names=contest.names,
+        names=work.names,
     )
-    cluster = _spark(contest)
+    cluster = _spark(work)
     driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
 
 
 def _structured_streaming(
-    driver: DriverProcess, contest: Contest, rows_per_second: float | None, shared: bool = False
+    driver: DriverProcess, work: Work, rows_per_second: float | None, shared: bool = False
 ) -> None:
-    cluster = _spark(contest)
+    cluster = _spark(work)
     conf = {
         **cluster.spark_options(STRUCTURED_STREAMING_MEGABYTES),
         "spark.driver.extraClassPath": jar.path(),
@@ -127,9 +127,9 @@ def _structured_streaming(
     submit = ["--master", cluster.master_url]
     submit += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     arguments = [sys.executable, "-m", "rekindle_local.structured_streaming"]
-    arguments += [str(contest.flights), "--store", str(driver.store)]
-    arguments += ["--events", str(driver.events), "--queries", ",".join(sorted(contest.names))]
-    arguments += ["--rows-per-second", str(rows_per_second or FLOOD_ROWS_PER_SECOND)]
+    arguments += [str(work.flights), "--store", str(driver.store)]
+    arguments += ["--events", str(driver.events), "--queries", ",".join(sorted(work.names))]
+    arguments += ["--rows-per-second", str(rows_per_second or INPUT_ROWS_PER_SECOND)]
     if rows_per_second is None:
         arguments += ["--rows-per-trigger-max", str(ROWS_PER_BATCH)]
     arguments += ["--shared"] if shared else []
@@ -142,27 +142,27 @@ def _structured_streaming(
     driver.launch(arguments, variables)
 
 
-def _flink(driver: DriverProcess, contest: Contest, rows_per_second: float | None) -> None:
-    cluster = contest.nodes
+def _flink(driver: DriverProcess, work: Work, rows_per_second: float | None) -> None:
+    cluster = work.nodes
     assert isinstance(cluster, FlinkCluster), "Flink on other machines"
-    arguments = [sys.executable, "-m", "rekindle_local.flink", str(contest.flights)]
+    arguments = [sys.executable, "-m", "rekindle_local.flink", str(work.flights)]
     arguments += ["--store", str(driver.store), "--events", str(driver.events)]
-    arguments += ["--queries", ",".join(sorted(contest.names)), "--jobmanager", cluster.address]
+    arguments += ["--queries", ",".join(sorted(work.names)), "--jobmanager", cluster.address]
     # One task of a kind on each node: with one for each slot there is more to hand on and to write.
     arguments += ["--parallelism", str(len(cluster.nodes))]
     arguments += ["--checkpoint-seconds", str(EPOCH_SECONDS)]
-    arguments += ["--rows-per-second", str(rows_per_second or FLOOD_ROWS_PER_SECOND)]
+    arguments += ["--rows-per-second", str(rows_per_second or INPUT_ROWS_PER_SECOND)]
     driver.launch(arguments, {"PYTHONPATH": os.environ.get("PYTHONPATH", "")})
 
 
-def _spark(contest: Contest) -> LocalCluster:
+def _spark(work: Work) -> LocalCluster:
     """Both run on Spark's own cluster."""
-    assert isinstance(contest.nodes, LocalCluster), "a contender of Spark on other machines"
-    return contest.nodes
+    assert isinstance(work.nodes, LocalCluster), "a contender of Spark on other machines"
+    return work.nodes
 
 
 FLINK_SCHEDULERS: Mapping[str, Scheduler] = {"flink": "default", "flink-adaptive": "adaptive"}
-CONTENDERS: Mapping[str, Callable[[DriverProcess, Contest, float | None], None]] = {
+CONTENDERS: Mapping[str, Callable[[DriverProcess, Work, float | None], None]] = {
     "rekindle": _rekindle,
     "structured-streaming": _structured_streaming,
     SHARED: partial(_structured_streaming, shared=True),

@@ -9,7 +9,6 @@ come after it run at its rate. `runs` makes the records, `comparison` judges the
 interrupted goes on from there.
 """
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,69 +18,19 @@ from typing import Any
 from rich.console import Console
 
 from rekindle.errors import RunError
-from rekindle_local import failures, options
+from rekindle_local import failures
 from rekindle_local.bench import comparison, contenders, results, resuming, runs
-from rekindle_local.bench.results import Bar
+from rekindle_local.bench.contest import Contest, in_turn
 from rekindle_local.bench.resuming import Earlier
 from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
 from rekindle_local.demo.scenario import Options
-from rekindle_local.failures import Schedule
-from rekindle_local.machines import CPU_QUOTA
 from rekindle_local.peers.scenario import Trial
 from rekindle_local.peers.table import PEERS
 from rekindle_local.report_html import lags
 from rekindle_local.report_html.lags import Curve
 
-__all__ = ["SYSTEMS", "Contest", "check", "in_turn", "measure", "picture"]
-
-SYSTEMS = (*options.STRATEGIES, *PEERS)
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """Who is compared in which failures, on nodes of `cpu_quota` cores each. Without a rate, that
-    of Rekindle's runs holds."""
-
-    systems: Sequence[str]
-    seeds: Sequence[int]
-    schedule: Schedule
-    rows_per_second: float | None = None
-    cpu_quota: float = CPU_QUOTA
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """What `recovery.json` says of it: the failures, the rate that was asked for, the nodes."""
-        return {
-            "schedule": self.schedule.name,
-            "nodes": self.schedule.nodes,
-            "kills": list(self.schedule.kills),
-            "every_seconds": self.schedule.every_seconds,
-            "rows_per_second": self.rows_per_second,
-            "cpu_quota": self.cpu_quota,
-        }
-
-    @property
-    def leader(self) -> str | None:
-        """The strategy of Rekindle that is first of each seed, if there is one."""
-        return next((name for name in in_turn(self.systems, 0) if name not in PEERS), None)
-
-    @property
-    def command(self) -> str:
-        """How to measure it again."""
-        words = ["rekindle", "bench", "recovery", "--strategies", ",".join(self.systems)]
-        words += ["--seeds", f"{self.seeds[0]}..{self.seeds[-1]}"]
-        if self.schedule.name == "demo" and self.schedule != failures.demo():
-            (killed,) = self.schedule.kills
-            words += ["--nodes", f"{self.schedule.nodes}", "--kill", f"{killed}"]
-        if self.schedule.name != "demo":
-            minutes = f"{self.schedule.every_seconds / 60:g}"
-            words += ["--schedule", self.schedule.name, "--minutes", minutes]
-        if self.rows_per_second is not None:
-            words += ["--rows-per-second", f"{self.rows_per_second:g}"]
-        if self.cpu_quota != CPU_QUOTA:
-            words += ["--cpu-quota", f"{self.cpu_quota:g}"]
-        return shlex.join(words)
+__all__ = ["check", "measure", "picture"]
 
 
 @dataclass(slots=True)
@@ -236,7 +185,7 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
                 Console(highlight=False).rule(f"{system}, seed {seed}")
                 measuring.run(system, seed)
                 found = measuring.save()
-    results.show([Bar(**row) for row in found["bars"]])
+    results.show(found)
     return found
 
 
@@ -244,15 +193,6 @@ def check(system: str) -> None:
     """Raise InputError where something that it needs is not installed."""
     if system in PEERS:
         contenders.check(PEERS[system].contender)
-
-
-def in_turn(systems: Sequence[str], turn: int) -> list[str]:
-    """The order of a seed: incremental first, for its rate; another peer begins in each turn."""
-    ours = [name for name in systems if name not in PEERS]
-    peers = [name for name in systems if name in PEERS]
-    begin = turn % len(peers) if peers else 0
-    first = sorted(ours, key=lambda name: name != comparison.OURS)
-    return [*first, *peers[begin:], *peers[:begin]]
 
 
 def _conclude(measuring: _Measuring) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Called by every benchmark.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ class Bar:
 
 def write(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
     """Write figures and bars as JSON, print the bars; returns what was written."""
-    show(bars)
-    return save(path, figures, bars)
+    content = save(path, figures, bars)
+    show(content)
+    return content
 
 
 def save(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
@@ -42,10 +43,10 @@ def save(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, 
     return content
 
 
-def show(bars: Sequence[Bar]) -> None:
-    """Print the bars."""
+def show(content: Mapping[str, Any]) -> None:
+    """Print the bars of what was written."""
     table = Table("bar", "value", "met")
-    for bar in bars:
-        table.add_row(bar.bar, bar.value, "yes" if bar.met else "NO")
-    if bars:
+    for row in content["bars"]:
+        table.add_row(row["bar"], row["value"], "yes" if row["met"] else "NO")
+    if content["bars"]:
         Console(highlight=False).print(table)

@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 
 from rekindle.errors import InputError
 from rekindle_local.bench import comparison, results, runs
+from rekindle_local.bench.contest import Contest
 from rekindle_local.bench.runs import Run
 from rekindle_local.options import STRATEGIES
 
@@ -32,30 +33,14 @@ Seed = Annotated[int, msgspec.Meta(ge=0)]
 Record = dict[str, Any]
 
 
-class Asked(Protocol):
-    """The contest that goes on: as in `recovery`, which calls this."""
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """What has to be as it was."""
-
-    @property
-    def systems(self) -> Sequence[str]:
-        """Who runs."""
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        """With which seeds."""
-
-    @property
-    def leader(self) -> str | None:
-        """Who is the first of each seed, if one says rate and victims."""
-
-
 class _Rows(msgspec.Struct):
     missing: int
     duplicated: int
     wrong: int
+
+
+class _Killed(msgspec.Struct):
+    nodes: Sequence[str]
 
 
 class _OfPeer(msgspec.Struct, kw_only=True):
@@ -70,10 +55,12 @@ class _OfPeer(msgspec.Struct, kw_only=True):
     exactly_once: _Rows | None
     quota_enforced: bool | None
     lag_growth: float | None = None
+    failures: Sequence[_Killed] = ()
 
     def __post_init__(self) -> None:
-        if self.sustained and self.weighted_unavailable_seconds is None:
-            raise ValueError("sustained, and without a failure")
+        failed = self.weighted_unavailable_seconds is not None
+        if failed != bool(self.failures) or (self.sustained and not failed):
+            raise ValueError("a figure without a failure, or the other way round")
 
 
 class _OfRekindle(_OfPeer, kw_only=True):
@@ -103,12 +90,12 @@ class Earlier:
     gone: Sequence[str]
 
 
-def read(directory: Path, asked: Asked) -> Earlier:
+def read(directory: Path, asked: Contest) -> Earlier:
     """What the report in a directory has of a contest. Raises InputError."""
     path = directory / FILE
     records, failed = _parsed(path, asked.header)
     _check_systems(path, records, asked.systems)
-    restored = [(record, _restored(directory, record)) for record in records]
+    restored = [(record, runs.restored(directory, record)) for record in records]
     there = [run for _, run in restored if run is not None]
     anew = _anew(path, there, [*records, *failed], asked)
     kept = [run for run in there if run.record["seed"] not in anew]
@@ -167,13 +154,6 @@ def _kind(system: str) -> type[_OfPeer]:
     return _OfRekindle if system in STRATEGIES else _OfPeer
 
 
-def _restored(directory: Path, record: Record) -> Run | None:
-    try:
-        return runs.restored(directory, record)
-    except (LookupError, TypeError) as error:
-        raise _damaged(directory / FILE) from error
-
-
 def _check_systems(path: Path, records: Sequence[Record], systems: Sequence[str]) -> None:
     others = {record["system"] for record in records} - set(systems)
     if others:
@@ -184,7 +164,7 @@ def _check_systems(path: Path, records: Sequence[Record], systems: Sequence[str]
         )
 
 
-def _anew(path: Path, there: Sequence[Run], told: Sequence[Record], asked: Asked) -> Set[int]:
+def _anew(path: Path, there: Sequence[Run], told: Sequence[Record], asked: Contest) -> Set[int]:
     """The seeds of this contest that have runs and have lost their first one. Raises InputError
     where they never had one."""
     if asked.leader is None:

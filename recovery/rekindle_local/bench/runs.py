@@ -63,6 +63,7 @@ def rekindle(wanted: Options, parent: Path) -> Run:
         **_named(wanted.strategy, wanted.seed, performance.rate(directory), 1.0),
         "sustained": not growths or lateness.sustained(growths),
         "lag_growth": _mean(growths),
+        "load_percent": _load(events),
         **outages.figures(events, inputs),
         "bound": report["weighted_unavailable_seconds_bound"],
         "first_plan_epochs": report["first_plan_epochs"],
@@ -203,6 +204,12 @@ def _growths(events: Sequence[Event], inputs: Inputs) -> dict[str, float]:
         commits.add(event)
     begin = -WINDOW_SECONDS if warm is None else max(-WINDOW_SECONDS, warm.t)
     return lateness.growths(commits.of, begin, 0.0)
+
+
+def _load(events: Sequence[Event]) -> float | None:
+    """What partitions cost of what plans may use, as last measured before the failure."""
+    measured = run_events.last(events, "statistics", until=0.0)
+    return None if measured is None else measured.extra["load_percent"]
 
 
 def _mean(growths: Mapping[str, float]) -> float | None:

@@ -1,9 +1,10 @@
 """Endurance: thousands of small epochs, after which nothing may have grown.
 
 Files of exchanges, the driver's live heap and the nodes' memory are sampled all along; the last
-samples are compared with those after the first hundred epochs. Files rise between two checkpoints
-and fall with each, so their peaks are compared; of the others the medians. What lives on a heap
-is known after a collection, so `jcmd`, which is beside `java`, asks for one before each sample.
+samples are compared with those after the first hundred epochs, each of 200 epochs, so there are 500
+at least. Files rise between two checkpoints and fall with each, so their peaks are compared; of the
+others the medians. What lives on a heap is known after a collection, so `jcmd`, which is beside
+`java`, asks for one before each sample.
 """
 
 import subprocess

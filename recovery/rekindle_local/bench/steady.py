@@ -20,7 +20,7 @@ from rich.console import Console
 from rekindle.errors import RunError
 from rekindle_local import processes
 from rekindle_local.bench import comparison, contenders, freshness, results
-from rekindle_local.bench.contenders import EPOCH_SECONDS, Contest, Size
+from rekindle_local.bench.contenders import EPOCH_SECONDS, Size, Work
 from rekindle_local.bench.freshness import Commits
 from rekindle_local.bench.results import Bar
 from rekindle_local.demo.driving import DriverProcess
@@ -76,29 +76,29 @@ def measure(systems: Sequence[str], rounds: int, seconds: float, directory: Path
                     continue  # there is nobody to share with
                 place = directory / f"{system}-{len(names)}-{turn + 1}"
                 with contenders.machines(system, SIZE, place / "cluster") as nodes:
-                    contest = Contest(directory / "input", names, nodes)
-                    samples.append(_sample(system, contest, place, seconds))
+                    work = Work(directory / "input", names, nodes)
+                    samples.append(_sample(system, work, place, seconds))
                 console.print(_line(samples[-1]))
         found = _judge(samples, command, directory)
-    results.show([Bar(**row) for row in found["bars"]])
+    results.show(found)
     return found
 
 
-def _sample(system: str, contest: Contest, place: Path, seconds: float) -> Sample:
-    full = _run(system, contest, place / "full", None, seconds)
+def _sample(system: str, work: Work, place: Path, seconds: float) -> Sample:
+    full = _run(system, work, place / "full", None, seconds)
     rate = _rate(full)
     if not rate:
         raise _too_few(place)
-    part = _run(system, contest, place / "part", LOAD_SHARE * rate, seconds)
+    part = _run(system, work, place / "part", LOAD_SHARE * rate, seconds)
     lags = freshness.lags(part.commits.of, part.begin, part.end)
     return Sample(
         system,
-        len(contest.names),
+        len(work.names),
         rate,
         _cpu_seconds_per_million_rows(part, place),
         lags[len(lags) // 2],
         lags[len(lags) * 99 // 100],
-        contest.nodes.quota_enforced,
+        work.nodes.quota_enforced,
     )
 
 
@@ -135,22 +135,22 @@ def _too_few(log: Path) -> RunError:
 
 
 def _run(
-    system: str, contest: Contest, place: Path, rows_per_second: float | None, seconds: float
+    system: str, work: Work, place: Path, rows_per_second: float | None, seconds: float
 ) -> _Run:
-    driver = contenders.start(system, contest, place, rows_per_second)
+    driver = contenders.start(system, work, place, rows_per_second)
     try:
-        for node in contest.nodes.nodes:
-            contest.nodes.lift_quota(node.name)
-        commits = Commits(tuple(contest.names))
+        for node in work.nodes.nodes:
+            work.nodes.lift_quota(node.name)
+        commits = Commits(tuple(work.names))
         _await_commits(driver, commits, 0.0)
         _watch(driver, commits, WARM_SECONDS)
-        for node in contest.nodes.nodes:
-            contest.nodes.enforce_quota(node.name)
+        for node in work.nodes.nodes:
+            work.nodes.enforce_quota(node.name)
         _watch(driver, commits, SETTLE_SECONDS)
-        begin, before = time.time(), _cpu_seconds(driver, contest.nodes)
+        begin, before = time.time(), _cpu_seconds(driver, work.nodes)
         _watch(driver, commits, seconds)
         _await_commits(driver, commits, begin)
-        end, after = time.time(), _cpu_seconds(driver, contest.nodes)
+        end, after = time.time(), _cpu_seconds(driver, work.nodes)
         _watch(driver, commits, 1.0)  # events are told a little later than they were
         return _Run(commits, begin, end, after - before)
     finally:

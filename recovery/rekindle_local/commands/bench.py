@@ -78,11 +78,11 @@ def recovery(
     if rows_per_second is not None:
         options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
     options.check_range("--cpu-quota", cpu_quota, CPU_QUOTA_MIN, os.cpu_count() or 1)
-    numbers = options.seeds(seeds, SEEDS_MAX)
-    planned = _schedule(schedule, minutes, nodes, kill)
+    numbers, planned = options.seeds(seeds, SEEDS_MAX), _schedule(schedule, minutes, nodes, kill)
+    from rekindle_local.bench import contest
     from rekindle_local.bench import recovery as benchmark
 
-    wanted = options.choices("--strategies", strategies, benchmark.SYSTEMS)
+    wanted = options.choices("--strategies", strategies, contest.SYSTEMS)
     for system in wanted:
         benchmark.check(system)
     if rows_per_second is None and not set(wanted) & set(options.STRATEGIES):
@@ -93,9 +93,9 @@ def recovery(
         )
     if enforce and "incremental" not in wanted:
         raise _nothing_to_enforce("--strategies", "incremental")
-    directory = options.old_directory(report) if resume else options.new_directory(report)
-    contest = benchmark.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
-    _enforce(benchmark.measure(contest, directory, resume=resume), enforce)
+    directory = options.writable(report) if resume else options.new_directory(report)
+    asked = contest.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
+    _enforce(benchmark.measure(asked, directory, resume=resume), enforce)
 
 
 def _schedule(name: str, minutes: float | None, nodes: int | None, kill: int | None) -> Schedule:
@@ -110,7 +110,7 @@ def _schedule(name: str, minutes: float | None, nodes: int | None, kill: int | N
 @bench.command()
 def soak(
     epochs: Annotated[
-        int, typer.Option(min=200, max=1_000_000, help="Number of small epochs.")
+        int, typer.Option(min=500, max=1_000_000, help="Number of small epochs.")
     ] = 2000,
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-soak"

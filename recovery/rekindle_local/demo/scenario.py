@@ -176,7 +176,7 @@ class Scenario:
                 continue
             raise RunError(
                 where="demo",
-                what=f"the partitions cost {self._load():.0f} % of the capped capacity before the "
+                what=f"the partitions cost {self._load():.1f} % of the capped capacity before the "
                 "kill",
                 remedy=f"choose --rows-per-second so that it is {low:.0f} to {high:.0f} %",
             )

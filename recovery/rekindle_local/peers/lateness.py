@@ -55,7 +55,11 @@ def settled_since(commits: Commits, now: float, seconds: float) -> float | None:
 
 
 def since(found: Sequence[Commit], begin: float) -> Sequence[Commit]:
-    """A query's commits since a moment, the last two at least."""
+    """A query's commits since a moment, the last two at least; before an only one, which has all
+    rows from the begin, its begin stands for the other."""
+    if len(found) == 1:
+        (only,) = found
+        return [Commit(only.cut_at, only.cut_at, 0), only]
     first = min(begin, *(one.at for one in found[-2:])) if found else begin
     return [one for one in found if one.at >= first]
 

@@ -17,7 +17,7 @@ from rekindle import report
 from rekindle.protocol.tree import Place
 from rekindle_local import cluster_files, failures
 from rekindle_local.bench import contenders
-from rekindle_local.bench.contenders import Contest
+from rekindle_local.bench.contenders import Work
 from rekindle_local.demo.evidence import commit, machine
 from rekindle_local.flights import data
 from rekindle_local.machines import Machines
@@ -37,7 +37,7 @@ Show = Callable[[dict[str, Any]], None]
 class Outcome:
     """What came of a trial: whether lag was bounded, and only then was there a failure; by query
     how fast it grew before (seconds per second); the rate that the slowest query kept up with, 0
-    where it has hardly put out; the report of the failure."""
+    where it has put out nothing; the report of the failure."""
 
     sustained: bool
     growths: dict[str, float]
@@ -59,9 +59,9 @@ def perform(name: str, trial: Trial, directory: Path, show: Show) -> Outcome:
     up = {node.name for node in machines.nodes}
     provisioning = _provisioning(trial, machines, run_directory / "provisioning", up)
     with machines:
-        contest = Contest(directory / "input", trial.names, machines)
+        work = Work(directory / "input", trial.names, machines)
         driver = contenders.start(
-            peer.contender, contest, run_directory / "driver", trial.rows_per_second
+            peer.contender, work, run_directory / "driver", trial.rows_per_second
         )
         scenario = Scenario(
             trial, peer, machines, driver, _asking(provisioning), provisioning.check, show, up

@@ -131,7 +131,7 @@ class Scenario:
     @property
     def kept_up_rows_per_second(self) -> float:
         """What the slowest query has kept up with lately, when compilers had had their time, or
-        with its last batch, if that took longer; 0 where one has fewer than two commits."""
+        with its last batch, if that took longer; 0 where one has put out nothing."""
         begin = time.time() - LATELY_SECONDS
         lately = {
             name: lateness.since(self.commits.of.get(name, ()), begin) for name in self.trial.names
