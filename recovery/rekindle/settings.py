@@ -139,7 +139,7 @@ class RuntimeSettings:
     node_cpu_percent: float = _setting(100.0, _Number(1.0, 100_000.0))
     epoch_seconds: float = _seconds(1.0, low=0.1, high=600.0)
     epoch_stretch_max: float = _setting(3.0, _Number(1.0, 1_000.0))
-    recovery_epoch_stretch: float = _setting(2.0, _Number(1.0, 1_000.0))
+    recovery_epoch_stretch: float = _setting(1.5, _Number(1.0, 1_000.0))
     epoch_attempts_max: int = _count(3, high=100)
     dead_letter_tries: int = _count(3, high=100)
     dead_letters_max: int = _count(100)

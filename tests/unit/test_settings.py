@@ -56,7 +56,7 @@ def test_everything_given_is_taken_over(tmp_path: Path) -> None:
 
 
 def test_an_epoch_of_a_recovery_is_no_longer_than_one_may_be() -> None:
-    assert RuntimeSettings(epoch_seconds=0.5).recovery_epoch_seconds == 1.0
+    assert RuntimeSettings(epoch_seconds=0.5).recovery_epoch_seconds == 0.75
     wanted = RuntimeSettings(recovery_epoch_stretch=20.0, epoch_stretch_max=4.0)
     assert wanted.recovery_epoch_seconds == 4.0
     assert RuntimeSettings(recovery_epoch_stretch=1.0).recovery_epoch_seconds == 1.0
