@@ -94,14 +94,14 @@ def new_directory(directory: Path) -> Path:
             what=f"cannot be made ({error.strerror})",
             remedy="name a new directory",
         ) from error
-    writable(directory)
-    if any(directory.iterdir()):
+    resolved = writable(directory)
+    if any(resolved.iterdir()):
         raise InputError(
             where=f"--report {directory}",
             what="is not empty",
             remedy="name a new directory, or empty this one",
         )
-    return directory.resolve()
+    return resolved
 
 
 def writable(directory: Path) -> Path:

@@ -137,6 +137,8 @@ def test_damaged_records_are_refused(tmp_path: Path) -> None:
         5,
         [{}],
         [{**run, "failures": []}],
+        [{**run, "failures": [{"at": 0.0}]}],
+        [{**run, "failures": [{"nodes": []}]}],
         [{**run, "share_of_rate": 0}],
         [{**run, "rate": None}],
         [{**run, "weighted_unavailable_seconds": "x"}],

@@ -40,6 +40,7 @@ class _Rows(msgspec.Struct):
 
 
 class _Killed(msgspec.Struct):
+    at: float
     nodes: Sequence[str]
 
 
