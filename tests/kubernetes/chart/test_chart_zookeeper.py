@@ -4,6 +4,7 @@ Paths and addresses are changed into those of a test: pods have a network and fi
 """
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -160,6 +161,17 @@ def test_servers_are_ready_once_they_are_a_majority_and_one_may_be_lost(
     end_daemons(ensemble.daemons[:1], ensemble.watcher)
     kept = store.retry(store.get, "/rekindle")
     assert kept[0] == b"kept"
+
+
+def test_a_server_that_does_not_hang_up_fails_its_probe(
+    renderer: Helm, tmp_path: Path, held: ExitStack
+) -> None:
+    objects = renderer.objects("--set", "zookeeper.replicas=1")
+    (pod,) = make_pods(objects, tmp_path, held)
+    server = held.enter_context(socket.create_server((pod.host, pod.port)))
+    assert not pod.passes("livenessProbe")
+    with server.accept()[0] as asked:
+        assert asked.recv(16) == b"ruok"
 
 
 def await_probe(pod: Pod, probe: str) -> bool:
