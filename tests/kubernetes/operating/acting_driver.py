@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from kubernetes import client
@@ -209,6 +210,7 @@ class ActingDriver:
             if not self.reporting:
                 return
             if self.watching:
+                self._end_dropped()
                 self._keep_executors()
                 self._pods = self.executors()
             self._see_executors()
@@ -235,6 +237,17 @@ class ActingDriver:
             )
             body["metadata"]["ownerReferences"] = [owner]
             self.core.create_namespaced_pod(self.namespace, body)
+
+    def _end_dropped(self) -> None:
+        """A dropped executor that hears the driver again ends, and Spark deletes its pod."""
+        for pod in self.executors():
+            dropped = f"{pod.metadata.labels['spark-exec-id']}.0" in self.dropped
+            if dropped and pod.spec.node_name not in self.silent:
+                try:
+                    self.core.delete_namespaced_pod(pod.metadata.name, self.namespace)
+                except client.ApiException as error:
+                    if error.status != HTTPStatus.NOT_FOUND:  # somebody else was faster
+                        raise
 
     def _see_executors(self) -> None:
         now = time.monotonic()
