@@ -106,7 +106,7 @@ class EpochLoop:
                     application.newest = epoch
                     break
             checkpoint = self.checkpointing.due(epoch, work)
-            alone = not application.claimed
+            alone = self._is_alone()
             result = running.run(
                 application,
                 work,
@@ -119,7 +119,7 @@ class EpochLoop:
                 self.attempts.clear()
                 self._tell(epoch, result)
                 if all(first == last for first, last in work.values()):
-                    alone = alone and not application.claimed
+                    alone = alone and self._is_alone()
                     application.pace.epoch_took(result.seconds, alone=alone)
                     if alone:
                         self.control.note_times(result)
@@ -133,6 +133,10 @@ class EpochLoop:
         self.checkpointing.advance()
         if self.checkpointing.epoch is None and self.final is None:
             moving.carry_out(application, self.checkpointing.state_bytes)
+
+    def _is_alone(self) -> bool:
+        """Whether nothing is being done for partitions that are behind."""
+        return not self.application.claimed and self.checkpointing.preserving is None
 
     def _tell(self, epoch: int, result: running.Result) -> None:
         """Say how long an epoch's job has taken, and each of its stages."""
