@@ -24,6 +24,9 @@ from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Result
 __all__ = ["CatchUp", "Stream"]
 
 PIECE_ROWS_MAX = 4_000_000
+# How much longer a piece may take where nothing live shares the executor: half of a short piece is
+# what a job costs by itself.
+UNSHARED_STRETCH = 2.0
 
 
 @dataclass(slots=True)
@@ -129,12 +132,9 @@ class CatchUp:
         result.piece_epochs = epochs
         self.control.results.put(result)
         if result.finished and epochs:
-            target_seconds = application.settings.runtime.catch_up_piece_seconds
             stream.attempts.clear()
-            stream.pieces.took(epochs, result.seconds, target_seconds)
             self._tell(executor, job, epochs, result)
-            rest_seconds = self._rest_seconds(executor, result.seconds, epochs)
-            stream.rests_until = time.monotonic() + rest_seconds
+            self._pace(executor, stream, epochs, result.seconds)
         elif not result.finished and result.reason != "interrupted":
             stream.failed(time.monotonic())
             self.control.failures.put((result, stream.attempts))
@@ -150,12 +150,18 @@ class CatchUp:
             stage_seconds=timing.longest(result.stages),
         )
 
-    def _rest_seconds(self, executor: str, job_seconds: float, epochs: int) -> float:
-        """How long the executor rests after a job: not at all where nothing on it is live."""
+    def _pace(self, executor: str, stream: Stream, epochs: int, seconds: float) -> None:
+        """How large the next piece is, and how long the executor rests before it: where nothing on
+        it is live, pieces are longer and follow at once."""
         progress = self.application.progress
         with self.application.lock:
             shares = any(progress.placed.get(partition) == executor for partition in progress.live)
-        return self.application.pace.rest_seconds(job_seconds, epochs) if shares else 0.0
+        target_seconds = self.application.settings.runtime.catch_up_piece_seconds
+        stream.pieces.took(
+            epochs, seconds, target_seconds if shares else UNSHARED_STRETCH * target_seconds
+        )
+        rest_seconds = self.application.pace.rest_seconds(seconds, epochs) if shares else 0.0
+        stream.rests_until = time.monotonic() + rest_seconds
 
     def _work(self, executor: str, stream: Stream) -> dict[int, tuple[int, int]]:
         """The executor's partitions that are behind and can go on, each with its next piece."""
@@ -167,11 +173,11 @@ class CatchUp:
                 continue
             if progress.caught_up(partition, application.newest, gap):
                 continue
-            first = progress.finished[partition] + 1
-            goal = min(application.newest, self._piece_end(executor, stream, first))
-            last = jobs.reachable(progress, partition, goal)
             if self._waits(executor, partition):
                 continue
+            first = progress.finished[partition] + 1
+            goal = min(application.newest, self._piece_end(executor, stream, first))
+            last = jobs.reachable(progress, partition, goal, work)
             if last >= first:
                 work[partition] = (first, last)
         return jobs.together(progress, work)

@@ -129,10 +129,14 @@ def roll_call(
     return Specification((tasks,), (tuple((executor, {}) for executor, _ in present),), {})
 
 
-def reachable(progress: Progress, partition: int, last: int) -> int:
-    """The last epoch that all producers of a partition have finished, at most `last`."""
-    producers = progress.program.producers(partition)
-    return min([last, *(progress.finished.get(producer, 0) for _, producer in producers)])
+def reachable(progress: Progress, partition: int, last: int, work: Ranges) -> int:
+    """The last epoch that all producers of a partition have finished, or run in the same job, at
+    most `last`."""
+    ends = (
+        work[producer][1] if producer in work else progress.finished.get(producer, 0)
+        for _, producer in progress.program.producers(partition)
+    )
+    return min([last, *ends])
 
 
 def _extent(progress: Progress, work: Ranges) -> _Extent:
@@ -155,6 +159,8 @@ def made_again(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
         for source in sorted(producers & progress.program.sources):
             for epoch in range(first, last + 1):
                 own = runs.get(source) or work.get(source)
+                if own is not None and own[0] <= epoch <= own[1]:
+                    continue
                 if progress.is_kept(source, epoch, partition):
                     continue
                 runs[source] = (
@@ -179,12 +185,19 @@ def together(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
     """What of `work` goes into one job.
 
     Where sources must run again, that is what overlaps the piece of who is furthest behind: for all
-    the others they would run the epochs in between as well.
+    the others they would run the epochs in between as well. Who was to read what is left out goes
+    as far as that has run.
     """
     if not made_again(progress, work):
         return dict(work)
-    _, last = min(work.values())
-    return {partition: span for partition, span in work.items() if span[0] <= last}
+    _, furthest_last = min(work.values())
+    found: dict[int, tuple[int, int]] = {}
+    for partition, (first, last) in sorted(work.items()):
+        if first <= furthest_last:
+            last = reachable(progress, partition, last, found)
+            if first <= last:
+                found[partition] = (first, last)
+    return found
 
 
 def _stages(progress: Progress, work: Ranges) -> list[list[int]]:

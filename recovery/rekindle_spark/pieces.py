@@ -5,7 +5,8 @@ executor's own jobs, recent ones counting most; its first one loads classes and 
 next piece takes as long as it is to, or, where what a job costs by itself takes more than half of
 that, as long again as this: shorter pieces would then gain hardly anything on the live epochs, and
 longer ones hold those up for little. Jobs that are all alike do not tell the two costs apart: the
-next one is a little larger then, for what was found before may hold no more. On nodes that had just
+next one is a little larger then, for what was found before may hold no more, and half as large
+after the only one that was measured, where that was too long. On nodes that had just
 come, whose code was not compiled yet, pieces stayed at two epochs that took as long as eight.
 Pure: measured times are given.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 __all__ = ["PIECE_EPOCHS_FIRST", "PIECE_EPOCHS_MAX", "Pieces"]
 
-PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX = 4, 64
+PIECE_EPOCHS_FIRST, PIECE_EPOCHS_MAX = 8, 64
 # of what is known, with each further job
 KEPT = 0.8
 # of squared epochs: below it, jobs were too much alike to tell the two costs apart
@@ -52,10 +53,17 @@ class Pieces:
             return  # there was no more to do
         elif seconds < target_seconds / 2:
             wanted = 2 * self.epochs
+        elif self.is_first and seconds > target_seconds:
+            wanted = self.epochs // 2
         else:
             wanted = self.epochs + 1
         least, most = max(1, self.epochs // 2), min(PIECE_EPOCHS_MAX, 2 * self.epochs)
         self.epochs = max(least, min(most, round(wanted)))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether only one has been measured."""
+        return self.jobs == 1.0
 
     def failed(self) -> None:
         """A piece did not count: the next one is small."""

@@ -27,7 +27,7 @@ def test_pieces_grow_while_they_are_short_and_shrink_when_they_are_long() -> Non
     pieces.took(pieces.epochs, 80.0, target_seconds=2.0)
     assert pieces.epochs == PIECE_EPOCHS_FIRST
     assert sizes(pieces, job_seconds=0.0, epoch_seconds=0.001)[-1] == PIECE_EPOCHS_MAX
-    assert sizes(pieces, job_seconds=0.0, epoch_seconds=100.0)[-1] == 1
+    assert sizes(pieces, job_seconds=0.0, epoch_seconds=100.0, count=60)[-1] <= 2
 
 
 @pytest.mark.parametrize(

@@ -164,11 +164,13 @@ def test_what_a_job_has_made_is_known_by_stage_map_and_partition() -> None:
 def test_a_partition_can_go_as_far_as_the_slowest_of_its_producers() -> None:
     progress = placed()
     progress.finished[ROWS1] = 5
-    assert jobs.reachable(progress, COUNTED0, 9) == 5
-    assert jobs.reachable(progress, COUNTED0, 4) == 4
-    assert jobs.reachable(progress, ROWS0, 9) == 9
+    assert jobs.reachable(progress, COUNTED0, 9, {}) == 5
+    assert jobs.reachable(progress, COUNTED0, 4, {}) == 4
+    assert jobs.reachable(progress, ROWS0, 9, {}) == 9
+    assert jobs.reachable(progress, COUNTED0, 9, {ROWS1: (6, 7)}) == 7, "in the same job"
+    assert jobs.reachable(progress, COUNTED0, 6, {ROWS1: (6, 7)}) == 6
     del progress.finished[ROWS0]
-    assert jobs.reachable(progress, COUNTED0, 9) == 0
+    assert jobs.reachable(progress, COUNTED0, 9, {}) == 0
 
 
 def test_frames_in_the_store_are_read_there_and_no_source_makes_them_again() -> None:
@@ -246,3 +248,14 @@ def test_where_sources_run_again_only_what_is_near_goes_into_one_job() -> None:
     produced = {ROWS0: (1, 7), ROWS1: (1, 7)}
     progress.retained.add(31, [("a", produced)], [1])
     assert jobs.together(progress, far) == far, "nothing runs again"
+
+
+def test_what_was_to_read_of_a_source_that_is_left_out_goes_only_as_far_as_the_source_has_run() -> (
+    None
+):
+    progress = placed()
+    work = {ROWS0: (8, 9), ROWS1: (8, 9), COUNTED0: (2, 9), COUNTED1: (1, 4)}
+    assert jobs.together(progress, work) == {COUNTED0: (2, 7), COUNTED1: (1, 4)}
+    del work[COUNTED1]
+    work[COUNTED0] = (8, 9)
+    assert jobs.made_again(progress, work) == {}, "what runs in this job is not missed"
