@@ -1,10 +1,11 @@
 """The catch-up loop: brings newly placed partitions forward beside the epochs of the live ones.
 
 A thread of its own. Each executor has at most one catch-up job at a time, for those of its
-partitions whose producers are ahead of them, in pieces of some epochs. So executors do not wait
-for each other, and a source can run far ahead of what reads it: what it has made is retained
-(paper, Algorithm 2, lines 17-21: buffered outputs go to the restored partitions). A partition
-that is close behind is left to the epoch loop, which takes it along in its next epoch.
+partitions whose producers are ahead of them or in the same job, in pieces of some epochs. So
+executors do not wait for each other, and a source can run far ahead of what others read of it: what
+it has made is retained (paper, Algorithm 2, lines 17-21: buffered outputs go to the restored
+partitions). A partition that is close behind is left to the epoch loop, which takes it along in its
+next epoch.
 
 The first job of an executor that has just come is slow: classes are loaded, the program is fetched.
 Where nothing is behind any more, a roll call is that job, so that no epoch has to wait for it when
