@@ -30,8 +30,8 @@ class Pace:
     rest_ratio: float = 0.0
 
     def epoch_took(self, seconds: float, *, alone: bool) -> None:
-        """An epoch of live partitions has run; `alone`: nothing was being done
-        for what is behind."""
+        """An epoch of live partitions has run; `alone`: nothing was done for what is
+        behind."""
         if alone:
             self.usual_seconds += SMOOTHING * (seconds - self.usual_seconds)
             self.rest_ratio = 0.0

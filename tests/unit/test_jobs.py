@@ -250,12 +250,12 @@ def test_where_sources_run_again_only_what_is_near_goes_into_one_job() -> None:
     assert jobs.together(progress, far) == far, "nothing runs again"
 
 
-def test_what_was_to_read_of_a_source_that_is_left_out_goes_only_as_far_as_the_source_has_run() -> (
-    None
-):
+def test_who_reads_a_source_that_is_left_out_goes_as_far_as_that_has_run() -> None:
     progress = placed()
     work = {ROWS0: (8, 9), ROWS1: (8, 9), COUNTED0: (2, 9), COUNTED1: (1, 4)}
     assert jobs.together(progress, work) == {COUNTED0: (2, 7), COUNTED1: (1, 4)}
-    del work[COUNTED1]
-    work[COUNTED0] = (8, 9)
-    assert jobs.made_again(progress, work) == {}, "what runs in this job is not missed"
+
+
+def test_what_sources_run_in_the_same_job_is_not_made_again() -> None:
+    work = {ROWS0: (8, 9), ROWS1: (8, 9), COUNTED0: (8, 9)}
+    assert jobs.made_again(placed(), work) == {}

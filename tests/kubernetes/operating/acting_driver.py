@@ -240,9 +240,8 @@ class ActingDriver:
 
     def _end_dropped(self) -> None:
         """A dropped executor that hears the driver again ends, and Spark deletes its pod."""
-        for pod in self.executors():
-            dropped = f"{pod.metadata.labels['spark-exec-id']}.0" in self.dropped
-            if dropped and pod.spec.node_name not in self.silent:
+        for pod in self._pods:
+            if _incarnation(pod) in self.dropped and pod.spec.node_name not in self.silent:
                 try:
                     self.core.delete_namespaced_pod(pod.metadata.name, self.namespace)
                 except client.ApiException as error:
@@ -253,7 +252,7 @@ class ActingDriver:
         now = time.monotonic()
         for pod in self._pods:  # what runs goes on while nobody can ask the API server
             address, node = pod.status.pod_ip, pod.spec.node_name
-            incarnation = f"{pod.metadata.labels['spark-exec-id']}.0"
+            incarnation = _incarnation(pod)
             if not address or pod.status.phase != "Running" or incarnation in self.dropped:
                 continue
             if node not in self.silent:
@@ -308,3 +307,8 @@ class ActingDriver:
 
     def _put(self, name: str, message: Any, *, ephemeral: bool = False) -> None:
         self.connection.put(self.place.path(name), protocol.encode(message), ephemeral=ephemeral)
+
+
+def _incarnation(pod: Any) -> str:
+    """What the driver calls the executor of a pod."""
+    return f"{pod.metadata.labels['spark-exec-id']}.0"
