@@ -8,7 +8,7 @@ from rekindle.reasons import Reason
 
 
 def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caught_up() -> None:
-    story = running()
+    story = running(catch_up_cost_ratio=0.5, catch_up_seconds=30.0)
     story.lose("n1", "n2", "n3")
     (plan,) = plans(story.back("n1", after_seconds=30.0))
     assert plan.problem.partitions["source/0"].cpu_percent == pytest.approx(20 * 1.5)
@@ -31,6 +31,15 @@ def test_what_a_node_has_left_is_given_at_steady_costs_while_others_catch_up() -
     assert second.problem.partitions["tops/0"].cpu_percent == 25.0
     assert set(second.problem.nodes or ()) == sound, "on m1 something catches up"
     assert plans(story.tell()) == []
+
+
+def test_a_node_at_rest_is_given_to_what_may_take_longer_before_all_that_fits_in_the_end() -> None:
+    story = running(catch_up_cost_ratio=1.0, catch_up_seconds=10.0)
+    story.tell(core.StatisticsReported({name: cost / 2 for name, cost in COSTS.items()}))
+    story.lose("n1", "n2", "n3", "n4")
+    (plan,) = plans(story.back("n1", after_seconds=15.0))
+    assert plan.query_partitions == ("slowest/0",), "at steady costs all would fit"
+    assert plan.problem.partitions["averages/0"].cpu_percent == pytest.approx(20 * (1 + 1.5 / 2))
 
 
 def test_no_partition_is_planned_larger_than_an_empty_node() -> None:

@@ -3,15 +3,20 @@
 A plan is drafted with the first of these that gives one:
 
     1  costs of catching up, where plans are incremental
-    2  steady costs, on nodes where nothing catches up, so that waiting longer would free nothing
+    2  costs of catching up more slowly, at last steady ones, on nodes where nothing catches up, so
+       that waiting longer would free nothing
     3  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
        up again: what ran before the failure must come back, even where it no longer fits under the
        cap
 
+What catches up takes room for a while only. So what is to run once all of it has caught up is
+chosen first, by steady costs, and the first two bring back nothing else: what matters most has its
+room kept, though it does not fit yet, and is not left out for what needs less.
+
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
-the second. Partitions whose state survived stay on their node where it holds them. With the
-policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes nothing;
-`transitions` calls it.
+the steady costs of the second, on all nodes. Partitions whose state survived stay on their node
+where it holds them. With the policy's placement `domains` what is placed on empty nodes is placed
+by `survival`. Changes nothing; `transitions` calls it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +33,19 @@ from rekindle.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
 __all__ = ["Draft", "draft", "is_incremental", "nodes_wanted"]
 
+# How many times longer than wanted catching up may take where nothing else would use the node.
+PATIENCE = (2.0, 4.0)
+
 Costs = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """Queries that may come back, what partitions cost, and what nodes have free for them."""
+
+    queries: tuple[str, ...]
+    costs: Costs
+    nodes: Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +62,11 @@ def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) 
     if not waiting or not with_status(state, Status.UP):
         return None
     held_up = slow(state)
-    for costs, nodes in _offers(state, waiting, reason, now):
+    for offer in _offers(state, waiting, reason, now, clock):
+        costs, nodes = offer.costs, offer.nodes
         fast = {node: cpu_percent for node, cpu_percent in nodes.items() if node not in held_up}
         for offered in (fast, nodes) if held_up and fast else (nodes,):
-            problem = _problem(state, waiting, costs, offered)
+            problem = _problem(state, offer.queries, costs, offered)
             answer = _solve(state, problem, clock)
             if answer.queries:
                 plan = _plan(state, problem, answer, reason, now)
@@ -71,22 +89,41 @@ def is_incremental(state: State, reason: Reason) -> bool:
 
 
 def _offers(
-    state: State, waiting: tuple[str, ...], reason: Reason, now: float
-) -> Iterator[tuple[Costs, Costs]]:
-    """Costs of partitions and free CPU of nodes to plan with, one pair after the other."""
+    state: State,
+    waiting: tuple[str, ...],
+    reason: Reason,
+    now: float,
+    clock: Callable[[], float],
+) -> Iterator[_Offer]:
+    """What to plan with, one after the other."""
     costs = load.steady(state)
     nodes = load.free(state, costs)
-    incremental = is_incremental(state, reason)
-    if incremental:
-        yield _clipped(state, load.catching_up(state, costs, now)), nodes
+    queries = waiting
+    if is_incremental(state, reason):
+        queries = _lasting(state, waiting, costs, clock)
+        yield _Offer(queries, _clipped(state, load.catching_up(state, costs, now)), nodes)
         resting = load.at_rest(state)
         nodes = {node: cpu_percent for node, cpu_percent in nodes.items() if node in resting}
+        for patience in PATIENCE if nodes else ():
+            slower = load.catching_up(state, costs, now, patience)
+            yield _Offer(queries, _clipped(state, slower), nodes)
     costs = _clipped(state, costs)
     if nodes:
-        yield costs, nodes
+        yield _Offer(queries, costs, nodes)
     if not state.catching_up and len(nodes) >= nodes_wanted(state):
         missing = frozenset().union(*(state.closures[query] for query in waiting))
-        yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])
+        demands = [costs[name] for name in missing - state.placement.keys()]
+        yield _Offer(waiting, costs, load.stretched(nodes, demands))
+
+
+def _lasting(
+    state: State, waiting: tuple[str, ...], costs: Costs, clock: Callable[[], float]
+) -> tuple[str, ...]:
+    """Of those that wait, what there is room for once nothing catches up any more; all of them,
+    where there is room for none."""
+    nodes = load.free(replace(state, charges={}), costs)
+    problem = _problem(state, waiting, _clipped(state, costs), nodes)
+    return _solve(state, problem, clock).queries or waiting
 
 
 def _clipped(state: State, costs: Costs) -> dict[str, float]:

@@ -35,13 +35,14 @@ def steady(state: State) -> dict[str, float]:
     }
 
 
-def catching_up(state: State, costs: Costs, now: float) -> dict[str, float]:
-    """`costs` as long as the backlog of the incident is worked off."""
+def catching_up(state: State, costs: Costs, now: float, patience: float = 1.0) -> dict[str, float]:
+    """`costs` as long as the backlog of the incident is worked off, in `patience` times the time
+    that the policy gives."""
     factor = 1.0
     if state.incident is not None:
         backlog_seconds = max(0.0, now - state.incident.behind_since)
-        policy = state.policy
-        factor += policy.catch_up_cost_ratio * backlog_seconds / policy.catch_up_seconds
+        wanted_seconds = patience * state.policy.catch_up_seconds
+        factor += state.policy.catch_up_cost_ratio * backlog_seconds / wanted_seconds
     return {partition: factor * cost for partition, cost in costs.items()}
 
 
