@@ -10,11 +10,13 @@ readings.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rekindle_spark.program import Program
 
 __all__ = ["Costs", "calibrated"]
+
+Name = TypeVar("Name")
 
 SMOOTHING = 0.5
 LOAD_TOLERANCE = 0.05
@@ -22,14 +24,17 @@ STEP_MIN, STEP_MAX, STEP_BACK = 0.7, 1.5, 0.8
 STRETCH_MAX = 1.3
 # Of what a node may carry, what its executor spends beside its operators at most, as costs reckon.
 BESIDE_SHARE_MAX = 0.7
+# What a partition takes at least: one that costs nothing would go anywhere, and have no time to
+# catch up.
+OWN_PERCENT_MIN = 0.1
 
 
 @dataclass(slots=True)
 class Costs:
     """Collects readings over a window of input time; `close` turns them into percents.
 
-    `node_percent` is what a node may carry, `own` what partitions' operators take, `beside` what
-    executors take apart from those.
+    In percent of one core: `node_percent` is what a node may carry, `own` what partitions'
+    operators take, `beside` what executors that run any take apart from those.
     """
 
     program: Program
@@ -57,12 +62,14 @@ class Costs:
         """Costs after this window, whose input came in until then; the next one begins."""
         seconds = until - self.began_at
         for executor in self.newest if seconds > 0 else ():
-            own = self._own_seconds(executor, placed)
-            if own:
-                spent = self.newest[executor] - self.first[executor]
-                beside = max(0.0, spent - sum(own.values()))
-                _smooth(self.beside, {executor: 100 * beside / seconds})
-                _smooth(self.own, {number: 100 * each / seconds for number, each in own.items()})
+            own_seconds = self._own_seconds(executor, placed)
+            if not own_seconds:
+                self.beside.pop(executor, None)
+                continue
+            spent_seconds = self.newest[executor] - self.first[executor]
+            beside_seconds = max(0.0, spent_seconds - sum(own_seconds.values()))
+            _smooth(self.beside, {executor: 100 * beside_seconds / seconds})
+            _smooth(self.own, {number: 100 * own / seconds for number, own in own_seconds.items()})
         self.restart(until)
         return self.percent
 
@@ -71,11 +78,13 @@ class Costs:
         """What each partition costs: its own, and its share of what is beside on a full node."""
         beside = sum(self.beside.values()) / max(1, len(self.beside))
         share = min(BESIDE_SHARE_MAX, beside / self.node_percent)
-        return {number: own / (1.0 - share) for number, own in self.own.items()}
+        return {
+            number: max(OWN_PERCENT_MIN, own) / (1.0 - share) for number, own in self.own.items()
+        }
 
     @property
     def used_percent(self) -> float:
-        """What all executors take now."""
+        """What executors that run partitions take now."""
         return sum(self.own.values()) + sum(self.beside.values())
 
     def restart(self, at: float) -> None:
@@ -105,7 +114,8 @@ class Costs:
         return spent
 
 
-def _smooth(known: dict[Any, float], measured: Mapping[Any, float]) -> None:
+def _smooth(known: dict[Name, float], measured: Mapping[Name, float]) -> None:
+    """Move what is known half the way to what has been measured."""
     for name, percent in measured.items():
         before = known.get(name, percent)
         known[name] = before + SMOOTHING * (percent - before)

@@ -1,10 +1,33 @@
 """What partitions cost while they catch up, and how plans use what nodes have left."""
 
+from collections.abc import Mapping
+
 import pytest
-from coordinator_world import COSTS, plans, running
+from coordinator_world import COSTS, Story, plans, running
 
 from rekindle import coordination as core
 from rekindle.reasons import Reason
+from rekindle.settings import Policy
+from rekindle.topology import Operator, Query, Topology
+
+
+def story_of(costs: Mapping[str, float], priorities: Mapping[str, float], nodes: int) -> Story:
+    """Operators of one partition each that run on nodes of 80 % CPU, and a query of each that has
+    a priority; one named `base` feeds one named `deep`. A checkpoint is complete."""
+    topology = Topology(
+        operators=tuple(Operator(name, 1) for name in costs),
+        edges=(("base", "deep"),),
+        queries=tuple(Query(name, name, priority) for name, priority in priorities.items()),
+    )
+    policy = Policy(catch_up_cost_ratio=1.0, catch_up_seconds=15.0)
+    story = Story(core.initial(topology, policy, nodes))
+    story.tell(core.StatisticsReported({f"{name}/0": cost for name, cost in costs.items()}))
+    story.back(*(f"n{number}" for number in range(1, nodes + 1)))
+    story.tell(after_seconds=60.0)
+    story.catch_up()
+    story.tell(core.CheckpointCompleted(5))
+    story.told.clear()
+    return story
 
 
 def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caught_up() -> None:
@@ -73,3 +96,43 @@ def test_lower_costs_let_a_query_in_that_waits_for_capacity() -> None:
     assert plans(story.lose("n1")) == []
     (plan,) = plans(story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
     assert plan.reason is Reason.STATISTICS_CHANGED
+
+
+def test_what_hardly_fits_does_not_displace_what_has_room_to_catch_up() -> None:
+    costs = {"base": 37.5, "deep": 37.5, "small": 20.0, "tiny": 20.0}
+    story = story_of(costs, {"deep": 10, "small": 5, "tiny": 4}, nodes=3)
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1", after_seconds=15.0))
+    assert plan.query_partitions == ("small/0", "tiny/0")
+
+
+def test_what_needs_less_does_not_take_the_room_of_what_matters_more() -> None:
+    costs = {"base": 30.0, "deep": 30.0, "small": 35.0}
+    story = story_of(costs, {"deep": 10, "small": 1}, nodes=3)
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1", after_seconds=15.0))
+    assert plan.query_partitions == ("deep/0",), "in four times the time; small would fit at once"
+    assert plan.waiting == 2
+
+
+def test_no_node_rests_for_long_for_what_does_not_fit() -> None:
+    costs = {"first": 35.0, "base": 45.0, "deep": 45.0, "small": 40.0}
+    story = story_of(costs, {"first": 10, "deep": 5, "small": 1}, nodes=3)
+    story.lose("n1", "n2", "n3")
+    told = story.back("n1", "n2", after_seconds=15.0)
+    told += story.tell(after_seconds=1.0)
+    found = {name for plan in plans(told) for name in plan.query_partitions}
+    assert found == {"first/0", "small/0"}
+
+
+def test_a_query_that_is_lost_while_it_catches_up_leaves_no_charge_behind() -> None:
+    costs = {"base": 35.0, "deep": 60.0, "middle": 40.0, "tiny": 8.0}
+    story = story_of(costs, {"deep": 10, "middle": 5, "tiny": 1}, nodes=4)
+    story.lose("n1", "n2", "n3", "n4")
+    (first,) = plans(story.back("n1", "n2", after_seconds=15.0))
+    assert first.query_partitions == ("deep/0",)
+    told = story.lose(first.placement["deep/0"], after_seconds=3.0)
+    (plan,) = plans(told)
+    assert plan.query_partitions == ("tiny/0",)
+    assert plan.problem.nodes == {first.placement["base/0"]: 80.0 - 35.0}
+    assert story.state.charges.keys() == {"tiny/0"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle_spark import costs, program
-from rekindle_spark.costs import Costs
+from rekindle_spark.costs import OWN_PERCENT_MIN, Costs
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
 from rekindle_spark.testing import UnreadSource
@@ -72,6 +72,23 @@ def test_an_executor_without_partitions_says_nothing_of_what_full_ones_spend_bes
     measured.add({"a": reading(53.0, p0=1.0), "b": reading(50.1)}, {ROWS0: 10})
     percent = measured.close({ROWS0: "a"}, 110.0)
     assert percent == pytest.approx({ROWS0: 10 * 80 / 60})
+
+
+def test_an_executor_that_was_emptied_says_nothing_any_more() -> None:
+    measured = started("a", "b")
+    measured.add({"a": reading(51.0, p0=1.0), "b": reading(56.0, p1=1.0)}, {ROWS0: 1, ROWS1: 1})
+    measured.close({ROWS0: "a", ROWS1: "b"}, 110.0)
+    measured.add({"a": reading(53.0, p0=1.0, p1=1.0), "b": reading(60.0)}, {ROWS0: 1, ROWS1: 1})
+    percent = measured.close({ROWS0: "a", ROWS1: "a"}, 120.0)
+    assert percent == pytest.approx({ROWS0: 10.0, ROWS1: 10.0})
+    assert measured.used_percent == pytest.approx(20.0)
+
+
+def test_what_is_idle_costs_something() -> None:
+    measured = started("a")
+    measured.add({"a": reading(52.0)}, {})
+    percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
+    assert percent == pytest.approx(dict.fromkeys((ROWS0, COUNTED), OWN_PERCENT_MIN * 80 / 60))
 
 
 def test_what_is_used_in_a_first_window_is_the_time_of_all_executors() -> None:

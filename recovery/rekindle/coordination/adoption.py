@@ -35,17 +35,20 @@ def adopt(state: State, event: PlacementReported, now: float) -> State:
         placement=placement,
         resident=resident,
         stopped=event.stopped,
-        charges={name: cost for name, cost in state.charges.items() if name in placement},
         plan_epoch=max(state.plan_epoch, event.plan_epoch),
         starting=state.starting and not placement,
         incident=incident,
     )
     behind = {query for query in active(state) if not state.closures[query] <= event.live}
     catching_up = (state.catching_up & active(state)) | (behind - started)
+    wanted = frozenset().union(*(state.closures[query] for query in catching_up))
+    charges = {
+        name: cost for name, cost in state.charges.items() if name in placement and name in wanted
+    }
     due = state.due
     if undone and inactive(state) and not state.starting:
         due = due or Due(now, Reason.PLAN_UNDONE)
-    return replace(state, catching_up=catching_up, due=due)
+    return replace(state, charges=charges, catching_up=catching_up, due=due)
 
 
 def _is_known(state: State, event: PlacementReported) -> bool:

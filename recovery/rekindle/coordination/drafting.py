@@ -2,21 +2,22 @@
 
 A plan is drafted with the first of these that gives one:
 
-    1  costs of catching up, where plans are incremental
-    2  costs of catching up more slowly, at last steady ones, on nodes where nothing catches up, so
-       that waiting longer would free nothing
-    3  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
+    1  costs of catching up in the policy's time, where plans are incremental
+    2  costs of catching up more slowly, on nodes where nothing catches up, so that waiting longer
+       would free nothing
+    3  steady costs, on those nodes
+    4  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
        up again: what ran before the failure must come back, even where it no longer fits under the
        cap
 
-What catches up takes room for a while only. So what is to run once all of it has caught up is
-chosen first, by steady costs, and the first two bring back nothing else: what matters most has its
-room kept, though it does not fit yet, and is not left out for what needs less.
+What catches up takes room for a while only. So what there is room for at the lowest costs of the
+second, once all before it has caught up, is chosen first, and the first two bring back nothing
+else: what matters more is not left out for what needs less.
 
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
-the steady costs of the second, on all nodes. Partitions whose state survived stay on their node
-where it holds them. With the policy's placement `domains` what is placed on empty nodes is placed
-by `survival`. Changes nothing; `transitions` calls it.
+the third, on all nodes. Partitions whose state survived stay on their node where it holds them.
+With the policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes
+nothing; `transitions` calls it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,8 +34,11 @@ from rekindle.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
 __all__ = ["Draft", "draft", "is_incremental", "nodes_wanted"]
 
-# How many times longer than wanted catching up may take where nothing else would use the node.
-PATIENCE = (2.0, 4.0)
+# How many times longer than the policy wants it catching up may take, where nothing else would use
+# the node. Each doubles the room for what it leaves to catch up with.
+PATIENCE = (1.0, 2.0, 4.0)
+# Of the time for a plan, what the choice among all that waits may take.
+CHOICE_SHARE = 0.25
 
 Costs = Mapping[str, float]
 
@@ -96,34 +100,41 @@ def _offers(
     clock: Callable[[], float],
 ) -> Iterator[_Offer]:
     """What to plan with, one after the other."""
-    costs = load.steady(state)
-    nodes = load.free(state, costs)
-    queries = waiting
+    steady = load.steady(state)
+    nodes = load.free(state, steady)
     if is_incremental(state, reason):
-        queries = _lasting(state, waiting, costs, clock)
-        yield _Offer(queries, _clipped(state, load.catching_up(state, costs, now)), nodes)
+        first, *slower = (
+            _clipped(state, load.catching_up(state, steady, now, patience)) for patience in PATIENCE
+        )
+        chosen = _chosen(state, waiting, slower[-1], clock)
+        yield _Offer(chosen, first, nodes)
         resting = load.at_rest(state)
         nodes = {node: cpu_percent for node, cpu_percent in nodes.items() if node in resting}
-        for patience in PATIENCE if nodes else ():
-            slower = load.catching_up(state, costs, now, patience)
-            yield _Offer(queries, _clipped(state, slower), nodes)
-    costs = _clipped(state, costs)
+        for costs in slower if nodes else ():
+            yield _Offer(chosen, costs, nodes)
+    costs = _clipped(state, steady)
     if nodes:
-        yield _Offer(queries, costs, nodes)
+        yield _Offer(waiting, costs, nodes)
     if not state.catching_up and len(nodes) >= nodes_wanted(state):
         missing = frozenset().union(*(state.closures[query] for query in waiting))
         demands = [costs[name] for name in missing - state.placement.keys()]
         yield _Offer(waiting, costs, load.stretched(nodes, demands))
 
 
-def _lasting(
+def _chosen(
     state: State, waiting: tuple[str, ...], costs: Costs, clock: Callable[[], float]
 ) -> tuple[str, ...]:
-    """Of those that wait, what there is room for once nothing catches up any more; all of them,
-    where there is room for none."""
-    nodes = load.free(replace(state, charges={}), costs)
-    problem = _problem(state, waiting, _clipped(state, costs), nodes)
-    return _solve(state, problem, clock).queries or waiting
+    """Of those that wait, what there is room for at these costs once nothing else catches up; all
+    of them, where there is room for none."""
+    free, held_up = load.free(replace(state, charges={}), load.steady(state)), slow(state)
+    fast = {node: cpu_percent for node, cpu_percent in free.items() if node not in held_up}
+    answer = planning.solve(
+        _problem(state, waiting, costs, fast or free),
+        solver=state.policy.solver,
+        budget_seconds=CHOICE_SHARE * state.policy.solver_budget_seconds,
+        clock=clock,
+    )
+    return answer.queries or waiting
 
 
 def _clipped(state: State, costs: Costs) -> dict[str, float]:
@@ -132,9 +143,10 @@ def _clipped(state: State, costs: Costs) -> dict[str, float]:
     return {partition: min(cost, largest) for partition, cost in costs.items()}
 
 
-def _problem(state: State, waiting: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
-    """Only what waits and what that needs: the rest runs and is none of the planner's business."""
-    needed = sorted(frozenset().union(*(state.closures[query] for query in waiting)))
+def _problem(state: State, queries: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
+    """Only these queries, which wait, and what they need: the rest runs and is none of the
+    planner's business."""
+    needed = sorted(frozenset().union(*(state.closures[query] for query in queries)))
     return Problem(
         partitions={
             partition: PartitionCost(
@@ -146,7 +158,7 @@ def _problem(state: State, waiting: tuple[str, ...], costs: Costs, nodes: Costs)
         },
         queries={
             query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
-            for query in waiting
+            for query in queries
         },
         failed=frozenset(needed) - state.placement.keys(),
         nodes={node: max(0.0, cpu_percent) for node, cpu_percent in nodes.items()},
@@ -191,6 +203,7 @@ def _plan(state: State, problem: Problem, answer: Answer, reason: Reason, now: f
         strategy=state.policy.strategy,
         query_partitions=answer.queries,
         placement=dict(sorted(placement.items())),
+        waiting=len(inactive(state)),
         problem=problem,
         answer=answer,
         reason=reason,

@@ -2,7 +2,7 @@
 
     steady      measured, or assumed until it is
     capacities  cap x capacity of a node
-    catching up steady x (1 + ratio x backlog / target time), never more than an empty node holds
+    catching up steady x (1 + ratio x backlog / time to catch up in)
     free        cap x capacity of a node, less what is placed there
 
 A query that catches up needs more than its steady share, or it is placed and never comes back
@@ -41,8 +41,8 @@ def catching_up(state: State, costs: Costs, now: float, patience: float = 1.0) -
     factor = 1.0
     if state.incident is not None:
         backlog_seconds = max(0.0, now - state.incident.behind_since)
-        wanted_seconds = patience * state.policy.catch_up_seconds
-        factor += state.policy.catch_up_cost_ratio * backlog_seconds / wanted_seconds
+        catch_up_seconds = patience * state.policy.catch_up_seconds
+        factor += state.policy.catch_up_cost_ratio * backlog_seconds / catch_up_seconds
     return {partition: factor * cost for partition, cost in costs.items()}
 
 

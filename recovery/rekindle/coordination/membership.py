@@ -173,9 +173,11 @@ def _without_lost(state: State) -> State:
         state,
         placement={name: node for name, node in kept.items() if name in running},
         resident=resident | {name: node for name, node in kept.items() if name not in running},
-        charges={name: cost for name, cost in state.charges.items() if name in running},
     )
-    return replace(state, catching_up=state.catching_up & active(state))
+    catching_up = state.catching_up & active(state)
+    behind = frozenset().union(*(state.closures[query] for query in catching_up))
+    charges = {name: cost for name, cost in state.charges.items() if name in behind}
+    return replace(state, catching_up=catching_up, charges=charges)
 
 
 def _incident(state: State, lost: tuple[str, ...], nodes_before: int, now: float) -> Incident:

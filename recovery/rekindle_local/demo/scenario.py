@@ -178,8 +178,7 @@ class Scenario:
                 continue
             raise RunError(
                 where="demo",
-                what=f"the partitions cost {self._load():.1f} % of the capped capacity before the "
-                "kill",
+                what=f"executors used {self._load():.1f} % of the capped capacity before the kill",
                 remedy=f"choose --rows-per-second so that it is {low:.0f} to {high:.0f} %",
             )
 
@@ -283,5 +282,5 @@ class Scenario:
                 where="demo",
                 what=f"the first plan restored {first:.0f} of {total:.0f} in priorities and "
                 f"{max(0, len(plans) - 1)} plans followed",
-                remedy="raise --rows-per-second: only a load near capacity tests priorities",
+                remedy="raise --rows-per-second: survivors must not carry nearly everything",
             )
