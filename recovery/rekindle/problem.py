@@ -105,13 +105,9 @@ class Answer:
     version: int = field(default=VERSION, kw_only=True)
 
 
-def describe(
-    answer: Answer, *, one: str = "query", several: str = "queries", lost: int | None = None
-) -> str:
-    """The plan as one sentence; the runtime's problems have query partitions for queries. `lost`:
-    how many are, where the problem had not all of them."""
-    if lost is None:
-        lost = len(answer.queries) + sum(1 for why in answer.skipped.values() if why != RUNNING)
+def describe(answer: Answer, *, one: str = "query", several: str = "queries") -> str:
+    """The plan as one sentence; the runtime's problems have query partitions for queries."""
+    lost = len(answer.queries) + sum(1 for why in answer.skipped.values() if why != RUNNING)
     if not lost:
         return f"Nothing to bring back: no {one} has lost a partition."
     what = f"Bring back {len(answer.queries)} of {lost} lost {one if lost == 1 else several}"

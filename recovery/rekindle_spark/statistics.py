@@ -44,12 +44,8 @@ class Statistics:
     behind_seconds: float = math.inf
 
     def __post_init__(self) -> None:
+        self.costs = Costs(self.application.program, began_at=self._computed_until())
         runtime = self.application.settings.runtime
-        self.costs = Costs(
-            self.application.program,
-            runtime.node_cpu_percent * self.application.settings.policy.cpu_cap,
-            began_at=self._computed_until(),
-        )
         self.rows_per_second = runtime.rows_per_second
         if runtime.load_target_percent is not None:  # as it was calibrated
             self.rows_per_second = self.application.arrivals.last.rows_per_second
@@ -82,7 +78,7 @@ class Statistics:
         named = self._named(percent)
         self._report(named)
         if application.losses == 0:
-            self._calibrate(self._load_percent, since)
+            self._calibrate(self._load(named), since)
         return named
 
     @property
@@ -111,7 +107,7 @@ class Statistics:
                 names[number]: application.executors[executor]
                 for number, executor in sorted(progress.placed.items())
             },
-            load_percent=self._load_percent,
+            load_percent=self._load(named),
             rows_per_second=self.rows_per_second,
             epoch=application.newest,
             retained_shuffles=application.exchange.retained_count(),
@@ -120,11 +116,12 @@ class Statistics:
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
 
-    @property
-    def _load_percent(self) -> float:
+    def _load(self, named: Mapping[str, float]) -> float:
         """Percent of what all nodes may carry."""
-        capacity = len(self.application.executors) * self.costs.node_percent
-        return 100 * self.costs.used_percent / capacity
+        settings = self.application.settings
+        nodes = len(self.application.executors)
+        capacity = nodes * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
+        return 100 * sum(named.values()) / capacity
 
     def _calibrate(self, load_percent: float, since: float) -> None:
         """Move the rate towards the wanted load, measured in a window since then, until the first

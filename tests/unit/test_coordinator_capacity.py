@@ -31,7 +31,7 @@ def story_of(costs: Mapping[str, float], priorities: Mapping[str, float], nodes:
 
 
 def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caught_up() -> None:
-    story = running(catch_up_cost_ratio=0.5, catch_up_seconds=30.0)
+    story = running()
     story.lose("n1", "n2", "n3")
     (plan,) = plans(story.back("n1", after_seconds=30.0))
     assert plan.problem.partitions["source/0"].cpu_percent == pytest.approx(20 * 1.5)
@@ -54,15 +54,6 @@ def test_what_a_node_has_left_is_given_at_steady_costs_while_others_catch_up() -
     assert second.problem.partitions["tops/0"].cpu_percent == 25.0
     assert set(second.problem.nodes or ()) == sound, "on m1 something catches up"
     assert plans(story.tell()) == []
-
-
-def test_a_node_at_rest_is_given_to_what_may_take_longer_before_all_that_fits_in_the_end() -> None:
-    story = running(catch_up_cost_ratio=1.0, catch_up_seconds=10.0)
-    story.tell(core.StatisticsReported({name: cost / 2 for name, cost in COSTS.items()}))
-    story.lose("n1", "n2", "n3", "n4")
-    (plan,) = plans(story.back("n1", after_seconds=15.0))
-    assert plan.query_partitions == ("slowest/0",), "at steady costs all would fit"
-    assert plan.problem.partitions["averages/0"].cpu_percent == pytest.approx(20 * (1 + 1.5 / 2))
 
 
 def test_no_partition_is_planned_larger_than_an_empty_node() -> None:
@@ -96,33 +87,6 @@ def test_lower_costs_let_a_query_in_that_waits_for_capacity() -> None:
     assert plans(story.lose("n1")) == []
     (plan,) = plans(story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
     assert plan.reason is Reason.STATISTICS_CHANGED
-
-
-def test_what_hardly_fits_does_not_displace_what_has_room_to_catch_up() -> None:
-    costs = {"base": 37.5, "deep": 37.5, "small": 20.0, "tiny": 20.0}
-    story = story_of(costs, {"deep": 10, "small": 5, "tiny": 4}, nodes=3)
-    story.lose("n1", "n2", "n3")
-    (plan,) = plans(story.back("n1", after_seconds=15.0))
-    assert plan.query_partitions == ("small/0", "tiny/0")
-
-
-def test_what_needs_less_does_not_take_the_room_of_what_matters_more() -> None:
-    costs = {"base": 30.0, "deep": 30.0, "small": 35.0}
-    story = story_of(costs, {"deep": 10, "small": 1}, nodes=3)
-    story.lose("n1", "n2", "n3")
-    (plan,) = plans(story.back("n1", after_seconds=15.0))
-    assert plan.query_partitions == ("deep/0",), "in four times the time; small would fit at once"
-    assert plan.waiting == 2
-
-
-def test_no_node_rests_for_long_for_what_does_not_fit() -> None:
-    costs = {"first": 35.0, "base": 45.0, "deep": 45.0, "small": 40.0}
-    story = story_of(costs, {"first": 10, "deep": 5, "small": 1}, nodes=3)
-    story.lose("n1", "n2", "n3")
-    told = story.back("n1", "n2", after_seconds=15.0)
-    told += story.tell(after_seconds=1.0)
-    found = {name for plan in plans(told) for name in plan.query_partitions}
-    assert found == {"first/0", "small/0"}
 
 
 def test_a_query_that_is_lost_while_it_catches_up_leaves_no_charge_behind() -> None:

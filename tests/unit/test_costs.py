@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle_spark import costs, program
-from rekindle_spark.costs import OWN_PERCENT_MIN, Costs
+from rekindle_spark.costs import Costs
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
 from rekindle_spark.testing import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS0, ROWS1, COUNTED = range(3)
-NODE_PERCENT = 80.0
 
 
 def build() -> Program:
@@ -31,7 +30,7 @@ def reading(processes: float, **work: float) -> dict[str, Any]:
 
 def started(*executors: str) -> Costs:
     """A window that begins at 100 s, executors having used 50 s each before it."""
-    measured = Costs(build(), NODE_PERCENT)
+    measured = Costs(build())
     measured.add({executor: reading(50.0) for executor in executors}, {})
     measured.restart(100.0)
     return measured
@@ -45,57 +44,18 @@ def test_partitions_of_one_operator_on_one_executor_share_its_time_by_rows() -> 
     )
 
 
-def test_what_an_executor_spends_besides_is_shared_as_on_one_that_is_full() -> None:
+def test_what_an_executor_spends_besides_is_shared_by_what_is_placed_on_it() -> None:
     measured = started("a")
     measured.add({"a": reading(53.0, p0=0.5, p2=0.5)}, {ROWS0: 10, COUNTED: 10})
     percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
-    beside = 20.0
-    assert percent == pytest.approx(dict.fromkeys((ROWS0, COUNTED), 5 * 80 / (80 - beside)))
+    assert percent == pytest.approx({ROWS0: 15.0, COUNTED: 15.0})
 
 
-def test_costs_of_a_full_node_are_what_it_may_carry() -> None:
-    measured = started("a")
-    measured.add({"a": reading(58.0, p0=2.0, p2=3.0)}, {ROWS0: 10, COUNTED: 10})
-    percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
-    assert sum(percent.values()) == pytest.approx(NODE_PERCENT)
-
-
-def test_where_hardly_anything_runs_partitions_still_cost_something() -> None:
-    measured = started("a")
-    measured.add({"a": reading(60.0, p0=1.0)}, {ROWS0: 10})
-    percent = measured.close({ROWS0: "a"}, 110.0)
-    assert percent == pytest.approx({ROWS0: 10.0 / 0.3})
-
-
-def test_an_executor_without_partitions_says_nothing_of_what_full_ones_spend_besides() -> None:
-    measured = started("a", "b")
-    measured.add({"a": reading(53.0, p0=1.0), "b": reading(50.1)}, {ROWS0: 10})
-    percent = measured.close({ROWS0: "a"}, 110.0)
-    assert percent == pytest.approx({ROWS0: 10 * 80 / 60})
-
-
-def test_an_executor_that_was_emptied_says_nothing_any_more() -> None:
-    measured = started("a", "b")
-    measured.add({"a": reading(51.0, p0=1.0), "b": reading(56.0, p1=1.0)}, {ROWS0: 1, ROWS1: 1})
-    measured.close({ROWS0: "a", ROWS1: "b"}, 110.0)
-    measured.add({"a": reading(53.0, p0=1.0, p1=1.0), "b": reading(60.0)}, {ROWS0: 1, ROWS1: 1})
-    percent = measured.close({ROWS0: "a", ROWS1: "a"}, 120.0)
-    assert percent == pytest.approx({ROWS0: 10.0, ROWS1: 10.0})
-    assert measured.used_percent == pytest.approx(20.0)
-
-
-def test_what_is_idle_costs_something() -> None:
-    measured = started("a")
-    measured.add({"a": reading(52.0)}, {})
-    percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
-    assert percent == pytest.approx(dict.fromkeys((ROWS0, COUNTED), OWN_PERCENT_MIN * 80 / 60))
-
-
-def test_what_is_used_in_a_first_window_is_the_time_of_all_executors() -> None:
+def test_all_costs_of_a_first_window_are_the_time_of_all_executors() -> None:
     measured = started("a", "b")
     measured.add({"a": reading(51.0, p0=0.4), "b": reading(52.0, p1=1.0, p2=0.2)}, {ROWS0: 4})
-    measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "b"}, 120.0)
-    assert measured.used_percent == pytest.approx(100 * 3.0 / 20)
+    percent = measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "b"}, 120.0)
+    assert sum(percent.values()) == pytest.approx(100 * 3.0 / 20)
 
 
 def test_costs_are_smoothed_over_windows() -> None:

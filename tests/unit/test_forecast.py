@@ -111,7 +111,7 @@ def test_a_lost_query_goes_on_where_there_is_room_and_the_other_never_stops() ->
 
 
 def test_a_node_that_comes_brings_it_back_by_the_plan_of_the_core() -> None:
-    state = parsed(two_queries(policy={"catch_up_cost_ratio": 0.5, "catch_up_seconds": 30.0}))
+    state = parsed(two_queries())
     arrival = Arrival(10.0, "n1", 100.0, "east")
     course = rehearse(state, ["n1"], [arrival], MODEL, clock=clock)
     (plan,) = course.plans

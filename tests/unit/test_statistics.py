@@ -44,12 +44,10 @@ def running() -> Any:
 
 
 def compute(application: Any, statistics: Statistics, epoch: int, cpu_seconds: float) -> None:
-    """An epoch whose input came in until `epoch` seconds after the first; CPU in all so far, all of
-    it the partition's own."""
+    """An epoch whose input came in until `epoch` seconds after the first; CPU in all so far."""
     application.cuts[epoch] = SimpleNamespace(cut_at=1000.0 + epoch)
     application.newest = epoch
-    spent = cpu_seconds - statistics.costs.newest.get("a", 0.0)
-    cpu = {"a": {"processes": cpu_seconds, "work": {"0": spent}}}
+    cpu = {"a": {"processes": cpu_seconds, "work": {}}}
     statistics.add(SimpleNamespace(cpu=cpu, rows_by_partition={0: 10}))
 
 

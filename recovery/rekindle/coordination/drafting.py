@@ -2,22 +2,16 @@
 
 A plan is drafted with the first of these that gives one:
 
-    1  costs of catching up in the policy's time, where plans are incremental
-    2  costs of catching up more slowly, on nodes where nothing catches up, so that waiting longer
-       would free nothing
-    3  steady costs, on those nodes
-    4  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
+    1  costs of catching up, where plans are incremental
+    2  steady costs, on nodes where nothing catches up, so that waiting longer would free nothing
+    3  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
        up again: what ran before the failure must come back, even where it no longer fits under the
        cap
 
-What catches up takes room for a while only. So what there is room for at the lowest costs of the
-second, once all before it has caught up, is chosen first, and the first two bring back nothing
-else: what matters more is not left out for what needs less.
-
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
-the third, on all nodes. Partitions whose state survived stay on their node where it holds them.
-With the policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes
-nothing; `transitions` calls it.
+the second. Partitions whose state survived stay on their node where it holds them. With the
+policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes nothing;
+`transitions` calls it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,22 +28,7 @@ from rekindle.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
 __all__ = ["Draft", "draft", "is_incremental", "nodes_wanted"]
 
-# How many times longer than the policy wants it catching up may take, where nothing else would use
-# the node. Each doubles the room for what it leaves to catch up with.
-PATIENCE = (1.0, 2.0, 4.0)
-# Of the time for a plan, what the choice among all that waits may take.
-CHOICE_SHARE = 0.25
-
 Costs = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """Queries that may come back, what partitions cost, and what nodes have free for them."""
-
-    queries: tuple[str, ...]
-    costs: Costs
-    nodes: Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +45,10 @@ def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) 
     if not waiting or not with_status(state, Status.UP):
         return None
     held_up = slow(state)
-    for offer in _offers(state, waiting, reason, now, clock):
-        costs, nodes = offer.costs, offer.nodes
+    for costs, nodes in _offers(state, waiting, reason, now):
         fast = {node: cpu_percent for node, cpu_percent in nodes.items() if node not in held_up}
         for offered in (fast, nodes) if held_up and fast else (nodes,):
-            problem = _problem(state, offer.queries, costs, offered)
+            problem = _problem(state, waiting, costs, offered)
             answer = _solve(state, problem, clock)
             if answer.queries:
                 plan = _plan(state, problem, answer, reason, now)
@@ -93,48 +71,22 @@ def is_incremental(state: State, reason: Reason) -> bool:
 
 
 def _offers(
-    state: State,
-    waiting: tuple[str, ...],
-    reason: Reason,
-    now: float,
-    clock: Callable[[], float],
-) -> Iterator[_Offer]:
-    """What to plan with, one after the other."""
-    steady = load.steady(state)
-    nodes = load.free(state, steady)
-    if is_incremental(state, reason):
-        first, *slower = (
-            _clipped(state, load.catching_up(state, steady, now, patience)) for patience in PATIENCE
-        )
-        chosen = _chosen(state, waiting, slower[-1], clock)
-        yield _Offer(chosen, first, nodes)
+    state: State, waiting: tuple[str, ...], reason: Reason, now: float
+) -> Iterator[tuple[Costs, Costs]]:
+    """Costs of partitions and free CPU of nodes to plan with, one pair after the other."""
+    costs = load.steady(state)
+    nodes = load.free(state, costs)
+    incremental = is_incremental(state, reason)
+    if incremental:
+        yield _clipped(state, load.catching_up(state, costs, now)), nodes
         resting = load.at_rest(state)
         nodes = {node: cpu_percent for node, cpu_percent in nodes.items() if node in resting}
-        for costs in slower if nodes else ():
-            yield _Offer(chosen, costs, nodes)
-    costs = _clipped(state, steady)
+    costs = _clipped(state, costs)
     if nodes:
-        yield _Offer(waiting, costs, nodes)
+        yield costs, nodes
     if not state.catching_up and len(nodes) >= nodes_wanted(state):
         missing = frozenset().union(*(state.closures[query] for query in waiting))
-        demands = [costs[name] for name in missing - state.placement.keys()]
-        yield _Offer(waiting, costs, load.stretched(nodes, demands))
-
-
-def _chosen(
-    state: State, waiting: tuple[str, ...], costs: Costs, clock: Callable[[], float]
-) -> tuple[str, ...]:
-    """Of those that wait, what there is room for at these costs once nothing else catches up; all
-    of them, where there is room for none."""
-    free, held_up = load.free(replace(state, charges={}), load.steady(state)), slow(state)
-    fast = {node: cpu_percent for node, cpu_percent in free.items() if node not in held_up}
-    answer = planning.solve(
-        _problem(state, waiting, costs, fast or free),
-        solver=state.policy.solver,
-        budget_seconds=CHOICE_SHARE * state.policy.solver_budget_seconds,
-        clock=clock,
-    )
-    return answer.queries or waiting
+        yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])
 
 
 def _clipped(state: State, costs: Costs) -> dict[str, float]:
@@ -143,10 +95,9 @@ def _clipped(state: State, costs: Costs) -> dict[str, float]:
     return {partition: min(cost, largest) for partition, cost in costs.items()}
 
 
-def _problem(state: State, queries: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
-    """Only these queries, which wait, and what they need: the rest runs and is none of the
-    planner's business."""
-    needed = sorted(frozenset().union(*(state.closures[query] for query in queries)))
+def _problem(state: State, waiting: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
+    """Only what waits and what that needs: the rest runs and is none of the planner's business."""
+    needed = sorted(frozenset().union(*(state.closures[query] for query in waiting)))
     return Problem(
         partitions={
             partition: PartitionCost(
@@ -158,7 +109,7 @@ def _problem(state: State, queries: tuple[str, ...], costs: Costs, nodes: Costs)
         },
         queries={
             query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
-            for query in queries
+            for query in waiting
         },
         failed=frozenset(needed) - state.placement.keys(),
         nodes={node: max(0.0, cpu_percent) for node, cpu_percent in nodes.items()},
@@ -203,7 +154,6 @@ def _plan(state: State, problem: Problem, answer: Answer, reason: Reason, now: f
         strategy=state.policy.strategy,
         query_partitions=answer.queries,
         placement=dict(sorted(placement.items())),
-        waiting=len(inactive(state)),
         problem=problem,
         answer=answer,
         reason=reason,

@@ -2,7 +2,7 @@
 
     steady      measured, or assumed until it is
     capacities  cap x capacity of a node
-    catching up steady x (1 + ratio x backlog / time to catch up in)
+    catching up steady x (1 + ratio x backlog / target time), never more than an empty node holds
     free        cap x capacity of a node, less what is placed there
 
 A query that catches up needs more than its steady share, or it is placed and never comes back
@@ -35,14 +35,13 @@ def steady(state: State) -> dict[str, float]:
     }
 
 
-def catching_up(state: State, costs: Costs, now: float, patience: float = 1.0) -> dict[str, float]:
-    """`costs` as long as the backlog of the incident is worked off, in `patience` times the time
-    that the policy gives."""
+def catching_up(state: State, costs: Costs, now: float) -> dict[str, float]:
+    """`costs` as long as the backlog of the incident is worked off."""
     factor = 1.0
     if state.incident is not None:
         backlog_seconds = max(0.0, now - state.incident.behind_since)
-        catch_up_seconds = patience * state.policy.catch_up_seconds
-        factor += state.policy.catch_up_cost_ratio * backlog_seconds / catch_up_seconds
+        policy = state.policy
+        factor += policy.catch_up_cost_ratio * backlog_seconds / policy.catch_up_seconds
     return {partition: factor * cost for partition, cost in costs.items()}
 
 
