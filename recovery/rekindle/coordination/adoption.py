@@ -10,7 +10,15 @@ from dataclasses import replace
 
 from rekindle import topology as graph
 from rekindle.coordination.events import PlacementReported
-from rekindle.coordination.state import Due, State, Status, active, inactive, with_status
+from rekindle.coordination.state import (
+    Due,
+    State,
+    Status,
+    active,
+    inactive,
+    only_behind,
+    with_status,
+)
 from rekindle.reasons import Reason
 
 __all__ = ["adopt"]
@@ -40,15 +48,11 @@ def adopt(state: State, event: PlacementReported, now: float) -> State:
         incident=incident,
     )
     behind = {query for query in active(state) if not state.closures[query] <= event.live}
-    catching_up = (state.catching_up & active(state)) | (behind - started)
-    wanted = frozenset().union(*(state.closures[query] for query in catching_up))
-    charges = {
-        name: cost for name, cost in state.charges.items() if name in placement and name in wanted
-    }
+    state = only_behind(state, (state.catching_up & active(state)) | (behind - started))
     due = state.due
     if undone and inactive(state) and not state.starting:
         due = due or Due(now, Reason.PLAN_UNDONE)
-    return replace(state, charges=charges, catching_up=catching_up, due=due)
+    return replace(state, due=due)
 
 
 def _is_known(state: State, event: PlacementReported) -> bool:

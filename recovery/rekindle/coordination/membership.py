@@ -24,7 +24,15 @@ from rekindle.coordination.instructions import (
     RequestNodes,
     RestartDriver,
 )
-from rekindle.coordination.state import Due, NodeView, State, Status, active, with_status
+from rekindle.coordination.state import (
+    Due,
+    NodeView,
+    State,
+    Status,
+    active,
+    only_behind,
+    with_status,
+)
 from rekindle.incidents import Incident, Kind, Loss
 from rekindle.reasons import Reason
 
@@ -174,10 +182,7 @@ def _without_lost(state: State) -> State:
         placement={name: node for name, node in kept.items() if name in running},
         resident=resident | {name: node for name, node in kept.items() if name not in running},
     )
-    catching_up = state.catching_up & active(state)
-    behind = frozenset().union(*(state.closures[query] for query in catching_up))
-    charges = {name: cost for name, cost in state.charges.items() if name in behind}
-    return replace(state, catching_up=catching_up, charges=charges)
+    return only_behind(state, state.catching_up & active(state))
 
 
 def _incident(state: State, lost: tuple[str, ...], nodes_before: int, now: float) -> Incident:

@@ -24,6 +24,7 @@ __all__ = [
     "active",
     "inactive",
     "initial",
+    "only_behind",
     "prioritised",
     "slow",
     "with_status",
@@ -178,6 +179,13 @@ def active(state: State) -> frozenset[str]:
     return frozenset(
         query for query, closure in state.closures.items() if closure <= state.placement.keys()
     )
+
+
+def only_behind(state: State, queries: frozenset[str]) -> State:
+    """The state where these active query partitions catch up, and nothing else has a charge."""
+    needed = frozenset().union(*(state.closures[query] for query in queries))
+    charges = {name: cost for name, cost in state.charges.items() if name in needed}
+    return replace(state, catching_up=queries, charges=charges)
 
 
 def inactive(state: State) -> tuple[str, ...]:
