@@ -42,6 +42,32 @@ def carried(state: State, placement: dict[str, str]) -> dict[str, float]:
     }
 
 
+def test_many_small_ones_are_spread_though_none_of_them_changes_much() -> None:
+    state = spread({"a": [1.0] * 40, "b": [], "c": [1.0] * 40})
+    after = carried(state, {**state.placement, **balancing.moves(state)})
+    assert max(after.values()) - min(after.values()) <= 4.0
+
+
+def test_small_ones_stay_where_they_would_change_next_to_nothing() -> None:
+    assert balancing.moves(spread({"a": [60.0, 0.1], "b": [20.0], "c": [1.0] * 40})) == {}
+    assert balancing.moves(spread({"a": [60.0, 0.1, 0.1], "b": []})) == {}
+
+
+def test_more_than_one_order_can_move_is_begun_with() -> None:
+    many = spread({f"n{number:03}": [8.0] * 8 * (number % 2) for number in range(200)})
+    assert len(balancing.moves(many)) == MOVES_MAX
+
+
+def test_a_node_that_has_nothing_gets_of_what_is_idle() -> None:
+    state = spread({"a": [0.1] * 11, "b": [], "c": []})
+    moves = balancing.moves(state)
+    after = replace(state, placement={**state.placement, **moves})
+    held = sorted(list(after.placement.values()).count(node) for node in "abc")
+    assert held == [3, 4, 4]
+    assert not balancing.moves(after)
+    assert not balancing.moves(spread({"a": [0.1], "b": [0.1], "c": []}))
+
+
 @pytest.mark.parametrize(
     ("held", "after"),
     [
@@ -64,7 +90,7 @@ def test_what_the_fullest_node_has_too_much_goes_to_the_emptiest(
     [
         ({"a": [10.0, 10.0], "b": [10.0, 10.0]}, "it is even"),
         ({"a": [10.0] * 6, "b": [10.0] * 4}, "what is measured wavers as much"),
-        ({"a": [1.0, 1.0], "b": []}, "nobody would notice"),
+        ({"a": [1.0] * 4, "b": [1.0]}, "nobody would notice"),
         ({"a": [50.0], "b": []}, "the other one would carry as much"),
         ({"a": [10.0, 10.0]}, "there is no other node"),
     ],

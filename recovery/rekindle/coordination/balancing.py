@@ -31,9 +31,11 @@ SURVEY_SECONDS = 30.0
 # Between the fullest and the emptiest node, as shares of what each may carry: the difference that
 # is too much, as a share of the mean and at least, and the one that is left alone once they move.
 UNEVEN_SHARE, UNEVEN_MIN, EVEN_SHARE = 0.4, 0.04, 0.15
-# of the difference between two nodes, what a move must take from the fuller one
+# of the difference, what moves must take away together, unless there are more of them to come
 GAIN_SHARE_MIN = 0.1
 MOVES_MAX = 256
+# what sums of shares may differ by though they are the same
+ROUNDING_SHARE = 1e-9
 
 Result = tuple[State, tuple[Instruction, ...]]
 
@@ -83,16 +85,19 @@ def moves(state: State) -> dict[str, str]:
 
 
 def _evened(state: State, nodes: "_Nodes") -> dict[str, str]:
-    if len(nodes.shares) < 2 or nodes.difference <= nodes.too_much:
+    if len(nodes.shares) < 2 or not nodes.are_uneven:
         return {}
     found: dict[str, str] = {}
-    enough = EVEN_SHARE * nodes.mean
-    for _ in range(MOVES_MAX):
-        partition = nodes.best() if nodes.difference > enough else None
+    made, before, enough = 0, nodes.difference, EVEN_SHARE * nodes.mean
+    while nodes.difference > enough and made < MOVES_MAX:
+        partition = nodes.best()
         if partition is None:
             break
         found[partition] = nodes.emptiest
         nodes.move(partition)
+        made += 1
+    if made < MOVES_MAX and nodes.difference > (1.0 - GAIN_SHARE_MIN) * before:
+        return {}
     return {name: node for name, node in found.items() if state.placement[name] != node}
 
 
@@ -177,12 +182,15 @@ class _Nodes:
         return self.shares[self.fullest] - self.shares[self.emptiest]
 
     @property
-    def too_much(self) -> float:
-        return max(UNEVEN_MIN, UNEVEN_SHARE * self.mean)
+    def are_uneven(self) -> bool:
+        """Whether they differ by too much, or one has nothing while another has several."""
+        numbers = [len(names) for names in self.held.values()]
+        too_much = max(UNEVEN_MIN, UNEVEN_SHARE * self.mean)
+        return self.difference > too_much or (min(numbers) == 0 and max(numbers) > 1)
 
     def best(self) -> str | None:
         """Of the fullest node's partitions the one that evens out most with the emptiest one; None
-        when none does by much."""
+        when none does."""
         fullest, emptiest = self.fullest, self.emptiest
 
         def higher(partition: str) -> float:
@@ -192,7 +200,7 @@ class _Nodes:
                 self.shares[emptiest] + cost / self.capacity[emptiest],
             )
 
-        limit = self.shares[fullest] - GAIN_SHARE_MIN * self.difference
+        limit = self.shares[fullest] - ROUNDING_SHARE
         chosen = min(sorted(self.held[fullest]), key=higher, default=None)
         return chosen if chosen is not None and higher(chosen) <= limit else None
 
