@@ -125,8 +125,8 @@ class Planning(Value, frozen=True):
 
     solver: Literal["auto", "best-density", "dp", "exact", "operator-centric"] = "auto"
     solver_budget_seconds: Annotated[int, msgspec.Meta(ge=1, le=60)] = 1
-    catch_up_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 30
-    catch_up_cost_percent: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 50
+    catch_up_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 15
+    catch_up_cost_percent: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 100
     default_cpu_millicores: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 20
 
 

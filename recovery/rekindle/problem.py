@@ -105,9 +105,13 @@ class Answer:
     version: int = field(default=VERSION, kw_only=True)
 
 
-def describe(answer: Answer, *, one: str = "query", several: str = "queries") -> str:
-    """The plan as one sentence; the runtime's problems have query partitions for queries."""
-    lost = len(answer.queries) + sum(1 for why in answer.skipped.values() if why != RUNNING)
+def describe(
+    answer: Answer, *, one: str = "query", several: str = "queries", lost: int | None = None
+) -> str:
+    """The plan as one sentence; the runtime's problems have query partitions for queries. `lost`:
+    how many are, where the problem had not all of them."""
+    asked = len(answer.queries) + sum(1 for why in answer.skipped.values() if why != RUNNING)
+    lost = asked if lost is None else lost
     if not lost:
         return f"Nothing to bring back: no {one} has lost a partition."
     what = f"Bring back {len(answer.queries)} of {lost} lost {one if lost == 1 else several}"
@@ -116,6 +120,8 @@ def describe(answer: Answer, *, one: str = "query", several: str = "queries") ->
     proof = f"at most {math.ceil(1000 * answer.gap) / 10:g} % below the best possible"
     if answer.status == "optimal":
         proof = "the best possible"
+    if lost > asked:
+        proof += f" of the {asked} that are to come first"
     return (
         f"{what} with {cost}{where}: priorities of {answer.priority_sum:.6g}, {proof} "
         f"({answer.solver})."

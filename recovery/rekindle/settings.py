@@ -125,8 +125,8 @@ class Policy:
         "auto", _Choice(("auto", "best-density", "dp", "exact", "operator-centric"))
     )
     solver_budget_seconds: float = _seconds(1.0, low=0.01, high=60.0)
-    catch_up_seconds: float = _seconds(30.0, low=1.0)
-    catch_up_cost_ratio: float = _setting(0.5, _Number(0.0, 10.0))
+    catch_up_seconds: float = _seconds(15.0, low=1.0)
+    catch_up_cost_ratio: float = _setting(1.0, _Number(0.0, 10.0))
     default_cpu_percent: float = _setting(2.0, _Number(0.01, 10_000.0))
     priorities: Mapping[str, float] = _setting({}, _Numbers(_Number(1, 10)))
 

@@ -84,7 +84,8 @@ class Control:
         self._note_suspicions()
         costs = self.statistics.closed_window()
         if costs is not None:
-            self.reports.measured(costs, self.statistics.named_state_bytes)
+            overhead_percent = self.statistics.costs.overhead_percent
+            self.reports.measured(costs, overhead_percent, self.statistics.named_state_bytes)
         for epoch in self.checkpointing.taken():
             self.reports.checkpointed(epoch)
             self._hurry()
@@ -113,7 +114,7 @@ class Control:
         """An epoch has run while nothing else did: see who holds the epochs up."""
         application, now = self.application, time.monotonic()
         target_seconds = application.settings.runtime.epoch_seconds
-        costs = self.statistics.costs.percent
+        costs = self.statistics.costs.with_overhead
         self.stragglers.look(application.executors, now)
         self.stragglers.add(Epoch(result.seconds, target_seconds, result.stages, costs), now)
         before, slow = self.reports.slow, self.stragglers.slow

@@ -2,19 +2,24 @@
 
 The paper's rule (section 2.3): usage of a task times the partition's share of the task's rows.
 A task is an operator on one executor. What an executor spends beside its operators (Spark's
-tasks, reading and writing exchanges) is shared by the partitions on it: a plan that moves them
-moves that too. Percent of one core, smoothed. Pure: the driver gives times and readings.
+tasks, reading and writing exchanges) goes with the stages of an epoch and hardly with how many
+partitions are there: it is overhead of the executor, and no cost of theirs. Percent of one core,
+smoothed. Pure: the driver gives times and readings.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rekindle_spark.program import Program
 
 __all__ = ["Costs", "calibrated"]
 
+Name = TypeVar("Name")
+
 SMOOTHING = 0.5
+# What a partition costs at least: of those that cost nothing any number would go anywhere at once.
+COST_PERCENT_MIN = 0.1
 LOAD_TOLERANCE = 0.05
 STEP_MIN, STEP_MAX, STEP_BACK = 0.7, 1.5, 0.8
 STRETCH_MAX = 1.3
@@ -22,10 +27,16 @@ STRETCH_MAX = 1.3
 
 @dataclass(slots=True)
 class Costs:
-    """Collects readings over a window of input time; `close` turns them into percents."""
+    """Collects readings over a window of input time; `close` turns them into percents of one core.
+
+    `percent` is what each partition's operator takes, `beside` what each executor that has any
+    takes beside them, `shares` the equal parts of that by partition.
+    """
 
     program: Program
     percent: dict[int, float] = field(default_factory=dict)
+    beside: dict[str, float] = field(default_factory=dict)
+    shares: dict[int, float] = field(default_factory=dict)
     work: dict[tuple[str, int], float] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
@@ -46,14 +57,34 @@ class Costs:
     def close(self, placed: Mapping[int, str], until: float) -> dict[int, float]:
         """Costs after this window, whose input came in until then; the next one begins."""
         seconds = until - self.began_at
-        if seconds > 0 and self.newest:
-            for executor in self.newest:
-                for number, spent in self._shares(executor, placed).items():
-                    percent = 100 * spent / seconds
-                    before = self.percent.get(number, percent)
-                    self.percent[number] = before + SMOOTHING * (percent - before)
+        for executor in self.newest if seconds > 0 else ():
+            spent = self._spent(executor, placed)
+            if not spent:
+                self.beside.pop(executor, None)
+                continue
+            used_seconds = self.newest[executor] - self.first[executor]
+            beside = 100 * max(0.0, used_seconds - sum(spent.values())) / seconds
+            percent = {number: 100 * cpu_seconds / seconds for number, cpu_seconds in spent.items()}
+            _smooth(self.beside, {executor: beside})
+            _smooth(self.percent, {n: max(COST_PERCENT_MIN, cost) for n, cost in percent.items()})
+            self.shares |= dict.fromkeys(spent, self.beside[executor] / len(spent))
         self.restart(until)
         return dict(self.percent)
+
+    @property
+    def overhead_percent(self) -> float:
+        """What an executor takes beside the operators on it, in the mean."""
+        return sum(self.beside.values()) / len(self.beside) if self.beside else 0.0
+
+    @property
+    def with_overhead(self) -> dict[int, float]:
+        """`percent`, each with its share of what its executor takes beside operators."""
+        return {number: cost + self.shares[number] for number, cost in self.percent.items()}
+
+    @property
+    def used_percent(self) -> float:
+        """What all executors that run anything take together."""
+        return sum(self.percent.values()) + sum(self.beside.values())
 
     def restart(self, at: float) -> None:
         """Begin a window without using the one so far."""
@@ -64,10 +95,11 @@ class Costs:
 
     def forget(self, executor: str) -> None:
         """An executor has gone."""
-        self.first.pop(executor, None)
-        self.newest.pop(executor, None)
+        for known in (self.first, self.newest, self.beside):
+            known.pop(executor, None)
 
-    def _shares(self, executor: str, placed: Mapping[int, str]) -> dict[int, float]:
+    def _spent(self, executor: str, placed: Mapping[int, str]) -> dict[int, float]:
+        """Seconds in the operator of each partition there."""
         here = [number for number, where in placed.items() if where == executor]
         operators: dict[str, list[int]] = {}
         for number in here:
@@ -79,8 +111,14 @@ class Costs:
             for number in partitions:
                 share = self.rows.get(number, 0) / rows if rows else 1 / len(partitions)
                 spent[number] = task * share
-        rest = self.newest[executor] - self.first[executor] - sum(spent.values())
-        return {number: cost + max(0.0, rest) / len(here) for number, cost in spent.items()}
+        return spent
+
+
+def _smooth(known: dict[Name, float], measured: Mapping[Name, float]) -> None:
+    """Move what is known half the way to what has been measured."""
+    for name, percent in measured.items():
+        before = known.get(name, percent)
+        known[name] = before + SMOOTHING * (percent - before)
 
 
 def calibrated(rate: float, load: float, target: float, stretch: float) -> tuple[float, bool]:

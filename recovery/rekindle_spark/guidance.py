@@ -192,8 +192,10 @@ class Guidance:
         assert self.case.state is not None
         statistics = self.reports.statistics
         if statistics is not None:
-            costs = dict(self.case.state.costs)
-            statistics = msgspec.structs.replace(statistics, costs=costs)
+            known = self.case.state
+            statistics = msgspec.structs.replace(
+                statistics, costs=dict(known.costs), overhead_percent=known.overhead_percent
+            )
         for report in (self.topology, statistics, self.reports.checkpoint):
             if report is not None and self.told.get(type(report).__name__) != report.sequence:
                 self.told[type(report).__name__] = report.sequence

@@ -46,12 +46,15 @@ class Reports:
     finished: bool = False
     sequence: int = 0
 
-    def measured(self, costs: Mapping[str, float], state_bytes: Mapping[str, int]) -> None:
+    def measured(
+        self, costs: Mapping[str, float], overhead_percent: float, state_bytes: Mapping[str, int]
+    ) -> None:
         """A window of statistics has closed."""
         self.statistics = StatisticsReport(
             generation=self._generation,
             sequence=self._next(),
             costs=dict(costs),
+            overhead_percent=overhead_percent,
             state_bytes=dict(state_bytes),
         )
 

@@ -78,7 +78,7 @@ class Statistics:
         named = self._named(percent)
         self._report(named)
         if application.losses == 0:
-            self._calibrate(self._load(named), since)
+            self._calibrate(self._load_percent, since)
         return named
 
     @property
@@ -107,7 +107,8 @@ class Statistics:
                 names[number]: application.executors[executor]
                 for number, executor in sorted(progress.placed.items())
             },
-            load_percent=self._load(named),
+            overhead_percent=self.costs.overhead_percent,
+            load_percent=self._load_percent,
             rows_per_second=self.rows_per_second,
             epoch=application.newest,
             retained_shuffles=application.exchange.retained_count(),
@@ -116,12 +117,13 @@ class Statistics:
             driver_heap_bytes=application.exchange.live_heap_bytes(),
         )
 
-    def _load(self, named: Mapping[str, float]) -> float:
+    @property
+    def _load_percent(self) -> float:
         """Percent of what all nodes may carry."""
         settings = self.application.settings
         nodes = len(self.application.executors)
         capacity = nodes * settings.runtime.node_cpu_percent * settings.policy.cpu_cap
-        return 100 * sum(named.values()) / capacity
+        return 100 * self.costs.used_percent / capacity
 
     def _calibrate(self, load_percent: float, since: float) -> None:
         """Move the rate towards the wanted load, measured in a window since then, until the first

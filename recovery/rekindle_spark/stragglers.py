@@ -39,7 +39,7 @@ UNTRIED_SECONDS, UNTRIED_SECONDS_MAX = 300.0, 3_600.0
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """How an epoch went: its length and the one that it should have, the tasks of its stages by
-    executor, and what each partition costs."""
+    executor, and what each partition costs with its share of what executors take beside them."""
 
     seconds: float
     target_seconds: float

@@ -59,7 +59,8 @@ def test_hints_count_until_costs_are_measured() -> None:
 
 
 def test_a_resumed_start_is_a_complete_failure_recovered_from_the_first_node_on() -> None:
-    story = Story(core.initial(TOPOLOGY, Policy(), 4, resumed=True, checkpoint_at=990.0))
+    policy = Policy(catch_up_cost_ratio=0.5, catch_up_seconds=30.0)
+    story = Story(core.initial(TOPOLOGY, policy, 4, resumed=True, checkpoint_at=990.0))
     story.tell(core.StatisticsReported(COSTS))
     opened = records(story.told)["incident-opened"]
     assert opened.reason is Reason.RESUMED

@@ -6,6 +6,7 @@ import pytest
 from coordinator_world import COSTS, Story, plans, running
 
 from rekindle import coordination as core
+from rekindle.coordination import load
 from rekindle.reasons import Reason
 from rekindle.settings import Policy
 from rekindle.topology import Operator, Query, Topology
@@ -31,7 +32,7 @@ def story_of(costs: Mapping[str, float], priorities: Mapping[str, float], nodes:
 
 
 def test_what_a_query_costs_grows_with_its_backlog_and_shrinks_once_it_has_caught_up() -> None:
-    story = running()
+    story = running(catch_up_cost_ratio=0.5, catch_up_seconds=30.0)
     story.lose("n1", "n2", "n3")
     (plan,) = plans(story.back("n1", after_seconds=30.0))
     assert plan.problem.partitions["source/0"].cpu_percent == pytest.approx(20 * 1.5)
@@ -54,6 +55,43 @@ def test_what_a_node_has_left_is_given_at_steady_costs_while_others_catch_up() -
     assert second.problem.partitions["tops/0"].cpu_percent == 25.0
     assert set(second.problem.nodes or ()) == sound, "on m1 something catches up"
     assert plans(story.tell()) == []
+
+
+def test_a_node_at_rest_is_given_to_what_may_take_longer_before_all_that_fits_in_the_end() -> None:
+    story = running(catch_up_cost_ratio=1.0, catch_up_seconds=10.0)
+    story.tell(core.StatisticsReported({name: cost / 2 for name, cost in COSTS.items()}))
+    story.lose("n1", "n2", "n3", "n4")
+    (plan,) = plans(story.back("n1", after_seconds=15.0))
+    assert plan.query_partitions == ("slowest/0",), "at steady costs all would fit"
+    assert plan.problem.partitions["averages/0"].cpu_percent == pytest.approx(20 * (1 + 1.5 / 2))
+
+
+def test_what_an_executor_takes_beside_partitions_is_no_room_for_them() -> None:
+    story = running()
+    story.tell(core.StatisticsReported(COSTS, overhead_percent=15.0))
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1"))
+    assert plan.problem.nodes is not None
+    assert plan.problem.nodes["n1"] == pytest.approx(80.0 - 15.0)
+
+
+def test_an_overhead_that_fills_a_node_leaves_some_of_it() -> None:
+    story = running()
+    story.tell(core.StatisticsReported(COSTS, overhead_percent=300.0))
+    assert load.capacities(story.state) == pytest.approx(dict.fromkeys(story.state.nodes, 24.0))
+
+
+def test_less_overhead_lets_a_query_in_that_waits_for_capacity() -> None:
+    story = running()
+    story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 15.0), overhead_percent=20.0))
+    story.lose("n1", "n2", "n3")
+    story.tell()
+    while story.catch_up():
+        pass
+    assert story.state.catching_up == frozenset()
+    assert not set(story.state.closures) <= set(story.state.placement), "some wait"
+    (plan,) = plans(story.tell(core.StatisticsReported({}, overhead_percent=2.0)))
+    assert plan.reason is Reason.STATISTICS_CHANGED
 
 
 def test_no_partition_is_planned_larger_than_an_empty_node() -> None:
@@ -87,6 +125,45 @@ def test_lower_costs_let_a_query_in_that_waits_for_capacity() -> None:
     assert plans(story.lose("n1")) == []
     (plan,) = plans(story.tell(core.StatisticsReported(dict.fromkeys(COSTS, 5.0))))
     assert plan.reason is Reason.STATISTICS_CHANGED
+
+
+def test_what_hardly_fits_does_not_displace_what_has_room_to_catch_up() -> None:
+    costs = {"base": 37.5, "deep": 37.5, "small": 20.0, "tiny": 20.0}
+    story = story_of(costs, {"deep": 10, "small": 5, "tiny": 4}, nodes=3)
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1", after_seconds=15.0))
+    assert plan.query_partitions == ("small/0", "tiny/0")
+
+
+def test_what_needs_less_does_not_take_the_room_of_what_matters_more() -> None:
+    costs = {"base": 30.0, "deep": 30.0, "small": 35.0}
+    story = story_of(costs, {"deep": 10, "small": 1}, nodes=3)
+    story.lose("n1", "n2", "n3")
+    (plan,) = plans(story.back("n1", after_seconds=15.0))
+    assert plan.query_partitions == ("deep/0",), "in four times the time; small would fit at once"
+    assert plan.waiting == 2
+
+
+def test_what_waits_for_room_until_others_have_caught_up_does_not_lose_it_meanwhile() -> None:
+    costs = {"first": 19.0, "base": 44.0, "deep": 44.0, "small": 40.0, "tiny": 8.0}
+    story = story_of(costs, {"first": 10, "deep": 9, "small": 1, "tiny": 1}, nodes=4)
+    story.lose("n1", "n2", "n3", "n4")
+    told = story.back("n1", "n2", after_seconds=15.0)
+    told += story.tell(after_seconds=1.0)
+    found = [name for plan in plans(told) for name in plan.query_partitions]
+    assert found == ["first/0", "tiny/0"], "small would take the room of deep, tiny does not"
+    found = [name for plan in plans(story.catch_up()) for name in plan.query_partitions]
+    assert "deep/0" in found
+
+
+def test_no_node_rests_for_long_for_what_does_not_fit() -> None:
+    costs = {"first": 35.0, "base": 45.0, "deep": 45.0, "small": 40.0}
+    story = story_of(costs, {"first": 10, "deep": 5, "small": 1}, nodes=3)
+    story.lose("n1", "n2", "n3")
+    told = story.back("n1", "n2", after_seconds=15.0)
+    told += story.tell(after_seconds=1.0)
+    found = {name for plan in plans(told) for name in plan.query_partitions}
+    assert found == {"first/0", "small/0"}
 
 
 def test_a_query_that_is_lost_while_it_catches_up_leaves_no_charge_behind() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle_spark import costs, program
-from rekindle_spark.costs import Costs
+from rekindle_spark.costs import COST_PERCENT_MIN, Costs
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
 from rekindle_spark.testing import UnreadSource
@@ -44,18 +44,47 @@ def test_partitions_of_one_operator_on_one_executor_share_its_time_by_rows() -> 
     )
 
 
-def test_what_an_executor_spends_besides_is_shared_by_what_is_placed_on_it() -> None:
+def test_what_an_executor_spends_besides_is_no_cost_of_what_is_placed_on_it() -> None:
     measured = started("a")
     measured.add({"a": reading(53.0, p0=0.5, p2=0.5)}, {ROWS0: 10, COUNTED: 10})
     percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
-    assert percent == pytest.approx({ROWS0: 15.0, COUNTED: 15.0})
+    assert percent == pytest.approx({ROWS0: 5.0, COUNTED: 5.0})
+    assert measured.overhead_percent == pytest.approx(20.0)
+    assert measured.with_overhead == pytest.approx({ROWS0: 15.0, COUNTED: 15.0})
 
 
-def test_all_costs_of_a_first_window_are_the_time_of_all_executors() -> None:
+def test_overhead_is_the_mean_of_executors_that_run_anything() -> None:
+    measured = started("a", "b", "c")
+    readings = {"a": reading(53.0, p0=1.0), "b": reading(52.0, p1=1.0), "c": reading(50.1)}
+    measured.add(readings, {ROWS0: 10, ROWS1: 10})
+    measured.close({ROWS0: "a", ROWS1: "b"}, 110.0)
+    assert measured.overhead_percent == pytest.approx(15.0)
+
+
+def test_an_executor_that_was_emptied_or_has_gone_has_no_overhead_any_more() -> None:
+    measured = started("a", "b", "c")
+    readings = {"a": reading(51.0, p0=1.0), "b": reading(56.0, p1=1.0), "c": reading(60.0, p2=1.0)}
+    measured.add(readings, {ROWS0: 1, ROWS1: 1, COUNTED: 1})
+    measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "c"}, 110.0)
+    measured.forget("c")
+    measured.add({"a": reading(53.0, p0=1.0, p1=1.0), "b": reading(60.0)}, {ROWS0: 1, ROWS1: 1})
+    measured.close({ROWS0: "a", ROWS1: "a"}, 120.0)
+    assert measured.overhead_percent == 0.0
+
+
+def test_what_is_idle_costs_something() -> None:
+    measured = started("a")
+    measured.add({"a": reading(52.0)}, {})
+    percent = measured.close({ROWS0: "a", COUNTED: "a"}, 110.0)
+    assert percent == dict.fromkeys((ROWS0, COUNTED), COST_PERCENT_MIN)
+
+
+def test_what_is_used_in_a_first_window_is_the_time_of_all_executors() -> None:
     measured = started("a", "b")
     measured.add({"a": reading(51.0, p0=0.4), "b": reading(52.0, p1=1.0, p2=0.2)}, {ROWS0: 4})
-    percent = measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "b"}, 120.0)
-    assert sum(percent.values()) == pytest.approx(100 * 3.0 / 20)
+    measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "b"}, 120.0)
+    assert measured.used_percent == pytest.approx(100 * 3.0 / 20)
+    assert sum(measured.with_overhead.values()) == pytest.approx(measured.used_percent)
 
 
 def test_costs_are_smoothed_over_windows() -> None:

@@ -50,7 +50,13 @@ def test_the_situation_before_the_failure_is_read_back(tmp_path: Path) -> None:
         domains={"n1": "rack-1", "n2": "rack-2"},
         placement="domains",
         records=[
-            {"kind": "statistics", "at": at, "costs": {"ships/0": cost, "ships/1": 2.0}, **WHERE}
+            {
+                "kind": "statistics",
+                "at": at,
+                "costs": {"ships/0": cost, "ships/1": 2.0},
+                "overhead_percent": 2 * cost,
+                **WHERE,
+            }
             for at, cost in ((100.0, 1.0), (101.0, 4.0), (102.0, 9.0))
         ],
     )
@@ -59,6 +65,7 @@ def test_the_situation_before_the_failure_is_read_back(tmp_path: Path) -> None:
     state = situation.parse(content, "here", clock=lambda: 0.0)
     assert state.placement == WHERE["placement"]
     assert state.costs == {"ships/0": 4.0, "ships/1": 2.0}, "the newest before the failure"
+    assert state.overhead_percent == 8.0
     assert state.state_bytes == {"ships/1": 4096}
     assert survival.domains_of(state) == {"rack-1": ("n1",), "rack-2": ("n2",)}
     assert state.priorities == {"late/0": 1.5, "late/1": 1.5}

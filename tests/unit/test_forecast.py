@@ -111,7 +111,7 @@ def test_a_lost_query_goes_on_where_there_is_room_and_the_other_never_stops() ->
 
 
 def test_a_node_that_comes_brings_it_back_by_the_plan_of_the_core() -> None:
-    state = parsed(two_queries())
+    state = parsed(two_queries(policy={"catch_up_cost_ratio": 0.5, "catch_up_seconds": 30.0}))
     arrival = Arrival(10.0, "n1", 100.0, "east")
     course = rehearse(state, ["n1"], [arrival], MODEL, clock=clock)
     (plan,) = course.plans
@@ -123,6 +123,16 @@ def test_a_node_that_comes_brings_it_back_by_the_plan_of_the_core() -> None:
     assert caught_up < 15.0
     # then 75 % are left for `late`: 6 s in a second
     assert course.back_at["late-ships/0"] == pytest.approx(15.0 + 19.0 / 5.0)
+
+
+def test_what_an_executor_takes_is_room_for_nothing_and_slows_catching_up_down() -> None:
+    state = parsed(two_queries(overhead_percent=20))
+    arrival = Arrival(10.0, "n1", 100.0, "east")
+    course = rehearse(state, ["n1"], [arrival], MODEL, clock=clock)
+    assert course.plans[-1].problem.nodes is not None
+    assert course.plans[-1].problem.nodes["n1"] == pytest.approx(80.0 - 20.0)
+    before = rehearse(parsed(two_queries()), ["n1"], [arrival], MODEL, clock=clock)
+    assert course.back_at["late-ships/0"] > before.back_at["late-ships/0"]
 
 
 def test_priorities_come_first_on_what_is_left() -> None:

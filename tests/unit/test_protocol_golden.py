@@ -8,7 +8,7 @@ from rekindle.coordination import application
 from rekindle.coordination.application import Driver
 from rekindle.coordination.state import Status
 from rekindle.incidents import Kind
-from rekindle.protocol import ProgressReport
+from rekindle.protocol import ProgressReport, StatisticsReport
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "protocol"
 
@@ -41,7 +41,20 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
 
+def test_a_statistics_report_is_read_as_it_was_meant() -> None:
+    data = (GOLDEN / "statistics.json").read_bytes()
+    report = protocol.decode(data, StatisticsReport, "statistics")
+    assert (report.generation, report.sequence) == (2, 7)
+    assert report.costs == {"counts/0": 1.25, "source/0": 4.5}
+    assert (report.overhead_percent, report.state_bytes) == (5.5, {"counts/0": 4096})
+    assert json.loads(protocol.encode(report)) == json.loads(data)
+
+
 def test_what_an_older_version_did_not_know_has_its_default() -> None:
+    statistics = json.loads((GOLDEN / "statistics.json").read_bytes())
+    del statistics["overhead_percent"]
+    data = json.dumps(statistics).encode()
+    assert protocol.decode(data, StatisticsReport, "statistics").overhead_percent == 0.0
     record = json.loads((GOLDEN / "coordination.json").read_bytes())
     del record["driver_at"]
     assert application.from_record(json.dumps(record).encode(), "case").driver_at is None

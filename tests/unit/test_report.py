@@ -110,6 +110,31 @@ def test_the_bound_reckons_with_a_node_that_is_lost_later(figures: dict[str, Any
     assert compute(replace(run, events=events))[name] > figures[name]
 
 
+def with_overhead(overhead_percent: Any) -> Run:
+    run = runs.make(SCENARIO)
+    events = [
+        replace(one, extra={**one.extra, "overhead_percent": overhead_percent})
+        if one.kind == "statistics"
+        else one
+        for one in run.events
+    ]
+    return replace(run, events=events)
+
+
+def test_the_bound_reckons_with_what_executors_take_beside_partitions(
+    figures: dict[str, Any],
+) -> None:
+    name = "weighted_unavailable_seconds_bound"
+    assert compute(with_overhead(0.0))[name] == figures[name]
+    assert compute(with_overhead(25.0))[name] > figures[name]
+
+
+@pytest.mark.parametrize("value", [-1.0, "3", None])
+def test_an_overhead_that_no_executor_has_is_refused(value: Any) -> None:
+    with pytest.raises(InputError, match="overhead_percent"):
+        compute(with_overhead(value))
+
+
 def test_throughput_is_rows_over_the_time_that_the_cuts_span(figures: dict[str, Any]) -> None:
     assert figures["throughput_rows_per_second"] == pytest.approx(10.0)
 

@@ -44,10 +44,12 @@ def running() -> Any:
 
 
 def compute(application: Any, statistics: Statistics, epoch: int, cpu_seconds: float) -> None:
-    """An epoch whose input came in until `epoch` seconds after the first; CPU in all so far."""
+    """An epoch whose input came in until `epoch` seconds after the first; CPU in all so far, all of
+    it the partition's own."""
     application.cuts[epoch] = SimpleNamespace(cut_at=1000.0 + epoch)
     application.newest = epoch
-    cpu = {"a": {"processes": cpu_seconds, "work": {}}}
+    spent = cpu_seconds - statistics.costs.newest.get("a", 0.0)
+    cpu = {"a": {"processes": cpu_seconds, "work": {"0": spent}}}
     statistics.add(SimpleNamespace(cpu=cpu, rows_by_partition={0: 10}))
 
 

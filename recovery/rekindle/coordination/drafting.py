@@ -2,19 +2,27 @@
 
 A plan is drafted with the first of these that gives one:
 
-    1  costs of catching up, where plans are incremental
-    2  steady costs, on nodes where nothing catches up, so that waiting longer would free nothing
-    3  the same on nodes stretched over their cap, where nothing catches up at all and all nodes are
-       up again: what ran before the failure must come back, even where it no longer fits under the
-       cap
+    1  costs of catching up in the policy's time, where plans are incremental
+    2  costs of catching up more slowly, on nodes where nothing catches up, so that waiting longer
+       would free nothing
+    3  steady costs, on those nodes
+    4  steady costs on nodes stretched over their cap, where nothing catches up at all and all nodes
+       are up again: what ran before the failure must come back, even where it no longer fits under
+       the cap
+
+What catches up takes room for a while only. So what there is room for at the lowest costs of the
+second, once all before it has caught up, is chosen first, and the first three bring back nothing
+else, but for what has room beside all of that: what matters more is not left out for what needs
+less.
 
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
-the second. Partitions whose state survived stay on their node where it holds them. With the
-policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes nothing;
-`transitions` calls it.
+the third, on all nodes. Partitions whose state survived stay on their node where it holds them.
+With the policy's placement `domains` what is placed on empty nodes is placed by `survival`. Changes
+nothing; `transitions` calls it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rekindle import planning
@@ -28,7 +36,43 @@ from rekindle.settings import ADAPTIVE, DOMAINS, INCREMENTAL
 
 __all__ = ["Draft", "draft", "is_incremental", "nodes_wanted"]
 
+# How many times longer than the policy wants it catching up may take, where nothing else would use
+# the node. Each doubles the room for what it leaves to catch up with.
+PATIENCE = (1.0, 2.0, 4.0)
+# Of the time for a plan, what the choice among all that waits may take.
+CHOICE_SHARE = 0.25
+
 Costs = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """Until when there has to be a plan, by this clock."""
+
+    clock: Callable[[], float]
+    deadline: float
+
+    @property
+    def left_seconds(self) -> float:
+        return max(0.0, self.deadline - self.clock())
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Of what waits, the `queries` that are to come back before all others, and the CPU of each
+    node that is `reserved` for them."""
+
+    queries: tuple[str, ...]
+    reserved: Costs
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """Queries that may come back, what partitions cost, and what nodes have free for them."""
+
+    queries: tuple[str, ...]
+    costs: Costs
+    nodes: Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +84,18 @@ class Draft:
 
 
 def draft(state: State, reason: Reason, now: float, clock: Callable[[], float]) -> Draft | None:
-    """The next plan, or None when nothing that waits fits. `clock` bounds the solver's time."""
+    """The next plan, or None when nothing that waits fits. `clock` bounds the time of all
+    solvers together."""
     waiting = inactive(state)
     if not waiting or not with_status(state, Status.UP):
         return None
     held_up = slow(state)
-    for costs, nodes in _offers(state, waiting, reason, now):
-        fast = {node: cpu_percent for node, cpu_percent in nodes.items() if node not in held_up}
+    time = _Time(clock, clock() + state.policy.solver_budget_seconds)
+    for offer in _offers(state, waiting, reason, now, time):
+        costs, nodes, fast = offer.costs, offer.nodes, _without(offer.nodes, held_up)
         for offered in (fast, nodes) if held_up and fast else (nodes,):
-            problem = _problem(state, waiting, costs, offered)
-            answer = _solve(state, problem, clock)
+            problem = _problem(state, offer.queries, costs, offered)
+            answer = _solve(state, problem, time)
             if answer.queries:
                 plan = _plan(state, problem, answer, reason, now)
                 return Draft(plan, {partition: costs[partition] for partition in plan.placement})
@@ -71,22 +117,49 @@ def is_incremental(state: State, reason: Reason) -> bool:
 
 
 def _offers(
-    state: State, waiting: tuple[str, ...], reason: Reason, now: float
-) -> Iterator[tuple[Costs, Costs]]:
-    """Costs of partitions and free CPU of nodes to plan with, one pair after the other."""
-    costs = load.steady(state)
-    nodes = load.free(state, costs)
-    incremental = is_incremental(state, reason)
-    if incremental:
-        yield _clipped(state, load.catching_up(state, costs, now)), nodes
-        resting = load.at_rest(state)
-        nodes = {node: cpu_percent for node, cpu_percent in nodes.items() if node in resting}
-    costs = _clipped(state, costs)
+    state: State, waiting: tuple[str, ...], reason: Reason, now: float, time: _Time
+) -> Iterator[_Offer]:
+    """What to plan with, one after the other."""
+    steady = load.steady(state)
+    nodes = load.free(state, steady)
+    if is_incremental(state, reason):
+        first, *slower = (
+            _clipped(state, load.catching_up(state, steady, now, patience)) for patience in PATIENCE
+        )
+        choice = _choice(state, waiting, slower[-1], time)
+        yield _Offer(choice.queries, first, nodes)
+        nodes = _without(nodes, nodes.keys() - load.at_rest(state))
+        for costs in (*slower, _clipped(state, steady)) if nodes else ():
+            yield _Offer(choice.queries, costs, nodes)
+        nodes = {node: free - choice.reserved.get(node, 0.0) for node, free in nodes.items()}
+    costs = _clipped(state, steady)
     if nodes:
-        yield costs, nodes
+        yield _Offer(waiting, costs, nodes)
     if not state.catching_up and len(nodes) >= nodes_wanted(state):
         missing = frozenset().union(*(state.closures[query] for query in waiting))
-        yield costs, load.stretched(nodes, [costs[p] for p in missing - state.placement.keys()])
+        demands = [costs[name] for name in missing - state.placement.keys()]
+        yield _Offer(waiting, costs, load.stretched(nodes, demands))
+
+
+def _choice(state: State, waiting: tuple[str, ...], costs: Costs, time: _Time) -> _Choice:
+    """What there is room for at these costs once nothing else catches up; all that waits, where
+    there is room for none."""
+    free = load.free(replace(state, charges={}), load.steady(state))
+    answer = planning.solve(
+        _problem(state, waiting, costs, _without(free, slow(state)) or free),
+        solver=state.policy.solver,
+        budget_seconds=CHOICE_SHARE * time.left_seconds,
+        clock=time.clock,
+    )
+    reserved = {
+        node: math.fsum(costs[partition] for partition in held)
+        for node, held in answer.placement.items()
+    }
+    return _Choice(answer.queries or waiting, reserved)
+
+
+def _without(nodes: Costs, left_out: Collection[str]) -> dict[str, float]:
+    return {node: cpu_percent for node, cpu_percent in nodes.items() if node not in left_out}
 
 
 def _clipped(state: State, costs: Costs) -> dict[str, float]:
@@ -95,9 +168,10 @@ def _clipped(state: State, costs: Costs) -> dict[str, float]:
     return {partition: min(cost, largest) for partition, cost in costs.items()}
 
 
-def _problem(state: State, waiting: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
-    """Only what waits and what that needs: the rest runs and is none of the planner's business."""
-    needed = sorted(frozenset().union(*(state.closures[query] for query in waiting)))
+def _problem(state: State, queries: tuple[str, ...], costs: Costs, nodes: Costs) -> Problem:
+    """Only these queries, which wait, and what they need: the rest runs and is none of the
+    planner's business."""
+    needed = sorted(frozenset().union(*(state.closures[query] for query in queries)))
     return Problem(
         partitions={
             partition: PartitionCost(
@@ -109,19 +183,19 @@ def _problem(state: State, waiting: tuple[str, ...], costs: Costs, nodes: Costs)
         },
         queries={
             query: QueryDemand(state.priorities[query], tuple(sorted(state.closures[query])))
-            for query in waiting
+            for query in queries
         },
         failed=frozenset(needed) - state.placement.keys(),
         nodes={node: max(0.0, cpu_percent) for node, cpu_percent in nodes.items()},
     )
 
 
-def _solve(state: State, problem: Problem, clock: Callable[[], float]) -> Answer:
+def _solve(state: State, problem: Problem, time: _Time) -> Answer:
     answer = planning.solve(
         problem,
         solver=state.policy.solver,
-        budget_seconds=state.policy.solver_budget_seconds,
-        clock=clock,
+        budget_seconds=time.left_seconds,
+        clock=time.clock,
     )
     if state.policy.placement == DOMAINS and not state.placement:
         return survival.placed_by_domain(state, problem, answer)
@@ -154,6 +228,7 @@ def _plan(state: State, problem: Problem, answer: Answer, reason: Reason, now: f
         strategy=state.policy.strategy,
         query_partitions=answer.queries,
         placement=dict(sorted(placement.items())),
+        waiting=len(inactive(state)),
         problem=problem,
         answer=answer,
         reason=reason,

@@ -86,10 +86,12 @@ class NodeBack:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsReported:
-    """Measured CPU (percent of one core) and state of partitions; those left out keep theirs."""
+    """Measured CPU (percent of one core) and state of partitions; those left out keep theirs.
+    `overhead_percent` is what an executor takes beside its partitions, however many it has."""
 
     costs: Mapping[str, float]
     state_bytes: Mapping[str, int] = field(default_factory=dict)
+    overhead_percent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What partitions cost, and what is free on each node, in percent of one core.
 
     steady      measured, or assumed until it is
-    capacities  cap x capacity of a node
-    catching up steady x (1 + ratio x backlog / target time), never more than an empty node holds
-    free        cap x capacity of a node, less what is placed there
+    capacities  cap x capacity of a node, less what its executor takes whatever is placed there
+    catching up steady x (1 + ratio x backlog / time to catch up in)
+    free        the capacity of a node, less what is placed there
 
 A query that catches up needs more than its steady share, or it is placed and never comes back
 (DESIGN 4). Pure arithmetic; `drafting` chooses what to plan with.
@@ -14,7 +14,20 @@ from collections.abc import Iterable, Mapping
 
 from rekindle.coordination.state import State, Status, with_status
 
-__all__ = ["at_rest", "capacities", "catching_up", "free", "largest_node", "steady", "stretched"]
+__all__ = [
+    "at_rest",
+    "capacities",
+    "catching_up",
+    "free",
+    "largest_node",
+    "overhead",
+    "room",
+    "steady",
+    "stretched",
+]
+
+# Of what a node may carry, what its executor takes beside partitions at most, as plans reckon.
+OVERHEAD_SHARE_MAX = 0.7
 
 Costs = Mapping[str, float]
 
@@ -35,19 +48,30 @@ def steady(state: State) -> dict[str, float]:
     }
 
 
-def catching_up(state: State, costs: Costs, now: float) -> dict[str, float]:
-    """`costs` as long as the backlog of the incident is worked off."""
+def catching_up(state: State, costs: Costs, now: float, patience: float = 1.0) -> dict[str, float]:
+    """`costs` as long as the backlog of the incident is worked off, in `patience` times the time
+    that the policy gives."""
     factor = 1.0
     if state.incident is not None:
         backlog_seconds = max(0.0, now - state.incident.behind_since)
-        policy = state.policy
-        factor += policy.catch_up_cost_ratio * backlog_seconds / policy.catch_up_seconds
+        catch_up_seconds = patience * state.policy.catch_up_seconds
+        factor += state.policy.catch_up_cost_ratio * backlog_seconds / catch_up_seconds
     return {partition: factor * cost for partition, cost in costs.items()}
 
 
 def capacities(state: State) -> dict[str, float]:
-    """What each node that is up holds when it is empty."""
-    return {node: _capped(state, node) for node in with_status(state, Status.UP)}
+    """What each node that is up holds of partitions when it is empty."""
+    return {node: _capacity(state, node) for node in with_status(state, Status.UP)}
+
+
+def overhead(state: State, node: str) -> float:
+    """What an executor takes there beside its partitions, as plans reckon."""
+    return _limit(state, node) - _capacity(state, node)
+
+
+def room(limit_percent: float, overhead_percent: float) -> float:
+    """What partitions may have of what a node may carry."""
+    return limit_percent - min(overhead_percent, OVERHEAD_SHARE_MAX * limit_percent)
 
 
 def largest_node(state: State) -> float:
@@ -84,14 +108,18 @@ def stretched(left: Costs, demands: Iterable[float]) -> dict[str, float]:
 
 def _share(state: State, assumed: Costs) -> float:
     """By what to scale assumed costs so that they fit beside the measured ones, at most 1."""
-    known = [_capped(state, node) for node in state.nodes]
+    known = [_capacity(state, node) for node in state.nodes]
     if not assumed or not known:
         return 1.0
     nodes = max(state.nodes_expected, len(known))
-    room = nodes * math.fsum(known) / len(known) - math.fsum(state.costs.values())
+    left = nodes * math.fsum(known) / len(known) - math.fsum(state.costs.values())
     wanted = math.fsum(assumed.values()) + nodes * max(assumed.values())
-    return min(1.0, max(0.0, room) / wanted) if wanted else 1.0
+    return min(1.0, max(0.0, left) / wanted) if wanted else 1.0
 
 
-def _capped(state: State, node: str) -> float:
+def _capacity(state: State, node: str) -> float:
+    return room(_limit(state, node), state.overhead_percent)
+
+
+def _limit(state: State, node: str) -> float:
     return state.policy.cpu_cap * state.nodes[node].capacity_percent

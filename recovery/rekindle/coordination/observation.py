@@ -32,7 +32,10 @@ def observe(
     failure domain) go before what the driver says of them."""
     match report:
         case StatisticsReport():
-            return (happened.StatisticsReported(report.costs, report.state_bytes),)
+            event = happened.StatisticsReported(
+                report.costs, report.state_bytes, overhead_percent=report.overhead_percent
+            )
+            return (event,)
         case CheckpointReport():
             known = state.last_checkpoint
             news = known is None or report.epoch > known

@@ -16,7 +16,8 @@ __all__ = ["Plan", "describe"]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`query_partitions` are those that become active with it; `placement` (partition -> node)
-    names only partitions that become active, never one that runs.
+    names only partitions that become active, never one that runs. `waiting` counts all query
+    partitions that wait, though the problem may leave out some for which there is no room anyway.
 
     `at` is in seconds; `incident` is its number, None for the first plan of a fresh start;
     `rollback` tells survivors to go back to the restore point first (adaptive buffering only).
@@ -28,6 +29,7 @@ class Plan:
     strategy: str
     query_partitions: tuple[str, ...]
     placement: Mapping[str, str]
+    waiting: int
     problem: Problem
     answer: Answer
     reason: Reason
@@ -40,5 +42,7 @@ def describe(plan: Plan) -> str:
     if plan.incident is not None:
         name += f" of incident {plan.incident}"
     rollback = " Survivors roll back first." if plan.rollback else ""
-    what = recovery_problem.describe(plan.answer, one="query partition", several="query partitions")
+    what = recovery_problem.describe(
+        plan.answer, one="query partition", several="query partitions", lost=plan.waiting
+    )
     return f"{name} ({plan.reason}): {what}{rollback}"

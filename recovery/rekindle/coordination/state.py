@@ -70,9 +70,10 @@ class State:
     `resident` (partition -> node): inactive, but state and node survived. `stopped` (query
     partition -> why): no plan brings them back, only a driver with a mended function. `charges`
     (partition -> CPU percent): what a plan reckoned for partitions that have not caught up. `hints`
-    (partition -> CPU percent) count until costs are measured. `start` is a start that no event has
-    followed yet; `starting` lasts until the first plan of a fresh start; `holding` while every node
-    looks lost. `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
+    (partition -> CPU percent) count until costs are measured; `overhead_percent` is what an
+    executor takes beside its partitions. `start` is a start that no event has followed yet;
+    `starting` lasts until the first plan of a fresh start; `holding` while every node looks lost.
+    `losses` are those since the last global checkpoint, at `last_checkpoint_at`.
     `moving` (partition -> node) are moves that the driver has yet to make, None where it can make
     none; `uneven_since` is since when some are wanted; `surveyed_at` is when a placement that
     survives better was last looked for. `seen_at` is the moment of the newest event.
@@ -89,6 +90,7 @@ class State:
     starting: bool = True
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
+    overhead_percent: float = 0.0
     state_bytes: Mapping[str, int] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     resident: Mapping[str, str] = field(default_factory=dict)

@@ -175,11 +175,18 @@ def _measure(state: State, event: happened.StatisticsReported, now: float) -> St
         for name, cost in event.costs.items()
         if name in state.partitions and (name not in state.charges or name not in state.costs)
     }
-    before = state.costs
-    state_bytes = {**state.state_bytes, **event.state_bytes}
-    state = replace(state, costs={**before, **costs}, state_bytes=state_bytes)
+    before = state
+    state = replace(
+        state,
+        costs={**before.costs, **costs},
+        state_bytes={**before.state_bytes, **event.state_bytes},
+        overhead_percent=event.overhead_percent,
+    )
     # the first costs of a coordinator that was started anew are no change
-    changed = bool(before) and state.costs != before
+    changed = bool(before.costs) and (state.costs, state.overhead_percent) != (
+        before.costs,
+        before.overhead_percent,
+    )
     if not changed or state.catching_up or state.starting or not inactive(state):
         return state
     return replace(state, due=state.due or Due(now, Reason.STATISTICS_CHANGED))

@@ -3,8 +3,8 @@
 A partition owes as many seconds of input as it is behind. Once its state is restored it takes part
 in what its node has left beside the live partitions there: those that catch up share it by their
 cost, so all on one node go at the same speed. A second of backlog costs `ratio` of what a second of
-live input does (policy `catch_up_cost_ratio`: fewer and larger jobs). While the set of partitions
-stays the same, speeds do, so the next moment at which anything changes can be computed.
+live input does (fewer and larger jobs). While the set of partitions stays the same, speeds do, so
+the next moment at which anything changes can be computed.
 """
 
 import math

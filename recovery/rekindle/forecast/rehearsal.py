@@ -39,12 +39,14 @@ HORIZON_SECONDS = 86_400.0
 class Model:
     """What the runtime needs besides CPU: `detect_seconds` until a loss is known,
     `restore_seconds` and the time to read its state until a placed partition runs,
-    `checkpoint_age_seconds` that lost partitions are behind when they are lost."""
+    `checkpoint_age_seconds` that lost partitions are behind when they are lost. A second of backlog
+    costs `backlog_cost_ratio` of what one of live input does: there are fewer and larger jobs."""
 
     detect_seconds: float = 1.0
     restore_seconds: float = 2.0
     restore_mib_per_second: float = 50.0
     checkpoint_age_seconds: float = 5.0
+    backlog_cost_ratio: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def rehearse(
         model=model,
         clock=clock,
         arrivals=sorted(arrivals, key=lambda arrival: (arrival.at, arrival.node)),
-        backlogs=Backlogs(load.steady(state), state.policy.catch_up_cost_ratio),
+        backlogs=Backlogs(load.steady(state), model.backlog_cost_ratio),
     )
     return rehearsal.run(tuple(victims))
 
@@ -190,6 +192,9 @@ class _Rehearsal:
             self.backlogs.begin(partition, behind_seconds, ready_at)
 
     def _capacities(self) -> dict[str, float]:
-        """All CPU of each node that is there: the cap is for planning only."""
-        up = with_status(self.state, Status.UP, Status.SUSPECTED)
-        return {node: self.state.nodes[node].capacity_percent for node in up}
+        """All CPU of each node that is there for partitions: the cap is for planning only."""
+        state = self.state
+        up = with_status(state, Status.UP, Status.SUSPECTED)
+        return {
+            node: state.nodes[node].capacity_percent - load.overhead(state, node) for node in up
+        }

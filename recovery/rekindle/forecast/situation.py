@@ -53,6 +53,7 @@ class _Situation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topology: msgspec.Raw
     nodes: dict[Name, _Node]
     cpu_percent: dict[Name, Percent]
+    overhead_percent: Percent = 0.0
     state_bytes: dict[Name, Bytes] = {}
     placement: dict[Name, Name] | None = None
     policy: dict[str, Any] = {}
@@ -87,7 +88,10 @@ def parse(content: bytes, where: str, *, clock: Callable[[], float]) -> State:
         NodeBack(name, node.cpu_percent, node.domain, name)
         for name, node in sorted(found.nodes.items())
     ]
-    events.append(StatisticsReported(found.cpu_percent, found.state_bytes))
+    measured = StatisticsReported(
+        found.cpu_percent, found.state_bytes, overhead_percent=found.overhead_percent
+    )
+    events.append(measured)
     if found.placement is not None:
         live = frozenset(found.placement)
         events.append(PlacementReported(found.placement, live, {}, plan_epoch=1))
@@ -114,10 +118,12 @@ def to_record(
     placement: Mapping[str, str],
     policy: Mapping[str, Any],
     state_bytes: Mapping[str, int] | None = None,
+    overhead_percent: float = 0.0,
 ) -> dict[str, Any]:
     """What `parse` reads, of an application as it runs: `capacities` are its nodes with all their
-    CPU, `costs` those of partitions, in percent of one core; `domains` those of nodes, as far as
-    they are known. Without `state_bytes` states count as empty."""
+    CPU, `costs` those of partitions, `overhead_percent` that of each executor, in percent of one
+    core; `domains` those of nodes, as far as they are known. Without `state_bytes` states count as
+    empty."""
     return {
         "version": VERSION,
         "topology": graph.to_record(topology),
@@ -126,6 +132,7 @@ def to_record(
             for node, cpu in sorted(capacities.items())
         },
         "cpu_percent": dict(sorted(costs.items())),
+        "overhead_percent": overhead_percent,
         "state_bytes": dict(sorted((state_bytes or {}).items())),
         "placement": dict(sorted(placement.items())),
         "policy": dict(policy),

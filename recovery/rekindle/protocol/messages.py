@@ -154,9 +154,11 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):
-    """Measured CPU and bytes of state by partition; those left out keep theirs."""
+    """Measured CPU and bytes of state by partition; those left out keep theirs. `overhead_percent`
+    is what an executor takes beside its partitions, however many it has."""
 
     costs: dict[Name, Percent]
+    overhead_percent: Percent = 0.0
     state_bytes: dict[Name, Count] = {}
 
 

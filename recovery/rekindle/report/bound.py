@@ -27,7 +27,7 @@ def back_times(
     """Give the moment at which each query is back; queries that never are have none.
 
     `costs` are percent of one core per partition, `running` the partitions that survived,
-    `capacity_steps` pairs (t, capped CPU percent of all nodes from t on), ascending.
+    `capacity_steps` pairs (t, CPU percent that all nodes hold of partitions from t on), ascending.
     """
     back = {query: 0.0 for query in inputs.priorities if inputs.closure(query) <= running}
     placed = set(running)

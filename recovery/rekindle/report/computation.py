@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rekindle import events as run_events
+from rekindle.coordination import load
 from rekindle.errors import InputError
 from rekindle.events import Event
 from rekindle.report import availability, bound, planned
@@ -120,8 +121,8 @@ def _bound(
     statistics = run_events.last(events, "statistics", until=0.0)
     if statistics is None:
         return None
-    costs = statistics.extra["costs"]
-    _check_costs(inputs, costs)
+    costs, overhead_percent = statistics.extra["costs"], statistics.extra.get("overhead_percent", 0)
+    _check_costs(inputs, costs, overhead_percent)
     kills = run_events.of_kind(events, "kill")
     # Nodes that are lost later are reckoned as if what ran there went on: a bound all the same.
     killed = frozenset(str(event.node) for event in kills if event.t <= 0)
@@ -129,28 +130,41 @@ def _bound(
         inputs,
         costs,
         bound.running_partitions(inputs, statistics.extra["placement"], killed),
-        _capacity_steps(events, facts),
+        _capacity_steps(
+            events,
+            facts.nodes,
+            load.room(facts.node_capacity_percent, overhead_percent),
+        ),
         planned.exact_choice(facts.seed, clock),
     )
     onsets = {name: query.onset for name, query in measured.items()}
     return bound.weighted_seconds(inputs, back, onsets, availability.end_of_run(events))
 
 
-def _capacity_steps(events: Sequence[Event], facts: RunFacts) -> list[tuple[float, float]]:
-    """The capacity from each moment on: less with each kill, more with each node's first return."""
+def _capacity_steps(
+    events: Sequence[Event], nodes: int, node_percent: float
+) -> list[tuple[float, float]]:
+    """The capacity from each moment on: less with each kill, more with each node's first return.
+    Each of so many nodes holds so much of partitions."""
     first: dict[str, float] = {}
     for entry in returns(events):
         first.setdefault(entry["node"], entry["at"])
     changes = [(max(0.0, event.t), -1) for event in run_events.of_kind(events, "kill")]
     changes += [(t, 1) for t in first.values()]
-    alive, steps = facts.nodes, {0.0: facts.nodes}
+    alive, steps = nodes, {0.0: nodes}
     for t, change in sorted(changes):
         alive += change
         steps[t] = alive
-    return [(t, count * facts.node_capacity_percent) for t, count in steps.items()]
+    return [(t, count * node_percent) for t, count in steps.items()]
 
 
-def _check_costs(inputs: Inputs, costs: Mapping[str, float]) -> None:
+def _check_costs(inputs: Inputs, costs: Mapping[str, float], overhead_percent: Any) -> None:
+    if not isinstance(overhead_percent, int | float) or not overhead_percent >= 0:
+        raise InputError(
+            where="events.jsonl: statistics: overhead_percent",
+            what=f"is {overhead_percent!r}, not a number from 0",
+            remedy="restore the file from the run, or run the demo again",
+        )
     for query in inputs.priorities:
         unknown = sorted(inputs.closure(query) - set(costs))
         if unknown:

@@ -50,12 +50,13 @@ SUSPECTED_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What the driver runs; costs in percent of one core. Whether it `suspects` nodes that are
-    silent before it loses them."""
+    """What the driver runs; costs, and each executor's overhead, in percent of one core. Whether
+    it `suspects` nodes that are silent before it loses them."""
 
     topology: Topology
     policy: Policy
     costs: dict[str, float]
+    overhead_percent: float
     nodes_expected: int
     suspects: bool = False
 
@@ -316,7 +317,12 @@ class Driver:
         )
 
     def _statistics(self) -> StatisticsReport:
-        return StatisticsReport(generation=self.generation, sequence=0, costs=self.pipeline.costs)
+        return StatisticsReport(
+            generation=self.generation,
+            sequence=0,
+            costs=self.pipeline.costs,
+            overhead_percent=self.pipeline.overhead_percent,
+        )
 
     def _checkpoint(self) -> CheckpointReport:
         return CheckpointReport(

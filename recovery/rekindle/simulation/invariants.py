@@ -28,9 +28,11 @@ class Broken(Exception):
 
 @dataclass(slots=True)
 class Invariants:
-    """Checks as the run goes; `plan_epochs` are the newest carried out, by generation."""
+    """Checks as the run goes; `plan_epochs` are the newest carried out, by generation. Executors
+    take `overhead_percent` of a core beside their partitions."""
 
     policy: Policy
+    overhead_percent: float
     plan_epochs: dict[int, int] = field(default_factory=dict)
     directives: int = 0
     published: int = 0
@@ -50,7 +52,8 @@ class Invariants:
 
     def placed(self, placement: Mapping[str, str], costs: Mapping[str, float]) -> None:
         """A driver has carried out a plan."""
-        for node, used in sorted(_used(placement, costs).items()):
+        for node, cost in sorted(_used(placement, costs).items()):
+            used = cost + self.overhead_percent
             if used > self.policy.cpu_cap * CAPACITY_PERCENT + 1e-6:
                 raise Broken(f"node {node} is planned to {used:.1f} % of a core")
 
@@ -70,7 +73,7 @@ class Invariants:
             raise Broken("a partition moves while something is lost")
         passing = waiting and self.policy.placement == DOMAINS
         cap = 1.0 if passing else self.policy.cpu_cap
-        limit = max(cap * CAPACITY_PERCENT, *_used(before, costs).values())
+        limit = max(cap * CAPACITY_PERCENT - self.overhead_percent, *_used(before, costs).values())
         most = max(_used(placement, costs).values())
         if most > limit + 1e-6:
             raise Broken(f"a move fills a node to {most:.1f} %")

@@ -29,6 +29,7 @@ LOOK_SECONDS = 1.0
 NODES = 4
 CAPACITY_SHARE = 0.5
 COST_MAX = 15.0
+OVERHEAD_PERCENT = 10.0
 # one seed of so many places by domain, and has nodes suspected before they are lost
 DOMAIN_SEEDS = 4
 
@@ -84,7 +85,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.pipeline = _pipeline(self.world.random, by_domain=self.by_domain)
-        self.invariants = Invariants(self.pipeline.policy)
+        self.invariants = Invariants(self.pipeline.policy, OVERHEAD_PERCENT)
         nodes = {f"n{index}": Node() for index in range(NODES)}
         self.machines = Machines(self.world, nodes)
 
@@ -223,4 +224,4 @@ def _pipeline(chance: random.Random, *, by_domain: bool) -> Pipeline:
         placement=DOMAINS if by_domain else EVEN,
     )
     costs = {name: weight * unit for name, weight in weights.items()}
-    return Pipeline(topology, policy, costs, NODES, suspects=by_domain)
+    return Pipeline(topology, policy, costs, OVERHEAD_PERCENT, NODES, suspects=by_domain)

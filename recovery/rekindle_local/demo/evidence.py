@@ -91,6 +91,7 @@ def write_situation(directory: Path, run: Run) -> None:
         capacities=dict.fromkeys(nodes, 100 * facts.cpu_quota),
         domains=run.domains,
         costs=newest["costs"],
+        overhead_percent=newest.get("overhead_percent", 0.0),
         placement=newest["placement"],
         state_bytes=newest.get("state_bytes", {}),
         policy={

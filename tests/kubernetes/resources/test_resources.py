@@ -102,8 +102,8 @@ def test_a_policy_is_filled_in_with_defaults(api: Api, namespace: str) -> None:
         "planning": {
             "solver": "auto",
             "solverBudgetSeconds": 1,
-            "catchUpSeconds": 30,
-            "catchUpCostPercent": 50,
+            "catchUpSeconds": 15,
+            "catchUpCostPercent": 100,
             "defaultCpuMillicores": 20,
         },
         "guards": {"fencing": "Class"},
