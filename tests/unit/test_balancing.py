@@ -49,8 +49,30 @@ def test_many_small_ones_are_spread_though_none_of_them_changes_much() -> None:
 
 
 def test_small_ones_stay_where_they_would_change_next_to_nothing() -> None:
-    assert balancing.moves(spread({"a": [60.0, 0.1], "b": [20.0], "c": [1.0] * 40})) == {}
+    assert balancing.moves(spread({"a": [60.0, 0.1], "b": [20.0], "c": [22.0]})) == {}
     assert balancing.moves(spread({"a": [60.0, 0.1, 0.1], "b": []})) == {}
+
+
+@pytest.mark.parametrize(
+    ("held", "after"),
+    [
+        ({"a": [61.0], "b": [30.0, 30.0], "c": []}, [30.0, 30.0, 61.0]),
+        ({"a": [61.0], "b": [20.0] * 3, "c": [10.0] * 4, "d": []}, [30.0, 30.0, 40.0, 61.0]),
+        ({"a": [30.0], "b": [30.0], "c": [2.0] * 10, "d": []}, [10.0, 10.0, 30.0, 30.0]),
+    ],
+)
+def test_one_large_partition_keeps_nothing_else_from_being_spread(
+    held: dict[str, list[float]], after: list[float]
+) -> None:
+    state = spread(held)
+    moved = carried(state, {**state.placement, **balancing.moves(state)})
+    assert sorted(moved.values()) == pytest.approx(after)
+
+
+@pytest.mark.parametrize("large", [30.0, 40.0, 60.0])
+def test_a_large_partition_does_not_make_others_move_for_what_wavers(large: float) -> None:
+    held = {f"n{number:02}": [1.8 + 0.4 * (number % 2)] * 10 for number in range(40)}
+    assert balancing.moves(spread({**held, "z": [large]})) == {}
 
 
 def test_more_than_one_order_can_move_is_begun_with() -> None:

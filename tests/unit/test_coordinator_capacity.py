@@ -144,18 +144,6 @@ def test_what_needs_less_does_not_take_the_room_of_what_matters_more() -> None:
     assert plan.waiting == 2
 
 
-def test_what_waits_for_room_until_others_have_caught_up_does_not_lose_it_meanwhile() -> None:
-    costs = {"first": 19.0, "base": 44.0, "deep": 44.0, "small": 40.0, "tiny": 8.0}
-    story = story_of(costs, {"first": 10, "deep": 9, "small": 1, "tiny": 1}, nodes=4)
-    story.lose("n1", "n2", "n3", "n4")
-    told = story.back("n1", "n2", after_seconds=15.0)
-    told += story.tell(after_seconds=1.0)
-    found = [name for plan in plans(told) for name in plan.query_partitions]
-    assert found == ["first/0", "tiny/0"], "small would take the room of deep, tiny does not"
-    found = [name for plan in plans(story.catch_up()) for name in plan.query_partitions]
-    assert "deep/0" in found
-
-
 def test_no_node_rests_for_long_for_what_does_not_fit() -> None:
     costs = {"first": 35.0, "base": 45.0, "deep": 45.0, "small": 40.0}
     story = story_of(costs, {"first": 10, "deep": 5, "small": 1}, nodes=3)

@@ -1,6 +1,7 @@
 """Which partitions that run should run elsewhere: off slow nodes, and where load is uneven.
 
     even ──a node far above another──► uneven ──for `UNEVEN_SECONDS`──► moves are ordered ──► even
+         ──a node without partitions──►
     a node is slow ──others have room──► moves are ordered
 
 With the policy's placement `domains` the placement that survives best (`survival`) comes before
@@ -15,6 +16,7 @@ else is under way. Moves that the driver has not made when something is lost are
 they are decided anew from what is then. Called by `transitions` only.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -31,7 +33,8 @@ SURVEY_SECONDS = 30.0
 # Between the fullest and the emptiest node, as shares of what each may carry: the difference that
 # is too much, as a share of the mean and at least, and the one that is left alone once they move.
 UNEVEN_SHARE, UNEVEN_MIN, EVEN_SHARE = 0.4, 0.04, 0.15
-# of the difference, what moves must take away together, unless there are more of them to come
+# of the squares of what nodes have above or below the mean, what moves must take away together,
+# unless there are more of them to come
 GAIN_SHARE_MIN = 0.1
 MOVES_MAX = 256
 # what sums of shares may differ by though they are the same
@@ -88,15 +91,13 @@ def _evened(state: State, nodes: "_Nodes") -> dict[str, str]:
     if len(nodes.shares) < 2 or not nodes.are_uneven:
         return {}
     found: dict[str, str] = {}
-    made, before, enough = 0, nodes.difference, EVEN_SHARE * nodes.mean
-    while nodes.difference > enough and made < MOVES_MAX:
-        partition = nodes.best()
-        if partition is None:
-            break
+    made, before, enough = 0, nodes.unevenness, EVEN_SHARE * nodes.mean
+    while made < MOVES_MAX and (move := nodes.best(enough)) is not None:
+        partition, origin = move
         found[partition] = nodes.emptiest
-        nodes.move(partition)
+        nodes.move(partition, origin)
         made += 1
-    if made < MOVES_MAX and nodes.difference > (1.0 - GAIN_SHARE_MIN) * before:
+    if made < MOVES_MAX and nodes.unevenness > (1.0 - GAIN_SHARE_MIN) * before:
         return {}
     return {name: node for name, node in found.items() if state.placement[name] != node}
 
@@ -170,39 +171,43 @@ class _Nodes:
         return carried / sum(self.capacity.values())
 
     @property
-    def fullest(self) -> str:
-        return max(self.shares, key=lambda node: (self.shares[node], node))
-
-    @property
     def emptiest(self) -> str:
         return min(self.shares, key=lambda node: (self.shares[node], node))
 
     @property
-    def difference(self) -> float:
-        return self.shares[self.fullest] - self.shares[self.emptiest]
-
-    @property
     def are_uneven(self) -> bool:
-        """Whether they differ by too much, or one has nothing while another has several."""
+        """Whether one that could give differs from the emptiest by too much, or one has nothing
+        while another has several."""
         numbers = [len(names) for names in self.held.values()]
         too_much = max(UNEVEN_MIN, UNEVEN_SHARE * self.mean)
-        return self.difference > too_much or (min(numbers) == 0 and max(numbers) > 1)
+        return self.best(too_much) is not None or (min(numbers) == 0 and max(numbers) > 1)
 
-    def best(self) -> str | None:
-        """Of the fullest node's partitions the one that evens out most with the emptiest one; None
-        when none does."""
-        fullest, emptiest = self.fullest, self.emptiest
+    @property
+    def unevenness(self) -> float:
+        """The variance of the shares times all capacity."""
+        mean = self.mean
+        return sum(self.capacity[node] * (one - mean) ** 2 for node, one in self.shares.items())
 
-        def higher(partition: str) -> float:
+    def best(self, enough: float) -> tuple[str, str] | None:
+        """A partition and its node, the fullest that differs from the emptiest by more than
+        enough and has one that evens these two out: the one that does so most. None: none has."""
+        emptiest = self.emptiest
+
+        def higher(partition: str, node: str) -> float:
             cost = self.costs[partition]
             return max(
-                self.shares[fullest] - cost / self.capacity[fullest],
+                self.shares[node] - cost / self.capacity[node],
                 self.shares[emptiest] + cost / self.capacity[emptiest],
             )
 
-        limit = self.shares[fullest] - ROUNDING_SHARE
-        chosen = min(sorted(self.held[fullest]), key=higher, default=None)
-        return chosen if chosen is not None and higher(chosen) <= limit else None
+        for share, node in sorted(((s, n) for n, s in self.shares.items()), reverse=True):
+            if share - self.shares[emptiest] <= enough:
+                break
+            offers = ((higher(name, node), name) for name in self.held[node])
+            after, partition = min(offers, default=(math.inf, ""))
+            if after <= share - ROUNDING_SHARE:
+                return partition, node
+        return None
 
     def with_room(self, partition: str) -> str | None:
         """The emptiest node, where that holds one more partition."""
@@ -211,12 +216,12 @@ class _Nodes:
         share = self.shares[self.emptiest] + self.costs[partition] / self.capacity[self.emptiest]
         return self.emptiest if share <= 1.0 else None
 
-    def move(self, partition: str) -> None:
-        """From the fullest to the emptiest node."""
-        fullest, emptiest = self.fullest, self.emptiest
-        self.held[fullest].remove(partition)
-        self.shares[fullest] -= self.costs[partition] / self.capacity[fullest]
-        self.add(partition, emptiest)
+    def move(self, partition: str, origin: str) -> None:
+        """To the emptiest node."""
+        target = self.emptiest
+        self.held[origin].remove(partition)
+        self.shares[origin] -= self.costs[partition] / self.capacity[origin]
+        self.add(partition, target)
 
     def add(self, partition: str, node: str) -> None:
         """Onto a node."""
@@ -231,10 +236,11 @@ def _relief_sentence(state: State, found: Mapping[str, str]) -> str:
 
 
 def _sentence(state: State, found: Mapping[str, str]) -> str:
-    nodes = _Nodes.of(state)
+    shares = _Nodes.of(state).shares
+    origin = max((state.placement[name] for name in found), key=lambda node: (shares[node], node))
+    target = min(found.values(), key=lambda node: (shares[node], node))
     targets = ", ".join(sorted(set(found.values())))
     return (
         f"Move {len(found)} of {len(state.placement)} partitions to {targets}: node "
-        f"{nodes.fullest} carries {nodes.shares[nodes.fullest]:.0%} of what it may, "
-        f"{nodes.emptiest} {nodes.shares[nodes.emptiest]:.0%}."
+        f"{origin} carries {shares[origin]:.0%} of what it may, {target} {shares[target]:.0%}."
     )

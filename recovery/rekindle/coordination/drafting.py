@@ -11,9 +11,8 @@ A plan is drafted with the first of these that gives one:
        the cap
 
 What catches up takes room for a while only. So what there is room for at the lowest costs of the
-second, once all before it has caught up, is chosen first, and the first three bring back nothing
-else, but for what has room beside all of that: what matters more is not left out for what needs
-less.
+second, once all before it has caught up, is chosen first, and the first two bring back nothing
+else: what matters more is not left out for what needs less, unless its node would rest.
 
 Each is tried without slow nodes first. Blocking plans and the first one of a fresh start begin with
 the third, on all nodes. Partitions whose state survived stay on their node where it holds them.
@@ -21,7 +20,6 @@ With the policy's placement `domains` what is placed on empty nodes is placed by
 nothing; `transitions` calls it.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -55,15 +53,6 @@ class _Time:
     @property
     def left_seconds(self) -> float:
         return max(0.0, self.deadline - self.clock())
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Of what waits, the `queries` that are to come back before all others, and the CPU of each
-    node that is `reserved` for them."""
-
-    queries: tuple[str, ...]
-    reserved: Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +115,11 @@ def _offers(
         first, *slower = (
             _clipped(state, load.catching_up(state, steady, now, patience)) for patience in PATIENCE
         )
-        choice = _choice(state, waiting, slower[-1], time)
-        yield _Offer(choice.queries, first, nodes)
+        chosen = _chosen(state, waiting, slower[-1], time)
+        yield _Offer(chosen, first, nodes)
         nodes = _without(nodes, nodes.keys() - load.at_rest(state))
         for costs in (*slower, _clipped(state, steady)) if nodes else ():
-            yield _Offer(choice.queries, costs, nodes)
-        nodes = {node: free - choice.reserved.get(node, 0.0) for node, free in nodes.items()}
+            yield _Offer(chosen, costs, nodes)
     costs = _clipped(state, steady)
     if nodes:
         yield _Offer(waiting, costs, nodes)
@@ -141,9 +129,9 @@ def _offers(
         yield _Offer(waiting, costs, load.stretched(nodes, demands))
 
 
-def _choice(state: State, waiting: tuple[str, ...], costs: Costs, time: _Time) -> _Choice:
-    """What there is room for at these costs once nothing else catches up; all that waits, where
-    there is room for none."""
+def _chosen(state: State, waiting: tuple[str, ...], costs: Costs, time: _Time) -> tuple[str, ...]:
+    """Of those that wait, what there is room for at these costs once nothing else catches up; all
+    of them, where there is room for none."""
     free = load.free(replace(state, charges={}), load.steady(state))
     answer = planning.solve(
         _problem(state, waiting, costs, _without(free, slow(state)) or free),
@@ -151,11 +139,7 @@ def _choice(state: State, waiting: tuple[str, ...], costs: Costs, time: _Time) -
         budget_seconds=CHOICE_SHARE * time.left_seconds,
         clock=time.clock,
     )
-    reserved = {
-        node: math.fsum(costs[partition] for partition in held)
-        for node, held in answer.placement.items()
-    }
-    return _Choice(answer.queries or waiting, reserved)
+    return answer.queries or waiting
 
 
 def _without(nodes: Costs, left_out: Collection[str]) -> dict[str, float]:

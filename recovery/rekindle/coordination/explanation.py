@@ -187,7 +187,8 @@ def _remedy(explanation: Explanation, state: State, now: float, clock: Callable[
     if more == 0:
         return f"{name} is in the next plan."
     wanted = _waiting(state, explanation.query)
-    if state.catching_up and prospect.is_next(prospect.settled(state), wanted, now, clock=clock):
+    settled = prospect.settled(state, now)
+    if state.catching_up and prospect.is_next(settled, wanted, now, clock=clock):
         return f"{name} fits as soon as those that catch up have caught up."
     if more is None:
         return "It is not known how many more nodes would bring it back."

@@ -20,14 +20,17 @@ __all__ = [
     "catching_up",
     "free",
     "largest_node",
-    "overhead",
     "room",
     "steady",
     "stretched",
 ]
 
 # Of what a node may carry, what its executor takes beside partitions at most, as plans reckon.
+# The rest is for what lost queries need least, or no plan would bring anything back.
 OVERHEAD_SHARE_MAX = 0.7
+# Seconds of input that catching up takes in a second at most, for fixed costs of its jobs: more
+# CPU than for that nobody could use.
+CATCH_UP_SPEED_MAX = 10.0
 
 Costs = Mapping[str, float]
 
@@ -50,11 +53,12 @@ def steady(state: State) -> dict[str, float]:
 
 def catching_up(state: State, costs: Costs, now: float, patience: float = 1.0) -> dict[str, float]:
     """`costs` as long as the backlog of the incident is worked off, in `patience` times the time
-    that the policy gives."""
+    that the policy gives, or as fast as anything is."""
     factor = 1.0
     if state.incident is not None:
         backlog_seconds = max(0.0, now - state.incident.behind_since)
         catch_up_seconds = patience * state.policy.catch_up_seconds
+        catch_up_seconds = max(catch_up_seconds, backlog_seconds / CATCH_UP_SPEED_MAX)
         factor += state.policy.catch_up_cost_ratio * backlog_seconds / catch_up_seconds
     return {partition: factor * cost for partition, cost in costs.items()}
 
@@ -62,11 +66,6 @@ def catching_up(state: State, costs: Costs, now: float, patience: float = 1.0) -
 def capacities(state: State) -> dict[str, float]:
     """What each node that is up holds of partitions when it is empty."""
     return {node: _capacity(state, node) for node in with_status(state, Status.UP)}
-
-
-def overhead(state: State, node: str) -> float:
-    """What an executor takes there beside its partitions, as plans reckon."""
-    return _limit(state, node) - _capacity(state, node)
 
 
 def room(limit_percent: float, overhead_percent: float) -> float:

@@ -45,9 +45,11 @@ def next_step(state: State, now: float, *, clock: Callable[[], float]) -> Prospe
     return found
 
 
-def settled(state: State) -> State:
-    """The state once all that catches up has caught up, and needs its steady share only."""
-    return replace(state, catching_up=frozenset(), charges={})
+def settled(state: State, now: float) -> State:
+    """The state once all that catches up has caught up, and what waits had no more backlog: one
+    plan then has all that several would bring back, one after the other."""
+    incident = None if state.incident is None else replace(state.incident, behind_since=now)
+    return replace(state, catching_up=frozenset(), charges={}, incident=incident)
 
 
 def is_next(

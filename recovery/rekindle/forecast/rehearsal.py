@@ -193,8 +193,7 @@ class _Rehearsal:
 
     def _capacities(self) -> dict[str, float]:
         """All CPU of each node that is there for partitions: the cap is for planning only."""
-        state = self.state
-        up = with_status(state, Status.UP, Status.SUSPECTED)
-        return {
-            node: state.nodes[node].capacity_percent - load.overhead(state, node) for node in up
-        }
+        up = with_status(self.state, Status.UP, Status.SUSPECTED)
+        all_percent = {node: self.state.nodes[node].capacity_percent for node in up}
+        overhead = self.state.overhead_percent
+        return {node: max(0.0, percent - overhead) for node, percent in all_percent.items()}
