@@ -61,14 +61,24 @@ def test_overhead_is_the_mean_of_executors_that_run_anything() -> None:
     assert measured.overhead_percent == pytest.approx(15.0)
 
 
-def test_an_executor_that_was_emptied_or_has_gone_has_no_overhead_any_more() -> None:
-    measured = started("a", "b", "c")
-    readings = {"a": reading(51.0, p0=1.0), "b": reading(56.0, p1=1.0), "c": reading(60.0, p2=1.0)}
-    measured.add(readings, {ROWS0: 1, ROWS1: 1, COUNTED: 1})
-    measured.close({ROWS0: "a", ROWS1: "b", COUNTED: "c"}, 110.0)
-    measured.forget("c")
+def test_an_executor_that_was_emptied_says_nothing_any_more() -> None:
+    measured = started("a", "b")
+    measured.add({"a": reading(51.0, p0=1.0), "b": reading(56.0, p1=1.0)}, {ROWS0: 1, ROWS1: 1})
+    measured.close({ROWS0: "a", ROWS1: "b"}, 110.0)
+    assert measured.overhead_percent > 0.0
     measured.add({"a": reading(53.0, p0=1.0, p1=1.0), "b": reading(60.0)}, {ROWS0: 1, ROWS1: 1})
-    measured.close({ROWS0: "a", ROWS1: "a"}, 120.0)
+    percent = measured.close({ROWS0: "a", ROWS1: "a"}, 120.0)
+    assert percent == pytest.approx({ROWS0: 10.0, ROWS1: 10.0})
+    assert measured.used_percent == pytest.approx(20.0)
+    assert measured.overhead_percent == 0.0
+
+
+def test_an_executor_that_has_gone_has_no_overhead_any_more() -> None:
+    measured = started("a", "b")
+    measured.add({"a": reading(51.0, p0=1.0), "b": reading(56.0, p1=1.0)}, {ROWS0: 1, ROWS1: 1})
+    measured.close({ROWS0: "a", ROWS1: "b"}, 110.0)
+    assert measured.overhead_percent > 0.0
+    measured.forget("b")
     assert measured.overhead_percent == 0.0
 
 

@@ -92,10 +92,10 @@ def _evened(state: State, nodes: "_Nodes") -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     made, before, enough = 0, nodes.unevenness, EVEN_SHARE * nodes.mean
-    while made < MOVES_MAX and (move := nodes.best(enough)) is not None:
-        partition, origin = move
-        found[partition] = nodes.emptiest
-        nodes.move(partition, origin)
+    while made < MOVES_MAX and (best := nodes.best(enough)) is not None:
+        partition, origin, target = best
+        found[partition] = target
+        nodes.move(partition, origin, target)
         made += 1
     if made < MOVES_MAX and nodes.unevenness > (1.0 - GAIN_SHARE_MIN) * before:
         return {}
@@ -188,9 +188,10 @@ class _Nodes:
         mean = self.mean
         return sum(self.capacity[node] * (one - mean) ** 2 for node, one in self.shares.items())
 
-    def best(self, enough: float) -> tuple[str, str] | None:
-        """A partition and its node, the fullest that differs from the emptiest by more than
-        enough and has one that evens these two out: the one that does so most. None: none has."""
+    def best(self, enough: float) -> tuple[str, str, str] | None:
+        """A partition, its node and the emptiest one: its node is the fullest that differs from the
+        emptiest by more than enough and has any that evens these two out, and it does so most.
+        None: none has."""
         emptiest = self.emptiest
 
         def higher(partition: str, node: str) -> float:
@@ -206,7 +207,7 @@ class _Nodes:
             offers = ((higher(name, node), name) for name in self.held[node])
             after, partition = min(offers, default=(math.inf, ""))
             if after <= share - ROUNDING_SHARE:
-                return partition, node
+                return partition, node, emptiest
         return None
 
     def with_room(self, partition: str) -> str | None:
@@ -216,9 +217,8 @@ class _Nodes:
         share = self.shares[self.emptiest] + self.costs[partition] / self.capacity[self.emptiest]
         return self.emptiest if share <= 1.0 else None
 
-    def move(self, partition: str, origin: str) -> None:
-        """To the emptiest node."""
-        target = self.emptiest
+    def move(self, partition: str, origin: str, target: str) -> None:
+        """From one node to another."""
         self.held[origin].remove(partition)
         self.shares[origin] -= self.costs[partition] / self.capacity[origin]
         self.add(partition, target)

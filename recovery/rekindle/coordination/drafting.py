@@ -110,29 +110,30 @@ def _offers(
 ) -> Iterator[_Offer]:
     """What to plan with, one after the other."""
     steady = load.steady(state)
-    nodes = load.free(state, steady)
+    nodes, settled = load.free(state, steady), _clipped(state, steady)
     if is_incremental(state, reason):
         first, *slower = (
             _clipped(state, load.catching_up(state, steady, now, patience)) for patience in PATIENCE
         )
-        chosen = _chosen(state, waiting, slower[-1], time)
+        at_last = load.free(replace(state, charges={}), steady)
+        chosen = _chosen(state, waiting, slower[-1], at_last, time)
         yield _Offer(chosen, first, nodes)
         nodes = _without(nodes, nodes.keys() - load.at_rest(state))
-        for costs in (*slower, _clipped(state, steady)) if nodes else ():
+        for costs in (*slower, settled) if nodes else ():
             yield _Offer(chosen, costs, nodes)
-    costs = _clipped(state, steady)
     if nodes:
-        yield _Offer(waiting, costs, nodes)
+        yield _Offer(waiting, settled, nodes)
     if not state.catching_up and len(nodes) >= nodes_wanted(state):
         missing = frozenset().union(*(state.closures[query] for query in waiting))
-        demands = [costs[name] for name in missing - state.placement.keys()]
-        yield _Offer(waiting, costs, load.stretched(nodes, demands))
+        demands = [settled[name] for name in missing - state.placement.keys()]
+        yield _Offer(waiting, settled, load.stretched(nodes, demands))
 
 
-def _chosen(state: State, waiting: tuple[str, ...], costs: Costs, time: _Time) -> tuple[str, ...]:
-    """Of those that wait, what there is room for at these costs once nothing else catches up; all
-    of them, where there is room for none."""
-    free = load.free(replace(state, charges={}), load.steady(state))
+def _chosen(
+    state: State, waiting: tuple[str, ...], costs: Costs, free: Costs, time: _Time
+) -> tuple[str, ...]:
+    """Of those that wait, what there is room for at these costs on what nodes have free once
+    nothing else catches up; all of them, where there is room for none."""
     answer = planning.solve(
         _problem(state, waiting, costs, _without(free, slow(state)) or free),
         solver=state.policy.solver,
