@@ -95,8 +95,11 @@ def test_a_thread_that_is_used_up_serves_no_other_connection(listener: socket.so
 def test_what_goes_wrong_with_one_connection_is_said_and_no_other_suffers(
     listener: socket.socket, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    failed: list[threading.Thread] = []
+
     def serve(word: bytes) -> bool:
         if word == b"bad":
+            failed.append(threading.current_thread())
             raise ValueError("of this connection")
         return True
 
@@ -106,6 +109,9 @@ def test_what_goes_wrong_with_one_connection_is_said_and_no_other_suffers(
     settled(threads, 1)
     assert answer_of(ask(listener, b"go"))
     settled(threads, 2)
+    (thread,) = failed  # the connection ends before it has printed what went wrong
+    thread.join(SECONDS_MAX)
+    assert not thread.is_alive()
     assert "ValueError: of this connection" in capfd.readouterr().err
 
 
