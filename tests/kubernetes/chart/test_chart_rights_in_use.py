@@ -160,8 +160,7 @@ def lose_and_replace(world: World, requests: NodeRequests) -> None:
     await_that(lambda: world.operator.lines("node-deleted"))
     world.nodes.add(3, zone="b")
     await_that(lambda: world.driver.is_whole)
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase(1) == "Recovered")
+    world.end()
     await_that(lambda: requests.act_as_cluster_api() and requests.is_clear(), "something is left")
 
 
@@ -175,8 +174,7 @@ def lose_one_more(world: World) -> None:
     await_that(lambda: world.phase(2) == "AwaitingCheckpoint")
     world.operator.kill()
     world.operator.start()
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase(2) == "Recovered")
+    world.end(2)
 
 
 def lose_the_driver(world: World) -> None:

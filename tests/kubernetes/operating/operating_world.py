@@ -149,6 +149,12 @@ class World:
         """With so many nodes more, to the end of the recovery."""
         self.nodes.add(nodes, zone="a")
         await_that(lambda: self.driver.is_whole, "executors were not replaced")
+        self.end(number)
+
+    def end(self, number: int = 1) -> None:
+        """A global checkpoint ends the recovery, once that is all it awaits: of those that complete
+        before, none does."""
+        await_that(lambda: self.phase(number) == "AwaitingCheckpoint", "not all have caught up")
         self.driver.complete_checkpoint()
         await_that(lambda: self.phase(number) == "Recovered", "it did not recover")
 

@@ -19,8 +19,7 @@ def test_a_killed_operator_is_followed_by_its_standby_in_the_middle(world: World
     await_that(lambda: pods.isdisjoint(world.executors()))
     world.nodes.add(2, zone="a")
     await_that(lambda: world.driver.is_whole)
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     assert len(world.recoveries()) == 1
     assert {row["name"] for row in world.status()["lostNodes"]} == set(lost)
     assert len(world.status()["plans"]) == len(world.driver.plans())
@@ -116,5 +115,4 @@ def test_policy_and_class_may_go_in_the_middle_of_a_recovery(world: World) -> No
     await_that(lambda: world.condition("Accepted").get("status") == "True")
     world.nodes.add(2, zone="a")
     await_that(lambda: world.driver.is_whole)
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()

@@ -13,8 +13,7 @@ def test_nodes_are_lost_and_everything_comes_back(world: World) -> None:
     assert {row["name"] for row in world.status()["lostNodes"]} == set(lost)
     world.nodes.add(2, zone="a")
     await_that(lambda: world.driver.is_whole, "the executors were not replaced")
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     status = world.status()
     assert (status["kind"], status["back"]) == ("Correlated", "4/4")
     assert {row["domain"] for row in status["lostNodes"]} == {"a"}
@@ -66,8 +65,7 @@ def test_a_node_that_comes_back_is_used_again(world: World) -> None:
     world.driver.silent.clear()
     world.nodes.bring_back(*lost)
     await_that(lambda: world.driver.is_whole, "the executors were not replaced")
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     assert all("backAt" in row for row in world.status()["lostNodes"])
 
 

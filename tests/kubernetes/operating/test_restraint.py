@@ -69,9 +69,7 @@ def test_what_comes_back_during_a_dry_run_goes_on_as_if_nothing_had_been(world: 
     world.driver.silent.clear()
     world.nodes.bring_back(*lost)
     await_that(lambda: all("backAt" in row for row in world.status()["lostNodes"]))
-    await_that(lambda: world.phase() == "AwaitingCheckpoint")
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     world.change_policy(dryRun=False)
     wait(world)
     assert world.driver.directives == []

@@ -44,6 +44,5 @@ def test_kubectl_tells_the_course_of_a_recovery(
     assert "4/4" in row
     world.nodes.add(2, zone="b")
     await_that(lambda: world.driver.is_whole)
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     assert "Recovered" in shown(kubectl, control_plane, *ask)[1]

@@ -22,8 +22,7 @@ def test_it_holds_while_all_are_silent_until_a_lease_shows_that_it_sees(
     world.nodes.add(4, zone="a")
     await_that(lambda: world.driver.is_whole)
     await_that(lambda: world.driver.plans())
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     assert len(world.recoveries()) == 1
 
 

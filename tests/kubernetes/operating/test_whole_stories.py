@@ -9,9 +9,7 @@ def recover(world: World, number: int) -> None:
     """All comes back on another node, and a checkpoint ends it."""
     world.nodes.add(1, zone="a")
     await_that(lambda: world.driver.is_whole, "the executors were not replaced")
-    await_that(lambda: world.phase(number) == "AwaitingCheckpoint")
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase(number) == "Recovered")
+    world.end(number)
 
 
 def test_a_plan_that_was_made_without_a_policy_is_told_once_there_is_one(world: World) -> None:
@@ -39,9 +37,7 @@ def test_a_loss_that_is_recovered_from_before_its_lease_stops_is_one_story(world
     (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == node]
     world.driver.silent.add(node)
     world.driver.drop({pod.status.pod_ip: f"{pod.metadata.labels['spark-exec-id']}.0"})
-    await_that(lambda: world.phase() == "AwaitingCheckpoint")
-    world.driver.complete_checkpoint()
-    await_that(lambda: world.phase() == "Recovered")
+    world.end()
     assert [row["name"] for row in world.status()["lostNodes"]] == [node]
     world.nodes.lose(node)
     await_that(lambda: world.operator.metric("rekindle_operator_nodes_suspected") == 1)
