@@ -29,6 +29,7 @@ What runs in the driver:
     application    what the parts of one driver share
     event_log      what happens, line by line
     epochs         the epoch loop: cut, run, commit, checkpoint
+    ahead          the sources of the next epoch, while one is still on its way
     catchup        the catch-up loop: brings newly placed partitions forward
     budget         how large epochs and pieces may be, so that hosts keep within their memory
     sparing        applies that: smaller epochs and pieces, or the end of the run

@@ -50,7 +50,8 @@ class Moves:
 
 @dataclass(slots=True)
 class Application:
-    """The state of one driver. `attempts` counts its jobs, `checkpoint_attempt` is the last of them
+    """The state of one driver. `newest` is the last epoch that has run, `begun` the last that is
+    running or has; `attempts` counts its jobs, `checkpoint_attempt` is the last of them
     that was to write states for a checkpoint. `staged` holds epochs that are not committed yet,
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made."""
 
@@ -68,6 +69,7 @@ class Application:
     pace: Pace
     budget: Budget
     newest: int = 0
+    begun: int = 0
     plan_epoch: int = 0
     losses: int = 0
     executors: dict[str, str] = field(default_factory=dict)

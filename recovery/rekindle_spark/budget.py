@@ -72,15 +72,18 @@ class Reading:
 
 def readings(reports: Iterable[Mapping[str, Any]]) -> dict[str, Reading]:
     """By executor, of what hosts say in their reports on one job."""
+    said = (report for report in reports if "memory" in report)
+    return merged(*({report["executor"]: Reading(**report["memory"])} for report in said))
+
+
+def merged(*several: Mapping[str, Reading]) -> dict[str, Reading]:
+    """Readings of some jobs as if they were one."""
     found: dict[str, Reading] = {}
-    for report in reports:
-        if "memory" not in report:
-            continue
-        reading = Reading(**report["memory"])
-        known = found.get(report["executor"], reading)
+    for executor, reading in (item for readings in several for item in readings.items()):
+        known = found.get(executor, reading)
         used = min(known.used_bytes, reading.used_bytes)
         peak = max(known.peak_bytes, reading.peak_bytes)
-        found[report["executor"]] = Reading(used, peak, reading.max_bytes)
+        found[executor] = Reading(used, peak, reading.max_bytes)
     return found
 
 

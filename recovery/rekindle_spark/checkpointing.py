@@ -81,7 +81,7 @@ class Checkpointing:
             return False
         with application.lock:
             progress = application.progress
-            behind = _behind(application, work)
+            behind = _behind(application, epoch, work)
             if not behind:
                 return progress.complete
             kept = max(progress.retained.held.values(), default=0)
@@ -97,7 +97,7 @@ class Checkpointing:
         self.epoch, self.losses = epoch, application.losses
         self.last_at = time.monotonic()
         self.waiting = {number for number in work if application.program.owner[number].keyed}
-        self.behind = _behind(application, work)
+        self.behind = _behind(application, epoch, work)
         self.written, self.is_input_stored = None, not self.behind
         self.sizes, self.bases = {}, {}
         application.store.begin_checkpoint(epoch)
@@ -202,6 +202,8 @@ class Checkpointing:
         self.epoch = None
 
 
-def _behind(application: Application, work: Ranges) -> set[int]:
-    """The partitions that do not run in an epoch's job."""
-    return set(range(len(application.program.partition_names))) - work.keys()
+def _behind(application: Application, epoch: int, work: Ranges) -> set[int]:
+    """The partitions that do not run in an epoch's job, but for sources that went ahead of it."""
+    progress, sources = application.progress, application.program.sources
+    ahead = {number for number in sources if progress.finished.get(number, -1) >= epoch}
+    return set(range(len(application.program.partition_names))) - work.keys() - ahead

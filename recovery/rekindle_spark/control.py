@@ -320,8 +320,8 @@ class Control:
         self._hurry()
 
     def _tell_switch(self, kind: str, mode: str, reason: str) -> None:
-        """`epoch` is the first one that is cut from now on: jobs take up the mode as they start."""
-        epoch = max(self.application.cuts) + 1
+        """`epoch` is the first one to begin from now on: jobs take up the mode as they start."""
+        epoch = self.application.begun + 1
         self.application.events.write(kind, mode=mode, reason=reason, epoch=epoch)
 
     def _drop(self, nodes: dict[str, str]) -> None:

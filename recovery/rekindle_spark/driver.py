@@ -204,6 +204,7 @@ def _application(
         pace=Pace(runtime.epoch_seconds),
         budget=Budget(runtime.rows_per_epoch_max),
         newest=last.epoch,
+        begun=last.epoch,
         plan_epoch=max((record["plan_epoch"] for record in history.commits), default=0),
         buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,
         ordering=OFF if settings.policy.ordering == ADAPTIVE else ON,

@@ -1,26 +1,29 @@
 """The epoch loop: cut, run, commit, checkpoint, again.
 
-    waiting ──cut──► running ──finished──► waiting
+    waiting ──cut──► running ──finished──► waiting, or running where the next one is cut already
                        │  ▲
                        └──┘ interrupted by a loss: the same epoch again on what is left
 
 While something lost is not back epochs are longer: what an epoch costs hardly depends on how much
 it takes in, so that less is spent on those that run, and on those that will be caught up with. The
 offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
-taken along: they run the epochs that they lack and the new one in the same job. A savepoint is a
+taken along: they run the epochs that they lack and the new one in the same job. Where the next
+epoch is due before one has run, it is cut and its sources go ahead (`ahead`). A savepoint is a
 checkpoint of the newest epoch, after which no other is cut.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from rekindle_spark import jobs, moving, running, staging, stopping, timing
+from rekindle_spark import budget, jobs, moving, running, staging, stopping, timing
+from rekindle_spark.ahead import Ahead
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.control import Control
-from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS
+from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Result
 
 __all__ = ["EpochLoop"]
 
@@ -38,13 +41,18 @@ class EpochLoop:
     final: Cut | None = None
     attempts: running.Attempts = field(default_factory=running.Attempts)
     next_cut_at: float = field(default=0.0)
+    ahead: Ahead = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ahead = Ahead(self.application)
 
     def run(self) -> None:
         """The whole life of the loop. Raises what ends the application."""
         self._resume()
         while not self._done() and not self.is_saved:
-            self._await_cut()
-            self._cut()
+            self._await_epoch()
+            if not self._is_cut:
+                self._cut()
             self._run_epoch(max(self.application.cuts))
             self._save()
         if self.final is not None and not self.is_saved:
@@ -65,14 +73,20 @@ class EpochLoop:
             and all(epoch == self.final.epoch for epoch in progress.finished.values())
         )
 
-    def _await_cut(self) -> None:
+    @property
+    def _is_cut(self) -> bool:
+        """Whether there is an epoch that has not run."""
+        return max(self.application.cuts) > self.application.newest
+
+    def _await_epoch(self) -> None:
         """Wait until the next epoch is due, the first until something is placed that can run it: a
         backlog then comes in few long epochs."""
         application = self.application
         while True:
             self.control.pump()
             begun = application.progress.placed or application.newest > 0
-            if begun and time.time() >= self.next_cut_at and not application.paused:
+            due = begun and time.time() >= self.next_cut_at
+            if (due or self._is_cut) and not application.paused:
                 return
             time.sleep(POLL_SECONDS)
 
@@ -98,9 +112,10 @@ class EpochLoop:
 
     def _run_epoch(self, epoch: int) -> None:
         """Run an epoch for all live partitions, again after each loss until none interrupts."""
-        application = self.application
+        application, ahead = self.application, self._result_ahead()
         while True:
             with application.lock:
+                application.begun = epoch
                 work = self._work(epoch)
                 if not work:
                     application.newest = epoch
@@ -112,12 +127,16 @@ class EpochLoop:
                 work,
                 urgency=running.URGENT,
                 checkpoint=checkpoint,
-                meanwhile=self.control.pump,
+                meanwhile=partial(self._meanwhile, epoch, time.monotonic(), ahead),
             )
+            if result.finished:
+                self.ahead.note(ahead, result)
+            result.seconds += ahead.seconds
+            result.memory = budget.merged(ahead.memory, result.memory)
             self.control.results.put(result)
             if result.finished:
                 self.attempts.clear()
-                self._tell(epoch, result)
+                self._tell(epoch, result, ahead)
                 if all(first == last for first, last in work.values()):
                     alone = alone and self._is_alone()
                     application.pace.epoch_took(result.seconds, alone=alone)
@@ -134,15 +153,48 @@ class EpochLoop:
         if self.checkpointing.epoch is None and self.final is None:
             moving.carry_out(application, self.checkpointing.state_bytes)
 
+    def _result_ahead(self) -> Result:
+        """What came of this epoch's sources where they went ahead; `seconds` is how long they were
+        waited for. What they have not done the epoch's own job does; hosts' memory is for both."""
+        began = time.monotonic()
+        if self.ahead.job is None:
+            return Result(False, 0.0)
+        while (result := self.ahead.take(POLL_SECONDS)) is None:
+            self.control.pump()
+        self.control.results.put(replace(result, memory={}))
+        seconds = time.monotonic() - began
+        if not result.finished:
+            return Result(False, seconds, memory=result.memory)
+        return replace(result, seconds=seconds)
+
+    def _meanwhile(self, epoch: int, began: float, ahead: Result) -> None:
+        """While an epoch's job is on its way, begun then, with its sources or after they went
+        ahead: let those of the next epoch go ahead, if that is due and it is time for it."""
+        self.control.pump()
+        if self.checkpointing.is_urgent or self.attempts.failing_since is not None:
+            return
+        elapsed_seconds = time.monotonic() - began
+        if not self.ahead.is_time(elapsed_seconds, sources_ran=ahead.finished):
+            return
+        is_cut = max(self.application.cuts) > epoch
+        is_due = self.final is None and time.time() >= self.next_cut_at
+        if (is_cut or is_due) and self.ahead.may_begin:
+            if not is_cut:
+                self._cut()
+            self.ahead.begin(epoch + 1)
+
     def _is_alone(self) -> bool:
         """Whether nothing is being done for partitions that are behind."""
         return not self.application.claimed and self.checkpointing.preserving is None
 
-    def _tell(self, epoch: int, result: running.Result) -> None:
-        """Say how long an epoch's job has taken, and each of its stages."""
-        took = timing.longest(result.stages)
+    def _tell(self, epoch: int, result: Result, ahead: Result) -> None:
+        """Say how long an epoch has taken, and each stage of its jobs."""
         self.application.events.write(
-            "ran", epoch=epoch, seconds=result.seconds, stage_seconds=took
+            "ran",
+            epoch=epoch,
+            seconds=result.seconds,
+            stage_seconds=timing.longest((*ahead.stages, *result.stages)),
+            ahead=ahead.finished,
         )
 
     def _save(self) -> None:
@@ -194,7 +246,10 @@ class EpochLoop:
                 progress.live.add(partition)
         return work
 
-    def _failed(self, result: running.Result) -> None:
+    def _failed(self, result: Result) -> None:
+        given_up = self.ahead.give_up()
+        if given_up is not None:
+            self.control.results.put(given_up)
         self.control.pump()
         if result.reason == "interrupted":
             return

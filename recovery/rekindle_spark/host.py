@@ -341,7 +341,7 @@ def _serve(host: Host, connection: socket.socket) -> bool:
             (header,) = struct.unpack(f"{size}s", reader.read(size))
             request = json.loads(header)
             (total,) = struct.unpack(">q", reader.read(8))
-            if request.get("urgency"):
+            if turns.yields(request):
                 turns.yield_to_others()
             data = host.gauge.receive(reader, total, request)
             try:
@@ -352,7 +352,7 @@ def _serve(host: Host, connection: socket.socket) -> bool:
             _reply(connection, report, blocks)
     except (OSError, struct.error):
         pass
-    return not request.get("urgency")
+    return not turns.yields(request)
 
 
 def _reply(

@@ -1,11 +1,12 @@
 """Epochs and catch-up pieces as jobs: which executor runs which partitions and reads what.
 
 One rule for both: a job takes every partition in it from the epoch behind its last finished one
-to a given epoch. Frames of epochs that the producer runs in the same job come from the job's own
-exchange, all others from retained ones or from durable input. Frames of a source that nobody keeps
-any more are made again: the job takes its partition along for these epochs, in which nothing of it
-counts, on the executor of the first that reads them, and for the readers in this job alone. So
-nobody else is held up by what was missed long ago.
+to a given epoch; a source that goes ahead of its epoch finishes the one before meanwhile. Frames of
+epochs that the producer runs in the same job come from the job's own exchange, all others from
+retained ones or from durable input. Frames of a source that nobody keeps any more are made again:
+the job takes its partition along for these epochs, in which nothing of it counts, on the executor
+of the first that reads them, and for the readers in this job alone. So nobody else is held up by
+what was missed long ago.
 """
 
 import json

@@ -56,7 +56,7 @@ def pending(application: Application) -> dict[int, str]:
 
 
 def carry_out(application: Application, state_bytes: Mapping[int, int]) -> None:
-    """Make as many moves as one step may have, if this is a moment for it: no job is on its way.
+    """Make as many moves as one step may have, if this is a moment for it: no state is in a job.
 
     `state_bytes` is what the store holds of each partition's state.
     """

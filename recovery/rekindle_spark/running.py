@@ -17,8 +17,10 @@ from rekindle_spark.application import Application
 from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
+from rekindle_spark.turns import AHEAD, CATCH_UP, URGENT
 
 __all__ = [
+    "AHEAD",
     "CATCH_UP",
     "POLL_SECONDS",
     "RETRY_SECONDS",
@@ -26,6 +28,7 @@ __all__ = [
     "Attempts",
     "Result",
     "Running",
+    "give_up",
     "poll",
     "run",
     "start",
@@ -38,7 +41,6 @@ RETRY_SECONDS = 0.15
 # a host that hangs keeps its executor's heartbeat going, so jobs need a limit of their own
 JOB_SECONDS_MAX = 120.0
 ROW_GAP_SECONDS = 150.0
-URGENT, CATCH_UP = 0, 1
 
 
 @dataclass(slots=True)
@@ -129,20 +131,24 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
     if running.job.wait(seconds):
         result = _absorb(application, running.specification, running.job, running.losses)
     elif application.losses != running.losses or application.stopping:
-        running.job.cancel("executors were lost")
-        _discard(application, running.specification, running.job)
+        _cancel(application, running, "executors were lost")
         result = Result(False, 0.0, reason="interrupted")
     elif time.monotonic() - running.began > JOB_SECONDS_MAX:
-        running.job.cancel("took too long")
-        _discard(application, running.specification, running.job)
+        _cancel(application, running, "took too long")
         result = Result(False, 0.0, reason=f"did not end within {JOB_SECONDS_MAX:.0f} s")
     else:
         return None
-    with application.lock:
-        free = application.readers.end(running.specification.reads)
-    application.exchange.remove(free)
+    _end(application, running)
     result.seconds = time.monotonic() - running.began
     result.losses = running.losses
+    return result
+
+
+def give_up(application: Application, running: Running, why: str) -> Result:
+    """End a job of which nothing is to count; what hosts have said up to now of other things."""
+    result = _judge(application, running.specification, running.job.reports(), why)
+    _cancel(application, running, why)
+    _end(application, running)
     return result
 
 
@@ -161,6 +167,17 @@ def run(
         if result is not None:
             return result
         meanwhile()
+
+
+def _cancel(application: Application, running: Running, why: str) -> None:
+    running.job.cancel(why)
+    _discard(application, running.specification, running.job)
+
+
+def _end(application: Application, running: Running) -> None:
+    with application.lock:
+        free = application.readers.end(running.specification.reads)
+    application.exchange.remove(free)
 
 
 def _specification(

@@ -3,11 +3,15 @@
 import heapq
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["Turns", "yield_to_others"]
+__all__ = ["AHEAD", "CATCH_UP", "URGENT", "Turns", "yield_to_others", "yields"]
+
+# The job of an epoch, that of the next one's sources, and what is behind.
+URGENT, AHEAD, CATCH_UP = 0, 1, 2
 
 # A tenth of the weight of other threads: whoever waits for what it holds does not wait for ever.
 NICENESS = 10
@@ -15,7 +19,7 @@ NICENESS = 10
 
 @dataclass(slots=True)
 class Turns:
-    """Lets one piece of work run at a time, the most urgent first (0 before 1)."""
+    """Lets one piece of work run at a time, the most urgent first (the least number)."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     waiting: list[tuple[int, int]] = field(default_factory=list)
@@ -39,6 +43,11 @@ class Turns:
             with self.changed:
                 self.busy = False
                 self.changed.notify_all()
+
+
+def yields(request: Mapping[str, Any]) -> bool:
+    """Whether what is live has what it needs of the CPU before this request."""
+    return bool(request.get("urgency", URGENT) >= CATCH_UP)
 
 
 def yield_to_others() -> None:

@@ -360,8 +360,8 @@ def kill_host(application: Application, node: str) -> None:
 
 
 def _is_ahead(application: Application) -> bool:
-    """Whether epochs have been committed since the newest checkpoint."""
-    newest = {kind: application.happened(kind)[-1:] for kind in ("checkpoint", "commit")}
-    if not newest["checkpoint"] or not newest["commit"]:
-        return bool(newest["commit"])
-    return bool(newest["commit"][0]["epoch"] > newest["checkpoint"][0]["epoch"])
+    """Whether epochs have run since the newest checkpoint."""
+    newest = {kind: application.happened(kind)[-1:] for kind in ("checkpoint", "ran")}
+    if not newest["checkpoint"] or not newest["ran"]:
+        return bool(newest["ran"])
+    return bool(newest["ran"][0]["epoch"] > newest["checkpoint"][0]["epoch"])

@@ -73,7 +73,7 @@ def test_after_lost_nodes_are_back_load_is_spread_again_and_no_query_misses_an_e
         assert event["at"] > back["at"]
     application.await_event("checkpoint", after=end)
     assert not application.happened("confirmed", after=application.events.index(back))
-    last = max(event["epoch"] for event in application.happened("commit"))
+    last = max(event["epoch"] for event in application.happened("ran"))
     assert_no_epoch_missed(application, first, last)
     application.finish()
 

@@ -151,3 +151,11 @@ def test_what_a_job_that_failed_has_written_does_not_count_for_its_repeat(applic
     assert COUNTED in taking.waiting
     taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5}])
     assert COUNTED not in taking.waiting
+
+
+def test_sources_that_went_ahead_are_not_behind(application: Any) -> None:
+    application.progress.finished[ROWS] = NEWEST + 1
+    work = {number: span for number, span in NEXT.items() if number != ROWS}
+    checkpoint = checkpointing(application, 11.0)
+    assert checkpoint.due(NEWEST + 1, work) == NEWEST + 1
+    assert (checkpoint.behind, checkpoint.waiting) == (set(), {COUNTED, LARGEST})

@@ -1,14 +1,19 @@
 """When the next epoch is due."""
 
+import queue
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rekindle.modes import OFF, ON
 from rekindle.settings import RuntimeSettings
-from rekindle_spark import arrivals
+from rekindle_spark import arrivals, running, timing
+from rekindle_spark.budget import Reading
 from rekindle_spark.epochs import EpochLoop
+from rekindle_spark.running import Result
 
 NOW = 1_000.0
 
@@ -48,3 +53,162 @@ def test_epochs_are_longer_while_something_lost_is_not_back() -> None:
 
 def test_what_a_stall_has_left_is_cut_at_once_in_a_recovery_too() -> None:
     assert waiting_for(complete=False, hurries=True) == 0.0
+
+
+class Late:
+    """A loop whose epoch 3 is on its way with its sources, and whose epoch 4 is due or not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, due: bool = True) -> None:
+        self.begun: list[int] = []
+        self.given_up = Result(False, 0.0, reason="given up")
+        self.application: Any = SimpleNamespace(
+            cuts={3: None},
+            paused=False,
+            buffering=ON,
+            budget=SimpleNamespace(starved=set(), tight={}),
+            settings=SimpleNamespace(runtime=RuntimeSettings()),
+            program=SimpleNamespace(sources=frozenset({0, 1}), uncertain=frozenset({1})),
+            progress=SimpleNamespace(live={0, 1, 2}, retained=SimpleNamespace(held={"a": 0})),
+            lock=threading.RLock(),
+        )
+        self.checkpointing: Any = SimpleNamespace(is_urgent=False)
+        self.results: queue.Queue[Result] = queue.Queue()
+        control: Any = SimpleNamespace(
+            pump=lambda: None, results=self.results, fail_after=lambda *_: None
+        )
+        self.loop = EpochLoop(
+            self.application, control, self.checkpointing, lambda: False, lambda: False
+        )
+        self.loop.next_cut_at = NOW if due else NOW + 1.0
+        monkeypatch.setattr("rekindle_spark.epochs.time.sleep", lambda _: None)
+        monkeypatch.setattr(EpochLoop, "_cut", lambda _: self.application.cuts.update({4: None}))
+        monkeypatch.setattr("rekindle_spark.ahead.running.start", self.start)
+        monkeypatch.setattr("rekindle_spark.ahead.running.give_up", lambda *_: self.given_up)
+
+    def start(self, _: Any, work: dict[int, tuple[int, int]], *, urgency: int) -> str:
+        assert (work, urgency) == ({0: (4, 4)}, running.AHEAD)
+        self.begun.append(4)
+        return "a job"
+
+    def poll(self, elapsed_seconds: float = 0.0, *, sources_ran: bool = False) -> list[int]:
+        """The epochs that have gone ahead once epoch 3 is polled after so long."""
+        began = time.monotonic() - elapsed_seconds
+        self.loop._meanwhile(3, began, Result(sources_ran, 0.0))
+        assert set(self.application.cuts) == {3, *self.begun}
+        return self.begun
+
+
+def test_the_next_epochs_sources_go_ahead_once_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late(monkeypatch)
+    late.poll()
+    assert late.poll() == [4]
+
+
+def test_where_an_epoch_is_in_time_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Late(monkeypatch, due=False).poll() == []
+
+
+def stage(seconds: float) -> dict[str, timing.Task]:
+    return {"a": timing.Task((0,), seconds), "b": timing.Task((1,), seconds / 2)}
+
+
+def test_sources_go_ahead_when_as_much_is_left_as_they_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Late(monkeypatch)
+    # in one job of 50 s, of which sources took 20
+    late.loop.ahead.note(Result(False, 0.0), Result(True, 50.0, stages=(stage(20.0), stage(30.0))))
+    assert late.poll(29.0) == []
+    assert late.poll(9.0, sources_ran=True) == []
+    assert late.poll(11.0, sources_ran=True) == [4]
+    # and ahead for 20 s of a job of 40 s
+    late = Late(monkeypatch)
+    late.loop.ahead.note(
+        Result(True, 1.0, stages=(stage(20.0),)), Result(True, 40.0, stages=(stage(39.0),))
+    )
+    assert late.poll(39.0) == []
+    assert late.poll(41.0) == [4]
+
+
+def test_what_went_ahead_of_an_epoch_that_failed_goes_again_once_one_has_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Late(monkeypatch)
+    late.poll()
+    late.loop.attempts.count(step_error=False)
+    late.loop._failed(Result(False, 0.0, reason="failed"))
+    assert late.results.get_nowait() is late.given_up  # hosts say there what they have written
+    assert late.poll() == [4]
+    late.loop.attempts.clear()
+    late.loop._meanwhile(3, 0.0, Result(False, 0.0))
+    assert late.begun == [4, 4]
+    assert set(late.application.cuts) == {3, 4}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"paused": True},
+        {"buffering": OFF},  # nobody would keep what it makes
+        {"budget": SimpleNamespace(starved={"a"}, tight={})},
+        {"budget": SimpleNamespace(starved=set(), tight={"a": 0})},
+    ],
+)
+def test_nothing_goes_ahead_where_that_would_do_harm(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    late = Late(monkeypatch)
+    late.application.__dict__.update(change)
+    assert late.poll() == []
+
+
+def test_nothing_goes_ahead_where_much_is_kept_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late(monkeypatch)
+    limit_bytes = late.application.settings.runtime.retained_bytes_max
+    late.application.progress.retained.held["a"] = limit_bytes // 2 + 1
+    assert late.poll() == []
+
+
+def test_of_a_savepoint_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late(monkeypatch)
+    late.checkpointing.is_urgent = True
+    assert late.poll() == []
+
+
+def test_of_the_end_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late(monkeypatch)
+    late.loop.final = arrivals.beginning({}, 0.0, 1.0)
+    assert late.poll() == []
+
+
+@pytest.mark.parametrize("live", [{0, 1}, {1, 2}, {2}])
+def test_only_certain_sources_go_ahead_and_only_of_others(
+    monkeypatch: pytest.MonkeyPatch, live: set[int]
+) -> None:
+    late = Late(monkeypatch)
+    late.application.progress.live = live
+    assert late.poll() == []
+
+
+def test_what_went_ahead_is_waited_for_and_its_memory_is_told_with_its_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Late(monkeypatch)
+    late.poll()
+    result = Result(True, 9.0, memory={"a": Reading(1, 2, 3)}, stages=(stage(1.0),))
+    answers = [None, result]
+    monkeypatch.setattr("rekindle_spark.ahead.running.poll", lambda *_: answers.pop(0))
+    taken = late.loop._result_ahead()
+    assert taken.finished
+    assert taken.seconds < 9.0  # how long it was waited for
+    assert (taken.memory, late.results.get_nowait().memory) == (result.memory, {})
+    assert late.loop.ahead.job is None
+
+
+def test_of_what_went_ahead_in_vain_only_the_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Late(monkeypatch)
+    late.poll()
+    result = Result(False, 9.0, memory={"a": Reading(1, 2, 3)}, stages=(stage(1.0),))
+    monkeypatch.setattr("rekindle_spark.ahead.running.poll", lambda *_: result)
+    taken = late.loop._result_ahead()
+    assert (taken.finished, taken.memory, taken.stages) == (False, result.memory, ())

@@ -239,7 +239,7 @@ def sent(*parts: bytes) -> socket.socket:
     return end
 
 
-@pytest.mark.parametrize(("urgency", "may_serve_others"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("urgency", "may_serve_others"), [(0, True), (1, True), (2, False)])
 def test_a_thread_that_has_yielded_for_catching_up_serves_no_other_request(
     monkeypatch: pytest.MonkeyPatch, desk: Desk, urgency: int, may_serve_others: bool
 ) -> None:

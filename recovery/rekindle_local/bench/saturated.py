@@ -89,7 +89,7 @@ class Run(Generic[Reading]):
 
     @property
     def rows(self) -> int:
-        """Of the epochs that were counted; each is cut when the last has run."""
+        """Of the epochs that were counted; each is cut when the last has, or nearly has, run."""
         return sum(cut["rows"] for cut in self.cuts[:-1])
 
     @property

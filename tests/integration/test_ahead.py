@@ -1,0 +1,73 @@
+"""Epochs that take longer than they are apart: sources go ahead, and every row is right.
+
+So it is with checkpoints, losses and drivers that die in between.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from application import Application
+
+Prepare = Callable[..., Application]
+
+# No epoch of this pipeline can be run in so little.
+RUNTIME = {"epoch_seconds": 0.1, "recovery_epoch_stretch": 1, "rows_per_second": 1_500}
+
+
+@pytest.fixture
+def application(prepare: Prepare) -> Application:
+    """It runs, all live, with a checkpoint."""
+    application = prepare(runtime=RUNTIME)
+    application.start_and_recover()
+    return application
+
+
+def await_ahead(application: Application) -> int:
+    """Wait until sources have gone ahead, from now on; of which epoch."""
+    ran = application.await_event("ran", after=application.seen, ahead=True)
+    return int(ran["epoch"])
+
+
+def test_sources_go_ahead_of_late_epochs_with_checkpoints_of_all_states(
+    application: Application,
+) -> None:
+    first = await_ahead(application)
+    checkpoints = []
+    for _ in range(2):
+        found = application.await_event("checkpoint", after=application.seen, behind=0)
+        checkpoints.append(found["epoch"])
+        await_ahead(application)
+    counts: Counter[int] = Counter()
+    for record in application.commits():
+        counts.update(end for _, end, _ in record["finished"].values())
+    partitions = len(application.placement())
+    assert {counts[epoch] for epoch in range(first, checkpoints[-1] + 1)} == {partitions}
+    application.finish()
+
+
+def test_what_went_ahead_before_a_loss_is_right_after_it(application: Application) -> None:
+    for victim in [node.name for node in application.cluster.nodes[:2]]:
+        await_ahead(application)
+        begin = application.seen
+        application.cluster.kill([victim])
+        application.await_event("confirmed", after=begin, node=victim)
+        application.await_event("recovered", after=begin)
+        application.cluster.start_worker(victim)
+    application.finish()
+
+
+def test_a_driver_that_dies_while_sources_are_ahead_goes_on_from_its_store(
+    application: Application,
+) -> None:
+    application.await_condition("sources are ahead", lambda: is_ahead(application))
+    application.driver.kill()
+    application.start_and_recover()
+    await_ahead(application)
+    application.finish()
+
+
+def is_ahead(application: Application) -> bool:
+    """Whether the newest commit record is of sources, whose epoch nothing else has finished."""
+    finished = application.commits()[-1]["finished"]
+    return bool(finished) and not {"by-hour/0", "by-hour/1"} & finished.keys()
