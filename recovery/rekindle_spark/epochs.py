@@ -141,7 +141,7 @@ class EpochLoop:
                     alone = alone and self._is_alone()
                     application.pace.epoch_took(result.seconds, alone=alone)
                     if alone:
-                        self.control.note_times(result)
+                        self.control.note_times(result, ahead)
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch

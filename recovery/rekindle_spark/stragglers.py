@@ -9,8 +9,9 @@ or has a bad disk, sees no time pass or blames its tasks. So times are the drive
 when a stage could begin to the moment when a task's report came in. An executor *holds up* an epoch
 that takes longer than it should when its tasks end so much later than those of the others that this
 is a large part of the epoch, and that it has more to do does not explain it. Executors are new for
-a while, until their code is compiled; what they do then counts for nothing. Pure: `control` gives
-times.
+a while, until their code is compiled; what they do then counts for nothing. An epoch whose sources
+went ahead and the one before count as one: what stands still holds up both at once, and then the
+second is over in no time. Pure: `control` gives times.
 """
 
 from collections import deque
@@ -39,12 +40,14 @@ UNTRIED_SECONDS, UNTRIED_SECONDS_MAX = 300.0, 3_600.0
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """How an epoch went: its length and the one that it should have, the tasks of its stages by
-    executor, and what each partition costs with its share of what executors take beside them."""
+    executor, and what each partition costs with its share of what executors take beside them.
+    `ahead`: its sources, the first stage, ran beside the epoch before."""
 
     seconds: float
     target_seconds: float
     stages: Sequence[Mapping[str, Task]]
     costs: Mapping[int, float]
+    ahead: bool = False
 
 
 @dataclass(slots=True)
@@ -64,6 +67,7 @@ class Stragglers:
     """Takes epochs one by one, with moments in seconds of a clock that is never set."""
 
     records: dict[str, Watched] = field(default_factory=dict)
+    joined: bool = False
 
     @property
     def slow(self) -> frozenset[str]:
@@ -84,15 +88,18 @@ class Stragglers:
 
     def add(self, epoch: Epoch, now: float) -> None:
         """An epoch has run, all of it for live partitions only."""
+        self.joined = epoch.ahead and not self.joined
         held = _held_seconds(epoch)
         too_long = epoch.seconds > OVERTIME * epoch.target_seconds
         for name, seconds in held.items():
             record = self.records.get(name)
             if record is None or now - record.since < NEW_SECONDS:
                 continue
-            late = seconds > HELD_SHARE * epoch.seconds
+            late = seconds > HELD_SHARE * epoch.seconds and (too_long or record.slow)
+            if self.joined and record.epochs:
+                late = record.epochs.pop()[1] or late
             record.tried_at = now
-            record.epochs.append((now, late and (too_long or record.slow)))
+            record.epochs.append((now, late))
             _judge(record, now)
 
 

@@ -26,7 +26,12 @@ class Course:
         self.now += NEW_SECONDS
 
     def run(
-        self, seconds: float, *stages: dict[str, float], target: float = 1.0, **work: float
+        self,
+        seconds: float,
+        *stages: dict[str, float],
+        target: float = 1.0,
+        ahead: bool = False,
+        **work: float,
     ) -> frozenset[str]:
         """Epochs of these stages, one each second, for so long; who is slow then. Each executor has
         one partition, which costs its `work`."""
@@ -36,7 +41,7 @@ class Course:
             for stage in stages
         ]
         costs = {NAMES.index(name): cost for name, cost in (work or EVEN).items()}
-        epoch = Epoch(took, target, tasks, costs)
+        epoch = Epoch(took, target, tasks, costs, ahead)
         for _ in range(int(seconds) + 1):
             self.now += 1.0
             self.stragglers.look(NAMES, self.now)
@@ -77,6 +82,22 @@ def test_now_and_then_is_not_slow() -> None:
     for _ in range(10):
         assert course.run(2, C_LATE, USUAL) == set()
         assert course.run(2, USUAL, USUAL) == set()
+
+
+def test_what_holds_up_an_epoch_and_the_next_ones_sources_at_once_is_late_with_both() -> None:
+    course = Course()
+    for _ in range(int(WINDOW_SECONDS) + 1):
+        course.run(0, C_LATE, USUAL)
+        course.run(0, USUAL, ahead=True)
+    assert course.stragglers.slow == {"c"}
+
+
+def test_of_epochs_that_all_have_their_sources_ahead_two_by_two_count_as_one() -> None:
+    course = Course()
+    for _ in range(2 * int(WINDOW_SECONDS)):
+        course.run(0, C_LATE, ahead=True)
+        course.run(2, USUAL, ahead=True)
+    assert course.stragglers.slow == set()
 
 
 def test_a_new_executor_is_not_judged_while_its_code_is_compiled() -> None:
