@@ -82,8 +82,11 @@ class Ahead:
         return result
 
     def note(self, sources: Result, others: Result) -> None:
-        """An epoch has run: its sources ahead, or all in one job."""
+        """An epoch has run: its sources ahead, waited for so many seconds, or all in one job. Ahead
+        they wait for their turn too: that they took longer counts as far as it held up others."""
         first, *_ = timing.longest((*sources.stages, *others.stages))
+        if sources.finished:
+            first = min(first, self.sources_seconds + sources.seconds)
         self.sources_seconds = first
         self.others_seconds = others.seconds - (0.0 if sources.finished else first)
 

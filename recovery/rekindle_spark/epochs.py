@@ -147,6 +147,7 @@ class EpochLoop:
                     application.newest = epoch
                 break
             self._failed(result)
+            ahead = Result(False, 0.0)
         self.control.pump()
         self.control.report_caught_up()
         self.checkpointing.advance()
@@ -155,15 +156,20 @@ class EpochLoop:
 
     def _result_ahead(self) -> Result:
         """What came of this epoch's sources where they went ahead; `seconds` is how long they were
-        waited for. What they have not done the epoch's own job does; hosts' memory is for both."""
+        waited for. What they have not done the epoch's own job does.
+
+        That hosts had the memory for it says nothing of an epoch before its own job has run too.
+        """
         began = time.monotonic()
         if self.ahead.job is None:
             return Result(False, 0.0)
         while (result := self.ahead.take(POLL_SECONDS)) is None:
             self.control.pump()
-        self.control.results.put(replace(result, memory={}))
+        self.control.results.put(replace(result, finished=False))
         seconds = time.monotonic() - began
         if not result.finished:
+            if result.reason != "interrupted":
+                self.application.events.write("job-failed", text=result.reason)
             return Result(False, seconds, memory=result.memory)
         return replace(result, seconds=seconds)
 

@@ -145,10 +145,13 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
 
 
 def give_up(application: Application, running: Running, why: str) -> Result:
-    """End a job of which nothing is to count; what hosts have said up to now of other things."""
+    """End a job of which nothing is to count; what hosts have said up to now of other things. After
+    a loss it is not known of whom that is, but for states that are written."""
     result = _judge(application, running.specification, running.job.reports(), why)
     _cancel(application, running, why)
     _end(application, running)
+    if application.losses != running.losses:
+        return Result(False, 0.0, acknowledgements=result.acknowledgements)
     return result
 
 

@@ -9,9 +9,10 @@ or has a bad disk, sees no time pass or blames its tasks. So times are the drive
 when a stage could begin to the moment when a task's report came in. An executor *holds up* an epoch
 that takes longer than it should when its tasks end so much later than those of the others that this
 is a large part of the epoch, and that it has more to do does not explain it. Executors are new for
-a while, until their code is compiled; what they do then counts for nothing. An epoch whose sources
-went ahead and the one before count as one: what stands still holds up both at once, and then the
-second is over in no time. Pure: `control` gives times.
+a while, until their code is compiled; what they do then counts for nothing. Sources that go ahead
+wait for their turn beside the epoch before, so they may be late by all that their executor does.
+What stands still holds up both at once, and then the second epoch is over in no time: that says
+nothing for it. Pure: `control` gives times.
 """
 
 from collections import deque
@@ -67,7 +68,6 @@ class Stragglers:
     """Takes epochs one by one, with moments in seconds of a clock that is never set."""
 
     records: dict[str, Watched] = field(default_factory=dict)
-    joined: bool = False
 
     @property
     def slow(self) -> frozenset[str]:
@@ -88,7 +88,6 @@ class Stragglers:
 
     def add(self, epoch: Epoch, now: float) -> None:
         """An epoch has run, all of it for live partitions only."""
-        self.joined = epoch.ahead and not self.joined
         held = _held_seconds(epoch)
         too_long = epoch.seconds > OVERTIME * epoch.target_seconds
         for name, seconds in held.items():
@@ -96,11 +95,11 @@ class Stragglers:
             if record is None or now - record.since < NEW_SECONDS:
                 continue
             late = seconds > HELD_SHARE * epoch.seconds and (too_long or record.slow)
-            if self.joined and record.epochs:
-                late = record.epochs.pop()[1] or late
             record.tried_at = now
-            record.epochs.append((now, late))
-            _judge(record, now)
+            was_late = bool(record.epochs) and record.epochs[-1][1]
+            if late or too_long or not (epoch.ahead and was_late):
+                record.epochs.append((now, late))
+                _judge(record, now)
 
 
 def _judge(record: Watched, now: float) -> None:
@@ -126,8 +125,11 @@ def _held_seconds(epoch: Epoch) -> dict[str, float]:
     Executors that ran alone in every stage are left out: nothing says how long they should take.
     """
     held: dict[str, float] = {}
-    for stage in epoch.stages:
-        work = {name: _work(task, epoch.costs) for name, task in stage.items()}
+    for number, stage in enumerate(epoch.stages):
+        if epoch.ahead and number == 0:
+            work = {name: _all_work(epoch, name) for name in stage}
+        else:
+            work = {name: _work(task, epoch.costs) for name, task in stage.items()}
         for name, task in stage.items():
             others = [other for other in stage if other != name]
             if not others:
@@ -137,6 +139,12 @@ def _held_seconds(epoch: Epoch) -> dict[str, float]:
             late = task.seconds - should if task.seconds > LATE_FACTOR * should else 0.0
             held[name] = held.get(name, 0.0) + late
     return held
+
+
+def _all_work(epoch: Epoch, executor: str) -> float:
+    """What all costs that it does in an epoch."""
+    tasks = (stage[executor] for stage in epoch.stages if executor in stage)
+    return sum(_work(task, epoch.costs) for task in tasks)
 
 
 def _work(task: Task, costs: Mapping[int, float]) -> float:

@@ -70,7 +70,9 @@ class Late:
             program=SimpleNamespace(sources=frozenset({0, 1}), uncertain=frozenset({1})),
             progress=SimpleNamespace(live={0, 1, 2}, retained=SimpleNamespace(held={"a": 0})),
             lock=threading.RLock(),
+            events=SimpleNamespace(write=lambda kind, text: self.told.append((kind, text))),
         )
+        self.told: list[tuple[str, str]] = []
         self.checkpointing: Any = SimpleNamespace(is_urgent=False)
         self.results: queue.Queue[Result] = queue.Queue()
         control: Any = SimpleNamespace(
@@ -201,14 +203,30 @@ def test_what_went_ahead_is_waited_for_and_its_memory_is_told_with_its_epochs(
     taken = late.loop._result_ahead()
     assert taken.finished
     assert taken.seconds < 9.0  # how long it was waited for
-    assert (taken.memory, late.results.get_nowait().memory) == (result.memory, {})
+    told = late.results.get_nowait()  # it is no proof that there is memory for the whole epoch
+    assert (taken.memory, told.memory, told.finished) == (result.memory, result.memory, False)
     assert late.loop.ahead.job is None
 
 
 def test_of_what_went_ahead_in_vain_only_the_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late(monkeypatch)
     late.poll()
-    result = Result(False, 9.0, memory={"a": Reading(1, 2, 3)}, stages=(stage(1.0),))
+    readings = {"a": Reading(1, 2, 3)}
+    result = Result(False, 9.0, memory=readings, stages=(stage(1.0),), reason="a step raised")
     monkeypatch.setattr("rekindle_spark.ahead.running.poll", lambda *_: result)
     taken = late.loop._result_ahead()
     assert (taken.finished, taken.memory, taken.stages) == (False, result.memory, ())
+    assert late.told == [("job-failed", "a step raised")]
+
+
+def test_sources_that_wait_for_their_turn_do_not_go_ahead_sooner_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ahead = Late(monkeypatch).loop.ahead
+    ahead.note(Result(False, 0.0), Result(True, 13.0, stages=(stage(3.0), stage(10.0))))
+    for _ in range(4):  # begun 3 s before the end of the others, they end with them or 3 s later
+        ahead.note(
+            Result(True, 0.0, stages=(stage(6.0),)), Result(True, 10.0, stages=(stage(9.0),))
+        )
+    assert not ahead.is_time(6.9, sources_ran=True)
+    assert ahead.is_time(7.1, sources_ran=True)

@@ -84,7 +84,7 @@ def test_now_and_then_is_not_slow() -> None:
         assert course.run(2, USUAL, USUAL) == set()
 
 
-def test_what_holds_up_an_epoch_and_the_next_ones_sources_at_once_is_late_with_both() -> None:
+def test_an_epoch_that_is_short_for_its_sources_went_ahead_excuses_nobody() -> None:
     course = Course()
     for _ in range(int(WINDOW_SECONDS) + 1):
         course.run(0, C_LATE, USUAL)
@@ -92,12 +92,23 @@ def test_what_holds_up_an_epoch_and_the_next_ones_sources_at_once_is_late_with_b
     assert course.stragglers.slow == {"c"}
 
 
-def test_of_epochs_that_all_have_their_sources_ahead_two_by_two_count_as_one() -> None:
+def test_a_long_epoch_that_somebody_was_in_time_for_counts_with_sources_ahead_too() -> None:
     course = Course()
-    for _ in range(2 * int(WINDOW_SECONDS)):
-        course.run(0, C_LATE, ahead=True)
-        course.run(2, USUAL, ahead=True)
+    for _ in range(3 * int(WINDOW_SECONDS)):
+        course.run(0, C_LATE, USUAL, ahead=True)
+        course.run(0, {"a": 0.7, "b": 0.7, "c": 0.8}, USUAL, {"a": 0.7, "b": 0.7}, ahead=True)
     assert course.stragglers.slow == set()
+
+
+@pytest.mark.parametrize(("ahead", "slow"), [(True, set()), (False, {"c"})])
+def test_sources_ahead_may_be_late_by_all_that_their_executor_does(
+    ahead: bool, slow: set[str]
+) -> None:
+    course = Course()
+    sources = {"a": 0.1, "b": 0.1, "c": 0.5}
+    others = {"c": 1.0}
+    took = course.run(WINDOW_SECONDS + 3, sources, others, ahead=ahead)
+    assert took == slow
 
 
 def test_a_new_executor_is_not_judged_while_its_code_is_compiled() -> None:
