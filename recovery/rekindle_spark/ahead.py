@@ -84,7 +84,7 @@ class Ahead:
     def note(self, sources: Result, others: Result) -> None:
         """An epoch has run: its sources ahead, waited for so many seconds, or all in one job. Ahead
         they wait for their turn too: that they took longer counts as far as it held up others."""
-        first, *_ = timing.longest((*sources.stages, *others.stages))
+        first, *_ = timing.longest(sources.stages or others.stages)
         if sources.finished:
             first = min(first, self.sources_seconds + sources.seconds)
         self.sources_seconds = first

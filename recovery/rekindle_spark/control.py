@@ -110,15 +110,14 @@ class Control:
             application.events.write("recovered", epoch=application.newest)
         self.was_complete = complete
 
-    def note_times(self, result: Result, ahead: Result) -> None:
+    def note_times(self, result: Result, *, ahead: bool) -> None:
         """An epoch has run, perhaps with sources ahead, while nothing else did: see who holds
         epochs up."""
         application, now = self.application, time.monotonic()
         target_seconds = application.settings.runtime.epoch_seconds
         costs = self.statistics.costs.with_overhead
         self.stragglers.look(application.executors, now)
-        stages = (*ahead.stages, *result.stages)
-        ran = Epoch(result.seconds, target_seconds, stages, costs, ahead.finished)
+        ran = Epoch(result.seconds, target_seconds, result.stages, costs, ahead)
         self.stragglers.add(ran, now)
         before, slow = self.reports.slow, self.stragglers.slow
         self.reports.slow = slow

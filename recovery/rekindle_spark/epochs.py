@@ -53,7 +53,7 @@ class EpochLoop:
             self._await_epoch()
             if not self._is_cut:
                 self._cut()
-            self._run_epoch(max(self.application.cuts))
+            self._run_epoch(self.application.arrivals.last.epoch)
             self._save()
         if self.final is not None and not self.is_saved:
             staging.publish_all(self.application, self.final.epoch)
@@ -76,7 +76,7 @@ class EpochLoop:
     @property
     def _is_cut(self) -> bool:
         """Whether there is an epoch that has not run."""
-        return max(self.application.cuts) > self.application.newest
+        return self.application.arrivals.last.epoch > self.application.newest
 
     def _await_epoch(self) -> None:
         """Wait until the next epoch is due, the first until something is placed that can run it: a
@@ -131,17 +131,16 @@ class EpochLoop:
             )
             if result.finished:
                 self.ahead.note(ahead, result)
-            result.seconds += ahead.seconds
-            result.memory = budget.merged(ahead.memory, result.memory)
+            result = _together(ahead, result)
             self.control.results.put(result)
             if result.finished:
                 self.attempts.clear()
-                self._tell(epoch, result, ahead)
+                self._tell(epoch, result, ahead=ahead.finished)
                 if all(first == last for first, last in work.values()):
                     alone = alone and self._is_alone()
                     application.pace.epoch_took(result.seconds, alone=alone)
                     if alone:
-                        self.control.note_times(result, ahead)
+                        self.control.note_times(result, ahead=ahead.finished)
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch
@@ -182,7 +181,7 @@ class EpochLoop:
         elapsed_seconds = time.monotonic() - began
         if not self.ahead.is_time(elapsed_seconds, sources_ran=ahead.finished):
             return
-        is_cut = max(self.application.cuts) > epoch
+        is_cut = self.application.arrivals.last.epoch > epoch
         is_due = self.final is None and time.time() >= self.next_cut_at
         if (is_cut or is_due) and self.ahead.may_begin:
             if not is_cut:
@@ -193,14 +192,14 @@ class EpochLoop:
         """Whether nothing is being done for partitions that are behind."""
         return not self.application.claimed and self.checkpointing.preserving is None
 
-    def _tell(self, epoch: int, result: Result, ahead: Result) -> None:
-        """Say how long an epoch has taken, and each stage of its jobs."""
+    def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
+        """Say how long an epoch has taken, and each of its stages."""
         self.application.events.write(
             "ran",
             epoch=epoch,
             seconds=result.seconds,
-            stage_seconds=timing.longest((*ahead.stages, *result.stages)),
-            ahead=ahead.finished,
+            stage_seconds=timing.longest(result.stages),
+            ahead=ahead,
         )
 
     def _save(self) -> None:
@@ -261,3 +260,13 @@ class EpochLoop:
             return
         self.control.fail_after(result, self.attempts)
         time.sleep(RETRY_SECONDS)
+
+
+def _together(ahead: Result, result: Result) -> Result:
+    """What came of an epoch: of its sources ahead of it, and of its own job."""
+    return replace(
+        result,
+        seconds=ahead.seconds + result.seconds,
+        memory=budget.merged(ahead.memory, result.memory),
+        stages=(*ahead.stages, *result.stages),
+    )

@@ -63,6 +63,7 @@ class Late:
         self.given_up = Result(False, 0.0, reason="given up")
         self.application: Any = SimpleNamespace(
             cuts={3: None},
+            arrivals=SimpleNamespace(last=SimpleNamespace(epoch=3)),
             paused=False,
             buffering=ON,
             budget=SimpleNamespace(starved=set(), tight={}),
@@ -83,9 +84,13 @@ class Late:
         )
         self.loop.next_cut_at = NOW if due else NOW + 1.0
         monkeypatch.setattr("rekindle_spark.epochs.time.sleep", lambda _: None)
-        monkeypatch.setattr(EpochLoop, "_cut", lambda _: self.application.cuts.update({4: None}))
+        monkeypatch.setattr(EpochLoop, "_cut", lambda _: self.cut())
         monkeypatch.setattr("rekindle_spark.ahead.running.start", self.start)
         monkeypatch.setattr("rekindle_spark.ahead.running.give_up", lambda *_: self.given_up)
+
+    def cut(self) -> None:
+        self.application.cuts[4] = None
+        self.application.arrivals.last.epoch = 4
 
     def start(self, _: Any, work: dict[int, tuple[int, int]], *, urgency: int) -> str:
         assert (work, urgency) == ({0: (4, 4)}, running.AHEAD)
