@@ -164,7 +164,7 @@ def halved(
         (1000.0, 2000.0, [(1000.0, True)]),
         (300.0, 2000.0, [(1000.0, False), (500.0, False), (250.0, True)]),
         (500.0, 1000.0, [(1000.0, False), (500.0, True)]),
-        (10.0, 2000.0, [(rate, False) for rate in (1000, 500, 250, 125, 62.5)]),
+        (5.0, 2000.0, [(1000.0 / 2**halvings, False) for halvings in range(8)]),
     ],
 )
 def test_a_peer_is_measured_at_the_highest_half_of_the_rate_that_it_sustains(
@@ -179,7 +179,11 @@ def test_a_peer_is_measured_at_the_highest_half_of_the_rate_that_it_sustains(
 
 @pytest.mark.parametrize(
     ("kept_up", "rates"),
-    [(0.0, [1000.0, 500.0, 250.0, 125.0]), (260.0, [1000.0, 250.0, 125.0]), (1.0, [1000.0, 62.5])],
+    [
+        (0.0, [1000.0, 500.0, 250.0, 125.0]),
+        (260.0, [1000.0, 250.0, 125.0]),
+        (1.0, [1000.0, 7.8125]),
+    ],
 )
 def test_halves_above_what_the_slowest_query_has_worked_off_are_not_tried(
     tmp_path: Path, kept_up: float, rates: list[float]

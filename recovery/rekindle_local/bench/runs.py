@@ -37,7 +37,7 @@ __all__ = ["HALVINGS_MAX", "Run", "halvings_to", "peer", "rekindle", "restored"]
 
 Perform = Callable[[str, Trial, Path, peers.Show], Outcome]
 
-HALVINGS_MAX = 4
+HALVINGS_MAX = 7
 WINDOW_SECONDS = 60.0
 
 
