@@ -58,21 +58,23 @@ def test_while_every_node_is_silent_nothing_is_confirmed(world: World) -> None:
 
 
 def test_a_node_that_comes_back_is_used_again(world: World) -> None:
+    def returned() -> set[str]:
+        rows = world.status().get("lostNodes", ())
+        return {row["name"] for row in rows if "backAt" in row}
+
     world.start(nodes=4)
     lost = world.executors_nodes()[:2]
     pods = world.lose(*lost)
     await_that(lambda: world.driver.plans())
     await_that(lambda: pods.isdisjoint(world.executors()), "the pods were not deleted")
+    await_that(world.recoveries, "nobody tells of it")
     world.driver.silent.clear()
     world.nodes.bring_back(*lost)
     # the queries may be back before the nodes are, and the story would end without them
-    await_that(
-        lambda: all("backAt" in row for row in world.status()["lostNodes"]),
-        "nobody saw that the nodes are back",
-    )
+    await_that(lambda: returned() == set(lost), "nobody saw that the nodes are back")
     assert set(lost) <= set(world.executors_nodes())
     world.end()
-    assert {row["name"] for row in world.status()["lostNodes"] if "backAt" in row} == set(lost)
+    assert {row["name"] for row in world.status()["lostNodes"]} == returned() == set(lost)
 
 
 def test_the_story_of_an_application_that_is_deleted_ends(world: World) -> None:
