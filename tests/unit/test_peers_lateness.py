@@ -2,9 +2,8 @@
 
 import pytest
 
-from rekindle_local.bench import freshness
-from rekindle_local.bench.freshness import Commit
-from rekindle_local.peers import lateness
+from rekindle_local.peers import freshness, lateness
+from rekindle_local.peers.freshness import Commit
 
 
 def batches(seconds: float, growth: float, count: int = 8) -> list[Commit]:

@@ -1,11 +1,9 @@
 """Benchmarks: figures beside bars, ratios from one run.
 
     comparison    ratios and bars of recoveries, by the runs of several systems
-    contenders    the systems that are measured beside each other
     contest       who is compared in which failures, and in which order
     coordinator   many applications in one coordinator: cost, speed, failover
     fleet         the records of many applications at rest
-    freshness     rates and lags, by the commits of queries
     interference  what catching up costs those that run
     outages       the figures of one run in a failure, from its events
     overhead      what checkpoints, buffering and ordering cost
@@ -22,5 +20,5 @@
     threads       CPU time of processes by kinds of their threads
     results       rows of bars, written and printed
 
-Called by the command `bench`.
+Called by the command `bench`, `study` by `simulate` too.
 """

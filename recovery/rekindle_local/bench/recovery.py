@@ -19,12 +19,13 @@ from rich.console import Console
 
 from rekindle.errors import RunError
 from rekindle_local import failures
-from rekindle_local.bench import comparison, contenders, results, resuming, runs
+from rekindle_local.bench import comparison, results, resuming, runs
 from rekindle_local.bench.contest import Contest, in_turn
 from rekindle_local.bench.resuming import Earlier
 from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
 from rekindle_local.demo.scenario import Options
+from rekindle_local.peers import contenders
 from rekindle_local.peers.scenario import Trial
 from rekindle_local.peers.table import PEERS
 from rekindle_local.report_html import lags

@@ -24,12 +24,12 @@ from rekindle.errors import InputError, RunError
 from rekindle.events import Event
 from rekindle.report import Inputs
 from rekindle_local.bench import outages
-from rekindle_local.bench.freshness import Commits
 from rekindle_local.bench.outages import Points
 from rekindle_local.demo import performance
 from rekindle_local.demo.scenario import Options
 from rekindle_local.peers import lateness
 from rekindle_local.peers import performance as peers
+from rekindle_local.peers.freshness import Commits
 from rekindle_local.peers.performance import Outcome
 from rekindle_local.peers.scenario import Trial
 

@@ -19,14 +19,15 @@ from rich.console import Console
 
 from rekindle.errors import RunError
 from rekindle_local import processes
-from rekindle_local.bench import comparison, contenders, freshness, results
-from rekindle_local.bench.contenders import EPOCH_SECONDS, Size, Work
-from rekindle_local.bench.freshness import Commits
+from rekindle_local.bench import comparison, results
 from rekindle_local.bench.results import Bar
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
 from rekindle_local.flights.pipeline import QUERY_KEYS
 from rekindle_local.machines import Machines
+from rekindle_local.peers import contenders, freshness
+from rekindle_local.peers.contenders import EPOCH_SECONDS, Size, Work
+from rekindle_local.peers.freshness import Commits
 
 __all__ = ["SYSTEMS", "measure"]
 

@@ -213,8 +213,8 @@ def steady(
 
     Example: rekindle bench steady --rounds 3 --report steady
     """
-    from rekindle_local.bench import contenders
     from rekindle_local.bench import steady as benchmark
+    from rekindle_local.peers import contenders
 
     wanted = options.choices("--systems", systems, benchmark.SYSTEMS)
     for system in wanted:

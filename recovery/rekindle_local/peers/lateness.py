@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from rekindle.report import THETA
-from rekindle_local.bench.freshness import Commit
+from rekindle_local.peers.freshness import Commit
 
 __all__ = [
     "COMMITS_MIN",

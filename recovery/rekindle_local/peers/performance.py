@@ -16,12 +16,11 @@ from typing import Any
 from rekindle import report
 from rekindle.protocol.tree import Place
 from rekindle_local import cluster_files, failures
-from rekindle_local.bench import contenders
-from rekindle_local.bench.contenders import Work
 from rekindle_local.demo.evidence import commit, machine
 from rekindle_local.flights import data
 from rekindle_local.machines import Machines
-from rekindle_local.peers import evidence
+from rekindle_local.peers import contenders, evidence
+from rekindle_local.peers.contenders import Work
 from rekindle_local.peers.scenario import Scenario, Trial
 from rekindle_local.peers.table import PEERS, Peer
 from rekindle_local.provisioning import Provisioning

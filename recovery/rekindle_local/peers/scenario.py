@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle_local import failures
-from rekindle_local.bench import freshness
-from rekindle_local.bench.freshness import Commits
 from rekindle_local.demo.display import Display
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.demo.phases import WAITING_SECONDS, Phases
 from rekindle_local.flights import pipeline
 from rekindle_local.machines import CPU_QUOTA, Machines
-from rekindle_local.peers import lateness
+from rekindle_local.peers import freshness, lateness
+from rekindle_local.peers.freshness import Commits
 from rekindle_local.peers.table import Peer
 
 __all__ = ["Scenario", "Trial"]

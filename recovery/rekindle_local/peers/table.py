@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rekindle_local.bench import contenders
-from rekindle_local.bench.contenders import Size
 from rekindle_local.flink import evidence as of_flink
 from rekindle_local.machines import Machines
+from rekindle_local.peers import contenders
+from rekindle_local.peers.contenders import Size
 from rekindle_local.peers.evidence import Tables
 from rekindle_local.structured_streaming import evidence as of_structured_streaming
 
@@ -21,7 +21,7 @@ __all__ = ["PEERS", "Peer"]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One line: `contender` is its name in `bench.contenders`.
+    """One line: `contender` is its name in `contenders`.
 
     `machines` makes so many nodes with a quota of so many cores, with logs in a folder; nothing is
     started yet. `tables` reads what a query has put out. Where `tells_joined` is false, a node
