@@ -23,6 +23,7 @@ __all__ = [
     "late_epochs",
     "progress",
     "sawtooth",
+    "threshold",
     "worst",
 ]
 
@@ -122,6 +123,12 @@ def worst(teeth: Iterable[Tooth], start: float, end: float) -> float:
         (min(tooth.end, end) - tooth.reference for tooth in _within(teeth, start, end)),
         default=0.0,
     )
+
+
+def threshold(normal_worst: float, epoch: float, theta: float) -> float:
+    """The lag above which a query counts as unavailable: well above its worst while nothing fails,
+    and by an epoch's seconds at least (DESIGN 2)."""
+    return max(theta * normal_worst, normal_worst + epoch)
 
 
 def above(teeth: Iterable[Tooth], threshold: float, start: float, end: float) -> list[Interval]:

@@ -226,6 +226,10 @@ class Machines(ABC):
         """Ids of the node's living processes: its worker, and all below it."""
         return self._worker(name).processes()
 
+    def all_processes(self) -> list[int]:
+        """Ids of the living processes of all nodes."""
+        return [pid for node in self.nodes for pid in self.processes(node.name)]
+
     def leaders(self) -> dict[str, int | None]:
         """By node the id of its worker's process, None where it was killed."""
         return {

@@ -16,7 +16,7 @@ from rekindle.events import Event
 from rekindle.report import THETA, Inputs, availability, weighted
 from rekindle.report.availability import Availability
 
-__all__ = ["alone", "curve", "figures", "growth"]
+__all__ = ["alone", "before_failure", "curve", "figures"]
 
 BEFORE_SECONDS, SAMPLE_SECONDS = 20.0, 0.5
 
@@ -60,7 +60,7 @@ def figures(events: Sequence[Event], inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def growth(events: Sequence[Event]) -> list[dict[str, Any]]:
+def before_failure(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Events before the failure as `freshness.Commits` takes them, by the failure's clock."""
     return [
         {"kind": event.kind, "at": event.t, "epoch": event.epoch, "query": event.query or ""}

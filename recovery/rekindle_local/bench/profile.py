@@ -77,14 +77,13 @@ def measure(
 
 
 def _reading(run: Run[Reading], samples: Path) -> Reading:
-    pids = [pid for node in run.cluster.nodes for pid in run.cluster.processes(node.name)]
     stacks: Spent = {}
     for path in samples.glob("*.stacks"):
         for line in path.read_text().splitlines():
             frames, _, microseconds = line.rpartition(" ")
             stack = tuple(frames.split(";"))
             stacks[stack] = stacks.get(stack, 0.0) + int(microseconds) / 1e6
-    return Reading(cpu_by_kind([*run.driver_processes, *pids]), stacks)
+    return Reading(cpu_by_kind([*run.driver.processes, *run.cluster.all_processes()]), stacks)
 
 
 def _told(run: Run[Reading], directory: Path) -> dict[str, Any]:

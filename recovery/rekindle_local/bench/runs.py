@@ -201,7 +201,7 @@ def _growths(events: Sequence[Event], inputs: Inputs) -> dict[str, float]:
     """How lags grew before the failure since the warm-up, a minute at most."""
     warm = run_events.last(events, "warm")
     commits = Commits(tuple(inputs.priorities))
-    for event in outages.growth(events):
+    for event in outages.before_failure(events):
         commits.add(event)
     begin = -WINDOW_SECONDS if warm is None else max(-WINDOW_SECONDS, warm.t)
     return lateness.growths(commits.of, begin, 0.0)

@@ -98,15 +98,9 @@ class Run(Generic[Reading]):
         first, last = self._readings
         return first, last
 
-    @property
-    def driver_processes(self) -> tuple[int, ...]:
-        """Ids of the driver's processes, Python and Java."""
-        assert self.driver.process is not None
-        return processes.session_processes(self.driver.process.pid)
-
     def cpu_seconds(self) -> float:
         """CPU time so far of the driver and of all nodes."""
-        spent = processes.cpu_seconds(self.driver_processes)
+        spent = processes.cpu_seconds(self.driver.processes)
         return spent + sum(self.cluster.cpu_seconds(node.name) for node in self.cluster.nodes)
 
 

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from rekindle.errors import RunError
-from rekindle_local import processes
 from rekindle_local.bench import results
 from rekindle_local.bench.results import Bar
 from rekindle_local.bench.threads import PYTHON, cpu_by_kind
@@ -92,12 +91,21 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """CPU seconds so far."""
+    """CPU seconds: so far, or of an epoch."""
 
     driver: float
     driver_python: float
     nodes: float
     hosts: float
+
+    def each(self, before: "_Spent", epochs: int) -> "_Spent":
+        """Of one of so many epochs since `before`."""
+        return _Spent(
+            (self.driver - before.driver) / epochs,
+            (self.driver_python - before.driver_python) / epochs,
+            (self.nodes - before.nodes) / epochs,
+            (self.hosts - before.hosts) / epochs,
+        )
 
 
 def measure(partitions: int, executors: int, directory: Path) -> dict[str, Any]:
@@ -152,16 +160,24 @@ def _size(queries: int, rows: Path, cluster: LocalCluster, directory: Path) -> S
     conf = {**cluster.spark_options(), "spark.driver.memory": "2g"}
     driver.start(pipeline, cluster.master_url, settings, conf)
     try:
-        found = _epochs(driver, cluster)
+        job_seconds, epoch_seconds, spent = _epochs(driver, cluster)
     finally:
         driver.end()
-    partitions = sources * max(1, queries // sources) + queries * WINDOW_PARTITIONS
-    return Size(queries, partitions, *found)
+    return Size(
+        queries,
+        sources * max(1, queries // sources) + queries * WINDOW_PARTITIONS,
+        job_seconds,
+        epoch_seconds,
+        driver_cpu_seconds=spent.driver,
+        driver_python_cpu_seconds=spent.driver_python,
+        node_cpu_seconds=spent.nodes,
+        host_cpu_seconds=spent.hosts,
+    )
 
 
-def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, ...]:
+def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, float, _Spent]:
     """Of the epochs that count: the median job's seconds, the seconds from one to the next, and CPU
-    for each as `_Spent` has it."""
+    of each."""
     limit, recovered = time.monotonic() + SECONDS_MAX, False
     jobs: list[float] = []
     ends: list[float] = []
@@ -182,17 +198,14 @@ def _epochs(driver: DriverProcess, cluster: LocalCluster) -> tuple[float, ...]:
                 what=f"{len(jobs)} epochs have run in {SECONDS_MAX:.0f} s",
                 remedy=f"see {driver.log}, and measure fewer --partitions",
             )
-    after, counted = _cpu_seconds(driver, cluster), len(jobs) - WARM_EPOCHS
-    spent = (now - then for now, then in zip(astuple(after), astuple(before), strict=True))
+    counted = len(jobs) - WARM_EPOCHS
     apart = (ends[-1] - ends[WARM_EPOCHS - 1]) / counted
-    return (median(jobs[WARM_EPOCHS:]), apart, *(seconds / counted for seconds in spent))
+    spent = _cpu_seconds(driver, cluster).each(before, counted)
+    return median(jobs[WARM_EPOCHS:]), apart, spent
 
 
 def _cpu_seconds(driver: DriverProcess, cluster: LocalCluster) -> _Spent:
-    assert driver.process is not None
-    own = cpu_by_kind(processes.session_processes(driver.process.pid))
-    pids = [pid for node in cluster.nodes for pid in cluster.processes(node.name)]
-    nodes = cpu_by_kind(pids)
+    own, nodes = cpu_by_kind(driver.processes), cpu_by_kind(cluster.all_processes())
     return _Spent(
         sum(own.values()),
         own.get(("driver", PYTHON), 0.0),

@@ -113,9 +113,8 @@ def _follow(driver: DriverProcess, cluster: LocalCluster, epochs: int) -> list[d
 
 def _collect(driver: DriverProcess) -> None:
     """Have the driver's JVM collect its heap, for the next event to tell of."""
-    assert driver.process is not None
     java = distribution.find_distribution().java
-    for pid in processes.session_processes(driver.process.pid):
+    for pid in driver.processes:
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
             line = [str(java.with_name("jcmd")), str(pid), "GC.run"]
             subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
@@ -128,11 +127,7 @@ def _sample(event: dict[str, Any], cluster: LocalCluster) -> dict[str, float]:
         for path in (cluster.directory / "scratch" / node.name).rglob("shuffle_*")
         if path.is_file()
     )
-    resident = sum(
-        processes.resident_bytes(pid)
-        for node in cluster.nodes
-        for pid in cluster.processes(node.name)
-    )
+    resident = sum(processes.resident_bytes(pid) for pid in cluster.all_processes())
     return {
         "epoch": event["epoch"],
         "shuffle_files": files,

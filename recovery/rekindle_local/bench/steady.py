@@ -178,8 +178,7 @@ def _watch(driver: DriverProcess, commits: Commits, seconds: float) -> None:
 
 def _cpu_seconds(driver: DriverProcess, nodes: Machines) -> float:
     """Of the driver, the nodes, and who leads these."""
-    assert driver.process is not None
-    own = processes.cpu_seconds(processes.session_processes(driver.process.pid))
+    own = processes.cpu_seconds(driver.processes)
     return (
         own
         + nodes.leading_cpu_seconds()

@@ -133,6 +133,11 @@ class DriverProcess:
             )
 
     @property
+    def processes(self) -> tuple[int, ...]:
+        """Ids of its processes, Python and Java; none before it is started."""
+        return () if self.process is None else processes.session_processes(self.process.pid)
+
+    @property
     def ended(self) -> bool:
         """Whether it has ended by itself."""
         return self.process is not None and self.process.poll() is not None

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from rekindle import lag
 from rekindle.report import THETA
 from rekindle_local.peers.freshness import Commit
 
@@ -116,7 +117,7 @@ def limits(commits: Commits, begin: float, end: float) -> dict[str, float]:
         if len(cuts) < 2:
             cuts = [one.cut_at for one in known]
         epoch = median([after - before for before, after in pairwise(cuts)] or [0.0])
-        found[name] = max(THETA * normal, normal + epoch)
+        found[name] = lag.threshold(normal, epoch, THETA)
     return found
 
 
