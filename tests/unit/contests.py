@@ -11,8 +11,9 @@ from rekindle import events as run_events
 from rekindle import report
 from rekindle.errors import RunError
 from rekindle.testing import runs as made_up
-from rekindle_local.bench import outages
+from rekindle_local.bench import comparison, outages
 from rekindle_local.bench.runs import Run
+from rekindle_local.demo import evidence
 from rekindle_local.demo.scenario import Options
 from rekindle_local.peers.scenario import Trial
 
@@ -22,6 +23,7 @@ def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[s
     return {
         "system": system,
         "seed": seed,
+        "commit": evidence.commit(),
         "rate": 1000.0,
         "share_of_rate": 1.0,
         "sustained": True,
@@ -35,6 +37,15 @@ def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[s
         "failures": [{"at": 0.0, "nodes": []}],
         **more,
     }
+
+
+def counted(*runs: dict[str, Any]) -> list[dict[str, Any]]:
+    return comparison.counted(runs)
+
+
+def thrice(*runs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same with each of three seeds."""
+    return counted(*({**run, "seed": seed} for seed in (1, 2, 3) for run in runs))
 
 
 @dataclass

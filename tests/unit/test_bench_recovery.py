@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from contests import Ran, record
+from contests import Ran, counted, record, thrice
 
 from rekindle import events as run_events
 from rekindle import report
@@ -100,12 +100,6 @@ def test_the_curve_is_the_mean_lag_by_priority() -> None:
     assert points[100.0] == 0.0
 
 
-def counted(*runs: dict[str, Any]) -> list[dict[str, Any]]:
-    found = list(runs)
-    comparison.count(found)
-    return found
-
-
 def met(found: list[dict[str, Any]], failed: Sequence[dict[str, Any]] = ()) -> Mapping[str, bool]:
     rows = comparison.bars(found, comparison.ratios(found), failed, "rekindle bench recovery")
     assert all(row.command == "rekindle bench recovery" for row in rows)
@@ -121,16 +115,18 @@ def test_ratios_are_medians_over_seeds_that_both_have() -> None:
 
 
 def test_what_was_not_sustained_is_no_part_of_a_ratio() -> None:
-    found = counted(
+    runs_of_one_seed = (
         record("incremental", 1, 20.0),
         record("structured-streaming", 1, 1.0, sustained=False, exactly_once=None),
         record("structured-streaming", 1, None, sustained=False, rate=500.0, exactly_once=None),
         record("structured-streaming", 1, 80.0, rate=250.0),
     )
+    found = counted(*runs_of_one_seed)
     assert [run["counted"] for run in found] == [True, False, False, True]
     assert comparison.ratios(found) == {"incremental/structured-streaming": 0.25}
     bar = "weighted unavailability, incremental/structured-streaming: at most 0.35"
-    assert met(found)[bar]
+    assert met(thrice(*runs_of_one_seed))[bar]
+    assert not met(found)[bar], "one seed is no median"
 
 
 def halved(
@@ -153,9 +149,7 @@ def halved(
 
     trial = Trial(1000.0, (("127.0.0.2",),), tuple(QUERY_KEYS)[:1])
     done = runs.peer("structured-streaming", trial, directory, perform, before)
-    found = [run.record for run in done]
-    comparison.count(found)
-    return found
+    return comparison.counted([run.record for run in done])
 
 
 @pytest.mark.parametrize(
@@ -256,7 +250,7 @@ def test_the_better_of_flinks_schedulers_counts_seed_by_seed() -> None:
 def test_a_bar_counts_with_enforced_quotas_alone(
     seconds: float, other: float, enforced: bool, expected: bool
 ) -> None:
-    found = counted(
+    found = thrice(
         record("incremental", 1, seconds),
         record("blocking", 1, other, quota_enforced=enforced),
     )
@@ -265,40 +259,43 @@ def test_a_bar_counts_with_enforced_quotas_alone(
 
 def test_a_peer_that_was_not_measured_with_every_seed_meets_no_bar() -> None:
     bar = "weighted unavailability, incremental/structured-streaming: at most 0.35"
-    ours = [record("incremental", 1, 10.0), record("incremental", 2, 10.0)]
+    ours = [record("incremental", seed, 10.0) for seed in (1, 2, 3)]
     unable = record("structured-streaming", 1, None, sustained=False, exactly_once=None)
     able = record("structured-streaming", 2, 100.0)
     failed = {"system": "structured-streaming", "seed": 1, "error": "broke"}
     for found, failures, shown in (
         (counted(*ours, unable), [], "not measured"),
-        (counted(*ours, unable, able), [], "0.10, with 1 of 2 seeds"),
+        (counted(*ours, unable, able), [], "0.10, with 1 of 3 seeds"),
+        (counted(*ours[:2], {**able, "seed": 1}, able), [], "0.10, with 2 of 3 seeds"),
         (counted(*ours), [failed], "not measured"),
-        (counted(*ours, {**able, "seed": 1}, able), [], "0.10"),
+        (thrice(ours[0], able), [], "0.10"),
     ):
         rows = comparison.bars(found, comparison.ratios(found), failures, "command")
         row = next(row for row in rows if row.bar == bar)
         assert (row.value, row.met) == (shown, shown == "0.10")
     assert bar not in met(counted(*ours)), "who has not run is not judged"
-    lost = {"system": "incremental", "seed": 3, "error": "broke"}
-    whole = counted(*ours, {**able, "seed": 1}, able)
+    lost = {"system": "incremental", "seed": 4, "error": "broke"}
+    whole = thrice(ours[0], able)
     rows = comparison.bars(whole, comparison.ratios(whole), [lost], "command")
-    assert rows[0].value == "0.10, with 2 of 3 seeds"
+    assert rows[0].value == "0.10, with 3 of 4 seeds"
     assert not any(row.met for row in rows)
 
 
 def test_a_rate_that_was_not_sustained_meets_no_bar_about_a_recovery() -> None:
     ours, theirs = record("incremental", 1, 10.0, bound=10.0), record("blocking", 1, 100.0)
-    assert all(met(counted(ours, theirs)).values())
+    assert all(met(thrice(ours, theirs)).values())
     for changed in ({"sustained": False}, {"quota_enforced": False}):
-        found = met(counted({**ours, **changed}, theirs))
+        found = met(thrice({**ours, **changed}, theirs))
         assert [bar for bar, kept in found.items() if kept] == ["every run exact"]
-    found = met(counted(ours, {**theirs, "sustained": False}))
+    found = met(thrice(ours, {**theirs, "sustained": False}))
     assert not found["weighted unavailability, incremental/blocking: at most 0.35"]
 
 
 def test_the_bound_has_to_be_there_for_every_seed() -> None:
-    found = [record("incremental", 1, 10.0, bound=10.0), record("incremental", 2, 10.0)]
-    assert not met(counted(*found))["weighted unavailability, incremental/bound: at most 1.15"]
+    bar = "weighted unavailability, incremental/bound: at most 1.15"
+    found = [record("incremental", seed, 10.0, bound=10.0) for seed in (1, 2, 3)]
+    assert met(counted(*found))[bar]
+    assert not met(counted(*found, record("incremental", 4, 10.0)))[bar]
 
 
 def test_rows_are_judged_where_they_were_checked_and_nothing_may_have_failed() -> None:

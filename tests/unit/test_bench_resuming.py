@@ -8,7 +8,7 @@ import pytest
 from contests import Ran
 
 from rekindle.errors import InputError
-from rekindle_local.bench import recovery
+from rekindle_local.bench import recovery, results
 from rekindle_local.bench.contest import Contest
 from rekindle_local.failures import demo, workers
 
@@ -35,6 +35,24 @@ def test_what_an_interrupted_contest_has_is_not_run_again(tmp_path: Path, ran: R
     again = recovery.measure(whole, tmp_path, resume=True)
     assert again == found
     assert len(ran.asked) == 6
+
+
+@pytest.mark.usefixtures("ran")
+def test_what_another_version_has_measured_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recovery.evidence, "commit", lambda: "older")
+    monkeypatch.setattr(results.evidence, "commit", lambda: "older")
+    contest = Contest(["incremental", "blocking"], [1], demo())
+    found = recovery.measure(contest, tmp_path)
+    assert found["commit"] == "older"
+    capsys.readouterr()
+    recovery.measure(contest, tmp_path, resume=True)
+    assert "another version" not in capsys.readouterr().out
+    monkeypatch.setattr(recovery.evidence, "commit", lambda: "newer")
+    recovery.measure(contest, tmp_path, resume=True)
+    told = "measured with another version than newer: incremental, seed 1; blocking, seed 1"
+    assert told in capsys.readouterr().out
 
 
 def test_a_peer_goes_on_behind_the_rates_that_it_has_tried(tmp_path: Path, ran: Ran) -> None:

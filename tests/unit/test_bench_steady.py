@@ -46,16 +46,23 @@ def test_the_better_of_flinks_schedulers_counts(
     tmp_path: Path, default: float, adaptive: float
 ) -> None:
     bar = f"{ALL} queries: rows per CPU second not below Flink's"
-    ours, one = sample("rekindle", 10.0, 1.0), sample("flink", 10.0, default)
-    other = sample("flink-adaptive", 10.0, adaptive)
-    assert met(tmp_path, ours, one)[bar] is (default >= 1)
-    assert met(tmp_path, ours, other)[bar] is (adaptive >= 1)
-    assert met(tmp_path, ours, one, other)[bar] is False
+    ours, one = [sample("rekindle", 10.0, 1.0)] * 3, [sample("flink", 10.0, default)] * 3
+    other = [sample("flink-adaptive", 10.0, adaptive)] * 3
+    assert met(tmp_path, *ours, *one)[bar] is (default >= 1)
+    assert met(tmp_path, *ours, *other)[bar] is (adaptive >= 1)
+    assert met(tmp_path, *ours, *one, *other)[bar] is False
 
 
 def test_without_quotas_no_bar_is_met(tmp_path: Path) -> None:
-    assert not any(met(tmp_path, sample("rekindle", 10.0, 1.0, quota=False)).values())
-    assert all(met(tmp_path, sample("rekindle", 10.0, 1.0)).values())
+    assert not any(met(tmp_path, *[sample("rekindle", 10.0, 1.0, quota=False)] * 3).values())
+    assert all(met(tmp_path, *[sample("rekindle", 10.0, 1.0)] * 3).values())
+
+
+def test_with_fewer_than_three_turns_no_bar_is_met(tmp_path: Path) -> None:
+    found = steady._judge([sample("rekindle", 10.0, 1.0)] * 2, "command", tmp_path)
+    assert [(bar["value"], bar["met"]) for bar in found["bars"]] == [
+        ("1.0, with 2 of 3 runs", False)
+    ]
 
 
 def test_with_one_query_flinks_rows_per_cpu_second_are_told_and_not_judged(tmp_path: Path) -> None:
@@ -63,6 +70,7 @@ def test_with_one_query_flinks_rows_per_cpu_second_are_told_and_not_judged(tmp_p
     samples = [
         Sample(system, queries, 100.0, cost, 1.0, 2.0, True)
         for (system, queries), cost in costs.items()
+        for _ in range(3)
     ]
     found = steady._judge(samples, "command", tmp_path)
     assert found["cpu_ratio"] == {"18": 2.0, "1": 0.5}

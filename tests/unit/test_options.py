@@ -187,6 +187,19 @@ def test_a_report_that_is_not_there_does_not_go_on(tmp_path: Path) -> None:
             ["steady", "--systems", "structured-streaming", "--enforce"],
             "--systems: leaves out rekindle, whose bars --enforce is about",
         ),
+        (
+            ["recovery", "--seeds", "1..2", "--enforce"],
+            "--seeds: gives 2 of the 3 runs whose median --enforce is about; give 3 or more, or "
+            "leave out --enforce",
+        ),
+        (
+            ["steady", "--rounds", "1", "--enforce"],
+            "--rounds: gives 1 of the 3 runs whose median --enforce is about",
+        ),
+        (
+            ["overhead", "--rounds", "2", "--enforce"],
+            "--rounds: gives 2 of the 3 runs whose median --enforce is about",
+        ),
     ],
 )
 def test_options_of_benchmarks_that_do_not_go_together_are_refused(

@@ -7,7 +7,8 @@
 
 Of Flink's two schedulers the one with the lower figure counts, seed by seed. Bars about a recovery
 are met only where the nodes' CPU quota is enforced, who counts has sustained its rate, and every
-seed is measured. Pure; `recovery`, `resuming` and `steady` call it.
+seed is measured; those about medians with three seeds or more. Pure; `recovery`, `resuming` and
+`steady` call it.
 """
 
 import math
@@ -16,10 +17,10 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from rekindle_local.bench.results import Bar
+from rekindle_local.bench.results import RUNS_MIN, Bar, of_median
 from rekindle_local.options import STRATEGIES
 
-__all__ = ["FLINK", "OURS", "bars", "count", "ratios"]
+__all__ = ["FLINK", "OURS", "bars", "counted", "ratios"]
 
 RATIO_MAX = 0.35
 BOUND_RATIO_MAX = 1.15
@@ -37,17 +38,14 @@ OTHERS: Mapping[str, Sequence[str]] = {
 Run = Mapping[str, Any]
 
 
-def count(runs: Sequence[dict[str, Any]]) -> None:
-    """Mark of each system and seed the run that counts."""
+def counted(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The runs, each with `counted`: whether it is the one of its system and seed that counts."""
+    best: dict[tuple[str, int], float] = {}
     for run in runs:
-        rates = [
-            other["rate"]
-            for other in runs
-            if (other["system"], other["seed"]) == (run["system"], run["seed"])
-            and other["sustained"]
-        ]
-        best = bool(run["sustained"]) and run["rate"] == max(rates, default=None)
-        run["counted"] = best or run["system"] in STRATEGIES
+        if run["sustained"]:
+            of = run["system"], run["seed"]
+            best[of] = max(run["rate"], best.get(of, 0.0))
+    return [{**run, "counted": _counts(run, best)} for run in runs]
 
 
 def ratios(runs: Sequence[Run]) -> dict[str, float | None]:
@@ -73,13 +71,13 @@ def bars(
     runs: Sequence[Run], found: Mapping[str, float | None], failed: Sequence[Run], command: str
 ) -> list[Bar]:
     """What was promised of these runs, and whether it is kept."""
-    counted = [run for run in runs if run["counted"]]
-    ours = [run for run in counted if run["system"] == OURS]
-    enforced = bool(counted) and all(run["quota_enforced"] for run in counted)
+    told = [run for run in runs if run["counted"]]
+    ours = [run for run in told if run["system"] == OURS]
+    enforced = bool(told) and all(run["quota_enforced"] for run in told)
     lost = [one for one in failed if one["system"] == OURS]
     valid = enforced and not lost and all(run["sustained"] for run in ours)
     names = [other for other in OTHERS if ours and _asked(runs, failed, other)]
-    of = len({run["seed"] for run in (*ours, *lost)})
+    of = max(RUNS_MIN, len({run["seed"] for run in (*ours, *lost)}))
     rows = [
         _peer_bar(name, found.get(f"{OURS}/{name}"), len(_pairs(runs, name)), of, command)
         for name in names
@@ -88,7 +86,7 @@ def bars(
     if bound is not None:
         bar = f"weighted unavailability, {OURS}/bound: at most {BOUND_RATIO_MAX}"
         met = bound <= BOUND_RATIO_MAX and all(run["bound"] for run in ours)
-        rows.append(Bar(bar, f"{bound:.2f}", met, command))
+        rows.append(of_median(Bar(bar, f"{bound:.2f}", met, command), len(ours)))
     rows += _plan_bars(ours, command)
     if not valid:
         rows = [replace(row, met=False) for row in rows]
@@ -99,14 +97,21 @@ def bars(
     return rows
 
 
+def _counts(run: Run, best: Mapping[tuple[str, int], float]) -> bool:
+    """`best`: the highest rate that a system has sustained with a seed."""
+    if run["system"] in STRATEGIES:
+        return True
+    return bool(run["sustained"]) and run["rate"] == best[run["system"], run["seed"]]
+
+
 def _asked(runs: Sequence[Run], failed: Sequence[Run], other: str) -> bool:
     """Whether one of the systems that a name stands for has run, or was to."""
     return any(run["system"] in OTHERS[other] for run in (*runs, *failed))
 
 
 def _peer_bar(other: str, ratio: float | None, seeds: int, of: int, command: str) -> Bar:
-    """Met only where the other has sustained a rate with each `of` our seeds: else it is not
-    measured."""
+    """Met only where the other has sustained a rate with each `of` our seeds, of which there are
+    enough: else it is not measured."""
     shown = "the other was never unavailable" if ratio is None else f"{ratio:.2f}"
     if seeds < of:
         shown = f"{shown}, with {seeds} of {of} seeds" if seeds else "not measured"
@@ -158,4 +163,5 @@ def _first_plan(found: Sequence[float | None], command: str) -> Bar:
     middle = median(seconds)
     shown = f"{middle:.2f} (worst {max(seconds):.2f})"
     bar = f"first plan acknowledged within {FIRST_PLAN_SECONDS_MAX:g} s, median"
-    return Bar(bar, shown, middle <= FIRST_PLAN_SECONDS_MAX, command)
+    met = middle <= FIRST_PLAN_SECONDS_MAX
+    return of_median(Bar(bar, shown, met, command), len(found))

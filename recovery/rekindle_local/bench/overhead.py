@@ -21,7 +21,7 @@ from rich.console import Console
 
 from rekindle_local.bench import interference, results, saturated
 from rekindle_local.bench.interference import Slowdown
-from rekindle_local.bench.results import Bar
+from rekindle_local.bench.results import Bar, of_median
 from rekindle_local.bench.saturated import CHECKPOINT_SECONDS, Run, Way
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.flights import data
@@ -149,6 +149,7 @@ def _judge(
             command,
         ),
     ]
+    bars = [of_median(bar, len(slowdowns)) for bar in bars]
     return results.write(directory / "overhead.json", figures, bars)
 
 

@@ -24,6 +24,7 @@ from rekindle_local.bench.contest import Contest, in_turn
 from rekindle_local.bench.resuming import Earlier
 from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
+from rekindle_local.demo import evidence
 from rekindle_local.demo.scenario import Options
 from rekindle_local.peers import contenders
 from rekindle_local.peers.scenario import Trial
@@ -54,6 +55,15 @@ class _Measuring:
         for run in earlier.found:
             self._keep(run)
         self.failed += earlier.failed
+
+    def tell_of_others(self) -> None:
+        """Say which of these were measured with another version than those to come."""
+        current = evidence.commit()
+        others = [run.record for run in self.found if run.record.get("commit") != current]
+        if others:
+            named = "; ".join(f"{record['system']}, seed {record['seed']}" for record in others)
+            said = f"measured with another version than {current}: {named}"
+            Console(highlight=False, soft_wrap=True).print(said)
 
     def begin(self, seed: int) -> None:
         """Know of this seed what its first run may need."""
@@ -87,7 +97,24 @@ class _Measuring:
 
     def save(self) -> dict[str, Any]:
         """Write what the runs so far come to; returns it."""
-        return _conclude(self)
+        records = comparison.counted([run.record for run in self.found])
+        self.found = [
+            replace(run, record=record) for run, record in zip(self.found, records, strict=True)
+        ]
+        ratios = comparison.ratios(records)
+        if self.contest.schedule.name != "demo":
+            ratios.pop(f"{comparison.OURS}/bound", None)  # it reckons with one failure
+        drawn = picture(self.found)
+        if drawn is not None:
+            (self.directory / "recovery.svg").write_text(drawn)
+        rows = comparison.bars(records, ratios, self.failed, self.contest.command)
+        figures = {
+            **self.contest.header,
+            "ratios": ratios,
+            "runs": records,
+            "failed": self.failed,
+        }
+        return results.save(self.directory / resuming.FILE, figures, rows)
 
     def _run_rekindle(self, strategy: str, seed: int) -> None:
         wanted = replace(
@@ -178,6 +205,7 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
             said = f"run again: {'; '.join(earlier.gone)}; {resuming.keep(directory)} has them"
             Console(highlight=False, soft_wrap=True).print(said)
         measuring.take(earlier)
+        measuring.tell_of_others()
     found = measuring.save()
     for turn, seed in enumerate(contest.seeds):
         measuring.begin(seed)
@@ -190,30 +218,11 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
     return found
 
 
-def check(system: str) -> None:
-    """Raise InputError where something that it needs is not installed."""
-    if system in PEERS:
-        contenders.check(PEERS[system].contender)
-
-
-def _conclude(measuring: _Measuring) -> dict[str, Any]:
-    contest, directory = measuring.contest, measuring.directory
-    records = [run.record for run in measuring.found]
-    comparison.count(records)
-    found = comparison.ratios(records)
-    if contest.schedule.name != "demo":
-        found.pop("incremental/bound", None)  # it reckons with one failure
-    figures = {
-        **contest.header,
-        "ratios": found,
-        "runs": records,
-        "failed": measuring.failed,
-    }
-    drawn = picture(measuring.found)
-    if drawn is not None:
-        (directory / "recovery.svg").write_text(drawn)
-    rows = comparison.bars(records, found, measuring.failed, contest.command)
-    return results.save(directory / resuming.FILE, figures, rows)
+def check(systems: Sequence[str]) -> None:
+    """Raise InputError where something that one of them needs is not installed."""
+    for system in systems:
+        if system in PEERS:
+            contenders.check(PEERS[system].contender)
 
 
 def picture(found: Sequence[Run]) -> str | None:

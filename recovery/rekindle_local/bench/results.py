@@ -1,20 +1,24 @@
-"""Rows of bars: what was promised, what was measured, with which command.
+"""Rows of bars: what was promised, what was measured, with which command, by which code, on what.
 
 Called by every benchmark.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["VERSION", "Bar", "save", "show", "write"]
+from rekindle_local.demo import evidence
+
+__all__ = ["RUNS_MIN", "VERSION", "Bar", "of_median", "save", "show", "write"]
 
 VERSION = 1
+# Runs differ by a third and more: with fewer a median says little.
+RUNS_MIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,13 @@ class Bar:
     command: str
 
 
+def of_median(bar: Bar, runs: int) -> Bar:
+    """A bar whose value is the median of so many runs: met only where these are enough."""
+    if runs >= RUNS_MIN:
+        return bar
+    return replace(bar, value=f"{bar.value}, with {runs} of {RUNS_MIN} runs", met=False)
+
+
 def write(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
     """Write figures and bars as JSON, print the bars; returns what was written."""
     content = save(path, figures, bars)
@@ -36,7 +47,13 @@ def write(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str,
 
 def save(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
     """Write figures and bars as JSON, in the place of what is there; returns what was written."""
-    content = {"version": VERSION, **figures, "bars": [asdict(bar) for bar in bars]}
+    content = {
+        "version": VERSION,
+        "commit": evidence.commit(),
+        "machine": evidence.machine(),
+        **figures,
+        "bars": [asdict(bar) for bar in bars],
+    }
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(json.dumps(content, indent=1) + "\n")
     beside.replace(path)

@@ -6,8 +6,6 @@ query works off is the rate that it sustains, with lag bounded by its portions. 
 of that rate, and the lag of all queries is sampled.
 """
 
-import os
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +18,7 @@ from rich.console import Console
 from rekindle.errors import RunError
 from rekindle_local import processes
 from rekindle_local.bench import comparison, results
-from rekindle_local.bench.results import Bar
+from rekindle_local.bench.results import Bar, of_median
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
 from rekindle_local.flights.pipeline import QUERY_KEYS
@@ -211,17 +209,18 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
             ratio = median(_ratios(of["rekindle"], of["structured-streaming"]))
             ratios[str(queries)] = ratio
             bar = f"{queries} queries: at least {RATIO_MIN} x Structured Streaming"
-            bars.append(Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command))
+            found = Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command)
+            bars.append(of_median(found, len(of["rekindle"])))
         there = [of[name] for name in comparison.FLINK if name in of]
         flinks = [median(_cpu_ratios(of["rekindle"], theirs)) for theirs in there]
         if flinks:
             ratio = cpu_ratios[str(queries)] = min(flinks)  # beside its better scheduler
             if queries == len(QUERY_KEYS):
                 bar = f"{queries} queries: rows per CPU second not below Flink's"
-                bars.append(Bar(bar, f"{ratio:.2f} x", ratio >= 1, command))
+                found = Bar(bar, f"{ratio:.2f} x", ratio >= 1, command)
+                bars.append(of_median(found, len(of["rekindle"])))
     enforced = all(sample.quota_enforced for sample in samples)
     figures: Mapping[str, Any] = {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         **asdict(SIZE),
         "quota_enforced": enforced,
         "ratio": ratios,
@@ -234,12 +233,13 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
 
 def _lag_bar(queries: int, samples: Sequence[Sample], command: str) -> Bar:
     late = median(sample.lag_p99 for sample in samples)
-    return Bar(
+    bar = Bar(
         f"{queries} queries: p99 lag at {LOAD_SHARE:.0%} at most {LAG_EPOCHS_MAX} epochs",
         f"{late / EPOCH_SECONDS:.1f}",
         late <= LAG_EPOCHS_MAX * EPOCH_SECONDS,
         command,
     )
+    return of_median(bar, len(samples))
 
 
 def _ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:

@@ -28,10 +28,11 @@ bench = typer.Typer(
 
 NodesOption = Annotated[
     int | None,
-    typer.Option(min=2, max=50, help="Workers, each a node.", show_default="10; 8 for `workers`"),
+    typer.Option(min=2, max=50, help="Workers of `demo`, each a node.", show_default="10"),
 ]
 KillOption = Annotated[
-    int | None, typer.Option(min=1, help="Nodes killed at once.", show_default="8")
+    int | None,
+    typer.Option(min=1, help="Nodes that `demo` kills.", show_default="8, or all but one"),
 ]
 
 
@@ -79,20 +80,20 @@ def recovery(
         options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
     options.check_range("--cpu-quota", cpu_quota, CPU_QUOTA_MIN, os.cpu_count() or 1)
     numbers, planned = options.seeds(seeds, SEEDS_MAX), _schedule(schedule, minutes, nodes, kill)
-    from rekindle_local.bench import contest
+    from rekindle_local.bench import comparison, contest
     from rekindle_local.bench import recovery as benchmark
 
     wanted = options.choices("--strategies", strategies, contest.SYSTEMS)
-    for system in wanted:
-        benchmark.check(system)
+    benchmark.check(wanted)
     if rows_per_second is None and not set(wanted) & set(options.STRATEGIES):
         raise InputError(
             where="--strategies",
             what="has no strategy of Rekindle, which tells the rate",
             remedy="add incremental, or give --rows-per-second",
         )
-    if enforce and "incremental" not in wanted:
-        raise _nothing_to_enforce("--strategies", "incremental")
+    if enforce and comparison.OURS not in wanted:
+        raise _nothing_to_enforce("--strategies", comparison.OURS)
+    _check_runs("--seeds", len(numbers), enforce)
     directory = options.writable(report) if resume else options.new_directory(report)
     asked = contest.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
     _enforce(benchmark.measure(asked, directory, resume=resume), enforce)
@@ -166,6 +167,7 @@ def overhead(
     """
     from rekindle_local.bench import overhead as benchmark
 
+    _check_runs("--rounds", rounds, enforce)
     directory = options.new_directory(report)
     _enforce(benchmark.measure(rounds, seconds, sweep, directory), enforce)
 
@@ -221,6 +223,7 @@ def steady(
         contenders.check(system)
     if enforce and "rekindle" not in wanted:
         raise _nothing_to_enforce("--systems", "rekindle")
+    _check_runs("--rounds", rounds, enforce)
     directory = options.new_directory(report)
     _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
 
@@ -288,6 +291,18 @@ def _nothing_to_enforce(where: str, system: str) -> InputError:
         what=f"leaves out {system}, whose bars --enforce is about",
         remedy=f"add {system}, or leave out --enforce",
     )
+
+
+def _check_runs(option: str, given: int, enforce: bool) -> None:
+    """Raise InputError where bars are to be enforced that so few runs cannot meet."""
+    from rekindle_local.bench.results import RUNS_MIN
+
+    if enforce and given < RUNS_MIN:
+        raise InputError(
+            where=option,
+            what=f"gives {given} of the {RUNS_MIN} runs whose median --enforce is about",
+            remedy=f"give {RUNS_MIN} or more, or leave out --enforce",
+        )
 
 
 def _enforce(result: dict[str, object], enforce: bool) -> None:
