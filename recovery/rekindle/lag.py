@@ -23,7 +23,7 @@ __all__ = [
     "late_epochs",
     "progress",
     "sawtooth",
-    "threshold",
+    "threshold_seconds",
     "worst",
 ]
 
@@ -125,10 +125,10 @@ def worst(teeth: Iterable[Tooth], start: float, end: float) -> float:
     )
 
 
-def threshold(normal_worst: float, epoch: float, theta: float) -> float:
-    """The lag above which a query counts as unavailable: well above its worst while nothing fails,
-    and by an epoch's seconds at least (DESIGN 2)."""
-    return max(theta * normal_worst, normal_worst + epoch)
+def threshold_seconds(normal_worst_seconds: float, epoch_seconds: float, theta: float) -> float:
+    """Give the lag above which a query counts as unavailable: well above its worst while nothing
+    fails, and by an epoch at least (DESIGN 2)."""
+    return max(theta * normal_worst_seconds, normal_worst_seconds + epoch_seconds)
 
 
 def above(teeth: Iterable[Tooth], threshold: float, start: float, end: float) -> list[Interval]:

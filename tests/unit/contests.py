@@ -11,9 +11,8 @@ from rekindle import events as run_events
 from rekindle import report
 from rekindle.errors import RunError
 from rekindle.testing import runs as made_up
-from rekindle_local.bench import comparison, outages
+from rekindle_local.bench import comparison, outages, results
 from rekindle_local.bench.runs import Run
-from rekindle_local.demo import evidence
 from rekindle_local.demo.scenario import Options
 from rekindle_local.peers.scenario import Trial
 
@@ -23,7 +22,7 @@ def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[s
     return {
         "system": system,
         "seed": seed,
-        "commit": evidence.commit(),
+        "commit": results.COMMIT,
         "rate": 1000.0,
         "share_of_rate": 1.0,
         "sustained": True,

@@ -37,22 +37,29 @@ def test_what_an_interrupted_contest_has_is_not_run_again(tmp_path: Path, ran: R
     assert len(ran.asked) == 6
 
 
-@pytest.mark.usefixtures("ran")
 def test_what_another_version_has_measured_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    ran: Ran,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(recovery.evidence, "commit", lambda: "older")
-    monkeypatch.setattr(results.evidence, "commit", lambda: "older")
-    contest = Contest(["incremental", "blocking"], [1], demo())
-    found = recovery.measure(contest, tmp_path)
-    assert found["commit"] == "older"
+    ran.sustains = 600.0
+    monkeypatch.setattr(results, "COMMIT", "older")
+    contest = Contest(["incremental", PEER], [1], demo())
+    assert recovery.measure(contest, tmp_path)["commit"] == "older"
     capsys.readouterr()
     recovery.measure(contest, tmp_path, resume=True)
-    assert "another version" not in capsys.readouterr().out
-    monkeypatch.setattr(recovery.evidence, "commit", lambda: "newer")
+    assert "measured with" not in capsys.readouterr().out
+    monkeypatch.setattr(results, "COMMIT", "newer")
     recovery.measure(contest, tmp_path, resume=True)
-    told = "measured with another version than newer: incremental, seed 1; blocking, seed 1"
-    assert told in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "incremental, seed 1: measured with version older\n" in told
+    assert told.count(f"{PEER}, seed 1: measured with version older\n") == 1
+    written = json.loads((tmp_path / "recovery.json").read_text())
+    del written["runs"][0]["commit"]
+    (tmp_path / "recovery.json").write_text(json.dumps(written))
+    recovery.measure(contest, tmp_path, resume=True)
+    assert "incremental, seed 1: measured with version unknown\n" in capsys.readouterr().out
 
 
 def test_a_peer_goes_on_behind_the_rates_that_it_has_tried(tmp_path: Path, ran: Ran) -> None:

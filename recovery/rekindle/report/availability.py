@@ -151,7 +151,7 @@ def _query(
     teeth = teeth_of(events, inputs, query)
     normal = lag.worst(teeth, window.start, 0.0)
     epoch = epoch_seconds(events, query)
-    threshold = lag.threshold(normal, epoch, theta)
+    threshold = lag.threshold_seconds(normal, epoch, theta)
     unavailable = lag.above(teeth, threshold, 0.0, window.end)
     return Availability(
         normal_worst_lag_seconds=normal,

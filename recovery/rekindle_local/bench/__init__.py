@@ -20,5 +20,6 @@
     threads       CPU time of processes by kinds of their threads
     results       rows of bars, written and printed
 
-Called by the command `bench`, `study` by `simulate` too.
+Called by the command `bench`; `study` by `simulate` too, `results` and `fleet` by the operator's
+benchmark.
 """

@@ -24,7 +24,6 @@ from rekindle_local.bench.contest import Contest, in_turn
 from rekindle_local.bench.resuming import Earlier
 from rekindle_local.bench.runs import Run
 from rekindle_local.cluster import Node
-from rekindle_local.demo import evidence
 from rekindle_local.demo.scenario import Options
 from rekindle_local.peers import contenders
 from rekindle_local.peers.scenario import Trial
@@ -57,13 +56,14 @@ class _Measuring:
         self.failed += earlier.failed
 
     def tell_of_others(self) -> None:
-        """Say which of these were measured with another version than those to come."""
-        current = evidence.commit()
-        others = [run.record for run in self.found if run.record.get("commit") != current]
-        if others:
-            named = "; ".join(f"{record['system']}, seed {record['seed']}" for record in others)
-            said = f"measured with another version than {current}: {named}"
-            Console(highlight=False, soft_wrap=True).print(said)
+        """Say which of these another version has measured than will measure those to come."""
+        told = dict.fromkeys(
+            f"{record['system']}, seed {record['seed']}: measured with version {version}"
+            for record in (run.record for run in self.found)
+            if (version := record.get("commit", "unknown")) != results.COMMIT
+        )
+        for line in told:
+            Console(highlight=False, soft_wrap=True).print(line)
 
     def begin(self, seed: int) -> None:
         """Know of this seed what its first run may need."""

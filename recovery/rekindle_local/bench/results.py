@@ -14,9 +14,11 @@ from rich.table import Table
 
 from rekindle_local.demo import evidence
 
-__all__ = ["RUNS_MIN", "VERSION", "Bar", "of_median", "save", "show", "write"]
+__all__ = ["COMMIT", "RUNS_MIN", "VERSION", "Bar", "of_median", "save", "show", "write"]
 
 VERSION = 1
+# Of when the benchmark began: another may be made while it runs.
+COMMIT = evidence.commit()
 # Runs differ by a third and more: with fewer a median says little.
 RUNS_MIN = 3
 
@@ -49,7 +51,7 @@ def save(path: Path, figures: dict[str, Any], bars: Sequence[Bar]) -> dict[str, 
     """Write figures and bars as JSON, in the place of what is there; returns what was written."""
     content = {
         "version": VERSION,
-        "commit": evidence.commit(),
+        "commit": COMMIT,
         "machine": evidence.machine(),
         **figures,
         "bars": [asdict(bar) for bar in bars],

@@ -23,9 +23,9 @@ from rekindle import events as run_events
 from rekindle.errors import InputError, RunError
 from rekindle.events import Event
 from rekindle.report import Inputs
-from rekindle_local.bench import outages
+from rekindle_local.bench import outages, results
 from rekindle_local.bench.outages import Points
-from rekindle_local.demo import evidence, performance
+from rekindle_local.demo import performance
 from rekindle_local.demo.scenario import Options
 from rekindle_local.peers import lateness
 from rekindle_local.peers import performance as peers
@@ -188,7 +188,7 @@ def _named(system: str, seed: int, rate: float, share: float) -> dict[str, Any]:
         "system": system,
         "strategy": system,
         "seed": seed,
-        "commit": evidence.commit(),
+        "commit": results.COMMIT,
         "rate": rate,
         "share_of_rate": share,
     }

@@ -93,7 +93,7 @@ def recovery(
         )
     if enforce and comparison.OURS not in wanted:
         raise _nothing_to_enforce("--strategies", comparison.OURS)
-    _check_runs("--seeds", len(numbers), enforce)
+    _check_runs("--seeds", len(numbers), enforce and not resume)
     directory = options.writable(report) if resume else options.new_directory(report)
     asked = contest.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
     _enforce(benchmark.measure(asked, directory, resume=resume), enforce)

@@ -134,8 +134,9 @@ class DriverProcess:
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """Ids of its processes, Python and Java; none before it is started."""
-        return () if self.process is None else processes.session_processes(self.process.pid)
+        """Ids of its processes, Python and Java, once it has been started."""
+        assert self.process is not None
+        return processes.session_processes(self.process.pid)
 
     @property
     def ended(self) -> bool:

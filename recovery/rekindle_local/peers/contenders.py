@@ -10,7 +10,8 @@
 
 All write events of the same kinds. Without a rate they get more input than they can take, in
 portions that they can: epochs, batches of at most so many rows, or what passes between checkpoints.
-Each has nodes of its own, as many, with the same quota and slots. `steady` and `peers` call them.
+Each has nodes of its own, as many, with the same quota and slots. The benchmarks `steady` and
+`recovery`, their commands and `performance` call them.
 """
 
 import os

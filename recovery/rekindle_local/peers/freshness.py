@@ -6,7 +6,7 @@
 So lag grows with the clock until the next commit, as a reader of the output sees it. Events are
 those of a driver; Rekindle's epochs hold the rows of all queries, and `rows` of a cut counts that
 epoch alone, while Structured Streaming's batches are a query's own and count from the begin.
-Pure. `steady`, `runs` and the scenario of peers call it.
+Pure. `steady`, `runs`, `lateness` and `scenario` call it.
 """
 
 import math

@@ -117,7 +117,7 @@ def limits(commits: Commits, begin: float, end: float) -> dict[str, float]:
         if len(cuts) < 2:
             cuts = [one.cut_at for one in known]
         epoch = median([after - before for before, after in pairwise(cuts)] or [0.0])
-        found[name] = lag.threshold(normal, epoch, THETA)
+        found[name] = lag.threshold_seconds(normal, epoch, THETA)
     return found
 
 
