@@ -1,6 +1,7 @@
 """A benchmark of recoveries that was interrupted goes on where it was."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -90,6 +91,23 @@ def test_a_later_seed_begins_at_the_rate_that_a_peer_has_sustained(
     ]
 
 
+def test_a_later_seed_begins_at_the_highest_rate_that_a_peer_has_sustained(
+    tmp_path: Path, ran: Ran
+) -> None:
+    ran.sustains = 600.0
+    found = recovery.measure(Contest(["incremental", PEER], [3, 1, 5], demo()), tmp_path)
+    sustained = [run["rate"] for run in found["runs"] if run["system"] == PEER and run["sustained"]]
+    assert sustained == [375.0, 250.0, 312.5]
+
+
+def test_bars_name_the_seeds_of_all_runs_that_are_there(tmp_path: Path, ran: Ran) -> None:
+    systems = ["incremental", "blocking"]
+    recovery.measure(Contest(systems, [1, 2, 3], demo()), tmp_path)
+    found = recovery.measure(Contest(systems, [2], demo()), tmp_path, resume=True)
+    assert len(ran.asked) == 6
+    assert {bar["command"].partition("--seeds ")[2] for bar in found["bars"]} == {"1..3"}
+
+
 def test_without_its_first_run_a_seed_is_run_anew(tmp_path: Path, ran: Ran) -> None:
     recovery.measure(Contest(["blocking", PEER], [1], demo()), tmp_path)
     ran.asked.clear()
@@ -139,16 +157,22 @@ def test_what_cannot_be_resumed_is_refused(
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "told"),
     [
-        Contest(["incremental"], [1], workers(5)),
-        Contest(["incremental"], [1], demo(), rows_per_second=500.0),
-        Contest(["incremental"], [1], demo(), cpu_quota=0.1),
+        (Contest(["incremental"], [1], workers(5)), 'schedule "demo" and not "workers", nodes 10'),
+        (
+            Contest(["incremental"], [1], demo(), rows_per_second=500.0),
+            "rows_per_second null and not 500.0; give the same options",
+        ),
+        (
+            Contest(["incremental"], [1], demo(), cpu_quota=0.1),
+            "cpu_quota 0.2 and not 0.1; give the same options",
+        ),
     ],
 )
-def test_another_contest_is_refused(tmp_path: Path, ran: Ran, other: Contest) -> None:
+def test_another_contest_is_refused(tmp_path: Path, ran: Ran, other: Contest, told: str) -> None:
     recovery.measure(Contest(["incremental"], [1], demo()), tmp_path)
-    with pytest.raises(InputError, match="is of another contest"):
+    with pytest.raises(InputError, match=re.escape(f"is of another contest: {told}")):
         recovery.measure(other, tmp_path, resume=True)
     assert len(ran.asked) == 1
 
@@ -171,6 +195,8 @@ def test_damaged_records_are_refused(tmp_path: Path) -> None:
         [{**run, "weighted_unavailable_seconds": None, "sustained": False}],
         [{**run, "exactly_once": {}}],
         [{**run, "seed": -1}],
+        {},
+        [{**run, "commit": {}}],
         [{name: run[name] for name in run if name != "sustained"}],
         [{name: run[name] for name in run if name != "survivors_epochs_lost"}],
     ):

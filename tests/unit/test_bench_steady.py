@@ -76,5 +76,5 @@ def test_with_one_query_flinks_rows_per_cpu_second_are_told_and_not_judged(tmp_p
     assert found["cpu_ratio"] == {"18": 2.0, "1": 0.5}
     told = {bar["bar"]: (bar["value"], bar["met"]) for bar in found["bars"]}
     assert told["18 queries: rows per CPU second not below Flink's"] == ("2.00 x", True)
-    assert not any(bar.startswith("1 queries: rows per CPU") for bar in told)
+    assert not any(bar.startswith("1 query: rows per CPU") for bar in told)
     assert (tmp_path / "steady.json").exists()

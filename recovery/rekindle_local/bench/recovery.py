@@ -38,7 +38,7 @@ __all__ = ["check", "measure", "picture"]
 class _Measuring:
     """The runs so far, and failures as `recovery.json` has them. `rekindle` is how its next run
     begins; `rate` and `victims` are those of the seed: as asked for and drawn, unless a run of
-    Rekindle says otherwise. `sustained` is the rate that each peer has sustained last."""
+    Rekindle says otherwise. `sustained` is the highest rate that each peer has sustained."""
 
     contest: Contest
     directory: Path
@@ -107,7 +107,9 @@ class _Measuring:
         drawn = picture(self.found)
         if drawn is not None:
             (self.directory / "recovery.svg").write_text(drawn)
-        rows = comparison.bars(records, ratios, self.failed, self.contest.command)
+        seeds = sorted({*self.contest.seeds, *(record["seed"] for record in records)})
+        command = replace(self.contest, seeds=seeds).command
+        rows = comparison.bars(records, ratios, self.failed, command)
         figures = {
             **self.contest.header,
             "ratios": ratios,
@@ -156,7 +158,8 @@ class _Measuring:
         if record["system"] not in PEERS:
             self.rekindle = replace(self.rekindle, first_rows_per_second=record["rate"])
         elif record["sustained"]:
-            self.sustained[record["system"]] = record["rate"]
+            before = self.sustained.get(record["system"], 0.0)
+            self.sustained[record["system"]] = max(before, record["rate"])
 
     def _heed(self, run: Run) -> None:
         """What a run says for the others of its seed."""
@@ -202,7 +205,8 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
     if resume:
         earlier = resuming.read(directory, contest)
         if earlier.gone:
-            said = f"run again: {'; '.join(earlier.gone)}; {resuming.keep(directory)} has them"
+            gone = "; ".join(dict.fromkeys(earlier.gone))
+            said = f"run again: {gone}; {resuming.keep(directory)} has them"
             Console(highlight=False, soft_wrap=True).print(said)
         measuring.take(earlier)
         measuring.tell_of_others()

@@ -56,6 +56,7 @@ class _OfPeer(msgspec.Struct, kw_only=True):
     exactly_once: _Rows | None
     quota_enforced: bool | None
     lag_growth: float | None = None
+    commit: str = "unknown"
     failures: Sequence[_Killed] = ()
 
     def __post_init__(self) -> None:
@@ -133,14 +134,19 @@ def _parsed(path: Path, header: Mapping[str, Any]) -> tuple[Sequence[Record], Se
         ) from error
     except (ValueError, LookupError, TypeError) as error:
         raise _damaged(path) from error
-    if there != wanted:
+    others = [name for name in wanted if there[name] != wanted[name]]
+    if others:
+        told = ", ".join(
+            f"{name} {json.dumps(there[name])} and not {json.dumps(wanted[name])}"
+            for name in others
+        )
         raise InputError(
             where=str(path),
-            what=f"is of another contest: {there}, and not {wanted}",
+            what=f"is of another contest: {told}",
             remedy="give the same options, or another --report without --resume",
         )
     try:
-        records: list[Record] = written["runs"]
+        records = msgspec.convert(written["runs"], list[Record])
         for record in records:
             msgspec.convert(record, _kind(record["system"]))
         failed = msgspec.convert(written["failed"], list[_Failure])

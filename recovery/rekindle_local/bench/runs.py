@@ -125,7 +125,7 @@ def restored(parent: Path, record: dict[str, Any]) -> Run | None:
     except (InputError, OSError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             where=str(directory),
-            what=f"has lost what it is drawn from ({error})",
+            what=f"has lost what it is drawn from ({getattr(error, 'what', error)})",
             remedy="remove this directory, so that the run is run again",
         ) from error
 

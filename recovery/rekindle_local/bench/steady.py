@@ -186,8 +186,9 @@ def _cpu_seconds(driver: DriverProcess, nodes: Machines) -> float:
 
 def _line(sample: Sample) -> str:
     return (
-        f"{sample.system}, {sample.queries} queries: {sample.rows_per_second:,.0f} rows a second; "
-        f"at {LOAD_SHARE:.0%} {sample.cpu_seconds_per_million_rows:.1f} s of CPU per million, lag "
+        f"{sample.system}, {_counted(sample.queries)}: "
+        f"{sample.rows_per_second:,.0f} rows a second; at {LOAD_SHARE:.0%} "
+        f"{sample.cpu_seconds_per_million_rows:.1f} s of CPU per million, lag "
         f"p50 {sample.lag_p50:.1f} s, p99 {sample.lag_p99:.1f} s"
     )
 
@@ -208,7 +209,7 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
         if "structured-streaming" in of:
             ratio = median(_ratios(of["rekindle"], of["structured-streaming"]))
             ratios[str(queries)] = ratio
-            bar = f"{queries} queries: at least {RATIO_MIN} x Structured Streaming"
+            bar = f"{_counted(queries)}: at least {RATIO_MIN} x Structured Streaming"
             found = Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command)
             bars.append(of_median(found, len(of["rekindle"])))
         there = [of[name] for name in comparison.FLINK if name in of]
@@ -216,7 +217,7 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
         if flinks:
             ratio = cpu_ratios[str(queries)] = min(flinks)  # beside its better scheduler
             if queries == len(QUERY_KEYS):
-                bar = f"{queries} queries: rows per CPU second not below Flink's"
+                bar = f"{_counted(queries)}: rows per CPU second not below Flink's"
                 found = Bar(bar, f"{ratio:.2f} x", ratio >= 1, command)
                 bars.append(of_median(found, len(of["rekindle"])))
     enforced = all(sample.quota_enforced for sample in samples)
@@ -231,10 +232,14 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
     return results.save(directory / "steady.json", dict(figures), judged)
 
 
+def _counted(queries: int) -> str:
+    return "1 query" if queries == 1 else f"{queries} queries"
+
+
 def _lag_bar(queries: int, samples: Sequence[Sample], command: str) -> Bar:
     late = median(sample.lag_p99 for sample in samples)
     bar = Bar(
-        f"{queries} queries: p99 lag at {LOAD_SHARE:.0%} at most {LAG_EPOCHS_MAX} epochs",
+        f"{_counted(queries)}: p99 lag at {LOAD_SHARE:.0%} at most {LAG_EPOCHS_MAX} epochs",
         f"{late / EPOCH_SECONDS:.1f}",
         late <= LAG_EPOCHS_MAX * EPOCH_SECONDS,
         command,
