@@ -245,6 +245,10 @@ class Machines(ABC):
         """CPU time of the node since the cluster's start; without cgroups, of living processes."""
         return _cpu_seconds(self._worker(name))
 
+    def all_cpu_seconds(self) -> float:
+        """CPU time of all nodes, as `cpu_seconds` has it."""
+        return sum(self.cpu_seconds(node.name) for node in self.nodes)
+
     def leading_cpu_seconds(self) -> float:
         """CPU time of the leading daemon since the cluster's start."""
         return _cpu_seconds(self._leading)

@@ -71,9 +71,9 @@ def bars(
     runs: Sequence[Run], found: Mapping[str, float | None], failed: Sequence[Run], command: str
 ) -> list[Bar]:
     """What was promised of these runs, and whether it is kept."""
-    told = [run for run in runs if run["counted"]]
-    ours = [run for run in told if run["system"] == OURS]
-    enforced = bool(told) and all(run["quota_enforced"] for run in told)
+    counting = [run for run in runs if run["counted"]]
+    ours = [run for run in counting if run["system"] == OURS]
+    enforced = bool(counting) and all(run["quota_enforced"] for run in counting)
     lost = [one for one in failed if one["system"] == OURS]
     valid = enforced and not lost and all(run["sustained"] for run in ours)
     names = [other for other in OTHERS if ours and _asked(runs, failed, other)]

@@ -100,8 +100,7 @@ class Run(Generic[Reading]):
 
     def cpu_seconds(self) -> float:
         """CPU time so far of the driver and of all nodes."""
-        spent = processes.cpu_seconds(self.driver.processes)
-        return spent + sum(self.cluster.cpu_seconds(node.name) for node in self.cluster.nodes)
+        return processes.cpu_seconds(self.driver.processes) + self.cluster.all_cpu_seconds()
 
 
 def cluster(directory: Path, nodes: int = NODES) -> LocalCluster:

@@ -177,11 +177,7 @@ def _watch(driver: DriverProcess, commits: Commits, seconds: float) -> None:
 def _cpu_seconds(driver: DriverProcess, nodes: Machines) -> float:
     """Of the driver, the nodes, and who leads these."""
     own = processes.cpu_seconds(driver.processes)
-    return (
-        own
-        + nodes.leading_cpu_seconds()
-        + sum(nodes.cpu_seconds(node.name) for node in nodes.nodes)
-    )
+    return own + nodes.leading_cpu_seconds() + nodes.all_cpu_seconds()
 
 
 def _line(sample: Sample) -> str:
@@ -205,21 +201,20 @@ def _judge(samples: Sequence[Sample], command: str, directory: Path) -> dict[str
                 of.setdefault(sample.system, []).append(sample)
         if "rekindle" not in of:
             continue
-        bars.append(_lag_bar(queries, of["rekindle"], command))
+        rows = [_lag_bar(queries, of["rekindle"], command)]
         if "structured-streaming" in of:
             ratio = median(_ratios(of["rekindle"], of["structured-streaming"]))
             ratios[str(queries)] = ratio
             bar = f"{_counted(queries)}: at least {RATIO_MIN} x Structured Streaming"
-            found = Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command)
-            bars.append(of_median(found, len(of["rekindle"])))
+            rows.append(Bar(bar, f"{ratio:.2f}", ratio >= RATIO_MIN, command))
         there = [of[name] for name in comparison.FLINK if name in of]
         flinks = [median(_cpu_ratios(of["rekindle"], theirs)) for theirs in there]
         if flinks:
             ratio = cpu_ratios[str(queries)] = min(flinks)  # beside its better scheduler
             if queries == len(QUERY_KEYS):
                 bar = f"{_counted(queries)}: rows per CPU second not below Flink's"
-                found = Bar(bar, f"{ratio:.2f} x", ratio >= 1, command)
-                bars.append(of_median(found, len(of["rekindle"])))
+                rows.append(Bar(bar, f"{ratio:.2f} x", ratio >= 1, command))
+        bars += [of_median(row, len(of["rekindle"])) for row in rows]
     enforced = all(sample.quota_enforced for sample in samples)
     figures: Mapping[str, Any] = {
         **asdict(SIZE),
@@ -238,13 +233,12 @@ def _counted(queries: int) -> str:
 
 def _lag_bar(queries: int, samples: Sequence[Sample], command: str) -> Bar:
     late = median(sample.lag_p99 for sample in samples)
-    bar = Bar(
+    return Bar(
         f"{_counted(queries)}: p99 lag at {LOAD_SHARE:.0%} at most {LAG_EPOCHS_MAX} epochs",
         f"{late / EPOCH_SECONDS:.1f}",
         late <= LAG_EPOCHS_MAX * EPOCH_SECONDS,
         command,
     )
-    return of_median(bar, len(samples))
 
 
 def _ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:
