@@ -22,7 +22,7 @@ help: ## list the targets
 setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and build the jar (once, some minutes)
 
 flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[flink]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e 'benchmarks[flink]'
 
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
@@ -63,7 +63,7 @@ images: setup ## the images for Kubernetes, without a registry (once, some minut
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m images build
 
 bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
-	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m benchmarks operator
+	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m operator_benchmark operator
 
 packages: ## install what clusters of real nodes need (Debian, root)
 	@missing=$$(for name in $(PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
@@ -96,9 +96,9 @@ wheel: setup ## build the wheel, jar included, into dist/
 	  { echo 'make wheel: the wheel is without the jar; run `make clean wheel`' >&2; exit 1; }
 
 clean: ## remove all that make has made
-	rm -rf $(VENV) build dist recovery/*.egg-info $(JAR) recovery/rekindle_local/flink/jvm/*.jar \
+	rm -rf $(VENV) build dist recovery/*.egg-info benchmarks/*.egg-info $(JAR) benchmarks/rekindle_peers/*/jvm/*.jar \
 	  .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find recovery operator e2e tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find recovery operator benchmarks e2e tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Not a prerequisite of the files below: it has no file of its own and would make them always old.
 check-tools: check-python
@@ -122,11 +122,11 @@ check-python:
 	    'install Python 3.11 or newer, or name one: make PYTHON=python3.12 ...' >&2; \
 	  exit 2; }
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml benchmarks/pyproject.toml constraints.txt
 	@$(MAKE) --no-print-directory check-tools
 	@echo 'installing into $(VENV): 800 MB, some minutes'
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local,dev]' -e benchmarks
 	@touch $@
 
 # The script decides by a digest of the sources; the touch tells make.

@@ -5,6 +5,6 @@ spark-submit ... local:///opt/rekindle/run.py PIPELINE.py --store FOLDER
 
 import sys
 
-from rekindle_local import cli
+from rekindle_cli import cli
 
 sys.exit(cli.run(cli.application, ["run", *sys.argv[1:]]))

@@ -11,7 +11,7 @@ from pathlib import Path
 from images import archives, building
 from images.building import IMAGES
 from rekindle.errors import InputError
-from rekindle_local import options
+from rekindle_cli import options
 from testbed import faults
 from testbed.exits import exit_code
 

@@ -5,9 +5,15 @@ streaming.md). Nobody plans, and nobody deletes what stands on lost nodes but Ku
 themselves. `performing` takes it in the place of `Flights`.
 """
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import rekindle_peers
 from rekindle_local.flights import pipeline
+from rekindle_peers.structured_streaming import replay_jar
 from scenarios.flights import SHARED, Flights, Object
 from scenarios.witness import Record, Witness
 
@@ -16,6 +22,10 @@ __all__ = ["ROWS_PER_SECOND", "OrdinaryFlights"]
 # What one of these nodes sustains, with room to catch up: at 300 a batch of the join of two streams
 # took longer than its rows had come in, and it never came back. More would favour Rekindle.
 ROWS_PER_SECOND = 200.0
+# The image knows nothing of this program: it lies on the claim that all pods share.
+PROGRAM = SHARED / "program"
+SUBMITTED = "structured_streaming/submitted.py"
+JAR = "rekindle-replay.jar"
 # Batches that tell what a query's lag is when all is well, and that it is so again.
 BATCHES_WARM, BATCHES_BACK = 3, 2
 LAG_FACTOR = 1.2
@@ -30,11 +40,30 @@ class OrdinaryFlights(Flights):
         """Normal lag is measured over a minute, of batches that take a quarter of one."""
         return 90.0
 
+    def prepare(self) -> Mapping[str, Any]:
+        """Write the input, and the program beside it."""
+        program = self.directory / PROGRAM.name
+        package = Path(rekindle_peers.__file__).parent
+        shutil.copytree(
+            package,
+            program / package.name,
+            ignore=shutil.ignore_patterns("jvm", "__pycache__"),
+        )
+        shutil.copy2(replay_jar.path(), program / JAR)
+        return Flights.prepare(self)
+
     def application(self) -> Object:
         """The SparkApplication: another program, and no sidecar."""
         body = Flights.application(self)
         spec = body["spec"]
-        spec["mainApplicationFile"] = "local:///opt/rekindle/structured_streaming.py"
+        spec["mainApplicationFile"] = f"local://{PROGRAM / 'rekindle_peers' / SUBMITTED}"
+        spec["sparkConf"] |= {
+            "spark.driver.extraClassPath": str(PROGRAM / JAR),
+            "spark.kubernetes.driverEnv.PYTHONPATH": str(PROGRAM),
+            "spark.executorEnv.PYTHONPATH": str(PROGRAM),
+            # At the end of the class path, so that the image's archive of classes still holds.
+            "spark.executorEnv.SPARK_EXTRA_CLASSPATH": str(PROGRAM / JAR),
+        }
         spec["arguments"] = [
             *(str(SHARED / self.input.name), "--store", str(SHARED / self.store.name)),
             *("--rows-per-second", str(ROWS_PER_SECOND * self.executors)),

@@ -11,8 +11,8 @@ from typing import Any
 from rekindle.report import RunFacts
 from rekindle_local.demo import evidence
 from rekindle_local.flights import pipeline
-from rekindle_local.peers import evidence as peers_evidence
-from rekindle_local.structured_streaming.evidence import tables
+from rekindle_peers import evidence as peers_evidence
+from rekindle_peers.structured_streaming.evidence import tables
 from rekindle_spark.program import Program
 from scenarios.flights import CPU_PERCENT
 from scenarios.ordinary import OrdinaryFlights

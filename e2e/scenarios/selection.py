@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rekindle.errors import InputError
-from rekindle_local import options
+from rekindle_cli import options
 from scenarios import losses, quickstart, strategies
 
 __all__ = ["NAMES", "Run", "Selection", "select"]

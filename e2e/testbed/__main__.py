@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rekindle.errors import InputError
-from rekindle_local import options
+from rekindle_cli import options
 from testbed import binaries, certificates, faults, folders, locks, owners
 from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
 from testbed.cluster.commands import add_commands

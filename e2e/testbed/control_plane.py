@@ -21,7 +21,8 @@ from typing import Self
 from kubernetes import client
 
 from rekindle.errors import RunError
-from rekindle_local import cgroups, options, processes
+from rekindle_cli import options
+from rekindle_local import cgroups, processes
 from rekindle_local.addresses import hold_port
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher

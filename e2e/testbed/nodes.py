@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rekindle.errors import InputError, RunError
-from rekindle_local import options
+from rekindle_cli import options
 from testbed import binaries, bodies
 from testbed.bodies import NodeShape
 from testbed.connection import STRATEGIC_PATCH, UNREACHABLE, Answer, Connection

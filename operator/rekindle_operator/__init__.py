@@ -54,5 +54,4 @@ Around it:
     plugin              `kubectl rekindle`
     preflight           what would keep an application from coming back, found beforehand
 
-    testing             builders for tests
 """

@@ -21,8 +21,6 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
     verification   the same figures again, and every output row against a batch computation
     history        whether what a system released could have come of a run without failures
     forecast       what a failure would do, before it happens
-    simulation     the coordination under one seed, everything around it modelled
-    testing        builders and fakes for tests
 """
 
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
     records ──► application.decide ──► one transaction: case and directives ──► log, provider
 
-Does with the store exactly what rekindle/simulation/coordinators.py models. What is kept in memory
+Does with the store exactly what rekindle_simulation/coordinators.py models. What is kept in memory
 follows from the store: when a transaction fails, for whatever reason, the case is read again. The
 shell says when, and whether this coordinator leads.
 """

@@ -1,19 +1,12 @@
-"""What runs on one machine: the command line, and Spark's own cluster as local processes.
+"""Spark's own cluster as processes of one machine, and the demo on it.
 
-Nothing imports this package; it stands on the runtime and the pure core.
+The demo, the tests and the laboratory share it. Nothing of the product imports this package; its
+commands join the command line by entry points.
 
-    cli                   finds the command, turns errors into messages and exit codes
-    commands              the commands, a module each
-    options               checks of options that several commands share
+    commands              `rekindle demo` and `rekindle coordinator`
     demo                  the demo: a real failure, and a report that anyone can check
-    bench                 benchmarks: figures beside bars
-    chaos                 random pipelines under random faults, checked row by row
     flights               the pipeline of the demo and the benchmarks
-    structured_streaming  the same queries as ordinary Spark, to be compared with
-    flink                 the same queries as a job of Flink, to be compared with
-    peers                 other systems in the same failure, a line of a table for each
     failures              which nodes fail when, and in which order they come back
-    report_html           the report as a page, with the timeline as a picture
     coordinator_process   a coordinator as a process, for demo, benchmark and tests
     local_provider        what a coordinator asks of the cluster: its nodes, its driver
     machines              nodes as cgroups with all their processes, and who leads them
@@ -23,10 +16,6 @@ Nothing imports this package; it stands on the runtime and the pure core.
     event_files           event files that another process writes, followed
     cluster_files         the folder through which cluster and coordinator know of each other
     provisioning          the cluster's half of that: says what runs, brings what is asked for
-    study_figures         the comparison of planners as tables, JSON and a picture
-    pictures              SVG files beside what commands print
-    situations            where what-if questions get an application from
-    store_access          what commands that speak to the coordination store share
     daemons               one master or worker with everything below it
     distribution          the Java and the Spark on this machine, and their command line
     cgroups               one cgroup per node: CPU quota, CPU time, processes

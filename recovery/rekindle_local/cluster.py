@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from rekindle.errors import RunError
-from rekindle_local import class_archives, distribution, options
+from rekindle_cli import options
+from rekindle_local import class_archives, distribution
 from rekindle_local.daemons import Daemon
 from rekindle_local.machines import CPU_QUOTA, Machines, Node
 
@@ -116,8 +117,9 @@ class LocalCluster(Machines):
         return f"-Djava.io.tmpdir={self.temporary}"
 
     def _prepare(self) -> None:
-        found = distribution.find_distribution()
-        self._archives = class_archives.find_class_archives(self._class_data_cache, found)
+        installed = distribution.find_distribution()
+        self._archives = class_archives.find_class_archives(self._class_data_cache, installed)
+        found = self._archives.distribution
         self._environment = found.environment(self._configuration(), self._additions)
         archive = class_archives.archive_option(self._archives.daemon)
         java_options = (*archive, self._temporary_option, *self._java_options)

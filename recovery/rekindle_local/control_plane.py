@@ -31,11 +31,19 @@ class ControlPlane:
     """A context manager: inside, all three run. `events` are the coordinator's.
 
     `cluster` is the folder of rekindle_local.cluster_files, `socket` where the sidecar listens: a
-    path that is short enough for a Unix socket.
+    path that is short enough for a Unix socket. After `session_seconds` ZooKeeper takes a
+    coordinator or a sidecar that does not answer for gone.
     """
 
     def __init__(
-        self, *, directory: Path, cluster: Path, socket: Path, place: Place, servers: int = 1
+        self,
+        *,
+        directory: Path,
+        cluster: Path,
+        socket: Path,
+        place: Place,
+        servers: int = 1,
+        session_seconds: float = 10.0,
     ) -> None:
         self.directory = directory.absolute()
         self.place = place
@@ -43,6 +51,7 @@ class ControlPlane:
         self.events = EventFile(self.directory / "coordinator.jsonl")
         self.zookeeper = LocalZookeeper(directory=self.directory / "zookeeper", servers=servers)
         self._cluster = cluster
+        self._session = ("--session-seconds", str(session_seconds))
         self._stack = ExitStack()
         self._watcher: Watcher | None = None
         self.coordinator = Daemon("coordinator", self.directory, None)
@@ -76,7 +85,7 @@ class ControlPlane:
         self._launch(
             self.coordinator,
             *("coordinator", "--zookeeper", self.zookeeper.connect_string),
-            *("--cluster", str(self._cluster), "--log", str(self.events.path)),
+            *("--cluster", str(self._cluster), "--log", str(self.events.path), *self._session),
         )
         self._await(self.coordinator, lambda: self._coordinator_starts() > known)
 
@@ -87,7 +96,7 @@ class ControlPlane:
             self.sidecar,
             *("sidecar", "--zookeeper", self.zookeeper.connect_string),
             *("--namespace", self.place.namespace, "--application", self.place.application),
-            *("--socket", str(self.socket)),
+            *("--socket", str(self.socket), *self._session),
         )
         self._await(self.sidecar, self.socket.exists)
 
@@ -106,7 +115,7 @@ class ControlPlane:
 
     def _launch(self, daemon: Daemon, *arguments: str) -> None:
         assert self._watcher is not None
-        command = [sys.executable, "-m", "rekindle_local", *arguments]
+        command = [sys.executable, "-m", "rekindle_cli", *arguments]
         daemon.launch(command, os.environ, self._watcher)
 
     def _await(self, daemon: Daemon, condition: Callable[[], bool]) -> None:

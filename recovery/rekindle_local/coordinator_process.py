@@ -44,7 +44,7 @@ class CoordinatorProcess:
         self._watcher: Watcher | None = None
         self._port = 0
         self._command = [
-            *(sys.executable, "-m", "rekindle_local", "coordinator", "--zookeeper", hosts),
+            *(sys.executable, "-m", "rekindle_cli", "coordinator", "--zookeeper", hosts),
             *("--log", str(self.log), "--session-seconds", str(session_seconds), "--port", "0"),
             *(() if cluster is None else ("--cluster", str(cluster))),
         ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from rekindle_local import options
+from rekindle_cli import options
 
 __all__ = [
     "EVERY_SECONDS",

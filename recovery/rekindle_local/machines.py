@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Self
 
 from rekindle.errors import InputError, RunError
-from rekindle_local import cgroups, options, processes
+from rekindle_cli import options
+from rekindle_local import cgroups, processes
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher, end_processes
 

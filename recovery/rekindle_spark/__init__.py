@@ -67,5 +67,4 @@ What runs in the driver:
     object_files   on S3
     hdfs_files     on HDFS
     disk           puts files and folders on disk for good
-    testing        for tests of the runtime: a source, a look at what is put on disk
 """

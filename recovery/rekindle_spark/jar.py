@@ -17,7 +17,7 @@ from pathlib import Path
 from rekindle.errors import InputError, RekindleError
 from rekindle_spark.compilation import Jar
 
-__all__ = ["build", "is_current", "main", "path"]
+__all__ = ["build", "is_current", "main", "path", "spark_libraries"]
 
 FOLDER = Path(__file__).parent / "jvm"
 JAR = FOLDER / "rekindle-exchange.jar"
@@ -58,11 +58,11 @@ def main() -> int:
 
 
 def _jar() -> Jar:
-    return Jar(JAR, FOLDER, "Spark", _spark)
+    return Jar(JAR, FOLDER, "Spark", spark_libraries)
 
 
-def _spark() -> tuple[Path, str]:
-    """The folder of pyspark's jars, and its version."""
+def spark_libraries() -> tuple[Path, str]:
+    """The folder of pyspark's jars, and its version. Raises `InputError` where it has none."""
     found = find_spec("pyspark")
     folders = [*(found.submodule_search_locations or ())] if found else []
     # spark-submit puts a pyspark before the installed one that is a zip, and says where Spark is.

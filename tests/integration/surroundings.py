@@ -14,8 +14,8 @@ from application import Application
 
 from rekindle.coordination.standing import Standing
 from rekindle.protocol.tree import Place
+from rekindle_cli import store_access
 from rekindle_coordinator.viewing import Viewer
-from rekindle_local import store_access
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.provisioning import Provisioning

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekindle
-from rekindle_local import cli
+from rekindle_cli import cli
 from rekindle_spark.store import Store
 
 Run = Callable[..., str]
@@ -247,7 +247,7 @@ def test_an_event_file_that_cannot_be_written_is_refused(refuse: Run, file: Path
 def run_command(pipeline: Path, master: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
-            *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
+            *(sys.executable, "-m", "rekindle_cli", "run", str(pipeline)),
             *("--store", str(pipeline.with_name("store")), "--master", master),
         ],
         env={**os.environ, "PYTHONPATH": SOURCES},

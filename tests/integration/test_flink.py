@@ -14,10 +14,10 @@ from rekindle import report, verification
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
-from rekindle_local.flink import installation, outputs
-from rekindle_local.flink.cluster import FlinkCluster
-from rekindle_local.flink.evidence import tables
-from rekindle_local.peers import evidence
+from rekindle_peers import evidence
+from rekindle_peers.flink import installation, outputs
+from rekindle_peers.flink.cluster import FlinkCluster
+from rekindle_peers.flink.evidence import tables
 
 pytestmark = pytest.mark.skipif(
     not installation.is_installed(), reason="Flink is not installed: run `make flink`"
@@ -100,7 +100,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
         settings={"heartbeat.timeout": "10 s", "heartbeat.interval": "2 s"},
     ) as cluster:
         driver = DriverProcess(tmp_path)
-        line = [sys.executable, "-m", "rekindle_local.flink", str(tmp_path / "input")]
+        line = [sys.executable, "-m", "rekindle_peers.flink", str(tmp_path / "input")]
         line += ["--store", str(driver.store), "--events", str(driver.events)]
         line += ["--jobmanager", cluster.address, "--parallelism", "2"]
         line += ["--rows-per-second", str(ROWS_PER_SECOND)]

@@ -10,7 +10,7 @@ from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
 from name_node import NameNode
 
 from rekindle.errors import RunError
-from rekindle_local import cli
+from rekindle_cli import cli
 from rekindle_spark import files
 from rekindle_spark.hdfs_files import UNFINISHED, HdfsFiles
 

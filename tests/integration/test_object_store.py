@@ -11,7 +11,7 @@ from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
 from object_server import BUCKET, LOUD, LosesFirstAnswer, ObjectServer, set_environment
 
 from rekindle.errors import InputError
-from rekindle_local import cli
+from rekindle_cli import cli
 from rekindle_spark import files
 from rekindle_spark.files import Files
 from rekindle_spark.object_files import ObjectFiles

@@ -10,11 +10,11 @@ from application import SOURCES
 
 from rekindle import events as run_events
 from rekindle import verification
+from rekindle_bench import outages
 from rekindle_local import failures
-from rekindle_local.bench import outages
 from rekindle_local.cluster import Node
-from rekindle_local.peers import performance
-from rekindle_local.peers.scenario import Trial
+from rekindle_peers import performance
+from rekindle_peers.scenario import Trial
 
 QUERIES = ("destination-weeks",)
 NODES = [Node(index).name for index in range(3)]

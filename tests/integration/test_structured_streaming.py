@@ -18,10 +18,9 @@ from rekindle import report, verification
 from rekindle_local import distribution
 from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
-from rekindle_local.peers import evidence
-from rekindle_local.structured_streaming import queries
-from rekindle_local.structured_streaming.evidence import tables
-from rekindle_spark import jar
+from rekindle_peers import evidence
+from rekindle_peers.structured_streaming import queries, replay_jar
+from rekindle_peers.structured_streaming.evidence import tables
 
 PROGRAM = Path(__file__).parents[2] / "spark-images" / "structured_streaming.py"
 # Three weeks of files, of which some laps are read: windows of weeks, and times that are shifted.
@@ -73,7 +72,7 @@ class Run:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
-            "spark.driver.extraClassPath": jar.path(),
+            "spark.driver.extraClassPath": replay_jar.path(),
             "spark.driver.extraJavaOptions": " ".join(distribution.SMALL_NODE_OPTIONS),
             "spark.ui.enabled": "false",
         }

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from rekindle_spark.testing import watched_flushes
+from rekindle_testing.runtime_builders import watched_flushes
 
 if TYPE_CHECKING:
     from contests import Ran
@@ -27,7 +27,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> "Ran":
     """Notes what a benchmark of recoveries runs, in place of running it."""
     from contests import Ran  # slow to import, and needed by few
 
-    from rekindle_local.bench import runs
+    from rekindle_bench import runs
 
     found = Ran()
     monkeypatch.setattr(runs, "rekindle", found.rekindle)

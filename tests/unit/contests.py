@@ -10,11 +10,11 @@ from typing import Any
 from rekindle import events as run_events
 from rekindle import report
 from rekindle.errors import RunError
-from rekindle.testing import runs as made_up
-from rekindle_local.bench import comparison, outages, results
-from rekindle_local.bench.runs import Run
+from rekindle_bench import comparison, outages, results
+from rekindle_bench.runs import Run
 from rekindle_local.demo.scenario import Options
-from rekindle_local.peers.scenario import Trial
+from rekindle_peers.scenario import Trial
+from rekindle_testing import runs as made_up
 
 
 def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[str, Any]:

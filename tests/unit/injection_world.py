@@ -14,7 +14,7 @@ from rekindle_operator.injection.knowledge import Defaults, Impairment, Knowledg
 from rekindle_operator.injection.terms import INJECT_LABEL, SidecarTerms, Terms
 from rekindle_operator.policies import RecoveryPolicy
 from rekindle_operator.sparkapplications import application_seen
-from rekindle_operator.testing import make_class
+from rekindle_testing.operator_builders import make_class
 
 STORE = Store(addresses=("zk-0.zk:2181", "zk-1.zk:2181"))
 SECURED = Store(addresses=STORE.addresses, secret_ref=SecretReference(name="zk", key="password"))

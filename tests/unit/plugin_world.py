@@ -19,7 +19,7 @@ from rekindle_operator.stories import (
     QueryStory,
     RecoveryStatus,
 )
-from rekindle_operator.testing import policy_object
+from rekindle_testing.operator_builders import policy_object
 
 BEGAN = datetime(2026, 11, 21, 17, 14, 29, tzinfo=UTC)
 NOW = BEGAN + timedelta(seconds=150)

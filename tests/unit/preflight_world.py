@@ -14,7 +14,7 @@ from rekindle_operator.preflight import apache, inspection, kubeflow, plain
 from rekindle_operator.preflight.findings import Concern, Finding
 from rekindle_operator.preflight.surroundings import Quota, Surroundings
 from rekindle_operator.preflight.workloads import Workload
-from rekindle_operator.testing import make_class, make_policy
+from rekindle_testing.operator_builders import make_class, make_policy
 
 INJECT = {"rekindle.dev/inject": "true"}
 ANTI_AFFINITY: Body = {

@@ -21,10 +21,10 @@ from rekindle.protocol import (
 )
 from rekindle.protocol.tree import Place
 from rekindle.settings import Policy
+from rekindle_bench.fleet import Fleet, Member, shape
 from rekindle_coordinator.health import Metrics
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
-from rekindle_local.bench.fleet import Fleet, Member, shape
 
 TURNS_MAX = 1_000
 

@@ -7,7 +7,7 @@ thread. Who was first leads.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rekindle.simulation import stores
+from rekindle_simulation import stores
 from rekindle_zookeeper import Conflict, StoreUnreachable
 
 

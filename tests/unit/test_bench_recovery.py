@@ -14,17 +14,16 @@ from rekindle import events as run_events
 from rekindle import report
 from rekindle.errors import RunError
 from rekindle.events import Event
-from rekindle.testing import runs as made_up
-from rekindle_local.bench import comparison, contest, outages, recovery, runs
-from rekindle_local.bench.contest import Contest, in_turn
-from rekindle_local.bench.runs import Run
+from rekindle_bench import comparison, contest, lags, outages, recovery, runs
+from rekindle_bench.contest import Contest, in_turn
+from rekindle_bench.lags import Curve
+from rekindle_bench.runs import Run
 from rekindle_local.demo.scenario import Options
 from rekindle_local.failures import demo, workers
 from rekindle_local.flights.pipeline import QUERY_KEYS
-from rekindle_local.peers.performance import Outcome
-from rekindle_local.peers.scenario import Trial
-from rekindle_local.report_html import lags
-from rekindle_local.report_html.lags import Curve
+from rekindle_peers.performance import Outcome
+from rekindle_peers.scenario import Trial
+from rekindle_testing import runs as made_up
 
 PRIORITIES = {"late": 3.0, "early": 1.0}
 

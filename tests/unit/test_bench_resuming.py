@@ -9,8 +9,8 @@ import pytest
 from contests import Ran
 
 from rekindle.errors import InputError
-from rekindle_local.bench import recovery, results
-from rekindle_local.bench.contest import Contest
+from rekindle_bench import recovery, results
+from rekindle_bench.contest import Contest
 from rekindle_local.failures import demo, workers
 
 PEER = "structured-streaming"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local.bench import scale
-from rekindle_local.bench.scale import Size
+from rekindle_bench import scale
+from rekindle_bench.scale import Size
 
 
 def size(partitions: int, job: float, epoch: float, driver: float) -> Size:

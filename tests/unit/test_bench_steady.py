@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local.bench import steady
-from rekindle_local.bench.steady import Sample
+from rekindle_bench import steady
+from rekindle_bench.steady import Sample
 from rekindle_local.flights.pipeline import QUERY_KEYS
 
 ALL = len(QUERY_KEYS)

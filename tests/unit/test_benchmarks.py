@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import bars, layout, operator
-from benchmarks.layout import Size
+from operator_benchmark import bars, layout, operator
+from operator_benchmark.layout import Size
 from rekindle.errors import InputError
 from rekindle_operator import classes, policies
 from rekindle_operator.pods import Occupant, PodSeen, pod_seen

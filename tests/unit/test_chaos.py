@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.errors import InputError, RunError
 from rekindle.verification.engine import Engine, quoted
-from rekindle_local import cli
-from rekindle_local.chaos import (
+from rekindle_chaos import (
     application,
     drawing,
     inputs,
@@ -23,9 +22,10 @@ from rekindle_local.chaos import (
     statements,
     trials,
 )
-from rekindle_local.chaos.sabotage import FOLDER, Sabotage
-from rekindle_local.chaos.session import Session
-from rekindle_local.chaos.trials import Trial
+from rekindle_chaos.sabotage import FOLDER, Sabotage
+from rekindle_chaos.session import Session
+from rekindle_chaos.trials import Trial
+from rekindle_cli import cli
 from rekindle_spark import program
 
 SEEDS = range(1, 41)

@@ -16,7 +16,7 @@ from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import RestorePoints
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS, COUNTED, LARGEST = range(3)

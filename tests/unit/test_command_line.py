@@ -10,8 +10,10 @@ import typer
 
 import rekindle
 from rekindle.errors import FencedError, InputError, RekindleError, RunError
-from rekindle_local import cli
+from rekindle_cli import cli
 
+# The commands of the local cluster, and of the laboratory.
+REGISTERED = ("bench", "chaos", "coordinator", "demo", "sim")
 HEAVY = ("polars", "pyarrow", "pyspark", "scipy", "numpy", "pandas", "duckdb", "rich")
 
 
@@ -109,7 +111,7 @@ def test_output_that_cannot_be_written_is_an_error_and_no_traceback(
 ) -> None:
     with open("/dev/full", "w") as full:
         run = subprocess.run(
-            [sys.executable, "-m", "rekindle_local", *arguments],
+            [sys.executable, "-m", "rekindle_cli", *arguments],
             env={"PYTHONPATH": ":".join(sys.path), "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
@@ -129,7 +131,7 @@ def test_output_that_is_closed_is_an_error_and_no_traceback(
 ) -> None:
     problem = tmp_path / "problem.json"
     problem.write_text('{"version": 1, "partitions": {}, "queries": {}, "capacity_cpu_percent": 1}')
-    command = [sys.executable, "-m", "rekindle_local", *arguments]
+    command = [sys.executable, "-m", "rekindle_cli", *arguments]
     run = subprocess.run(
         [
             "sh",
@@ -153,7 +155,7 @@ def test_output_that_is_closed_is_an_error_and_no_traceback(
 @pytest.mark.parametrize(("closed", "code"), [("2>&-", 2), (">&- 2>&-", 2), ("<&- 2>&-", 2)])
 def test_an_error_without_anywhere_to_say_it_is_an_exit_code(closed: str, code: int) -> None:
     run = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "rekindle_local", "plam"],
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "rekindle_cli", "plam"],
         env={"PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         check=False,
@@ -164,7 +166,7 @@ def test_an_error_without_anywhere_to_say_it_is_an_exit_code(closed: str, code: 
 def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
     code = (
         "import os\n"
-        "from rekindle_local import cli\n"
+        "from rekindle_cli import cli\n"
         "def print_both(**_):\n"
         "    os.write(1, b'noise')\n"
         "    print('answer')\n"
@@ -189,7 +191,7 @@ def test_an_error_of_the_system_elsewhere_is_a_bug_and_not_hidden() -> None:
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from rekindle_local import cli\n"
+        "from rekindle_cli import cli\n"
         "assert cli.run(cli.application, ['--help']) == 0\n"
         f"print('imported:', sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     )
@@ -204,6 +206,9 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     for command in cli.COMMANDS:
         assert f"  {command.name} " in run.stdout
         assert command.summary in " ".join(run.stdout.split())
+    for name in REGISTERED:
+        assert f"  {name} " in run.stdout
+    assert "..." not in run.stdout.replace("[ARGS]...", "")
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
@@ -215,16 +220,21 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_docstring(command: cl
         assert (implementation.__doc__ or "").splitlines()[0] == command.summary
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("name", [*(command.name for command in cli.COMMANDS), *REGISTERED])
 def test_the_help_of_a_command_has_an_example(
-    command: cli.Command, capsys: pytest.CaptureFixture[str]
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(cli.application, [command.name, "--help"]) == 0
-    assert f"Example: rekindle {command.name} " in " ".join(capsys.readouterr().out.split())
+    assert cli.run(cli.application, [name, "--help"]) == 0
+    assert f"Example: rekindle {name} " in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
-    "arguments", [["bench"], ["bench", "recovery"], *([command.name] for command in cli.COMMANDS)]
+    "arguments",
+    [
+        ["bench", "recovery"],
+        *([name] for name in REGISTERED),
+        *([command.name] for command in cli.COMMANDS),
+    ],
 )
 def test_a_help_is_whole_and_says_something_of_every_option(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from rekindle_spark import costs, program
 from rekindle_spark.costs import COST_PERCENT_MIN, Costs
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS0, ROWS1, COUNTED = range(3)

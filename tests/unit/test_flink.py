@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle_local import cli
+from rekindle_cli import cli
 from rekindle_local.flights import data, pipeline
-from rekindle_local.flink import application, checkpoints, conversion, installation, outputs
-from rekindle_local.flink.checkpoints import Followed
+from rekindle_peers.flink import application, checkpoints, conversion, installation, outputs
+from rekindle_peers.flink.checkpoints import Followed
 
 QUERY = "destination-weeks"
 NOW = 2_000.0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rekindle.errors import RunError
-from rekindle_local.bench import steady
+from rekindle_bench import steady
 from rekindle_local.flights import data, pipeline
-from rekindle_local.peers import freshness
-from rekindle_local.peers.freshness import Commit, Commits
+from rekindle_peers import freshness
+from rekindle_peers.freshness import Commit, Commits
 from rekindle_spark import program
 
 

@@ -10,8 +10,8 @@ import typer
 from rekindle import history
 from rekindle.history.operations import Operation
 from rekindle.history.steps import Graph, History, Input, Output
-from rekindle_local import cli
-from rekindle_local.commands.check_history import check_history
+from rekindle_cli import cli
+from rekindle_cli.commands.check_history import check_history
 
 GRAPH = Graph(("in",), (Operation("letters", "identity", ("in",)),), {"out": "letters"})
 GOOD = History(GRAPH, (Input(1, "in", "a"), Output(2, "out", "a")))

@@ -22,7 +22,7 @@ from rekindle.history.steps import (
     Snapshot,
     Step,
 )
-from rekindle.testing import histories
+from rekindle_testing import histories
 
 NUMBERS = ("identity", "filter", "distinct", "count", "sum", "max", "min", "last")
 KINDS = (*NUMBERS, "concatenate", "join")

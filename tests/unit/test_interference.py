@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import RunError
-from rekindle_local.bench import interference
+from rekindle_bench import interference
 
 WARM, LOST, PLAN, BACK = -15.0, 10.0, 20.0, 30.0
 

@@ -15,8 +15,8 @@ from rekindle_operator.preflight import apache, forms, inspection, kubeflow
 from rekindle_operator.preflight.findings import Finding
 from rekindle_operator.preflight.surroundings import Surroundings
 from rekindle_operator.preflight.workloads import Workload
-from rekindle_operator.testing import make_class, make_policy
 from rekindle_spark.replay import Replay
+from rekindle_testing.operator_builders import make_class, make_policy
 
 FOLDER = Path(__file__).parents[2] / "examples" / "kubernetes"
 SCRIPT = (FOLDER / "spark-submit.sh").read_text()

@@ -14,7 +14,7 @@ from rekindle_spark.moving import BEHIND_EPOCHS_MAX, STEP_BYTES_MAX
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import RestorePoints
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS0, ROWS1 = 0, 1

@@ -11,7 +11,7 @@ from rekindle_operator.conditions import Finding, camel_case
 from rekindle_operator.dangers import Contact, Coordination, dangers
 from rekindle_operator.grounds import Grounds
 from rekindle_operator.story import Course
-from rekindle_operator.testing import make_class
+from rekindle_testing.operator_builders import make_class
 
 NOW = datetime(2026, 11, 21, 17, 14, 51, 123_000, tzinfo=UTC)
 SOUND = Coordination(store_reachable=True, servers=3, servers_up=3, coordinators=2)

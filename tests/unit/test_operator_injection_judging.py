@@ -15,7 +15,7 @@ from rekindle_operator.injection import judging
 from rekindle_operator.injection.knowledge import Defaults, Impairment, avoided
 from rekindle_operator.injection.terms import ExecutorTerms, Refusal, SidecarTerms
 from rekindle_operator.pods import APPLICATION_LABEL
-from rekindle_operator.testing import make_class
+from rekindle_testing.operator_builders import make_class
 
 ZONE_A = Domain("topology.kubernetes.io/zone", "a")
 RACK_7 = Domain("example.com/rack", "7")

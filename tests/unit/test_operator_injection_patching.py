@@ -13,9 +13,9 @@ from rekindle_operator.domains import Domain
 from rekindle_operator.injection import patching
 from rekindle_operator.injection.terms import ExecutorTerms, Refusal
 from rekindle_operator.pods import SIDECAR, PodSeen, pod_seen
-from rekindle_operator.testing import make_class
 from rekindle_sidecar.container import _options as container_options
 from rekindle_sidecar.options import Options
+from rekindle_testing.operator_builders import make_class
 
 ZONE_A = Domain("topology.kubernetes.io/zone", "a")
 NOT_IN_A = {"key": ZONE_A.key, "operator": "NotIn", "values": ["a"]}

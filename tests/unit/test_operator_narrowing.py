@@ -12,7 +12,7 @@ from rekindle.protocol.messages import PriorityOverride
 from rekindle.settings import Policy
 from rekindle_operator import narrowing
 from rekindle_operator.providers import ProviderLimits
-from rekindle_operator.testing import make_class, make_policy
+from rekindle_testing.operator_builders import make_class, make_policy
 
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 KARPENTER = {

@@ -10,7 +10,7 @@ from spark_objects import Body
 from rekindle_operator.preflight import findings, inspection
 from rekindle_operator.preflight.findings import Concern, Severity
 from rekindle_operator.preflight.surroundings import Surroundings
-from rekindle_operator.testing import make_class, make_policy
+from rekindle_testing.operator_builders import make_class, make_policy
 
 KINDS = pytest.mark.parametrize("kind", world.KINDS)
 

@@ -31,7 +31,7 @@ from rekindle_operator.provisioning import (
     remains,
 )
 from rekindle_operator.provisioning import notes as notes_of
-from rekindle_operator.testing import make_class, make_policy
+from rekindle_testing.operator_builders import make_class, make_policy
 
 ONE_NOTE = """
 {"version": 1,

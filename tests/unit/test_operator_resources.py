@@ -23,7 +23,13 @@ from rekindle_operator.conditions import Condition, Finding, ResourceReason, cam
 from rekindle_operator.policies import PolicyStatus, SelectedApplication
 from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
 from rekindle_operator.stories import PlanMade, QueryStory, RecoveryStatus
-from rekindle_operator.testing import CREATED, longest_story, make_class, make_policy, policy_object
+from rekindle_testing.operator_builders import (
+    CREATED,
+    longest_story,
+    make_class,
+    make_policy,
+    policy_object,
+)
 
 APPLICATION = ApplicationReference("SparkApplication", "departures", "sparkoperator.k8s.io", "u-1")
 # etcd takes 1.5 MiB; the rest is for metadata and for whatever other fields are added.

@@ -9,7 +9,7 @@ from rekindle_operator import acceptance, narrowing, selection
 from rekindle_operator.conditions import ResourceReason
 from rekindle_operator.policies import SelectedApplication
 from rekindle_operator.selection import Application, Overlap
-from rekindle_operator.testing import make_class, make_policy
+from rekindle_testing.operator_builders import make_class, make_policy
 
 ALL = {"drivers": {"labelSelector": {"matchLabels": {"spark-role": "driver"}}}}
 

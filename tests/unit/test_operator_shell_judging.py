@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import spark_objects
 
-from benchmarks import layout
-from benchmarks.drivers import driver
-from benchmarks.layout import Size
+from operator_benchmark import layout
+from operator_benchmark.drivers import driver
+from operator_benchmark.layout import Size
 from rekindle.coordination.application import Reading
 from rekindle.protocol import Heartbeat, ProgressReport, TopologyReport
 from rekindle.protocol.tree import Place
@@ -26,8 +26,8 @@ from rekindle_operator.pods import pod_seen
 from rekindle_operator.shell.avoiding import SILENT_NODES_MAX
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.surroundings import Surroundings
-from rekindle_operator.testing import make_class, make_policy
 from rekindle_operator.verdicts import Kind, Verdict
+from rekindle_testing.operator_builders import make_class, make_policy
 from testbed.bodies import ZONE
 
 SPARK = layout.applications(Size(nodes=25, pods=100, policies=1))[0]

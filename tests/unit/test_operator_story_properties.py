@@ -13,13 +13,13 @@ from story_world import NODES, Kill, World, breaches, running, status_schema
 from rekindle.coordination.application import Case, Decision, Reading
 from rekindle.coordination.standing import View
 from rekindle.protocol import Directive, PlanOrder, decode, tree
-from rekindle.simulation.coordinators import Coordinator
-from rekindle.simulation.running import Simulation, places_by_domain
-from rekindle.simulation.sidecars import PLACE
-from rekindle.simulation.world import World as Time
 from rekindle_operator import story
 from rekindle_operator.stories import ENDED, RecoveryStatus, to_status
 from rekindle_operator.story import Cluster, Scene, Sighting, Terms
+from rekindle_simulation.coordinators import Coordinator
+from rekindle_simulation.running import Simulation, places_by_domain
+from rekindle_simulation.sidecars import PLACE
+from rekindle_simulation.world import World as Time
 
 SCHEMA = status_schema()
 Event = tuple[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputError, RunError
-from rekindle_local import cli, options
+from rekindle_cli import cli, options
 
 NOBODY = 65_534
 
@@ -56,11 +56,6 @@ def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
         ),
         (["--domains", "11"], "--domains: is 11 for 10 nodes; have fewer"),
         (["--seed", "-1"], "--seed: is -1; give a number from 0 to 2,147,483,648"),
-        (["--engine", "storm"], "--engine: is 'storm'; choose pipeline or structured-streaming"),
-        (
-            ["--engine", "structured-streaming", "--strategy", "blocking"],
-            "--strategy: means nothing with --engine structured-streaming; leave it out",
-        ),
     ],
 )
 def test_options_out_of_range_are_refused_with_the_range(
@@ -68,6 +63,24 @@ def test_options_out_of_range_are_refused_with_the_range(
 ) -> None:
     assert cli.run(cli.application, ["demo", *arguments]) == 2
     assert capsys.readouterr().err == f"{message}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["peer", "--engine", "storm"], "--engine: is 'storm'; choose structured-streaming or "),
+        (["peer", "--kill", "10"], "--kill: is 10 of 10 nodes; leave some alive"),
+        (["peer", "--rows-per-second", "0"], "--rows-per-second: is 0.0; give a number from 1 to"),
+        (["study", "--picture", "/no/such/x.svg"], "--picture /no/such/x.svg: cannot be written"),
+        (["study", "--picture", "/tmp"], "--picture /tmp: cannot be written (Is a directory)"),
+        (["study", "--seeds", "5..1"], "--seeds: is '5..1'; write 3 or 1..5"),
+    ],
+)
+def test_a_peer_or_a_study_that_cannot_be_run_is_refused_before_it_starts(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert cli.run(cli.application, ["bench", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from rekindle_spark import files
 from rekindle_spark.outputs import Outputs
-from rekindle_spark.testing import watched_flushes
+from rekindle_testing.runtime_builders import watched_flushes
 
 ROWS = pa.table({"n": [1, 2, 3]})
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rekindle_local.peers import freshness, lateness
-from rekindle_local.peers.freshness import Commit
+from rekindle_peers import freshness, lateness
+from rekindle_peers.freshness import Commit
 
 
 def batches(seconds: float, growth: float, count: int = 8) -> list[Commit]:

@@ -15,7 +15,7 @@ from rekindle.errors import InputError
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline import Pipeline, Step, Stream, count, largest, mean, smallest, total
 from rekindle_spark.replay import Replay
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
 SOURCE = UnreadSource(SCHEMA, "at")

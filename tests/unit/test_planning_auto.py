@@ -17,7 +17,7 @@ from rekindle.planning.growth import grown
 from rekindle.planning.instance import Budget, Instance, from_problem
 from rekindle.planning.loss import sort_queries
 from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
-from rekindle.testing.problems import dense_union, shared_by_pareto, shared_by_zipf
+from rekindle_testing.problems import dense_union, shared_by_pareto, shared_by_zipf
 
 UNLIMITED = Budget(lambda: 0.0, 1.0)
 SPENT = Budget(lambda: 0.0, -1.0)

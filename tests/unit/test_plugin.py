@@ -18,7 +18,7 @@ from rekindle.errors import InputError
 from rekindle_operator import policies, recoveries
 from rekindle_operator.plugin import consequences, main, standing, telling, waiting
 from rekindle_operator.plugin.refusals import Refusal
-from rekindle_operator.testing import make_class, make_policy
+from rekindle_testing.operator_builders import make_class, make_policy
 
 EAST = timezone(timedelta(hours=2))
 

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from rekindle.errors import InputError
 from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, Step, Stream, count
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
 

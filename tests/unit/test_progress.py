@@ -12,7 +12,7 @@ from rekindle_spark import program
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress, Readers, Retained
 from rekindle_spark.restoring import DurableInput, RestorePoints
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 # rows/0, rows/1, other/0, counted/0, counted/1, largest/0, others/0

@@ -11,8 +11,8 @@ from rekindle import report
 from rekindle.errors import InputError
 from rekindle.events import Event
 from rekindle.report import bound
-from rekindle.testing import runs
-from rekindle.testing.runs import Run, Scenario
+from rekindle_testing import runs
+from rekindle_testing.runs import Run, Scenario
 
 RIGHT = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
 # 3 nodes: a and d lie on the one that survives, b, c, e and f are lost. A node's cap is 40 %.

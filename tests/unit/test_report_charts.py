@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rekindle_local.report_html import charts
-from rekindle_local.report_html.charts import Line, Span
+from rekindle_cli.report_html import charts
+from rekindle_cli.report_html.charts import Line, Span
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINES = [

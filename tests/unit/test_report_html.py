@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rekindle import report
-from rekindle.testing import runs
-from rekindle.testing.runs import Run, Scenario
-from rekindle_local import report_html
-from rekindle_local.report_html import axis, words
-from rekindle_local.report_html.axis import Scale
+from rekindle_cli import report_html
+from rekindle_cli.report_html import axis, words
+from rekindle_cli.report_html.axis import Scale
+from rekindle_testing import runs
+from rekindle_testing.runs import Run, Scenario
 
 PRIORITIES = {"low": 1.0, "top & <b>": 9.0, "middle": 5.0, "safe": 2.0, "odd": 3.0}
 SCENARIO = Scenario(PRIORITIES, nodes=3, killed=2, cpu_quota=0.75)

@@ -9,9 +9,9 @@ import pytest
 
 from rekindle import report
 from rekindle.events import Event
-from rekindle.testing import runs
-from rekindle.testing.runs import Scenario
-from rekindle_local.report_html import nodes, picture
+from rekindle_cli.report_html import nodes, picture
+from rekindle_testing import runs
+from rekindle_testing.runs import Scenario
 
 SVG = "{http://www.w3.org/2000/svg}"
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}

@@ -11,7 +11,7 @@ from rekindle_spark import preserving, program, restoring
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import DurableInput, RestorePoints
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS, COUNTED0, COUNTED1, LARGEST = range(4)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle_local import cli
+from rekindle_cli import cli
 
 MASTER = "spark://127.0.0.1:9"
 PIPELINE = """

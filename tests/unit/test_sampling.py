@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rekindle.errors import InputError
-from rekindle_local.bench import threads
-from rekindle_local.report_html import flame
+from rekindle_bench import flame, threads
 from rekindle_spark import sampling
 from rekindle_spark.sampling import Sampler
 

@@ -14,8 +14,8 @@ import pytest
 from rekindle import events as run_events
 from rekindle import report
 from rekindle.errors import InputError
-from rekindle.testing import runs as made_up
-from rekindle.testing.runs import Scenario
+from rekindle_testing import runs as made_up
+from rekindle_testing.runs import Scenario
 from scenarios import __main__ as command
 from scenarios import book, losses
 from scenarios.book import page, runs

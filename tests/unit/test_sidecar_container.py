@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.protocol.tree import DEFAULT, Place
-from rekindle_local.commands import run
+from rekindle_cli.commands import run
 from rekindle_sidecar import container
 from rekindle_sidecar.options import Options
 
@@ -149,7 +149,7 @@ def test_a_run_goes_by_the_name_given_else_by_that_of_its_sidecar(
 def test_a_run_finds_its_sidecar_by_the_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from rekindle_local import cli
+    from rekindle_cli import cli
 
     path = tmp_path / "file"
     path.touch()

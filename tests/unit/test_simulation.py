@@ -2,9 +2,9 @@
 
 import pytest
 
-from rekindle import simulation
 from rekindle.protocol import Heartbeat, Orders, encode
-from rekindle.simulation import Sabotage, stores
+from rekindle_simulation import running, stores
+from rekindle_simulation.sabotage import Sabotage
 
 # Each of these broke something once: the pipeline, the faults and their order are in the seed.
 FOUND_SOMETHING = {
@@ -20,24 +20,24 @@ FOUND_SOMETHING = {
 
 @pytest.mark.parametrize("seed", FOUND_SOMETHING, ids=str)
 def test_what_a_seed_has_found_stays_mended(seed: int) -> None:
-    outcome = simulation.run(seed)
+    outcome = running.run(seed)
     assert outcome.broken is None, "\n".join(outcome.trace)
 
 
 @pytest.mark.parametrize("first", range(5_000, 5_100, 10))
 def test_every_invariant_holds_whatever_happens(first: int) -> None:
     for seed in range(first, first + 10):
-        outcome = simulation.run(seed)
+        outcome = running.run(seed)
         assert outcome.broken is None, f"seed {seed}\n" + "\n".join(outcome.trace)
 
 
 @pytest.mark.parametrize("sabotage", list(Sabotage), ids=str)
 def test_each_sabotage_is_found_within_ten_seeds(sabotage: Sabotage) -> None:
-    assert any(simulation.run(seed, sabotage).broken for seed in range(1, 11))
+    assert any(running.run(seed, sabotage).broken for seed in range(1, 11))
 
 
 def test_a_seed_always_gives_the_same_run() -> None:
-    assert simulation.run(7) == simulation.run(7)
+    assert running.run(7) == running.run(7)
 
 
 def test_a_transaction_writes_all_or_nothing() -> None:

@@ -12,7 +12,7 @@ from rekindle_spark import program, staging
 from rekindle_spark.application import Staged
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 ROWS, COUNTS = 0, 1

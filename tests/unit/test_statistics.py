@@ -12,7 +12,7 @@ from rekindle_spark.costs import STEP_BACK
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.progress import Retained
 from rekindle_spark.statistics import WINDOW_SECONDS, Statistics
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 
 def running() -> Any:

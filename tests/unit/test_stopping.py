@@ -12,7 +12,7 @@ from rekindle.settings import Policy, Settings
 from rekindle_spark import program, stopping
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 # rows/0, by-key/0, by-key/1, largest/0

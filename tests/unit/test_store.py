@@ -10,7 +10,7 @@ from stores import FINISHED, cut, kept, opened, states, with_states
 from rekindle.errors import DamagedError, FencedError, RunError
 from rekindle_spark.patience import Patience
 from rekindle_spark.store import Store
-from rekindle_spark.testing import watched_flushes
+from rekindle_testing.runtime_builders import watched_flushes
 
 
 def test_a_fresh_store_has_no_history_and_the_first_generation(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from rekindle import protocol
 from rekindle.errors import InputError, RunError
 from rekindle.protocol import Orders, PriorityOverride, tree
 from rekindle.protocol.tree import Place
-from rekindle_local import store_access
-from rekindle_local.bench.fleet import Fleet, Member, shape
+from rekindle_bench.fleet import Fleet, Member, shape
+from rekindle_cli import store_access
 
 PLACE = Place("default", "flights")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputError
-from rekindle_local import cli
+from rekindle_cli import cli
 from rekindle_local.flights import arrivals, data
-from rekindle_local.structured_streaming import batches, queries
-from rekindle_local.structured_streaming.__main__ import application
+from rekindle_peers.structured_streaming import batches, queries
+from rekindle_peers.structured_streaming.__main__ import application
 
 QUERY = "late"
 

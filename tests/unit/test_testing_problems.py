@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from rekindle.problem import Problem
-from rekindle.testing.problems import Sharing, shared_by_frequency
+from rekindle_testing.problems import Sharing, shared_by_frequency
 
 
 def made(seed: int = 1, share: float = 0.5, *, most: int = 3, linear: bool = False) -> Problem:

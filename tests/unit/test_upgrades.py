@@ -15,7 +15,7 @@ from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import file_name
 from rekindle_spark.store import Store
-from rekindle_spark.testing import UnreadSource
+from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 SECOND = 1_000_000

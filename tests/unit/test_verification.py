@@ -15,11 +15,11 @@ import pytest
 
 from rekindle import report, verification
 from rekindle.errors import InputError, RunError
-from rekindle.testing import runs
-from rekindle.testing.runs import Scenario
 from rekindle.verification import comparison, statements
 from rekindle.verification.engine import Engine
-from rekindle_local.commands.verify import verify
+from rekindle_cli.commands.verify import verify
+from rekindle_testing import runs
+from rekindle_testing.runs import Scenario
 
 SCENARIO = Scenario({"a": 1.0, "b": 2.0, "c": 9.0}, begin=-70.0, end=30.0)
 

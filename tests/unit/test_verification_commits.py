@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 
 from rekindle import report
 from rekindle.events import Event
-from rekindle.testing import runs
-from rekindle.testing.runs import Scenario
 from rekindle.verification import commits
+from rekindle_testing import runs
+from rekindle_testing.runs import Scenario
 
 
 def two_partitions(directory: Path) -> tuple[report.Inputs, list[Event]]:

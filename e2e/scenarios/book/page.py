@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle import events as run_events
 from rekindle.errors import InputError
-from rekindle_local.report_html import picture, words
+from rekindle_cli.report_html import picture, words
 from scenarios.book import runs as book_runs
 from scenarios.book import tables
 from scenarios.book.runs import Found, Run

@@ -5,7 +5,7 @@ Pure: from values to text. `page` puts them into the document.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rekindle_local.report_html import words
+from rekindle_cli.report_html import words
 from scenarios import strategies
 from scenarios.book.runs import SPARK_ALONE_SHOWN, Figure, Found, Run
 

@@ -18,7 +18,8 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from rekindle.errors import InputError, RunError
-from rekindle_local import options, processes
+from rekindle_cli import options
+from rekindle_local import processes
 from rekindle_local.watcher import Watcher
 from testbed import binaries, folders
 from testbed.binaries import CONTROL_PLANE, COREDNS, KUBE_PROXY, KUBELET

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekindle.errors import InputError
-from rekindle_local import options
+from rekindle_cli import options
 from testbed import binaries, owners
 from testbed.cluster import leftovers, limits, orders, seat
 from testbed.cluster.configuration import NodeSpec

@@ -1,23 +1,20 @@
-"""The commands of `rekindle`, one module each: a typed function, or a `typer.Typer`, of its name.
+"""Commands that need a cluster of local processes; pyproject.toml registers them.
 
-They raise `RekindleError`s and leave exit codes to `rekindle_local.cli`, which lists them.
-
-    bench            benchmarks beside their bars
-    chaos            random pipelines under random faults
-    check_history    judges a recorded history
-    coordinator      coordinates the applications of a store
-    demo             the demo, its report and its summary
-    explain          why a query is not back yet
-    forecast         what the loss of each failure domain would do
-    pause            lets an application rest
-    plan             one problem file in, one plan out
-    priority         which queries matter more
-    resume           ends a pause
-    run              drives one pipeline on a Spark cluster
-    savepoint        ends a pipeline at a checkpoint that a changed one can go on from
-    sidecar          stands between one driver and ZooKeeper
-    sim              simulates the coordination under many seeds
-    simulate         what a failure would do, with the coordinator's core
-    status           how the applications of a store stand
-    verify           checks a report against the records of its run
+    coordinator   coordinates the applications of a store
+    demo          the demo, its report and its summary
 """
+
+from rekindle_cli.cli import Command
+
+__all__ = ["COORDINATOR", "DEMO"]
+
+COORDINATOR = Command(
+    "coordinator",
+    "Coordinate the applications of a store; several coordinators elect the one that does.",
+    "rekindle_local.commands.coordinator",
+)
+DEMO = Command(
+    "demo",
+    "Kill nodes under a running pipeline and report how its queries come back.",
+    "rekindle_local.commands.demo",
+)

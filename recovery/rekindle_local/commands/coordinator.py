@@ -12,12 +12,12 @@ import typer
 
 from rekindle.errors import InputError
 from rekindle.protocol import forms
+from rekindle_cli import store_access
+from rekindle_cli.store_access import Hosts, SecretFile
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
-from rekindle_local import store_access
 from rekindle_local.local_provider import LocalProvider
-from rekindle_local.store_access import Hosts, SecretFile
 
 __all__ = ["coordinator"]
 

@@ -1,14 +1,14 @@
 """`rekindle demo`: kills nodes under a running pipeline and reports how its queries come back."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
 from rekindle.settings import DOMAINS, EVEN
-from rekindle_local import failures, options
+from rekindle_cli import options
+from rekindle_local import failures
 
 if TYPE_CHECKING:
     from rekindle_local.demo.scenario import Options
@@ -21,10 +21,6 @@ FAILURE_DOMAINS = 3
 # Runs of different placements are to be compared, and the load of one rack of many is none to
 # calibrate by.
 DOMAIN_ROWS_PER_SECOND = 20_000.0
-# At this rate 15 such queries of Structured Streaming ran on ten nodes of a fifth of a slow core;
-# how many rows 18 of them sustain there is not measured.
-PEER_ROWS_PER_SECOND = 1_000.0
-ENGINES = ("pipeline", "structured-streaming")
 
 PlacementOption = Annotated[
     str, typer.Option(help="How queries are placed before it: even or domains.")
@@ -48,9 +44,6 @@ BufferingOption = Annotated[
     str, typer.Option(help="When outputs are retained: always or adaptive.")
 ]
 OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: always or adaptive.")]
-EngineOption = Annotated[
-    str, typer.Option(help="What runs the queries: pipeline or structured-streaming.")
-]
 
 
 def demo(
@@ -72,7 +65,6 @@ def demo(
     rows_per_second: RateOption = None,
     buffering: BufferingOption = "always",
     ordering: OrderingOption = "always",
-    engine: EngineOption = "pipeline",
     kill_coordinator: Annotated[
         bool, typer.Option(help="Kill the coordinator, too, in the middle of the recovery.")
     ] = False,
@@ -85,7 +77,6 @@ def demo(
 
     Example: rekindle demo --nodes 10 --kill 8 --report out
     """
-    options.check_choice("--engine", engine, ENGINES)
     parts = _parts(domains, nodes)
     killed = _killed(kill, kill_domain, nodes, parts)
     rate = DOMAIN_ROWS_PER_SECOND if kill_domain and rows_per_second is None else rows_per_second
@@ -106,12 +97,11 @@ def demo(
         ordering=ordering,
         kill_coordinator=kill_coordinator,
     )
-    _check(wanted, engine)
-    perform = performance.perform if engine == "pipeline" else partial(_perform_peer, engine)
+    _check(wanted)
     with options.report_directory(report) as directory:
-        result = perform(wanted, directory)
+        result = performance.perform(wanted, directory)
         performance.summarise(result, report)
-        _check_rows(result)
+        performance.check_rows(result)
 
 
 def _parts(domains: int | None, nodes: int) -> int:
@@ -143,9 +133,7 @@ def _killed(kill: int | None, kill_domain: str | None, nodes: int, domains: int)
     return 0
 
 
-def _check(wanted: "Options", engine: str) -> None:
-    if engine != "pipeline":
-        _check_peer(wanted, engine)
+def _check(wanted: "Options") -> None:
     options.check_choice("--strategy", wanted.strategy, options.STRATEGIES)
     options.check_choice("--placement", wanted.placement, (EVEN, DOMAINS))
     options.check_choice("--buffering", wanted.buffering, MODES)
@@ -160,56 +148,3 @@ def _check(wanted: "Options", engine: str) -> None:
     options.check_range("--seed", wanted.seed, 0, options.SEED_MAX)
     if wanted.rows_per_second is not None:
         options.check_range("--rows-per-second", wanted.rows_per_second, 1, 10**9)
-
-
-def _check_peer(wanted: "Options", engine: str) -> None:
-    """What only Rekindle has, or is asked of its plans, is not to be asked of another engine."""
-    given = {
-        "--kill-domain": wanted.kill_domain is not None,
-        "--placement": wanted.placement != EVEN,
-        "--strategy": wanted.strategy != "incremental",
-        "--kill-coordinator": wanted.kill_coordinator,
-    }
-    for option, is_given in given.items():
-        if is_given:
-            raise InputError(
-                where=option,
-                what=f"means nothing with --engine {engine}",
-                remedy="leave it out",
-            )
-
-
-def _perform_peer(engine: str, wanted: "Options", directory: Path) -> dict[str, Any]:
-    """The same failure of another engine, at a rate that it has to sustain."""
-    from rekindle_local.cluster import Node
-    from rekindle_local.peers import performance as peers
-    from rekindle_local.peers.scenario import Trial
-
-    names = [Node(index).name for index in range(wanted.nodes)]
-    trial = Trial(
-        wanted.rows_per_second or PEER_ROWS_PER_SECOND,
-        failures.drawn(names, (wanted.kill,), wanted.seed),
-        nodes=wanted.nodes,
-        cpu_quota=wanted.cpu_quota,
-        seed=wanted.seed,
-        return_every_seconds=wanted.return_every_seconds,
-    )
-    outcome = peers.perform(engine, trial, directory, trial.display().show)
-    if outcome.report is None:
-        raise RunError(
-            where="demo",
-            what=f"lag grows at {trial.rows_per_second:,.0f} rows a second before any failure",
-            remedy="give a lower --rows-per-second",
-        )
-    return outcome.report
-
-
-def _check_rows(result: dict[str, Any]) -> None:
-    counts = result["exactly_once"]
-    bad = {name: counts[name] for name in ("missing", "duplicated", "wrong") if counts[name]}
-    if bad:
-        raise RunError(
-            where="output rows",
-            what=", ".join(f"{name}: {count}" for name, count in bad.items()),
-            remedy="keep the report and file a bug",
-        )

@@ -74,7 +74,7 @@ class DriverProcess:
         """Start `rekindle run` in a session of its own; `sidecar` is its socket, and the
         application's name."""
         arguments = [
-            *(sys.executable, "-m", "rekindle_local", "run", str(pipeline)),
+            *(sys.executable, "-m", "rekindle_cli", "run", str(pipeline)),
             *(
                 "--store",
                 self.place or str(self.store),

@@ -26,7 +26,8 @@ from rekindle.events import Event
 from rekindle.forecast import situation
 from rekindle.settings import EVEN
 from rekindle.topology import Topology
-from rekindle_local import report_html, stored
+from rekindle_cli import report_html
+from rekindle_local import stored
 from rekindle_local.flights import pipeline as flights
 from rekindle_spark.program import Program
 

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from rekindle import report, topology
+from rekindle.errors import RunError
 from rekindle.protocol.tree import Place
 from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
@@ -24,7 +25,7 @@ from rekindle_local.flights import pipeline as flights
 from rekindle_local.provisioning import Provisioning
 from rekindle_spark import jar, program
 
-__all__ = ["perform", "rate", "summarise"]
+__all__ = ["check_rows", "perform", "rate", "summarise"]
 
 PLACE = Place("demo", "flights")
 EXECUTOR_MEGABYTES = 512
@@ -147,6 +148,18 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
     )
     if directory is not None:
         console.print(f"report: {directory / 'report.html'}; check it: rekindle verify {directory}")
+
+
+def check_rows(result: dict[str, Any]) -> None:
+    """Raise `RunError` where a row is missing, duplicated or wrong."""
+    counts = result["exactly_once"]
+    bad = {name: counts[name] for name in ("missing", "duplicated", "wrong") if counts[name]}
+    if bad:
+        raise RunError(
+            where="output rows",
+            what=", ".join(f"{name}: {count}" for name, count in bad.items()),
+            remedy="keep the report and file a bug",
+        )
 
 
 def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tuple[Path, Path]:

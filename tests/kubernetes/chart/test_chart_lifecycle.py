@@ -14,7 +14,7 @@ from kubernetes import client
 
 from rekindle_local import processes
 from rekindle_operator.injection import configuration
-from rekindle_operator.testing import policy_object
+from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 

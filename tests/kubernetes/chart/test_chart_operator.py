@@ -19,7 +19,7 @@ from rekindle_local import processes
 from rekindle_local.daemons import Daemon, end_daemons
 from rekindle_local.watcher import Watcher
 from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_operator.testing import policy_object
+from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 

@@ -20,7 +20,7 @@ from rekindle_operator.injection.judging import Informed
 from rekindle_operator.injection.knowledge import Defaults, Knowledge, gathered
 from rekindle_operator.injection.serving import Server, make_counter
 from rekindle_operator.injection.terms import INJECT_LABEL
-from rekindle_operator.testing import make_class
+from rekindle_testing.operator_builders import make_class
 
 Body = dict[str, Any]
 Api = Any

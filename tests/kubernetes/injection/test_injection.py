@@ -32,7 +32,7 @@ from rekindle_operator.injection.knowledge import Impairment, avoided
 from rekindle_operator.joining import Application
 from rekindle_operator.pods import PodSeen, pod_seen
 from rekindle_operator.registry import Registry
-from rekindle_operator.testing import make_class
+from rekindle_testing.operator_builders import make_class
 from testbed.nodes import Nodes
 
 ZONE = "topology.kubernetes.io/zone"

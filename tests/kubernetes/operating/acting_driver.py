@@ -29,7 +29,7 @@ from rekindle.protocol import (
 )
 from rekindle.protocol.tree import Place
 from rekindle.topology import Topology
-from rekindle_local.bench.fleet import Member, shape
+from rekindle_bench.fleet import Member, shape
 from rekindle_zookeeper import Connection, StoreUnreachable
 
 REPORT_SECONDS = 0.5

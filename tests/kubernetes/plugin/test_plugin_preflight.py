@@ -13,7 +13,7 @@ from plugin_runs import Plugin, Run, make, make_policy
 from resource_requests import Api, Object, class_of
 
 from rekindle_local import processes
-from rekindle_operator.testing import policy_object
+from rekindle_testing.operator_builders import policy_object
 from testbed.definitions import install
 from testbed.nodes import Nodes
 

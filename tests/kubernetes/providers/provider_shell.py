@@ -38,7 +38,7 @@ from rekindle_operator.provisioning.node_claims import NODE_CLAIM
 from rekindle_operator.provisioning.notes import CONFIG_MAP
 from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
 from rekindle_operator.recoveries import ApplicationReference, RecoverySpec, to_object
-from rekindle_operator.testing import make_class
+from rekindle_testing.operator_builders import make_class
 
 RECOVERY = Kind("rekindle.dev/v1alpha1", "Recovery", "recoveries")
 SPEC = RecoverySpec(

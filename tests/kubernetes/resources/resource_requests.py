@@ -13,7 +13,7 @@ import yaml
 
 from rekindle_operator import recoveries
 from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
-from rekindle_operator.testing import policy_object
+from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 
 __all__ = [

@@ -19,7 +19,7 @@ from resource_requests import (
 )
 
 from rekindle_operator import recoveries, stories
-from rekindle_operator.testing import longest_story
+from rekindle_testing.operator_builders import longest_story
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 # What etcd takes by default is 1.5 MiB.

@@ -13,7 +13,7 @@ from spark_on_kubernetes import NODES, SHAPE, Cluster
 
 from rekindle import protocol
 from rekindle.protocol import ProgressReport, tree
-from rekindle_local import store_access
+from rekindle_cli import store_access
 from testbed.nodes import Fate
 
 Start = Callable[..., tuple[Cluster, Application]]

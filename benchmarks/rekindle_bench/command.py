@@ -1,0 +1,399 @@
+"""`rekindle bench`: measures what the product promises and what it costs.
+
+Each benchmark writes a JSON file with its figures and rows `bar, value, met, command`; where things
+are compared these are ratios of one run, and what only shows where costs are has no bars.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rekindle.errors import InputError, RunError
+from rekindle_cli import options, pictures
+from rekindle_local import failures
+from rekindle_local.failures import Schedule
+from rekindle_local.machines import CPU_QUOTA, CPU_QUOTA_MIN
+
+__all__ = ["bench"]
+
+SEEDS_MAX = 100  # two runs of three minutes for each
+WORKERS_MINUTES = 5.0
+STUDY_SEEDS_MAX = 10_000
+# At this rate 15 queries of Structured Streaming ran on ten nodes of a fifth of a slow core.
+PEER_ROWS_PER_SECOND = 1_000.0
+
+bench = typer.Typer(
+    help="Measure recovery, endurance, rates and costs.\n\n"
+    "Example: rekindle bench recovery --seeds 1..5 --report bench",
+    no_args_is_help=True,
+)
+
+NodesOption = Annotated[
+    int | None,
+    typer.Option(min=2, max=50, help="Workers of `demo`, each a node.", show_default="10"),
+]
+KillOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Nodes that `demo` kills.", show_default="8, or all but one"),
+]
+
+
+@bench.command()
+def recovery(
+    strategies: Annotated[
+        str, typer.Option(help="Rekindle's strategies and other systems, separated by commas.")
+    ] = "incremental,blocking",
+    seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..5",
+    schedule: Annotated[
+        str, typer.Option(help="What is killed: demo, or workers: 1, 2, then 4 of 8.")
+    ] = "demo",
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="From one failure of `workers` to the next.", show_default=f"{WORKERS_MINUTES:g}"
+        ),
+    ] = None,
+    nodes: NodesOption = None,
+    kill: KillOption = None,
+    rows_per_second: Annotated[
+        float | None,
+        typer.Option(help="Rate of rows.", show_default="calibrated for incremental"),
+    ] = None,
+    cpu_quota: Annotated[float, typer.Option(help="Cores that each node may use.")] = CPU_QUOTA,
+    report: Annotated[
+        Path,
+        typer.Option(help="A new directory for figures and reports; with --resume, an old one."),
+    ] = Path("bench-recovery"),
+    resume: Annotated[
+        bool, typer.Option(help="Go on where the run that wrote --report was interrupted.")
+    ] = False,
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Compare strategies and other systems, seed by seed.
+
+    On the same failures. Other systems, as structured-streaming, get the rate of incremental.
+
+    Example: rekindle bench recovery --strategies incremental,structured-streaming --seeds 1..5
+    """
+    options.check_choice("--schedule", schedule, failures.SCHEDULES)
+    if minutes is not None:
+        options.check_range("--minutes", minutes, 1, 60)
+    if rows_per_second is not None:
+        options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
+    options.check_range("--cpu-quota", cpu_quota, CPU_QUOTA_MIN, os.cpu_count() or 1)
+    numbers, planned = options.seeds(seeds, SEEDS_MAX), _schedule(schedule, minutes, nodes, kill)
+    from rekindle_bench import comparison, contest
+    from rekindle_bench import recovery as benchmark
+
+    wanted = options.choices("--strategies", strategies, contest.SYSTEMS)
+    benchmark.check(wanted)
+    if rows_per_second is None and not set(wanted) & set(options.STRATEGIES):
+        raise InputError(
+            where="--strategies",
+            what="has no strategy of Rekindle, which tells the rate",
+            remedy="add incremental, or give --rows-per-second",
+        )
+    if enforce and comparison.OURS not in wanted:
+        raise _nothing_to_enforce("--strategies", comparison.OURS)
+    _check_runs("--seeds", len(numbers), enforce and not resume)
+    directory = options.writable(report) if resume else options.new_directory(report)
+    asked = contest.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
+    _enforce(benchmark.measure(asked, directory, resume=resume), enforce)
+
+
+def _schedule(name: str, minutes: float | None, nodes: int | None, kill: int | None) -> Schedule:
+    if name == "demo":
+        options.check_absent("--minutes", minutes, "--schedule demo, which has one failure")
+        return failures.demo(nodes, kill)
+    for option, value in (("--nodes", nodes), ("--kill", kill)):
+        options.check_absent(option, value, f"--schedule {name}, which says it")
+    return failures.workers(WORKERS_MINUTES if minutes is None else minutes)
+
+
+@bench.command()
+def soak(
+    epochs: Annotated[
+        int, typer.Option(min=500, max=1_000_000, help="Number of small epochs.")
+    ] = 2000,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-soak"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Run many small epochs and see that nothing grows.
+
+    Files and memory must end where they were after the first 100.
+
+    Example: rekindle bench soak --epochs 2000 --report soak
+    """
+    from rekindle_bench import soak as benchmark
+
+    _enforce(benchmark.measure(epochs, options.new_directory(report)), enforce)
+
+
+@bench.command()
+def coordinator(
+    applications: Annotated[
+        int, typer.Option(min=10, max=10_000, help="Applications in the store.")
+    ] = 1000,
+    queries: Annotated[int, typer.Option(min=1, max=500, help="Queries of each.")] = 50,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-coordinator"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Coordinate many applications: at rest, and in a failure.
+
+    Example: rekindle bench coordinator --applications 1000 --queries 50 --report bench
+    """
+    from rekindle_bench import coordinator as benchmark
+
+    _enforce(benchmark.measure(applications, queries, options.new_directory(report)), enforce)
+
+
+@bench.command()
+def overhead(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each way is run.")] = 3,
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 20.0,
+    sweep: Annotated[
+        bool, typer.Option(help="Also intervals of checkpoints, and sizes of epochs.")
+    ] = False,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-overhead"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure what checkpoints, ordering and catching up cost.
+
+    Example: rekindle bench overhead --rounds 3 --report overhead
+    """
+    from rekindle_bench import overhead as benchmark
+
+    _check_runs("--rounds", rounds, enforce)
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(rounds, seconds, sweep, directory), enforce)
+
+
+@bench.command()
+def profile(
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,
+    nodes: Annotated[int, typer.Option(min=1, max=50, help="Workers, without a quota.")] = 2,
+    rows_per_second: Annotated[
+        float | None,
+        typer.Option(help="Rate of rows.", show_default="more than the nodes can take"),
+    ] = None,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-profile"
+    ),
+) -> None:
+    """Show where time and CPU of an epoch go.
+
+    By process, operator, function and stage; with a picture of stacks.
+
+    Example: rekindle bench profile --report profile
+    """
+    if rows_per_second is not None:
+        options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
+    from rekindle_bench import profile as benchmark
+
+    benchmark.measure(seconds, options.new_directory(report), nodes, rows_per_second)
+
+
+@bench.command()
+def steady(
+    systems: Annotated[
+        str, typer.Option(help="What to compare, separated by commas.")
+    ] = "rekindle,structured-streaming",
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each is run.")] = 3,
+    seconds: Annotated[float, typer.Option(min=5, max=3600, help="For how long.")] = 60.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-steady"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure the highest rate that systems keep up with.
+
+    And how late output is at 60 % of it, with all queries and with one.
+
+    Example: rekindle bench steady --rounds 3 --report steady
+    """
+    from rekindle_bench import steady as benchmark
+    from rekindle_peers import contenders
+
+    wanted = options.choices("--systems", systems, benchmark.SYSTEMS)
+    for system in wanted:
+        contenders.check(system)
+    if enforce and "rekindle" not in wanted:
+        raise _nothing_to_enforce("--systems", "rekindle")
+    _check_runs("--rounds", rounds, enforce)
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
+
+
+@bench.command()
+def scale(
+    partitions: Annotated[
+        int, typer.Option(min=40, max=100_000, help="Partitions of the largest pipeline.")
+    ] = 2_000,
+    executors: Annotated[int, typer.Option(min=1, max=250, help="Workers, each a node.")] = 10,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-scale"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure what an epoch costs one driver as partitions grow.
+
+    Example: rekindle bench scale --partitions 2000 --executors 10 --report scale
+    """
+    from rekindle_bench import scale as benchmark
+
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(partitions, executors, directory), enforce)
+
+
+@bench.command()
+def planner(
+    queries: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Queries of the large problem.")
+    ] = 1_000,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Partitions of the large problem.")
+    ] = 10_000,
+    budget_seconds: Annotated[
+        float, typer.Option(min=0, max=3_600, help="Seconds for the large problem.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Makes the problems.")] = 1,
+    report: Annotated[Path, typer.Option(help="A new directory for the figures.")] = Path(
+        "bench-planner"
+    ),
+    renew: Annotated[
+        bool, typer.Option(help="Look for an hour for better plans to measure against.")
+    ] = False,
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure how fast the planner is and how good its plans are.
+
+    Takes about six minutes, whatever the size of the large problem: what its plans are measured
+    against has to be found first.
+
+    Example: rekindle bench planner --queries 10000 --partitions 100000 --budget-seconds 10
+    """
+    from rekindle_bench import planner as benchmark
+
+    directory = options.new_directory(report)
+    if renew:
+        benchmark.renew(directory)
+        return
+    _enforce(benchmark.measure(queries, partitions, budget_seconds, seed, directory), enforce)
+
+
+@bench.command()
+def study(
+    seeds: Annotated[
+        str, typer.Option(help="One seed, or FIRST..LAST; a topology for each.")
+    ] = "1..100",
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the figures, as an SVG file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
+) -> None:
+    """Compare planners on random topologies.
+
+    The figure is number 16 of the paper on incremental recovery (section 7).
+
+    Example: rekindle bench study --seeds 1..100 --picture fig16.svg
+    """
+    if picture is not None:
+        pictures.check(picture)
+    from rekindle_bench import study_figures
+
+    study_figures.show(options.seeds(seeds, STUDY_SEEDS_MAX), picture, as_json=as_json)
+
+
+@bench.command()
+def peer(
+    engine: Annotated[
+        str, typer.Option(help="structured-streaming, flink or flink-adaptive.")
+    ] = "structured-streaming",
+    nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
+    kill: KillOption = None,
+    rows_per_second: Annotated[
+        float, typer.Option(help="Rate of rows; the engine has to sustain it.")
+    ] = PEER_ROWS_PER_SECOND,
+    return_every: Annotated[
+        float, typer.Option(help="Seconds between the returns of two nodes.")
+    ] = 6.0,
+    seed: Annotated[int, typer.Option(help="Picks the victims.")] = 1,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="A new directory for the report; else it is kept only on failure."),
+    ] = None,
+) -> None:
+    """Run another system through the demo's failure.
+
+    Every row that it puts out is checked.
+
+    Example: rekindle bench peer --engine structured-streaming --rows-per-second 1000 --report out
+    """
+    options.check_range("--rows-per-second", rows_per_second, 1, 10**9)
+    options.check_range("--return-every", return_every, 0.1, 600)
+    options.check_range("--seed", seed, 0, options.SEED_MAX)
+    kills = failures.demo(nodes, kill).kills
+    from rekindle_local.demo import performance as demo
+    from rekindle_local.machines import Node
+    from rekindle_peers import performance
+    from rekindle_peers.scenario import Trial
+    from rekindle_peers.table import PEERS
+
+    options.check_choice("--engine", engine, tuple(PEERS))
+    trial = Trial(
+        rows_per_second,
+        failures.drawn([Node(index).name for index in range(nodes)], kills, seed),
+        nodes=nodes,
+        seed=seed,
+        return_every_seconds=return_every,
+    )
+    with options.report_directory(report) as directory:
+        result = performance.perform(engine, trial, directory, trial.display().show).report
+        if result is None:
+            raise RunError(
+                where="peer",
+                what=f"lag grows at {rows_per_second:,.0f} rows a second before any failure",
+                remedy="give a lower --rows-per-second",
+            )
+        demo.summarise(result, report)
+        demo.check_rows(result)
+
+
+def _nothing_to_enforce(where: str, system: str) -> InputError:
+    return InputError(
+        where=where,
+        what=f"leaves out {system}, whose bars --enforce is about",
+        remedy=f"add {system}, or leave out --enforce",
+    )
+
+
+def _check_runs(option: str, given: int, enforce: bool) -> None:
+    """Raise InputError where bars are to be enforced that so few runs cannot meet."""
+    from rekindle_bench.results import RUNS_MIN
+
+    if enforce and given < RUNS_MIN:
+        raise InputError(
+            where=option,
+            what=f"gives {given} of the {RUNS_MIN} runs whose median --enforce is about",
+            remedy=f"give {RUNS_MIN} or more, or leave out --enforce",
+        )
+
+
+def _enforce(result: dict[str, object], enforce: bool) -> None:
+    rows = result["bars"]
+    assert isinstance(rows, list)
+    missed = [row["bar"] for row in rows if not row["met"]]
+    if enforce and missed:
+        raise RunError(
+            where="benchmark",
+            what=f"missed: {'; '.join(missed)}",
+            remedy="see the report for the figures",
+        )

@@ -1,0 +1,72 @@
+"""`rekindle chaos`: random pipelines under random faults, checked row by row.
+
+`chaos.session` runs the trials; here they are drawn, or read from a file.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rekindle_cli import options
+
+__all__ = ["chaos"]
+
+SEEDS, SEEDS_MAX = "1..5", 10_000
+MINUTES = 1.0
+
+
+def chaos(
+    seeds: Annotated[
+        str | None, typer.Option(help="One seed, or FIRST..LAST.", show_default=SEEDS)
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Minutes of input and faults of a seed.", show_default=f"{MINUTES:g}"),
+    ] = None,
+    processes: Annotated[
+        bool, typer.Option(help="With coordinator, sidecar and ZooKeeper, which are harmed too.")
+    ] = False,
+    trial: Annotated[
+        Path | None, typer.Option(help="A file that an earlier run has kept, in place of seeds.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="A new directory for the report; else it is kept only on failure."),
+    ] = None,
+    sabotage: Annotated[
+        str | None,
+        typer.Option(
+            "--break",
+            metavar="KIND",
+            help="Break this on purpose, to see that it is found: order, dedupe, fence, restore, "
+            "offset-log, trim-early, manifest, watermark.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run random pipelines under random faults, and check every row.
+
+    With --break there has to be a seed that finds it; the first one ends the run.
+
+    Example: rekindle chaos --seeds 1..10 --report out
+    """
+    from rekindle_chaos import drawing, reading
+    from rekindle_chaos.sabotage import Sabotage
+    from rekindle_chaos.session import Session
+
+    if sabotage is not None:
+        options.check_choice("--break", sabotage, tuple(Sabotage))
+    if trial is not None:
+        given = {"--seeds": seeds, "--minutes": minutes, "--processes": processes or None}
+        for option, value in given.items():
+            options.check_absent(option, value, "--trial, which says it")
+        wanted = [reading.read(trial)]
+    else:
+        numbers = options.seeds(SEEDS if seeds is None else seeds, SEEDS_MAX)
+        lasting = MINUTES if minutes is None else minutes
+        options.check_range("--minutes", lasting, 0.3, 60.0)
+        wanted = [drawing.draw(seed, minutes=lasting, processes=processes) for seed in numbers]
+    with options.report_directory(report) as directory:
+        broken = None if sabotage is None else Sabotage(sabotage)
+        Session(directory, broken, typer.echo).run(wanted)

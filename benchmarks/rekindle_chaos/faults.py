@@ -1,0 +1,246 @@
+"""Does the harm of a trial, each fault at its time, and ends what lasts.
+
+    due(now) -> what is to be done now: begins of faults, and ends of those that last
+
+A killed node is back when its fault ends, a killed driver at once, and one whose place was taken
+must end by itself. Faults may overlap: who is down already stays so, who is back is left alone.
+"""
+
+import heapq
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from rekindle.errors import RunError
+from rekindle_chaos.application import RAISE
+from rekindle_chaos.trials import Fault, Trial
+from rekindle_local import processes, stored
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
+from rekindle_local.demo.driving import DriverProcess
+
+__all__ = ["Harm"]
+
+SLOW_STOPPED_SECONDS, SLOW_RUNNING_SECONDS = 0.4, 0.1
+RETRY_SECONDS = 1.0
+NEED_A_DRIVER = ("store-away", "usurp-driver")
+HOST = b"rekindle_spark.host"
+
+Action = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Harm:
+    """One trial's faults on its machines. `started` is called after another driver was started;
+    `done` counts the faults that have begun, by kind. Times are seconds since all was live."""
+
+    trial: Trial
+    cluster: LocalCluster
+    driver: DriverProcess
+    control: ControlPlane | None
+    traps: Path
+    started: Action
+    done: dict[str, int] = field(default_factory=dict)
+    _generation_before: int = 0
+    _coming: list[tuple[float, int, Action]] = field(default_factory=list)
+    _numbers: "count[int]" = field(default_factory=count)
+    _starts: list[threading.Thread] = field(default_factory=list)
+    _superseded: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _errors: list[BaseException] = field(default_factory=list)
+    _kills: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for fault in self.trial.faults:
+            self._plan(fault.at, partial(self._begin, fault))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all faults have ended, and all that was to come back is back."""
+        starting = any(thread.is_alive() for thread in self._starts)
+        stopped = all(older.poll() is not None for older in self._superseded)
+        return not self._coming and not starting and stopped
+
+    def proceed(self, now: float) -> None:
+        """Do what is due. Raises what went wrong behind the caller's back."""
+        while self._coming and self._coming[0][0] <= now:
+            heapq.heappop(self._coming)[2]()
+        if self._errors:
+            raise self._errors[0]
+
+    def _plan(self, at: float, action: Action) -> None:
+        heapq.heappush(self._coming, (at, next(self._numbers), action))
+
+    def _begin(self, fault: Fault) -> None:
+        if fault.kind in NEED_A_DRIVER and not self._driver_works():
+            later = msgspec.structs.replace(fault, at=fault.at + RETRY_SECONDS)
+            self._plan(later.at, partial(self._begin, later))
+            return
+        kind = fault.kind.partition("-")[0]
+        names = [self.cluster.nodes[number].name for number in fault.nodes]
+        self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
+        end = fault.at + fault.seconds
+        match fault.kind:
+            case "kill-node" | "kill-nodes" | "kill-most":
+                for name in names:
+                    self._kills[name] = self._kills.get(name, 0) + 1
+                self.cluster.kill(names)
+                for place, name in enumerate(names):
+                    self._plan(end + 1.5 * place, partial(self._start, name))
+            case "silence-node" | "silence-nodes":
+                for name in names:
+                    self._stop(name)
+                    self._plan(end, partial(self.cluster.continue_processes, name))
+            case "slow-node":
+                self._slow(names[0], fault.at, end)
+            case "kill-host":
+                self._kill_host(names[0])
+            case "kill-driver":
+                self.driver.kill()
+                self._start_driver()
+            case "usurp-driver":
+                self._usurp(end)
+            case "damage-record":
+                self._damage_record()
+            case "store-away":
+                self.driver.store.rename(self._away)
+                self._plan(end, self._bring_store_back)
+            case "silence-driver":
+                self._signal_driver(signal.SIGSTOP)
+                self._plan(end, partial(self._signal_driver, signal.SIGCONT))
+            case "raise":
+                (self.traps / RAISE).touch()
+            case _:
+                self._harm_control_plane(kind, fault.kind.partition("-")[2], end)
+
+    def _harm_control_plane(self, kind: str, part: str, end: float) -> None:
+        control = self.control
+        assert control is not None
+        daemon = getattr(control, part)
+        if kind == "kill":
+            control.kill(daemon)
+            start = control.start_coordinator if part == "coordinator" else control.start_sidecar
+            self._plan(end, partial(self._in_background, start))
+        else:
+            control.stop(daemon)
+            self._plan(end, partial(control.proceed, daemon))
+
+    def _start(self, name: str) -> None:
+        self._in_background(partial(self._start_worker, name))
+
+    def _start_worker(self, name: str) -> None:
+        """Start it if it is down; one that is killed as it starts has another start coming."""
+        kills = self._kills.get(name)
+        try:
+            if self.cluster.leaders()[name] is None:
+                self.cluster.start_worker(name)
+        except RunError:
+            if self._kills.get(name) == kills:
+                raise
+
+    def _stop(self, name: str) -> None:
+        with suppress(RunError):  # one that is just being started may not stand still
+            self.cluster.stop_processes(name)
+
+    def _slow(self, name: str, begin: float, end: float) -> None:
+        """Stands still most of the time: slow, and not silent."""
+        at = begin
+        while at < end:
+            self._plan(at, partial(self._stop, name))
+            self._plan(at + SLOW_STOPPED_SECONDS, partial(self.cluster.continue_processes, name))
+            at += SLOW_STOPPED_SECONDS + SLOW_RUNNING_SECONDS
+        self._plan(end + SLOW_STOPPED_SECONDS, partial(self.cluster.continue_processes, name))
+
+    def _kill_host(self, name: str) -> None:
+        found = [pid for pid in self.cluster.processes(name) if HOST in _command(pid)]
+        processes.signal_all(found, signal.SIGKILL)
+
+    def _driver_works(self) -> bool:
+        """Whether the newest driver has written, and no other is left: one that starts would begin
+        anew without its store, or take the place of the one that was to take its own."""
+        if any(older.poll() is None for older in self._superseded):
+            return False
+        newest = stored.newest_cut(self.driver.store)
+        return newest is not None and newest["generation"] > self._generation_before
+
+    def _bring_store_back(self) -> None:
+        with suppress(FileNotFoundError):
+            self._away.rename(self.driver.store)
+
+    def _start_driver(self) -> None:
+        """Start another driver; it would begin anew in a store that is not there."""
+        self._bring_store_back()
+        generations = (self.driver.store / "generations").glob("*.json")
+        self._generation_before = max((int(path.stem) for path in generations), default=0)
+        self.driver.start_again()
+        self.started()
+
+    @property
+    def _away(self) -> Path:
+        return self.driver.store.with_name("store-away")
+
+    def _usurp(self, end: float) -> None:
+        """Another driver takes the place of one that stands still, which later ends by itself."""
+        older = self.driver.process
+        assert older is not None
+        self._signal_driver(signal.SIGSTOP)
+        self._start_driver()
+        self._superseded.append(older)
+        self._plan(end, partial(_signal_group, older.pid, signal.SIGCONT))
+
+    def _damage_record(self) -> None:
+        """Cut off the end of the newest checkpoint's record, where there is one before it."""
+        self.driver.kill()
+        self._bring_store_back()
+        checkpoints = self.driver.store / "checkpoints"
+        found = sorted(checkpoints.glob("*.json"), key=lambda path: int(path.stem))
+        if len(found) > 1:
+            found[-1].write_bytes(found[-1].read_bytes()[:-5])
+        self._start_driver()
+
+    def _signal_driver(self, number: signal.Signals) -> None:
+        assert self.driver.process is not None
+        _signal_group(self.driver.process.pid, number)
+
+    def _in_background(self, action: Action) -> None:
+        def act() -> None:
+            try:
+                action()
+            except BaseException as error:
+                self._errors.append(error)
+
+        self._starts.append(threading.Thread(target=act, daemon=True))
+        self._starts[-1].start()
+
+    def end(self) -> None:
+        """Let everything that stands still go on, and bring back what is down."""
+        self._bring_store_back()
+        for node in self.cluster.nodes:
+            self.cluster.continue_processes(node.name)
+        self._signal_driver(signal.SIGCONT)
+        for older in self._superseded:
+            _signal_group(older.pid, signal.SIGKILL)
+        for thread in self._starts:
+            thread.join(timeout=60)
+        for node in self.cluster.nodes:
+            self._start_worker(node.name)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,84 @@
+"""Reads a trial from a file that somebody may have changed, and refuses what could not be run.
+
+    names, ranges of numbers ─► `trials`
+    settings                 ─► as `rekindle run` reads them, and none that the trial has itself
+    faults                   ─► of known kinds, on nodes that there are
+    steps                    ─► built as a pipeline, and asked in SQL of a few rows
+
+`commands.chaos` calls it.
+"""
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from rekindle import settings
+from rekindle.errors import InputError
+from rekindle.settings import Policy, Settings
+from rekindle.verification.engine import Engine
+from rekindle_chaos import application, drawing, inputs, shapes, statements, trials
+from rekindle_chaos.trials import Fault, Scale, Source, Trial
+from rekindle_spark import program
+
+__all__ = ["read"]
+
+ROWS = 10
+OWN_SETTINGS = ("nodes_expected", "rows_per_second")
+REMEDY = "mend it, or give a file that `rekindle chaos` has written"
+
+
+def read(path: Path) -> Trial:
+    """The trial of a file; raises InputError where it could not be run."""
+    trial = trials.load(path)
+    where = f"trial {path}"
+    try:
+        policy = _settings(trial, where).policy
+        for fault in trial.faults:
+            _check_fault(fault, trial, policy)
+        with tempfile.TemporaryDirectory(prefix="rekindle-trial-") as folder:
+            _check_steps(trial, Path(folder))
+    except (LookupError, TypeError, ValueError, ArithmeticError, OSError) as error:
+        raise InputError(where=where, what=f"cannot be run ({error})", remedy=REMEDY) from error
+    return trial
+
+
+def _settings(trial: Trial, where: str) -> Settings:
+    doubled = [name for name in OWN_SETTINGS if name in trial.runtime]
+    if doubled:
+        raise ValueError(f"runtime says {', '.join(doubled)}, which the trial itself does")
+    sections = {"version": 1, "policy": trial.policy, "runtime": trial.runtime}
+    return settings.from_record(sections, where)
+
+
+def _check_fault(fault: Fault, trial: Trial, policy: Policy) -> None:
+    known = {**drawing.KINDS, **(drawing.PROCESS_KINDS if trial.processes else {})}
+    if fault.kind not in known:
+        raise ValueError(f"no fault {fault.kind!r:.60}; known are {', '.join(known)}")
+    if any(node >= trial.nodes for node in fault.nodes):
+        raise ValueError(f"fault on node {max(fault.nodes)}, of nodes 0 to {trial.nodes - 1}")
+    if known[fault.kind][0] and not fault.nodes:
+        raise ValueError(f"{fault.kind} of no node")
+    if fault.at > trial.seconds:
+        raise ValueError(f"{fault.kind} at {fault.at:g} s, after the {trial.seconds:g} s of input")
+    if fault.kind == "damage-record" and policy.ordering != "always":
+        raise ValueError("damage-record without `ordering: always`, where it is refused")
+
+
+def _check_steps(trial: Trial, folder: Path) -> None:
+    few = tuple(
+        msgspec.structs.replace(step, rows=ROWS) if isinstance(step, Source) else step
+        for step in trial.steps
+    )
+    columns = shapes.of_all(few)
+    for step in few:
+        if isinstance(step, Scale) and step.into in columns[step.input].columns:
+            raise ValueError(f"step {step.name} adds the column {step.into}, which is there")
+    small = msgspec.structs.replace(trial, steps=few)
+    inputs.write(small, folder / "input")
+    program.build(application.build(small, folder))
+    with Engine() as engine:
+        try:
+            statements.create(engine, small, folder / "input")
+        except InputError as error:
+            raise InputError(where=error.where, what=error.what, remedy=REMEDY) from error

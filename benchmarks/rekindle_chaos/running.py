@@ -1,0 +1,208 @@
+"""Runs one trial on the local cluster, to its end or its failure, and says how it went.
+
+    driver live ──► faults, each at its time ──► all back ──► input read ──► finish ──► check
+
+What a run leaves stays in its directory; nothing of it runs on. `commands` calls it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from rekindle.errors import RekindleError, RunError
+from rekindle.protocol.tree import Place
+from rekindle_chaos import application, checking, inputs, trials
+from rekindle_chaos.checking import Counts
+from rekindle_chaos.faults import Harm
+from rekindle_chaos.sabotage import FOLDER, VARIABLE, Sabotage
+from rekindle_chaos.trials import Trial
+from rekindle_local import stored
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.provisioning import Provisioning
+from rekindle_spark import jar
+
+__all__ = ["Machines", "Verdict", "machines", "run"]
+
+POLL_SECONDS = 0.05
+# what has come to an end sooner or later is no failure: the machine may be slow
+LIMIT_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How a trial went. `failure` is empty when it ran to its end with every row right."""
+
+    trial: Trial
+    faults: dict[str, int] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Machines:
+    """A cluster for one trial after the other; `on_change` is the trial's that runs."""
+
+    environment: dict[str, str]
+    cluster: LocalCluster = field(init=False)
+    on_change: Callable[[], None] = lambda: None
+
+
+@contextmanager
+def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator[Machines]:
+    """A cluster whose processes are broken as `sabotage` says."""
+    environment = {"PYTHONPATH": _python_path(sabotage)}
+    if sabotage is not None:
+        environment[VARIABLE] = sabotage
+    found = Machines(environment)
+    found.cluster = LocalCluster(
+        nodes=nodes,
+        directory=directory,
+        cpu_quota=None,
+        class_path=[Path(jar.path())],
+        environment=environment,
+        on_change=lambda: found.on_change(),
+    )
+    with found.cluster:
+        yield found
+
+
+def _python_path(sabotage: Sabotage | None) -> str:
+    """Drivers and hosts find the modules where this process has found them."""
+    root = str(Path(trials.__file__).parents[2])
+    broken = None if sabotage is None else str(FOLDER)
+    return os.pathsep.join(filter(None, [broken, os.environ.get("PYTHONPATH"), root]))
+
+
+def run(trial: Trial, machines: Machines, directory: Path) -> Verdict:
+    """Run a trial in an empty directory."""
+    verdict = Verdict(trial)
+    (directory / "trial.json").write_text(trials.serialize(trial))
+    (directory / "traps").mkdir()
+    inputs.write(trial, directory / "input")
+    driver = DriverProcess(directory)
+    with ExitStack() as stack:
+        stack.callback(driver.end)
+        control, started = _control_plane(trial, machines, directory, driver, stack)
+        harm = Harm(trial, machines.cluster, driver, control, directory / "traps", started)
+        stack.callback(harm.end)
+        try:
+            _start(trial, machines, directory, driver, control)
+            started()
+            _Course(trial, driver, harm).run()
+            verdict.counts = checking.check(trial, directory, driver.store)
+            verdict.failure = "; ".join(verdict.counts.samples)
+        except RekindleError as error:
+            verdict.failure = str(error)
+        verdict.faults = harm.done
+    return verdict
+
+
+def _control_plane(
+    trial: Trial,
+    machines: Machines,
+    directory: Path,
+    driver: DriverProcess,
+    stack: ExitStack,
+) -> tuple[ControlPlane | None, Callable[[], None]]:
+    """The control plane, if the trial has one, and what tells it of a driver that was started.
+
+    Nodes and drivers come back by the trial's own clock, so what it asks for is not brought.
+    """
+    if not trial.processes:
+        return None, lambda: None
+    folder = directory / "cluster"
+    provisioning = Provisioning(folder, lambda: (), lambda _: None, lambda: None)
+    control = stack.enter_context(
+        ControlPlane(
+            directory=directory / "control",
+            cluster=folder,
+            socket=machines.cluster.temporary / "sidecar.sock",
+            place=Place("chaos", f"seed-{trial.seed}"),
+        )
+    )
+    machines.on_change = lambda: provisioning.publish(machines.cluster.leaders())
+    stack.callback(setattr, machines, "on_change", lambda: None)
+    machines.on_change()
+    provisioning.start()
+    stack.callback(provisioning.close)
+
+    def started() -> None:
+        assert driver.process is not None
+        provisioning.publish_driver(control.place, driver.process.pid)
+
+    return control, started
+
+
+def _start(
+    trial: Trial,
+    machines: Machines,
+    directory: Path,
+    driver: DriverProcess,
+    control: ControlPlane | None,
+) -> None:
+    runtime = {
+        "nodes_expected": trial.nodes,
+        "rows_per_second": trial.rows_per_second,
+        **trial.runtime,
+    }
+    settings = directory / "settings.yaml"
+    settings.write_text(
+        yaml.safe_dump({"version": 1, "policy": dict(trial.policy), "runtime": runtime})
+    )
+    driver.start(
+        Path(application.__file__),
+        machines.cluster.master_url,
+        settings,
+        machines.cluster.spark_options(),
+        {application.DIRECTORY: str(directory), **machines.environment},
+        None if control is None else (control.socket, control.place),
+    )
+
+
+@dataclass(slots=True)
+class _Course:
+    """Follows one driver from its start to its end."""
+
+    trial: Trial
+    driver: DriverProcess
+    harm: Harm
+    seen: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Raises RunError where the driver fails, or does not come to its end."""
+        self._await("all queries to run", lambda: "recovered" in self.seen)
+        begin = time.monotonic()
+        self._await("the end of the faults", lambda: self._harmed(time.monotonic() - begin))
+        self._await("the whole input to be read", self._is_all_read)
+        self.driver.request_finish()
+        self._await("the end of the driver", lambda: self.driver.ended)
+
+    def _harmed(self, now: float) -> bool:
+        self.harm.proceed(now)
+        return self.harm.is_over
+
+    def _await(self, what: str, condition: Callable[[], bool]) -> None:
+        limit = time.monotonic() + LIMIT_SECONDS + self.trial.seconds
+        while not condition():
+            self.seen.update(event["kind"] for event in self.driver.fresh_events())
+            self.driver.check()
+            if time.monotonic() > limit:
+                raise RunError(
+                    where=f"seed {self.trial.seed}",
+                    what=f"waited in vain for {what}",
+                    remedy=f"see {self.driver.log} and {self.driver.events}",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _is_all_read(self) -> bool:
+        newest = stored.newest_cut(self.driver.store)
+        assert newest is not None
+        rows = sum(source.rows for source in self.trial.sources)
+        return bool(sum(end for _, end in newest["offsets"].values()) == rows)

@@ -1,0 +1,108 @@
+"""Runs trials one after the other on one cluster; one that fails again with fewer faults.
+
+chaos.json      what all came to, written after each trial
+seed-N/         what a trial that failed has left
+seed-N.json     its shortest form that still fails, to be run again
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from rekindle.errors import RunError
+from rekindle_chaos import results, running, shrinking, trials
+from rekindle_chaos.running import Machines, Verdict
+from rekindle_chaos.sabotage import Sabotage
+from rekindle_chaos.trials import Fault, Trial
+from rekindle_local.demo import evidence
+
+__all__ = ["Session"]
+
+SHRINKING_RUNS_MAX = 8
+
+
+@dataclass(slots=True)
+class Session:
+    """What one call of the command runs, in an empty directory."""
+
+    directory: Path
+    sabotage: Sabotage | None
+    say: Callable[[str], None]
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def run(self, wanted: Sequence[Trial]) -> None:
+        """Raises RunError where a trial fails, or where a sabotage is not found in any. After one
+        that has failed an interrupted session ends with it: what that has left is to be kept."""
+        try:
+            self._run(wanted)
+        except KeyboardInterrupt:
+            if self.sabotage is None and any(verdict.failure for verdict in self.verdicts):
+                self._judge()
+            raise
+
+    def _run(self, wanted: Sequence[Trial]) -> None:
+        nodes = max(trial.nodes for trial in wanted)
+        with running.machines(nodes, self.directory / "cluster", self.sabotage) as machines:
+            for trial in wanted:
+                verdict = self._try(machines, trial, f"seed-{trial.seed}")
+                self.verdicts.append(verdict)
+                self.say(results.line(verdict))
+                self._write()
+                if verdict.failure and self.sabotage is None:
+                    self._shrink(machines, verdict)
+                elif verdict.failure:
+                    self.say(f"seed {trial.seed} finds {self.sabotage}")
+                    return
+        self._judge()
+
+    def _try(self, machines: Machines, trial: Trial, name: str) -> Verdict:
+        """Run a trial; what it leaves is kept where it fails."""
+        directory = self.directory / name
+        directory.mkdir()
+        verdict = running.run(trial, machines, directory)
+        if not verdict.failure:
+            shutil.rmtree(directory)
+        return verdict
+
+    def _shrink(self, machines: Machines, verdict: Verdict) -> None:
+        """Find the fewest faults that still fail, and keep the trial with them."""
+        trial, tried = verdict.trial, 0
+
+        def fails(faults: Sequence[Fault]) -> bool:
+            nonlocal tried
+            tried += 1
+            shorter = msgspec.structs.replace(trial, faults=tuple(faults))
+            again = self._try(machines, shorter, f"seed-{trial.seed}-{tried}")
+            self.say(f"  again with {len(faults)} faults: {again.failure or 'all right'}")
+            return bool(again.failure)
+
+        left = shrinking.shortest(trial.faults, fails, SHRINKING_RUNS_MAX)
+        path = self.directory / f"seed-{trial.seed}.json"
+        shortest = msgspec.structs.replace(trial, faults=tuple(left))
+        path.write_text(trials.serialize(shortest))
+        self.say(f"seed {trial.seed} fails with: {results.schedule(left) or 'no fault'}")
+        self.say(f"run it again: rekindle chaos --trial {path}")
+
+    def _write(self) -> None:
+        commit, machine = evidence.commit(), evidence.machine()
+        content = results.summary(self.verdicts, commit, machine, self.sabotage)
+        (self.directory / "chaos.json").write_text(json.dumps(content, indent=1) + "\n")
+
+    def _judge(self) -> None:
+        failed = [verdict for verdict in self.verdicts if verdict.failure]
+        if self.sabotage is not None:
+            raise RunError(
+                where=f"--break {self.sabotage}",
+                what=f"was not found in {len(self.verdicts)} trials",
+                remedy="give more seeds; if it is never found, a check is missing",
+            )
+        if failed:
+            raise RunError(
+                where=f"seed {failed[0].trial.seed}",
+                what=failed[0].failure,
+                remedy=f"see {self.directory}",
+            )

@@ -1,0 +1,85 @@
+"""The program that spark-submit is given: the flights as ordinary Structured Streaming.
+
+spark-submit ... structured_streaming.py INPUT --store FOLDER --rows-per-second 1000
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rekindle_cli import cli, options
+
+__all__ = ["application", "main"]
+
+ROWS_PER_SECOND_MAX = 10_000_000
+SECONDS_PER_DAY = 86_400
+
+
+def main() -> int:
+    """Runs the program; returns the exit code."""
+    return cli.run(application, sys.argv[1:])
+
+
+def application(_: Sequence[str]) -> typer.Typer:
+    """The program's one command."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(_run)
+    return app
+
+
+def _run(
+    directory: Annotated[Path, typer.Argument(metavar="INPUT", help="Folder of prepared files.")],
+    store: Annotated[Path, typer.Option(help="Checkpoints and output: a folder all nodes share.")],
+    rows_per_second: Annotated[float, typer.Option(help="Rows of all files together.")],
+    events: Annotated[
+        Path | None,
+        typer.Option(help="Where events are written.", show_default="events.jsonl in the store"),
+    ] = None,
+    rows_per_trigger_max: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows of all files that one batch takes at most; 0 for no limit.",
+            show_default="what comes in 60 s",
+        ),
+    ] = None,
+    trigger_seconds: Annotated[
+        float, typer.Option(help="A batch begins so often; 0 as soon as it can.")
+    ] = 0.0,
+    names: Annotated[
+        str | None,
+        typer.Option("--queries", metavar="A,B", help="Only these.", show_default="all 18"),
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option(help="Put queries that have much in common into one stream.")
+    ] = False,
+) -> None:
+    """Run the 18 queries; a file named `finish` in the store ends them when all is committed.
+
+    Example: spark-submit structured_streaming.py input --store /shared/s --rows-per-second 1000
+    """
+    options.check_range("--rows-per-second", rows_per_second, 1, ROWS_PER_SECOND_MAX)
+    options.check_range("--rows-per-trigger-max", rows_per_trigger_max or 0, 0, ROWS_PER_SECOND_MAX)
+    options.check_range("--trigger-seconds", trigger_seconds, 0, SECONDS_PER_DAY)
+    from rekindle_peers.structured_streaming import application
+    from rekindle_peers.structured_streaming.queries import QUERIES
+
+    known = tuple(QUERIES)
+    application.run(
+        application.Options(
+            directory=directory.resolve(),
+            store=store.resolve(),
+            events=events or store / "events.jsonl",
+            rows_per_second=rows_per_second,
+            rows_per_trigger_max=rows_per_trigger_max,
+            trigger_seconds=trigger_seconds,
+            names=known if names is None else options.choices("--queries", names, known),
+            shared=shared,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

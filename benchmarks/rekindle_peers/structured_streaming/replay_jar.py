@@ -1,0 +1,22 @@
+"""The jar with the Java of this comparison: prepared files as a source of Spark, and plain files.
+
+The sources lie in `jvm/` and are compiled against the installed pyspark when they have changed.
+"""
+
+from pathlib import Path
+
+from rekindle_spark import jar
+from rekindle_spark.compilation import Jar
+
+__all__ = ["path"]
+
+FOLDER = Path(__file__).parent / "jvm"
+JAR = FOLDER / "rekindle-replay.jar"
+
+
+def path() -> str:
+    """Build the jar when it is not current; return where it is.
+
+    Raises `InputError` without a JDK or pyspark, `RunError` when the sources do not compile.
+    """
+    return Jar(JAR, FOLDER, "Spark", jar.spark_libraries).path()

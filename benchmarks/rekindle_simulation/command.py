@@ -1,0 +1,99 @@
+"""`rekindle sim`: the coordination under many seeds, or one of its parts sabotaged on purpose.
+
+Runs seeds on all cores and shows the first that breaks an invariant; `rekindle_simulation` is what
+runs.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from rekindle.errors import RunError
+from rekindle_cli import options
+from rekindle_simulation import running
+from rekindle_simulation.running import Outcome
+from rekindle_simulation.sabotage import Sabotage
+
+__all__ = ["sim"]
+
+SEEDS_MAX = 1_000_000
+TOGETHER = 20
+TRACE_LINES = 40
+
+
+def sim(
+    seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..1000",
+    sabotage: Annotated[
+        str | None,
+        typer.Option(
+            "--break",
+            metavar="|".join(Sabotage),
+            help="Break this on purpose, to see that it is found.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Simulate crashes, cuts and late messages under many seeds.
+
+    A seed always gives the same run. The first one in which an invariant does not hold is shown
+    step by step; with --break there has to be one.
+
+    Example: rekindle sim --seeds 1..2000
+    """
+    numbers = options.seeds(seeds, SEEDS_MAX)
+    if sabotage is not None:
+        options.check_choice("--break", sabotage, tuple(Sabotage))
+    broken = None if sabotage is None else Sabotage(sabotage)
+    plans = incidents = 0
+    for outcome in _outcomes(numbers, broken):
+        plans, incidents = plans + outcome.plans, incidents + outcome.incidents
+        if outcome.broken is not None:
+            _show(outcome, broken)
+            return
+    if broken is not None:
+        raise RunError(
+            where=f"--break {broken}",
+            what=f"was not found in {len(numbers)} seeds",
+            remedy="give more seeds; if it is never found, an invariant is missing",
+        )
+    typer.echo(f"{len(numbers)} seeds, {incidents} incidents, {plans} plans: every invariant holds")
+
+
+def _outcomes(numbers: list[int], sabotage: Sabotage | None) -> Iterator[Outcome]:
+    """Outcomes in order of their seeds, some at once; shows how far it has got."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    run = partial(running.run, sabotage=sabotage)
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        try:
+            outcomes = pool.map(run, numbers, chunksize=TOGETHER)
+            yield from track(
+                outcomes,
+                description="seeds",
+                total=len(numbers),
+                console=console,
+                disable=not console.is_terminal,
+                transient=True,
+            )
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _show(outcome: Outcome, sabotage: Sabotage | None) -> None:
+    """The end of the seed's trace and what broke; that is an error unless it was meant to."""
+    for line in outcome.trace[-TRACE_LINES:]:
+        typer.echo(line)
+    if sabotage is not None:
+        typer.echo(f"seed {outcome.seed} finds {sabotage}: {outcome.broken}")
+        return
+    raise RunError(
+        where=f"seed {outcome.seed}",
+        what=outcome.broken or "",
+        remedy=f"see the steps above; `rekindle sim --seeds {outcome.seed}` shows them again",
+    )

@@ -1,0 +1,230 @@
+"""A coordinator's shell that may die, or stand still, between any two of its steps.
+
+    read ──► decide ──► write case and directives at once ──► ask the provider
+
+What it holds in memory is lost with it; another one finds the rest in the store. Only the one that
+was first leads, but nothing relies on that: the transaction decides.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle import protocol
+from rekindle.coordination import Instruction, MovePartitions, application
+from rekindle.coordination.application import Case, Decision, Reading
+from rekindle.protocol import Directive, Heartbeat, MoveOrder, Orders, PlanOrder, tree
+from rekindle.reasons import Reason
+from rekindle.settings import DOMAINS
+from rekindle_simulation.invariants import Broken, Invariants
+from rekindle_simulation.machines import DOMAINS_OF_NODES, Machines
+from rekindle_simulation.sabotage import Sabotage
+from rekindle_simulation.sidecars import PLACE
+from rekindle_simulation.stores import Conflict, Expired, Store, Unreachable
+from rekindle_simulation.world import World
+
+__all__ = ["Coordinator"]
+
+STEP_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """One process. `fragile`: the chance that it dies, or stands still, at a step."""
+
+    name: str
+    world: World
+    store: Store
+    machines: Machines
+    invariants: Invariants
+    sabotage: Sabotage | None
+    driver_gone: Callable[[int], bool]
+    restart_driver: Callable[[str], None]
+    clock_offset: float = 0.0
+    fragile: float = 0.0
+    down_until: float = 0.0
+    noticed: bool = False
+    session: int | None = None
+    case: Case | None = None
+    version: int | None = None
+    reports: dict[str, tuple[bytes, Any]] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Begin to step."""
+        self.store.watchers.append(self._notice)
+        self.world.after(self.world.between(0.0, STEP_SECONDS), self._tick)
+
+    def crash(self, seconds: float) -> None:
+        """Die, and be started again after a while with nothing in memory."""
+        self.down_until = self.world.now + seconds
+        self.session, self.case, self.reports = None, None, {}
+        self.world.tell(f"coordinator {self.name} dies")
+
+    def stall(self, seconds: float) -> None:
+        """Stand still with everything in memory."""
+        self.down_until = self.world.now + seconds
+
+    def _notice(self, path: str) -> None:
+        ours = (tree.COORDINATION, tree.ACKS, tree.DIRECTIVES)
+        if self.noticed or any(f"/{name}" in path for name in ours):
+            return
+        self.noticed = True
+        self.world.after(self.world.between(0.01, 0.1), self._look)
+
+    def _look(self) -> None:
+        self.noticed = False
+        self._step()
+
+    def _tick(self) -> None:
+        self._step()
+        self.world.after(STEP_SECONDS, self._tick)
+
+    def _step(self) -> None:
+        if self.world.now < self.down_until:
+            return
+        try:
+            if not self._leads():
+                self.case = None
+                return
+            self._act()
+        except (Unreachable, Expired):
+            self.case = None
+
+    def _leads(self) -> bool:
+        try:
+            if self.session is None:
+                raise Expired
+            self.store.touch(self.session, self.world.now)
+        except Expired:
+            self.session = self.store.open(self.world.now)
+            self.store.put(f"{tree.ELECTION}/{tree.numbered(self.session)}", b"", self.session)
+        first = self.store.children(tree.ELECTION)[0]
+        return tree.number(first) == self.session or self.sabotage is Sabotage.DOUBLE_PLAN
+
+    def _act(self) -> None:
+        reading = self._read()
+        if reading is None or self._falters():
+            return
+        assert self.case is not None
+        now = self.world.now + self.clock_offset
+        decision = application.decide(self.case, reading, now, clock=float)
+        self._compare(reading, now, decision)
+        if decision.case.state is not None:
+            self.invariants.decided(decision.case.state)
+        if self._falters():
+            return
+        if self.world.chance(self.fragile):
+            # it stands still with the decision in hand, and goes on as if nothing had been
+            self.stall(self.world.between(1.0, 40.0))
+            wake = self.down_until - self.world.now
+            self.world.after(wake, lambda: self._write_late(decision))
+            return
+        self._write(decision)
+
+    def _write_late(self, decision: Decision) -> None:
+        try:
+            self._write(decision)
+        except Unreachable:
+            self.case = None
+
+    def _write(self, decision: Decision) -> None:
+        path = PLACE.path(tree.COORDINATION)
+        if decision.changed:
+            writes = {path: application.to_record(decision.case)}
+            for directive in decision.directives:
+                name = tree.numbered(directive.sequence)
+                writes[PLACE.path(tree.DIRECTIVES, name)] = protocol.encode(directive)
+            held = {} if self.sabotage is Sabotage.DOUBLE_PLAN else {path: self.version}
+            try:
+                self.store.transact(held, writes, None)
+            except Conflict:
+                self.case = None
+                return
+            self.version = (self.version or 0) + 1
+            self._note(decision.directives)
+        self.case = decision.case
+        if not self._falters():
+            self._ask(decision.case)
+
+    def _ask(self, case: Case) -> None:
+        for identity, request in case.requests.items():
+            if request.what == "driver":
+                self.restart_driver(identity)
+            else:
+                self.machines.request(identity, request)
+
+    def _read(self) -> Reading | None:
+        topology = self._report(tree.TOPOLOGY, protocol.TopologyReport)
+        if topology is None:
+            return None
+        if self.case is None:
+            path = PLACE.path(tree.COORDINATION)
+            found = self.store.get(path)
+            self.version = None if found is None else found[1]
+            self.case = Case() if found is None else application.from_record(found[0], path)
+        # one that knows domains leaves it to the driver who is gone, so that nodes are suspected
+        by_domain = topology.policy.placement == DOMAINS
+        return Reading(
+            topology=topology,
+            progress=self._report(tree.PROGRESS, protocol.ProgressReport),
+            statistics=self._report(tree.STATISTICS, protocol.StatisticsReport),
+            checkpoint=self._report(tree.CHECKPOINT, protocol.CheckpointReport),
+            heartbeat=self._report(tree.HEARTBEAT, Heartbeat),
+            orders=self._report(tree.ORDERS, Orders) or Orders(),
+            nodes_gone=frozenset() if by_domain else self.machines.down(),
+            driver_gone=self.driver_gone(topology.generation),
+            domains=DOMAINS_OF_NODES if by_domain else {},
+        )
+
+    def _report(self, name: str, kind: Any) -> Any:
+        """A record, decoded once for each version of it."""
+        path = PLACE.path(name)
+        found = self.store.get(path)
+        if found is None:
+            return None
+        known = self.reports.get(name)
+        if known is None or known[0] is not found[0]:
+            known = (found[0], protocol.decode(found[0], kind, path))
+            self.reports[name] = known
+        return known[1]
+
+    def _falters(self) -> bool:
+        if self.world.chance(self.fragile):
+            self.crash(self.world.between(0.5, 20.0))
+            return True
+        return False
+
+    def _compare(self, reading: Reading, now: float, decision: Decision) -> None:
+        """One that is started anew would decide the same, but for moves a moment sooner: one that
+        has heard of a change looks first whether there is something to plan, and when placement by
+        domains was last looked at is not kept."""
+        found = self.store.get(PLACE.path(tree.COORDINATION))
+        if not decision.directives or found is None or found[1] != self.version:
+            return
+        case = application.from_record(found[0], "coordination")
+        again = application.decide(case, reading, now, clock=float)
+        for kind in (PlanOrder, MoveOrder):
+            ours, theirs = (_orders(kind, made.directives) for made in (decision, again))
+            sooner = kind is MoveOrder and (not ours or _survive(again.instructions))
+            if ours != theirs and not sooner:
+                raise Broken(f"started anew, the coordinator would order {theirs}, not {ours}")
+
+    def _note(self, directives: tuple[Directive, ...]) -> None:
+        for directive in directives:
+            plan = isinstance(directive.order, PlanOrder)
+            self.world.tell(
+                f"coordinator {self.name}: directive {directive.sequence} for "
+                f"{directive.generation}: {directive.text}"
+            )
+            self.invariants.wrote(directive.sequence, directive.plan_epoch if plan else None)
+
+
+def _survive(instructions: tuple[Instruction, ...]) -> bool:
+    """Whether there are moves among them for the sake of placement by domains."""
+    return any(
+        isinstance(item, MovePartitions) and item.reason is Reason.SURVIVAL for item in instructions
+    )
+
+
+def _orders(kind: type, directives: tuple[Directive, ...]) -> list[object]:
+    return [item.order for item in directives if isinstance(item.order, kind)]

@@ -1,0 +1,143 @@
+"""What a seed does to nodes, driver, sidecar, store and coordinators, up to a moment.
+
+Each fault has a begin and an end of its own; after `QUIET_AT` nothing new happens and everything
+that was cut, stalled or dead is back, so whatever is still wrong then is our doing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rekindle.protocol import Orders, PriorityOverride, encode, tree
+from rekindle_simulation.coordinators import Coordinator
+from rekindle_simulation.drivers import Driver
+from rekindle_simulation.machines import Machines
+from rekindle_simulation.sidecars import PLACE
+from rekindle_simulation.stores import Store, Unreachable
+from rekindle_simulation.world import World
+
+__all__ = ["QUIET_AT", "Faults"]
+
+CALM_SECONDS, QUIET_AT = 15.0, 90.0
+FAULTS_MAX = 6
+
+
+@dataclass(slots=True)
+class Faults:
+    """Everything that can be hurt. `start_driver` starts one more driver."""
+
+    world: World
+    store: Store
+    machines: Machines
+    coordinators: list[Coordinator]
+    drivers: list[Driver]
+    start_driver: Callable[[], None]
+
+    def plan(self) -> None:
+        """Choose what happens, and let it happen."""
+        world = self.world
+        kinds = (
+            self._kill_nodes,
+            self._kill_nodes,
+            self._break_coordinators,
+            self._stop_store,
+            self._cut_sidecar,
+            self._deafen_driver,
+            self._stall_driver,
+            self._kill_driver,
+            self._start_second_driver,
+            self._turn_clock,
+            self._give_orders,
+        )
+        self.world.after(world.between(CALM_SECONDS, 40.0), self._kill_nodes)
+        for _ in range(world.random.randint(0, FAULTS_MAX)):
+            world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(kinds))
+        world.after(QUIET_AT, self._heal)
+
+    def _kill_nodes(self) -> None:
+        up = sorted(name for name, node in self.machines.nodes.items() if node.up)
+        if up:
+            count = self.world.random.randint(1, len(up))
+            self.machines.kill(self.world.random.sample(up, count))
+
+    def _break_coordinators(self) -> None:
+        self.world.tell("coordinators become fragile")
+        for coordinator in self.coordinators:
+            coordinator.fragile = self.world.between(0.02, 0.3)
+        self.world.after(self._while(), self._mend_coordinators)
+
+    def _mend_coordinators(self) -> None:
+        for coordinator in self.coordinators:
+            coordinator.fragile = 0.0
+
+    def _stop_store(self) -> None:
+        self.world.tell("the store is away")
+        self.store.reachable = False
+        self.world.after(self._while(), self._return_store)
+
+    def _return_store(self) -> None:
+        self.world.tell("the store is back")
+        self.store.reachable = True
+
+    def _cut_sidecar(self) -> None:
+        sidecar = self._newest.sidecar
+        self.world.tell(f"sidecar {sidecar.generation} is cut from the store")
+        sidecar.linked = False
+        self.world.after(self._while(), lambda: setattr(sidecar, "linked", True))
+
+    def _deafen_driver(self) -> None:
+        sidecar = self._newest.sidecar
+        self.world.tell(f"driver {sidecar.generation} is cut from its sidecar")
+        sidecar.listening = False
+        self.world.after(self._while(), lambda: setattr(sidecar, "listening", True))
+
+    def _stall_driver(self) -> None:
+        self.world.tell(f"driver {self._newest.generation} stands still")
+        self._newest.stall(self._while())
+
+    def _kill_driver(self) -> None:
+        self.world.tell(f"driver {self._newest.generation} dies")
+        self._newest.end()
+
+    def _start_second_driver(self) -> None:
+        self._cut_sidecar()
+        self.start_driver()
+
+    def _turn_clock(self) -> None:
+        coordinator = self.world.random.choice(self.coordinators)
+        coordinator.clock_offset += self.world.random.choice((-3600.0, -40.0, 40.0, 3600.0))
+        self.world.tell(f"the clock of {coordinator.name} is now {coordinator.clock_offset:+.0f} s")
+
+    def _give_orders(self) -> None:
+        queries = sorted({query.name for query in self._newest.pipeline.topology.queries})
+        override = PriorityOverride(priority=self.world.random.randint(1, 10))
+        orders = Orders(
+            priorities={self.world.random.choice(queries): override},
+            paused=self.world.chance(0.3),
+        )
+        self._order(orders)
+        self.world.after(self._while(), lambda: self._order(Orders()))
+
+    def _order(self, orders: Orders) -> None:
+        try:
+            self.store.put(PLACE.path(tree.ORDERS), encode(orders))
+        except Unreachable:
+            self.world.after(1.0, lambda: self._order(orders))
+
+    def _heal(self) -> None:
+        """Everything is back, whatever was asked for."""
+        self.world.tell("all is well from here on")
+        for name in sorted(self.machines.nodes):
+            self.machines.revive(name)
+        if not any(driver.running for driver in self.drivers):
+            self.world.after(1.0, self.start_driver)
+        # later than any order that waits for the store
+        self.world.after(2.0, lambda: self._order(Orders()))
+
+    def _while(self) -> float:
+        """How long a fault lasts; none reaches far beyond the end of all faults."""
+        left = QUIET_AT - self.world.now
+        return min(self.world.between(2.0, 45.0), max(0.1, left))
+
+    @property
+    def _newest(self) -> Driver:
+        return self.drivers[-1]

@@ -1,0 +1,116 @@
+"""What must hold at every moment, and in the end.
+
+at a plan     no partition is placed that is active, plan epochs only grow, no node over its cap
+at a move     everything runs, it goes to a node that is there, and none carries more than before,
+              or, by domain, than its cap once all are made
+at a commit   each epoch once, generations only grow
+at a decision a coordinator that is started anew decides the same, and what the loss of each domain
+              would stop can be told
+in the end    everything runs, the incident is closed, switches are as the policy says, load is even
+              and, where placement is by domain, nothing is where its loss would stop too much
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.coordination import State, survival
+from rekindle.protocol import PlanOrder
+from rekindle.settings import DOMAINS, Policy
+from rekindle_simulation.machines import CAPACITY_PERCENT
+
+__all__ = ["Broken", "Invariants"]
+
+
+class Broken(Exception):
+    """An invariant does not hold; the text says which and how."""
+
+
+@dataclass(slots=True)
+class Invariants:
+    """Checks as the run goes; `plan_epochs` are the newest carried out, by generation. Executors
+    take `overhead_percent` of a core beside their partitions."""
+
+    policy: Policy
+    overhead_percent: float
+    plan_epochs: dict[int, int] = field(default_factory=dict)
+    directives: int = 0
+    published: int = 0
+    moves: int = 0
+
+    def planned(
+        self, generation: int, plan_epoch: int, order: PlanOrder, placement: Mapping[str, str]
+    ) -> None:
+        """A driver is about to carry out a plan."""
+        known = self.plan_epochs.get(generation, 0)
+        if plan_epoch <= known:
+            raise Broken(f"driver {generation} carries out plan {plan_epoch} after {known}")
+        self.plan_epochs[generation] = plan_epoch
+        twice = sorted(order.placement.keys() & placement.keys())
+        if twice:
+            raise Broken(f"plan {plan_epoch} places {', '.join(twice)}, which run already")
+
+    def placed(self, placement: Mapping[str, str], costs: Mapping[str, float]) -> None:
+        """A driver has carried out a plan."""
+        for node, cost in sorted(_used(placement, costs).items()):
+            used = cost + self.overhead_percent
+            if used > self.policy.cpu_cap * CAPACITY_PERCENT + 1e-6:
+                raise Broken(f"node {node} is planned to {used:.1f} % of a core")
+
+    def moved(
+        self,
+        before: Mapping[str, str],
+        placement: Mapping[str, str],
+        costs: Mapping[str, float],
+        nodes: Collection[str],
+        *,
+        waiting: bool,
+    ) -> None:
+        """A driver has moved a partition. What was ordered before it decided alone for a while may
+        make load less even for a moment, but fills no node beyond what it may carry; by domain,
+        where partitions change places, that may be passed while some are `waiting`."""
+        if set(before) != set(costs) or not set(placement.values()) <= set(nodes):
+            raise Broken("a partition moves while something is lost")
+        passing = waiting and self.policy.placement == DOMAINS
+        cap = 1.0 if passing else self.policy.cpu_cap
+        limit = max(cap * CAPACITY_PERCENT - self.overhead_percent, *_used(before, costs).values())
+        most = max(_used(placement, costs).values())
+        if most > limit + 1e-6:
+            raise Broken(f"a move fills a node to {most:.1f} %")
+        self.moves += 1
+
+    def decided(self, state: State) -> None:
+        """A coordinator has decided, whatever its nodes are like."""
+        shares = survival.stopped_shares(state, {})
+        used = {state.nodes[node].domain or node for node in state.placement.values()}
+        if not used <= shares.keys() or not all(-1e-9 <= x <= 1 + 1e-9 for x in shares.values()):
+            raise Broken(f"the loss of {', '.join(sorted(used))} would stop {shares}")
+
+    def committed(self, commits: list[tuple[int, int]]) -> None:
+        """An epoch has been committed."""
+        if len(commits) < 2:
+            return
+        (epoch, generation), (next_epoch, next_generation) = commits[-2:]
+        if next_epoch <= epoch or next_generation < generation:
+            raise Broken(
+                f"driver {next_generation} commits epoch {next_epoch} "
+                f"after driver {generation} committed {epoch}"
+            )
+
+    def wrote(self, sequence: int, plan_epoch: int | None) -> None:
+        """A coordinator has published a directive, a plan when `plan_epoch` is not None."""
+        if sequence <= self.directives:
+            raise Broken(f"directive {sequence} is published after {self.directives}")
+        self.directives = sequence
+        if plan_epoch is not None:
+            if plan_epoch <= self.published:
+                raise Broken(f"plan {plan_epoch} is published after {self.published}")
+            self.published = plan_epoch
+
+
+def _used(placement: Mapping[str, str], costs: Mapping[str, float]) -> dict[str, float]:
+    """What each node carries."""
+    return {
+        node: math.fsum(costs[name] for name, where in placement.items() if where == node)
+        for node in set(placement.values())
+    }

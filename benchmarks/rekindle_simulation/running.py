@@ -1,0 +1,227 @@
+"""One seed from begin to end: a pipeline, its faults, and whether everything came right.
+
+Called by `rekindle sim` and by the tests, thousands of times.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rekindle import topology as graph
+from rekindle.coordination import Status, application, balancing, survival
+from rekindle.protocol import tree
+from rekindle.settings import ADAPTIVE, ALWAYS, BLOCKING, DOMAINS, EVEN, INCREMENTAL, Policy
+from rekindle.topology import Operator, Query, Topology
+from rekindle_simulation.coordinators import Coordinator
+from rekindle_simulation.drivers import Driver, Pipeline
+from rekindle_simulation.faults import QUIET_AT, Faults
+from rekindle_simulation.invariants import Broken, Invariants
+from rekindle_simulation.machines import CheckpointStore, Machines, Node
+from rekindle_simulation.sabotage import Sabotage
+from rekindle_simulation.sidecars import PLACE
+from rekindle_simulation.stores import Store
+from rekindle_simulation.world import World
+
+__all__ = ["Outcome", "places_by_domain", "run"]
+
+SETTLED_SECONDS_MAX = 150.0
+LOOK_SECONDS = 1.0
+NODES = 4
+CAPACITY_SHARE = 0.5
+COST_MAX = 15.0
+OVERHEAD_PERCENT = 10.0
+# one seed of so many places by domain, and has nodes suspected before they are lost
+DOMAIN_SEEDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed: `broken` is None, or which invariant did not hold."""
+
+    seed: int
+    broken: str | None
+    plans: int
+    incidents: int
+    trace: tuple[str, ...]
+
+
+def run(seed: int, sabotage: Sabotage | None = None) -> Outcome:
+    """Run one seed to the end."""
+    simulation = Simulation(World(random.Random(seed)), sabotage, places_by_domain(seed))
+    broken = None
+    try:
+        simulation.play()
+    except Broken as found:
+        broken = str(found)
+    return Outcome(
+        seed=seed,
+        broken=broken,
+        plans=simulation.invariants.published,
+        incidents=simulation.incidents,
+        trace=tuple(simulation.world.trace),
+    )
+
+
+def places_by_domain(seed: int) -> bool:
+    """Whether a seed places by domain and has nodes suspected; the others stay what they were."""
+    return seed % DOMAIN_SEEDS == DOMAIN_SEEDS - 2
+
+
+@dataclass(slots=True)
+class Simulation:
+    """All parts of one run."""
+
+    world: World
+    sabotage: Sabotage | None
+    by_domain: bool
+    store: Store = field(default_factory=Store)
+    storage: CheckpointStore = field(default_factory=CheckpointStore)
+    coordinators: list[Coordinator] = field(default_factory=list)
+    drivers: list[Driver] = field(default_factory=list)
+    restarted: set[str] = field(default_factory=set)
+    pipeline: Pipeline = field(init=False)
+    invariants: Invariants = field(init=False)
+    machines: Machines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pipeline = _pipeline(self.world.random, by_domain=self.by_domain)
+        self.invariants = Invariants(self.pipeline.policy, OVERHEAD_PERCENT)
+        nodes = {f"n{index}": Node() for index in range(NODES)}
+        self.machines = Machines(self.world, nodes)
+
+    @property
+    def incidents(self) -> int:
+        """How many there were."""
+        kept = self._case().kept
+        return 0 if kept is None else kept.incidents
+
+    def play(self) -> None:
+        """Everything in order; raises Broken."""
+        self.coordinators += [self._coordinator(name) for name in ("a", "b")]
+        self._start_driver()
+        for coordinator in self.coordinators:
+            coordinator.start()
+        faults = Faults(
+            self.world,
+            self.store,
+            self.machines,
+            self.coordinators,
+            self.drivers,
+            self._start_driver,
+        )
+        faults.plan()
+        self._keep_sessions()
+        self.world.run(QUIET_AT)
+        end = QUIET_AT + SETTLED_SECONDS_MAX
+        while wrong := self._unsettled():
+            if self.world.now >= end:
+                raise Broken(f"{SETTLED_SECONDS_MAX:.0f} s after the last fault {wrong}")
+            self.world.run(self.world.now + LOOK_SECONDS)
+
+    def _keep_sessions(self) -> None:
+        self.store.expire(self.world.now)
+        for driver in self.drivers:
+            if driver.running:
+                driver.sidecar.step()
+        self.world.after(LOOK_SECONDS, self._keep_sessions)
+
+    def _coordinator(self, name: str) -> Coordinator:
+        return Coordinator(
+            name=name,
+            world=self.world,
+            store=self.store,
+            machines=self.machines,
+            invariants=self.invariants,
+            sabotage=self.sabotage,
+            driver_gone=self._is_gone,
+            restart_driver=self._restart_driver,
+        )
+
+    def _is_gone(self, generation: int) -> bool:
+        """What the provider says of a driver's process."""
+        return not any(d.running and d.generation >= generation for d in self.drivers)
+
+    def _restart_driver(self, identity: str) -> None:
+        if identity not in self.restarted:
+            self.restarted.add(identity)
+            self.world.after(self.world.between(1.0, 5.0), self._start_driver)
+
+    def _start_driver(self) -> None:
+        driver = Driver(
+            world=self.world,
+            machines=self.machines,
+            storage=self.storage,
+            store=self.store,
+            pipeline=self.pipeline,
+            invariants=self.invariants,
+            sabotage=self.sabotage,
+        )
+        self.drivers.append(driver)
+        driver.start()
+
+    def _case(self) -> application.Case:
+        found = self.store.records.get(PLACE.path(tree.COORDINATION))
+        return application.Case() if found is None else application.from_record(found[0], "case")
+
+    def _unsettled(self) -> str:
+        """What is still wrong, empty when all is as it should be."""
+        running = [driver for driver in self.drivers if driver.running]
+        if len(running) != 1:
+            return f"{len(running)} drivers run"
+        driver, kept = running[0], self._case().kept
+        everything = set(graph.partitions(self.pipeline.topology))
+        if driver.live != everything:
+            return f"{', '.join(sorted(everything - driver.live))} do not run"
+        if kept is None or kept.incident is not None:
+            return "the incident is not closed"
+        if any(view.status is not Status.UP for view in kept.nodes.values()):
+            return "a node does not count as up"
+        normal = {
+            "buffering": "off" if self.pipeline.policy.buffering == ADAPTIVE else "on",
+            "ordering": "off" if self.pipeline.policy.ordering == ADAPTIVE else "on",
+        }
+        if driver.modes != normal:
+            return f"the switches are {driver.modes}"
+        moves = driver.moving or self._wanted_moves(driver)
+        return f"{', '.join(sorted(moves))} should move" if moves and driver.can_move else ""
+
+    def _wanted_moves(self, driver: Driver) -> Mapping[str, str]:
+        """Partition -> node, as the one sees it that knows where nodes are."""
+        state = driver.case.state
+        if self.by_domain:
+            # the driver does not know the domains, and whoever leads has the newest state
+            states = [item.case.state for item in self.coordinators if item.case is not None]
+            state = next((item for item in states if item is not None), None)
+        if state is None:
+            return {}
+        surviving = survival.moves(state) if self.by_domain else {}
+        return surviving or balancing.moves(state)
+
+
+def _pipeline(chance: random.Random, *, by_domain: bool) -> Pipeline:
+    """Up to five operators, each reading from some before it, on nodes that hold them all."""
+    count = chance.randint(1, 5)
+    operators = tuple(Operator(f"o{i}", chance.randint(1, 3)) for i in range(count))
+    edges = tuple(
+        (f"o{i}", f"o{j}") for j in range(count) for i in range(j) if chance.random() < 0.4
+    )
+    ends = {operator.name for operator in operators} - {producer for producer, _ in edges}
+    queries = tuple(
+        Query(f"q{i}", operator.name, chance.randint(1, 10))
+        for i, operator in enumerate(operators)
+        if operator.name in ends or chance.random() < 0.5
+    )
+    topology = Topology(operators, edges, queries)
+    weights = {name: chance.uniform(0.2, 1.0) for name in graph.partitions(topology)}
+    unit = min(COST_MAX, NODES * 100 * CAPACITY_SHARE / sum(weights.values()))
+    adaptive = chance.random() < 0.5
+    policy = Policy(
+        strategy=BLOCKING if chance.random() < 0.2 else INCREMENTAL,
+        buffering=ADAPTIVE if adaptive else ALWAYS,
+        ordering=ADAPTIVE if adaptive and chance.random() < 0.7 else ALWAYS,
+        stabilisation_seconds=chance.choice((0.0, 3.0)),
+        solver="best-density",
+        placement=DOMAINS if by_domain else EVEN,
+    )
+    costs = {name: weight * unit for name, weight in weights.items()}
+    return Pipeline(topology, policy, costs, OVERHEAD_PERCENT, NODES, suspects=by_domain)

@@ -1,0 +1,133 @@
+"""What stands between a driver and the store: session, heartbeat, reports, directives.
+
+Holds the newest report of each kind until the store takes it, so an outage loses nothing. Messages
+to and from the driver may be late, come twice, or in another order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from rekindle import protocol
+from rekindle.protocol import Directive, Heartbeat, Report, tree
+from rekindle_simulation.stores import Expired, Store, Unreachable
+from rekindle_simulation.world import World
+
+__all__ = ["PLACE", "Sidecar", "sequence_of"]
+
+PLACE = tree.Place("default", "application")
+PATHS = {
+    protocol.TopologyReport: tree.TOPOLOGY,
+    protocol.StatisticsReport: tree.STATISTICS,
+    protocol.ProgressReport: tree.PROGRESS,
+    protocol.CheckpointReport: tree.CHECKPOINT,
+}
+CONTACT_SECONDS = 10.0
+
+
+class _Stamp(msgspec.Struct):
+    """What every report has."""
+
+    generation: int
+    sequence: int
+
+
+@dataclass(slots=True)
+class Sidecar:
+    """The sidecar of one driver. `linked`: its connection to the store is up; `listening`: the
+    driver's connection to it."""
+
+    world: World
+    store: Store
+    generation: int
+    deliver: Callable[[Directive], None]
+    looked_at: Callable[[], int]
+    linked: bool = True
+    listening: bool = True
+    session: int | None = None
+    heard_at: float = 0.0
+    held: dict[str, Report] = field(default_factory=dict)
+    fenced: bool = False
+
+    def report(self, report: Report) -> bool:
+        """Take a report; whether the store answers, as far as the sidecar knows."""
+        if not self.listening:
+            return False
+        self.heard_at = self.world.now
+        kept = self.held.get(PATHS[type(report)])
+        if kept is None or kept.sequence < report.sequence:
+            self.held[PATHS[type(report)]] = report
+        self.step()
+        return self.linked and self.store.reachable
+
+    def step(self) -> None:
+        """Keep the session, hand on what is held, fetch directives."""
+        if not self.linked:
+            return
+        try:
+            self._keep_session()
+            for name in list(self.held):
+                self._hand_on(name)
+            self._fetch()
+        except (Unreachable, Expired):
+            return
+
+    def acknowledge(self, sequence: int) -> None:
+        """Note the driver's answer; what cannot be written is not needed."""
+        if self.linked and self.store.reachable:
+            self.store.put(PLACE.path(tree.ACKS, tree.numbered(sequence)), b"{}")
+
+    def _keep_session(self) -> None:
+        """The heartbeat says that the driver is there, so it goes when that is silent."""
+        if self.world.now - self.heard_at > CONTACT_SECONDS:
+            return
+        try:
+            if self.session is None:
+                raise Expired
+            self.store.touch(self.session, self.world.now)
+        except Expired:
+            self.session = self.store.open(self.world.now)
+            self._announce()
+
+    def _announce(self) -> None:
+        path = PLACE.path(tree.HEARTBEAT)
+        found = self.store.get(path)
+        if found is not None:
+            standing = protocol.decode(found[0], Heartbeat, path)
+            if standing.generation > self.generation:
+                return
+        heartbeat = Heartbeat(generation=self.generation, since=self.world.now)
+        self.store.put(path, protocol.encode(heartbeat), self.session)
+
+    def _hand_on(self, name: str) -> None:
+        report, path = self.held[name], PLACE.path(name)
+        found = self.store.get(path)
+        written = (0, -1) if found is None else sequence_of(found[0])
+        if (report.generation, report.sequence) > written:
+            self.store.put(path, protocol.encode(report))
+        self.fenced = self.fenced or written[0] > report.generation
+        del self.held[name]
+
+    def _fetch(self) -> None:
+        """Give the driver all that it has not looked at, now and then twice or out of order."""
+        names = self.store.children(PLACE.path(tree.DIRECTIVES))
+        newest = self.looked_at()
+        fresh = [name for name in names if tree.number(name) > newest]
+        if not self.listening:
+            return
+        if self.world.chance(0.1):
+            fresh = [*reversed(fresh), *fresh]
+        for name in fresh:
+            found = self.store.get(PLACE.path(tree.DIRECTIVES, name))
+            if found is not None:
+                directive = protocol.decode(found[0], Directive, name)
+                late = 0.0 if self.world.chance(0.9) else self.world.between(0.0, 2.0)
+                self.world.after(late, partial(self.deliver, directive))
+
+
+def sequence_of(data: bytes) -> tuple[int, int]:
+    """Generation and sequence of a report in the store."""
+    stamp = msgspec.json.decode(data, type=_Stamp)
+    return stamp.generation, stamp.sequence

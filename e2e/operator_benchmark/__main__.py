@@ -1,0 +1,65 @@
+"""`python -m operator_benchmark`: runs one benchmark on the test control plane.
+
+Exit codes: 0 all bars are met; 1 one is not, or the run failed; 2 wrong usage; 130 interrupted.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from operator_benchmark.layout import Size
+from rekindle_cli import options
+from testbed.exits import exit_code
+
+__all__ = ["main"]
+
+EXAMPLE = "Example: python -m operator_benchmark operator --nodes 1000 --pods 20000 --policies 200"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one benchmark; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    command = f"python -m operator_benchmark {' '.join(arguments)}"
+    return exit_code(lambda: 0 if _operator(given, command) else 1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m operator_benchmark",
+        description="Measure the operator on a real control plane.",
+        epilog=EXAMPLE,
+    )
+    kinds = parser.add_subparsers(required=True, metavar="BENCHMARK")
+    operator = kinds.add_parser("operator", help="cost at rest, plans after failures")
+    operator.add_argument("--nodes", type=int, default=5_000, metavar="N", help="nodes (5000)")
+    operator.add_argument("--pods", type=int, default=100_000, metavar="P", help="pods (100000)")
+    operator.add_argument(
+        "--policies", type=int, default=1_000, metavar="A", help="applications (1000)"
+    )
+    operator.add_argument(
+        "--lease-seconds", type=int, default=10, metavar="S", help="leases' renewals (10)"
+    )
+    operator.add_argument(
+        "--rest-seconds", type=float, default=60, metavar="S", help="how long it rests (60)"
+    )
+    operator.add_argument("--report", type=Path, help="a new directory for figures and logs")
+    return parser
+
+
+def _operator(given: argparse.Namespace, command: str) -> bool:
+    size = Size(given.nodes, given.pods, given.policies).checked()
+    options.check_range("--lease-seconds", given.lease_seconds, 1, 120)
+    options.check_range("--rest-seconds", given.rest_seconds, 1, 3_600)
+    from operator_benchmark import operator as benchmark
+
+    settings = benchmark.Settings(size, given.lease_seconds, given.rest_seconds)
+    if given.report is not None:
+        return benchmark.measure(settings, options.new_directory(given.report), command)
+    with tempfile.TemporaryDirectory(prefix="bench-operator-") as directory:
+        return benchmark.measure(settings, Path(directory), command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

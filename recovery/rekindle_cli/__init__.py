@@ -1,0 +1,13 @@
+"""The command line `rekindle`: what users of a pipeline, a store or a coordinator type.
+
+Nothing of the product imports this package. It imports neither the local cluster nor the
+laboratory: their commands join by the entry points `rekindle.commands`.
+
+    cli            finds the command, turns errors into messages and exit codes
+    commands       the commands, a module each
+    options        checks of options that several commands share
+    pictures       SVG files beside what commands print
+    report_html    the report as a page, with the timeline as a picture
+    situations     where what-if questions get an application from
+    store_access   what commands that speak to the coordination store share
+"""

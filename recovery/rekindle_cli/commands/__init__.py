@@ -1,0 +1,19 @@
+"""The commands of `rekindle`, one module each: a typed function, or a `typer.Typer`, of its name.
+
+They raise `RekindleError`s and leave exit codes to `rekindle_cli.cli`, which lists them. Commands
+of the local cluster and of the laboratory are beside what they run.
+
+    check_history    judges a recorded history
+    explain          why a query is not back yet
+    forecast         what the loss of each failure domain would do
+    pause            lets an application rest
+    plan             one problem file in, one plan out
+    priority         which queries matter more
+    resume           ends a pause
+    run              drives one pipeline on a Spark cluster
+    savepoint        ends a pipeline at a checkpoint that a changed one can go on from
+    sidecar          stands between one driver and ZooKeeper
+    simulate         what a failure would do, with the coordinator's core
+    status           how the applications of a store stand
+    verify           checks a report against the records of its run
+"""

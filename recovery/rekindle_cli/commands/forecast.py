@@ -1,0 +1,111 @@
+"""`rekindle forecast`: what the loss of each failure domain would stop, and when it would be back.
+
+Reads the situation and prints; `rekindle.forecast` computes.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rekindle.coordination import State, balancing, survival
+from rekindle.coordination.standing import named
+from rekindle.forecast import arrivals, domains
+from rekindle.forecast.domains import DomainForecast
+from rekindle.forecast.rehearsal import Model
+from rekindle.settings import DOMAINS, EVEN
+from rekindle_cli import options, situations
+from rekindle_cli.situations import (
+    ARRIVE,
+    MODEL,
+    Arrive,
+    CheckpointAge,
+    Detect,
+    Restore,
+    Situation,
+    Store,
+)
+from rekindle_cli.store_access import SecretFile
+
+__all__ = ["forecast"]
+
+
+def forecast(
+    what: Situation = None,
+    arrive: Arrive = ARRIVE,
+    placement: Annotated[
+        str | None, typer.Option(help="Also as it would be with this policy: even or domains.")
+    ] = None,
+    rehearsals: Annotated[
+        int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")
+    ] = 20,
+    detect: Detect = MODEL.detect_seconds,
+    restore: Restore = MODEL.restore_seconds,
+    checkpoint_age: CheckpointAge = MODEL.checkpoint_age_seconds,
+    zookeeper: Store = None,
+    secret_file: SecretFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print figures as JSON.")] = False,
+) -> None:
+    """Say what would survive the loss of each failure domain, and when the rest would be back.
+
+    Example: rekindle forecast default/flights --zookeeper 127.0.0.1:2181
+    """
+    coming = arrivals.parse(arrive, "--arrive")
+    if placement is not None:
+        options.check_choice("--placement", placement, (EVEN, DOMAINS))
+    before = situations.load(what, zookeeper, secret_file)
+    after = before if placement is None else _replaced(before, placement)
+    moved = sum(before.placement[name] != node for name, node in after.placement.items())
+    states = (before,) if placement is None else (before, after)
+    model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
+    seeds = range(1, rehearsals + 1)
+    found = [
+        domains.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)
+        for state in states
+    ]
+    if as_json:
+        typer.echo(json.dumps(_record(arrive, found, moved), indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(_table(found[0]))
+    if placement is not None:
+        console.print(f"With placement {placement}, {moved} partitions would move, and then:")
+        console.print(_table(found[1]))
+
+
+def _replaced(state: State, placement: str) -> State:
+    """The state once all has moved that this policy moves."""
+    wanted = replace(state, policy=replace(state.policy, placement=placement))
+    if placement == DOMAINS:
+        return survival.arranged(wanted)
+    return replace(wanted, placement={**wanted.placement, **balancing.moves(wanted)})
+
+
+def _record(arrive: str, found: Sequence[Sequence[DomainForecast]], moved: int) -> dict[str, Any]:
+    record = {"version": 1, "arrivals": arrive, "domains": msgspec.to_builtins(found[0])}
+    if len(found) > 1:
+        record["then"] = {"moves": moved, "domains": msgspec.to_builtins(found[1])}
+    return record
+
+
+def _table(found: Sequence[DomainForecast]) -> Table:
+    table = Table("lost", "nodes", "priority that stops", "survives", "back after", "weighted")
+    for one in found:
+        first = min((interval.mean for interval in one.back.values()), default=0.0)
+        last = max((interval.mean for interval in one.back.values()), default=0.0)
+        table.add_row(
+            Text(one.domain),
+            str(len(one.nodes)),
+            f"{one.stopped_share:.0%}",
+            Text(named(one.survives) if one.survives else "nothing"),
+            f"{first:.0f} to {last:.0f} s" if one.back else "",
+            f"{one.weighted.mean:.0f} s",
+        )
+    return table
