@@ -13,7 +13,7 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup flink check-tools check-python demo test lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup flink check-tools check-python demo test test-lab mutants lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -27,7 +27,14 @@ flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit simulation integration kubernetes ## everything that must hold, 75 minutes on two slow cores
+test: lint unit simulation integration kubernetes ## what protects users against a wrong change
+	@echo 'make test: everything holds'
+
+test-lab: setup ## peers, chaos, benchmarks, images, mutants, long ranges of seeds; or: make test-lab STAGES=chaos
+	@$(BIN)/python tests/lab/stages.py $(STAGES)
+
+mutants: setup ## known faults, one by one, that the tests have to find; or N of them: make mutants N=8
+	@PYTHONPATH=tests $(BIN)/python -m mutants $(N)
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@echo '== ruff'

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+import rekindle
 from rekindle.errors import RekindleError, RunError
 from rekindle.protocol.tree import Place
 from rekindle_chaos import application, checking, inputs, trials
@@ -75,9 +76,9 @@ def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator
 
 def _python_path(sabotage: Sabotage | None) -> str:
     """Drivers and hosts find the modules where this process has found them."""
-    root = str(Path(trials.__file__).parents[2])
+    roots = [str(Path(package.__file__).parents[1]) for package in (trials, rekindle)]
     broken = None if sabotage is None else str(FOLDER)
-    return os.pathsep.join(filter(None, [broken, os.environ.get("PYTHONPATH"), root]))
+    return os.pathsep.join(filter(None, [broken, os.environ.get("PYTHONPATH"), *roots]))
 
 
 def run(trial: Trial, machines: Machines, directory: Path) -> Verdict:

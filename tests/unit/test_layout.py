@@ -5,16 +5,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 400
 SOURCES = sorted(
     file
-    for folder in ("recovery", "operator", "e2e", "tests")
+    for folder in ("recovery", "operator", "benchmarks", "e2e", "tests")
     for file in (ROOT / folder).rglob("*.py")
 )
 SHIPPED = [file for file in SOURCES if ROOT / "tests" not in file.parents]
@@ -46,6 +45,7 @@ def named(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
+@cache
 def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(), filename=named(file))
 
@@ -94,31 +94,33 @@ def test_no_module_is_too_long_to_read_at_once() -> None:
         )
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=named)
-def test_a_modules_docstring_starts_with_one_sentence(file: Path) -> None:
-    first, *rest = docstring(file).splitlines() or [""]
-    assert first.endswith("."), (
-        f"{named(file)}: its docstring must start with one sentence on one line that ends with a "
-        f"period, but starts with {first!r}"
-    )
-    assert not rest or not rest[0].strip(), f"{named(file)}: leave a line free after the sentence"
+def test_a_modules_docstring_starts_with_one_sentence() -> None:
+    for file in SOURCES:
+        first, *rest = docstring(file).splitlines() or [""]
+        assert first.endswith("."), (
+            f"{named(file)}: its docstring must start with one sentence on one line that ends with "
+            f"a period, but starts with {first!r}"
+        )
+        assert not rest or not rest[0].strip(), (
+            f"{named(file)}: leave a line free after the sentence"
+        )
 
 
-@pytest.mark.parametrize("init", PACKAGES, ids=named)
-def test_a_packages_docstring_lists_its_modules(init: Path) -> None:
-    beside, listed = modules_beside(init), set(LISTED.findall(docstring(init)))
-    assert not beside - listed, (
-        f"{named(init)}: its docstring lists no {sorted(beside - listed)}; add a line "
-        "`    name    what it is` for each"
-    )
-    assert not listed - beside, (
-        f"{named(init)}: its docstring lists {sorted(listed - beside)}, which are not there; "
-        "remove their lines"
-    )
+def test_a_packages_docstring_lists_its_modules() -> None:
+    for init in PACKAGES:
+        beside, listed = modules_beside(init), set(LISTED.findall(docstring(init)))
+        assert not beside - listed, (
+            f"{named(init)}: its docstring lists no {sorted(beside - listed)}; add a line "
+            "`    name    what it is` for each"
+        )
+        assert not listed - beside, (
+            f"{named(init)}: its docstring lists {sorted(listed - beside)}, which are not there; "
+            "remove their lines"
+        )
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
-    roots = {ROOT / "recovery", ROOT / "operator"}
+    roots = {ROOT / "recovery", ROOT / "operator", ROOT / "benchmarks"}
     for folder in {file.parent for file in SHIPPED} - roots:
         assert (folder / "__init__.py").exists(), (
             f"{named(folder)}/ holds modules but no __init__.py, so no wheel would hold them; add "
@@ -126,14 +128,16 @@ def test_every_folder_of_modules_is_a_package() -> None:
         )
 
 
-@pytest.mark.parametrize("file", SHIPPED, ids=named)
-def test_every_name_in_all_exists(file: Path) -> None:
-    tree = parsed(file)
-    bound = {name for node in tree.body for name in names_bound_by(node)}
-    exported = {name for node in tree.body for name in names_exported_by(node)}
-    if file.name == "__init__.py":
-        bound |= modules_beside(file)
-    assert exported <= bound, f"{named(file)}: __all__ names {sorted(exported - bound)}, not there"
+def test_every_name_in_all_exists() -> None:
+    for file in SHIPPED:
+        tree = parsed(file)
+        bound = {name for node in tree.body for name in names_bound_by(node)}
+        exported = {name for node in tree.body for name in names_exported_by(node)}
+        if file.name == "__init__.py":
+            bound |= modules_beside(file)
+        assert exported <= bound, (
+            f"{named(file)}: __all__ names {sorted(exported - bound)}, not there"
+        )
 
 
 def names_bound_by(node: ast.stmt) -> set[str]:

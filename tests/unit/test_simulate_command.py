@@ -8,7 +8,6 @@ import pytest
 
 from rekindle.coordination import NodesLost, NodeSuspected, advance
 from rekindle.errors import InputError
-from rekindle_bench import study
 from rekindle_cli import cli, situations
 
 SITUATION = {
@@ -180,17 +179,3 @@ def test_figures_are_printed_before_a_picture_fails(
     assert code == 2
     assert "weighted by priority" in output
     assert error.startswith(f"--picture {path}: cannot be written")
-
-
-def test_in_the_study_nothing_is_better_than_dp_and_auto_is_as_good() -> None:
-    found = study.compare(study.FIG16[:1], [1, 2], lambda _: None)
-    curves = {curve.solver: curve for curve in found}
-    assert curves.keys() == set(study.SOLVERS)
-    best = curves["dp"].restored
-    assert list(best) == sorted(best)
-    for curve in found:
-        pairs = zip(curve.restored, best, strict=True)
-        assert all(0.0 <= restored <= at_most + 1e-9 for restored, at_most in pairs)
-        assert all(0.0 <= worst <= 1.0 + 1e-9 for worst in curve.worst)
-    assert min(curves["auto"].worst) >= 0.97
-    assert sum(curves["operator-centric"].restored) < sum(curves["best-density"].restored)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from application import SOURCES
+from source_roots import SOURCES
 
 from rekindle import events as run_events
 from rekindle import verification

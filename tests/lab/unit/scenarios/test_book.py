@@ -20,7 +20,7 @@ from scenarios import __main__ as command
 from scenarios import book, losses
 from scenarios.book import page, runs
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}
 LOSSES = {"zone-loss": "A zone | all of it", "eight-of-ten": "Eight", "zone-loss-at-night": "Two"}
 PLACE = f"# Title\n\nBefore.\n\n{page.BEGIN}\nold\n{page.END}\n\nAfter.\n"

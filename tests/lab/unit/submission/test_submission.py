@@ -11,7 +11,7 @@ from rekindle.errors import InputError
 from submission import apache, kubeflow, spark_submit, steps
 from submission.steps import Action, Scene
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "kubernetes"
 Body = dict[str, Any]
 NOW = 1_800_000_000.0
 

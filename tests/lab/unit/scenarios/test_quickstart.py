@@ -13,7 +13,7 @@ from rekindle.errors import InputError, RunError
 from scenarios import example_rows, instructions, quickstart
 
 NAME = "docs/page.md"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 PAGE = """# Title
 
 <!-- yours: what is not here -->

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from source_roots import SOURCES
 
 from rekindle import report, verification
 from rekindle_local.demo.driving import DriverProcess
@@ -104,7 +105,7 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
         line += ["--store", str(driver.store), "--events", str(driver.events)]
         line += ["--jobmanager", cluster.address, "--parallelism", "2"]
         line += ["--rows-per-second", str(ROWS_PER_SECOND)]
-        driver.launch(line, {"PYTHONPATH": str(Path(evidence.__file__).parents[2])})
+        driver.launch(line, {"PYTHONPATH": SOURCES})
         try:
             yield Run(tmp_path, cluster, driver, files)
         finally:

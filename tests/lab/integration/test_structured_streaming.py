@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from application import SOURCES
+from source_roots import SOURCES
 
 from rekindle import report, verification
 from rekindle_local import distribution
@@ -22,7 +22,7 @@ from rekindle_peers import evidence
 from rekindle_peers.structured_streaming import queries, replay_jar
 from rekindle_peers.structured_streaming.evidence import tables
 
-PROGRAM = Path(__file__).parents[2] / "spark-images" / "structured_streaming.py"
+PROGRAM = Path(replay_jar.__file__).with_name("submitted.py")
 # Three weeks of files, of which some laps are read: windows of weeks, and times that are shifted.
 FILE_DAYS = 21
 ROWS_PER_SECOND = 2_000.0

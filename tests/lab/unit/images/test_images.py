@@ -15,7 +15,7 @@ from images import archives, bases, building, programs, wheels
 from images.__main__ import main
 from rekindle.errors import InputError, RunError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 ENTRYPOINT = ROOT / "spark-images" / "entrypoint.sh"
 EXECUTOR = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.0.2:7078",

@@ -18,7 +18,7 @@ from submission.spark_submit import Submission
 from submission.tending import SparkOperators
 from testbed import access
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "kubernetes" / "kubeflow.yaml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "kubernetes" / "kubeflow.yaml"
 AGAIN_SECONDS = 0.2
 
 

@@ -9,7 +9,7 @@ LIMIT_SECONDS = 900.0
 
 
 def chaos(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rekindle_local", "chaos", *options]
+    command = [sys.executable, "-m", "rekindle_cli", "chaos", *options]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )

@@ -1,0 +1,13 @@
+"""The folders in which processes that a test starts find product and laboratory."""
+
+import os
+from pathlib import Path
+
+import rekindle
+import rekindle_peers
+
+__all__ = ["SOURCES"]
+
+SOURCES = os.pathsep.join(
+    str(Path(package.__file__).parents[1]) for package in (rekindle_peers, rekindle)
+)

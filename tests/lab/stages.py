@@ -1,0 +1,187 @@
+"""Runs the laboratory's tests stage by stage, as many as there is time for.
+
+    stages.py                                 all stages
+    stages.py chaos seeds                     these alone
+    stages.py --until 4200 --began AT         what fits: AT and now are seconds since 1970
+
+The order rotates with the commit, so that stages which one run leaves out come first in another.
+What is left out is said, and is no failure.
+
+Exit codes: 0 no stage failed; 1 one did; 2 wrong usage.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PYTHON = sys.executable
+REKINDLE = str(Path(sys.executable).with_name("rekindle"))
+# How long a stage that was told to end may clean up what it has started.
+ENDING_SECONDS = 60.0
+OF_SEEDS = "1..10000"
+MUTANTS_PER_RUN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Commands that run one after the other, and how long they take on two cores, in seconds."""
+
+    name: str
+    seconds: float
+    commands: Sequence[Sequence[str]]
+
+
+def _pytest(*arguments: str) -> list[str]:
+    return [PYTHON, "-m", "pytest", "-v", "--durations=5", *arguments]
+
+
+INTEGRATION = "tests/lab/integration"
+STAGES = (
+    Stage("units", 70, [_pytest("tests/lab/unit", "-n", "2", "-q")]),
+    Stage("structured-streaming", 200, [_pytest(f"{INTEGRATION}/test_structured_streaming.py")]),
+    Stage("peers", 120, [_pytest(f"{INTEGRATION}/test_peers.py")]),
+    Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
+    Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
+    Stage("sabotage", 300, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
+    Stage("seeds", 240, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
+    Stage("mutants", 400, [["make", "mutants", f"N={MUTANTS_PER_RUN}"]]),
+    Stage("images", 600, [["make", "packages"], ["make", "images"]]),
+    Stage(
+        "benchmarks",
+        240,
+        [
+            [REKINDLE, "bench", "coordinator", "--applications", "20", "--report", "{report}/a"],
+            [REKINDLE, "bench", "soak", "--epochs", "500", "--report", "{report}/b"],
+            [REKINDLE, "bench", "study", "--seeds", "1..2"],
+        ],
+    ),
+)
+
+
+@dataclass(slots=True)
+class Clock:
+    """When the run has to be over, and how much slower this machine is than the figures above."""
+
+    until: float | None
+    slowness: float
+
+    def left_seconds(self) -> float:
+        """Seconds until the end; infinity without one."""
+        return float("inf") if self.until is None else self.until - time.time()
+
+    def has_time_for(self, stage: Stage) -> bool:
+        """Whether the stage can be expected to end in time."""
+        return stage.seconds * self.slowness <= self.left_seconds()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the stages; return the exit code."""
+    given = _parser().parse_args(arguments)
+    until = None if given.until is None else given.began + given.until
+    clock = Clock(until, max(1.0, given.slowness))
+    results: dict[str, str] = {}
+    for stage in _chosen(given.stages):
+        if clock.has_time_for(stage):
+            results[stage.name] = _run(stage, clock)
+        else:
+            results[stage.name] = (
+                f"LEFT OUT: it takes {stage.seconds * clock.slowness:.0f} s here, "
+                f"and {max(0.0, clock.left_seconds()):.0f} s are left"
+            )
+    print("== the laboratory")
+    for name, result in results.items():
+        print(f"{name:<22}{result}", flush=True)
+    return int(any(result.startswith("FAILED") for result in results.values()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Run the laboratory's tests.")
+    parser.add_argument(
+        "stages", nargs="*", metavar="STAGE", help=f"of {', '.join(stage.name for stage in STAGES)}"
+    )
+    parser.add_argument("--until", type=float, help="seconds after --began when it has to end")
+    parser.add_argument("--began", type=float, default=time.time(), help="seconds since 1970")
+    parser.add_argument(
+        "--slowness", type=float, default=1.0, help="how much slower this machine is (1)"
+    )
+    return parser
+
+
+def _chosen(names: Sequence[str]) -> Iterator[Stage]:
+    known = {stage.name: stage for stage in STAGES}
+    if unknown := sorted(set(names) - set(known)):
+        print(f"STAGE: there is no {unknown[0]!r}; choose of {', '.join(known)}", file=sys.stderr)
+        raise SystemExit(2)
+    if names:
+        return iter([known[name] for name in names])
+    first = _commit_number() % len(STAGES)
+    return iter([*STAGES[first:], *STAGES[:first]])
+
+
+def _commit_number() -> int:
+    """A number that each commit changes; 0 outside of a clone."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return int(found.stdout.strip() or "0", 16)
+
+
+def _run(stage: Stage, clock: Clock) -> str:
+    """Run the commands of a stage; return the result in words."""
+    print(f"== laboratory: {stage.name}", flush=True)
+    begin = time.monotonic()
+    code: int | None = 0
+    for command in stage.commands:
+        code = _run_command(command, clock)
+        if code != 0:
+            break
+    seconds = time.monotonic() - begin
+    if code is None:
+        return f"LEFT OUT: it was ended after {seconds:.0f} s, for the time is over"
+    return f"passed in {seconds:.0f} s" if code == 0 else f"FAILED with {code} in {seconds:.0f} s"
+
+
+def _run_command(command: Sequence[str], clock: Clock) -> int | None:
+    """The exit code of a command; None where it was ended because the time is over."""
+    with tempfile.TemporaryDirectory(prefix="rekindle-lab-") as report:
+        process = subprocess.Popen(
+            [part.replace("{report}", report) for part in command],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            left = clock.left_seconds()
+            return process.wait(None if left == float("inf") else max(1.0, left))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the command's session, first by a word that lets it clean up."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
