@@ -1,9 +1,14 @@
-"""What all tests share: a limit on each unit test, and hypothesis without chance or deadlines."""
+"""What all tests share: their order, a limit on each unit test, hypothesis without chance."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import file_order
 
 UNIT = [Path(__file__).parent / "unit", Path(__file__).parent / "lab" / "unit"]
 # A unit test takes under 2 s; the limit is for one that hangs, on a machine that is busy.
@@ -13,8 +18,25 @@ settings.register_profile("rekindle", deadline=None, derandomize=True, print_blo
 settings.load_profile("rekindle")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that records how long files take."""
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write how long each file took into tests/durations.json",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record durations where that is asked for: workers report to the process that started them."""
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(file_order.Recorder())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives every unit test its limit, unless it carries one of its own."""
+    """Put the longest files first, and give every unit test its limit, unless it has its own."""
+    items[:] = file_order.in_order(items)
     for item in items:
-        if not set(UNIT).isdisjoint(item.path.parents) and item.get_closest_marker("timeout") is None:
+        is_unit = not set(UNIT).isdisjoint(item.path.parents)
+        if is_unit and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(UNIT_SECONDS_MAX))
