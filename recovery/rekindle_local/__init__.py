@@ -25,5 +25,8 @@ commands join the command line by entry points.
     addresses             ports that are held for servers which must know them before they start
     watcher               the process that ends everything when the cluster's owner is gone
     class_archives        where the archives lie with which JVMs start in half the time
-    training              makes those archives, once per machine
+    training              makes those archives, once for all clones
+    training_application  the small application of which they hold the classes
+    cached_files          files in the user's cache, used only while they are intact
+    wheel_records         what a wheel recorded about its files: path, digest, size
 """

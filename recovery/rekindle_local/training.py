@@ -1,52 +1,114 @@
-"""Makes the class-data archives of one Java and one Spark, once per machine, in a minute or less.
+"""Makes the class-data archives of one Java and one Spark, once for all clones, within a minute.
 
-A cluster of one worker runs a small application whose JVMs write at their end which classes they
-loaded. `make setup` and the demo call `make_class_archives`; without the archives everything works
-too, only slower. As a program this module is that small application.
+A cluster of one worker runs a small application (training_application.py), and its JVMs write at
+their end which classes they loaded. Without the archives everything works too, only slower.
+
+    python -m rekindle_local.training       makes them unless they are there; `make setup` runs it
+
+Exit codes: 0 they are there; with CI=true 1 or 2 where they cannot be made, otherwise that is one
+line, and it is not tried again for a day.
 """
 
-import fcntl
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from rekindle.errors import RunError
-from rekindle_local import class_archives, processes
+from rekindle.errors import InputError, RekindleError, RunError
+from rekindle_local import cached_files, class_archives, processes
 from rekindle_local.class_archives import ClassArchives
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.distribution import find_distribution
+from rekindle_local.training_application import finished_archive
 
-__all__ = ["make_class_archives"]
+__all__ = ["main", "make_class_archives"]
 
 APPLICATION_SECONDS_MAX = 180.0
 DUMP_SECONDS_MAX = 60.0
-EXECUTOR_MEGABYTES = 512
+FAILURE = "failed"
+FAILURE_SECONDS = 86_400.0
+
+Progress = Callable[[str], None]
 
 
-def make_class_archives(cache: Path | None = None) -> ClassArchives:
-    """Make the archives unless they are there; who comes second waits for the first.
+def main() -> int:
+    """Makes the archives where they are missing; returns the exit code."""
+    try:
+        make_class_archives()
+    except RekindleError as error:
+        print(f"NO CLASS-DATA ARCHIVES: clusters start more slowly ({error})", file=sys.stderr)
+        if os.environ.get("CI") != "true":
+            return 0
+        return 2 if isinstance(error, InputError) else 1
+    return 0
 
-    Raises `InputError` without java or pyspark, `RunError` when the training run fails, `OSError`
-    when the cache cannot be written.
+
+def make_class_archives(
+    cache: Path | None = None, progress: Progress = cached_files.say
+) -> ClassArchives:
+    """Makes the archives unless they are there; a second process waits for the first.
+
+    Raises `InputError` without java or pyspark, or where the cache cannot be written, `RunError`
+    when the training run fails, or has failed in the last day.
     """
     cache = cache or class_archives.default_cache()
     archives = class_archives.find_class_archives(cache, find_distribution())
-    archives.directory.mkdir(parents=True, exist_ok=True)
-    with (archives.directory / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    if archives.complete:
+        return archives
+    begun = time.time()
+    with cached_files.locked(archives.directory, progress):
         if not archives.complete:
-            with tempfile.TemporaryDirectory(dir=archives.directory) as directory:
-                _train(archives, cache, Path(directory))
+            _check_last_failure(archives)
+            progress("making class-data archives, once for this Java and this Spark: a minute")
+            _make_or_note_why_not(archives, cache, progress)
+            progress(f"class-data archives made in {time.time() - begun:.0f} s")
+    cached_files.remove_unused(cache, now=time.time(), progress=progress)
     return archives
 
 
-def _train(archives: ClassArchives, cache: Path, directory: Path) -> None:
+def _check_last_failure(archives: ClassArchives) -> None:
+    failure = archives.directory / FAILURE
+    try:
+        if time.time() - failure.stat().st_mtime > FAILURE_SECONDS:
+            return
+        text = failure.read_text(encoding="utf-8")
+    except OSError:
+        return
+    raise RunError(
+        where=str(archives.directory),
+        what=f"making them has failed in the last day ({text.strip()})",
+        remedy=f"see to that, and remove {failure} to try again",
+    )
+
+
+def _make_or_note_why_not(archives: ClassArchives, cache: Path, progress: Progress) -> None:
+    failure = archives.directory / FAILURE
+    try:
+        with cached_files.workshop(archives.directory) as workshop:
+            class_archives.link_spark(archives, workshop)
+            for damaged in (archives.daemon, archives.executor):
+                cached_files.remove(damaged)  # no JVM writes an archive while it uses another
+            _train(archives, cache, workshop, progress)
+    except OSError as error:
+        raise RunError(
+            where=str(archives.directory),
+            what=f"cannot be written ({error})",
+            remedy="see whether its disk is full, and whose it is",
+        ) from error
+    except RunError as error:
+        with suppress(OSError):
+            failure.write_text(f"{error}\n", encoding="utf-8")
+        raise
+    failure.unlink(missing_ok=True)
+
+
+def _train(archives: ClassArchives, cache: Path, directory: Path, progress: Progress) -> None:
     daemon, executor = directory / "daemon.jsa", directory / "executor.jsa"
-    found = find_distribution()
     with LocalCluster(
         nodes=1,
         cpu_quota=None,
@@ -55,22 +117,18 @@ def _train(archives: ClassArchives, cache: Path, directory: Path) -> None:
         class_data_cache=cache,
     ) as cluster:
         options = f"{cluster.executor_java_options()} {shlex.quote(_dump_option(executor))}"
+        progress("class-data archives: running a small application")
         _run_application(cluster.master_url, options, executor)
+        progress("class-data archives: writing that of workers")
         _end_worker(cluster)
-    for made, place in ((daemon, archives.daemon), (_whole(executor), archives.executor)):
-        if not _is_usable(made, found.java):
+    for made, place in ((daemon, archives.daemon), (finished_archive(executor), archives.executor)):
+        if not _is_usable(made, archives.installed.java):
             raise RunError(
                 where=str(place),
                 what="the JVM wrote no class-data archive that it can use",
                 remedy="try again, or go on without; this JDK must know -XX:ArchiveClassesAtExit",
             )
-        made.replace(place)
-
-
-def _whole(executor: Path) -> Path:
-    """The name of an executor's archive once it has been written: the worker starts the executor
-    again, which is killed while it writes another one."""
-    return executor.with_suffix(".whole")
+        cached_files.put(made, place)
 
 
 def _is_usable(archive: Path, java: Path) -> bool:
@@ -86,19 +144,26 @@ def _dump_option(archive: Path) -> str:
 
 
 def _run_application(master_url: str, options: str, archive: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, master_url, options, str(archive)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=APPLICATION_SECONDS_MAX,
-        check=False,
-    )
-    if done.returncode != 0:
+    try:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "rekindle_local.training_application"),
+                *(master_url, options, str(archive)),
+            ],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=APPLICATION_SECONDS_MAX,
+            check=False,
+        )
+        what = "" if done.returncode == 0 else done.stderr.strip()[-500:] or "failed silently"
+    except subprocess.TimeoutExpired:
+        what = f"has not ended within {APPLICATION_SECONDS_MAX:.0f} s"
+    if what:
         raise RunError(
             where="training application",
-            what=done.stderr.strip()[-500:],
+            what=what,
             remedy="see whether a plain PySpark application runs on this machine",
         )
 
@@ -114,39 +179,5 @@ def _end_worker(cluster: LocalCluster) -> None:
     )
 
 
-def _application(master_url: str, options: str, archive: str) -> None:
-    """A shuffle and a Python worker, then SIGTERM for the executor: it dumps while nobody hurries
-    it, whereas the worker would kill it 10 s after the application's end."""
-    from pyspark import SparkConf, SparkContext  # slow to import, and needed only here
-
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.extraJavaOptions": options,
-        "spark.executor.memory": f"{EXECUTOR_MEGABYTES}m",
-        "spark.ui.enabled": "false",
-    }
-    configuration = SparkConf().setMaster(master_url).setAppName("rekindle training")
-    context = SparkContext(conf=configuration.setAll(list(settings.items())))
-    pairs = context.parallelize(range(100), 3).map(lambda number: (number % 7, number))
-    pairs.reduceByKey(lambda left, right: left + right).collect()
-    executor = context.parallelize([0], 1).map(lambda _: _find_executor()).collect()[0]
-    os.kill(executor, signal.SIGTERM)
-    processes.await_condition(
-        lambda: not Path(f"/proc/{executor}").exists(),
-        limit_seconds=DUMP_SECONDS_MAX,
-        interval_seconds=0.1,
-    )
-    if Path(archive).exists():
-        Path(archive).rename(_whole(Path(archive)))
-    os._exit(0)  # the context would wait for the executor that the worker starts again
-
-
-def _find_executor() -> int:
-    """In a task: the JVM is the parent of PySpark's daemon, which is our parent."""
-    daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
-    return int(daemon.rpartition(")")[2].split()[1])
-
-
 if __name__ == "__main__":
-    _application(*sys.argv[1:])
+    sys.exit(main())

@@ -45,11 +45,11 @@ def build() -> None:
 
 
 def main() -> int:
-    """Builds the jar when it is not current; returns the exit code."""
+    """Builds the jar when it is not current, and prints where it is; returns the exit code."""
     try:
         sources = _jar().sources()
         if sources and not is_current():
-            print(f"compiling {len(sources)} Java sources", flush=True)
+            print(f"compiling {len(sources)} Java sources", file=sys.stderr, flush=True)
         print(path())
     except RekindleError as error:
         print(error, file=sys.stderr)

@@ -1,0 +1,206 @@
+"""Files in the user's cache, which clones share and use only while they are intact.
+
+    put        the digest is renamed into place first, then the file
+    is_intact  the file has the digest that lies beside it, as FILE.sha256
+    locked     one process at a time changes a folder; a killed process frees it
+
+A file without a matching digest was damaged after it was put there, or was put there by something
+else; its owner removes it and makes it again. `sha256sum --check` reads the same digests.
+
+binaries.py of the testbed keeps programs here, class_archives.py class-data archives. Nothing in
+this module knows how these are made.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+from rekindle.errors import InputError
+
+__all__ = [
+    "DAYS_UNUSED_MAX",
+    "discard",
+    "find_folder",
+    "is_intact",
+    "locked",
+    "locked_once",
+    "mark_used",
+    "put",
+    "remove",
+    "remove_unused",
+    "say",
+    "workshop",
+]
+
+Progress = Callable[[str], None]
+
+LOCK = "lock"
+WORKSHOP = "building-"
+# A version that nobody has tested with for so long has been replaced by a newer one.
+DAYS_UNUSED_MAX = 60
+DAY_SECONDS = 86_400.0
+REMEDY = (
+    "let XDG_CACHE_HOME name a folder that may be made and written, and see whether its disk is "
+    "full"
+)
+
+
+def say(line: str) -> None:
+    """Prints a line of progress on standard error."""
+    sys.stderr.write(f"{line}\n")  # in one piece, as threads call this
+    sys.stderr.flush()
+
+
+def find_folder(environment: Mapping[str, str]) -> Path:
+    """Rekindle's folder in the user's cache. Raises `InputError` for a user without a home."""
+    if base := environment.get("XDG_CACHE_HOME"):
+        return Path(base).absolute() / "rekindle"
+    try:
+        return Path.home().absolute() / ".cache" / "rekindle"
+    except RuntimeError as error:
+        raise InputError(
+            where="HOME",
+            what="is not set, and this user has no home",
+            remedy="set it, or let XDG_CACHE_HOME name a folder for caches",
+        ) from error
+
+
+def is_intact(file: Path) -> bool:
+    """Whether the file is there and has the digest that was recorded when it was put there."""
+    try:
+        recorded = _record(file).read_text(encoding="utf-8").split()
+        found = file.stat()
+        status = (found.st_ino, found.st_size, found.st_mtime_ns)
+        return recorded[:1] == [_known_digest(file, status)]
+    except (OSError, ValueError):
+        return False
+
+
+def put(made: Path, place: Path) -> None:
+    """Moves a finished file into its place, with its digest.
+
+    `made` lies on the same disk, in a workshop of the folder that the caller has locked.
+    """
+    fresh = _record(made)
+    fresh.write_text(f"{_digest(made)}  {place.name}\n", encoding="utf-8")
+    place.unlink(missing_ok=True)  # or the new digest would condemn the old file
+    fresh.replace(_record(place))
+    made.replace(place)
+
+
+def remove(file: Path) -> None:
+    """Removes a file that was put, if it is there; programs that run from it are not disturbed."""
+    file.unlink(missing_ok=True)
+    _record(file).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, progress: Progress, *, remedy: str = REMEDY) -> Iterator[bool]:
+    """Inside, no other process changes the folder; yields whether one had to be waited for.
+
+    The folder is made where it is missing. Raises `InputError`, with this remedy, where it can be
+    neither made nor written.
+    """
+    waited = False
+    while True:
+        with _open_lock(folder, remedy) as file:
+            waited = _take(file, folder, progress) or waited
+            if _is_the_lock_of(file, folder):  # or its last holder has removed the folder
+                yield waited
+                return
+
+
+@contextmanager
+def workshop(folder: Path) -> Iterator[Path]:
+    """Inside, a new folder in a locked one for what is not finished yet.
+
+    Workshops that killed processes have left there are removed first.
+    """
+    for abandoned in folder.glob(f"{WORKSHOP}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=folder) as opened:
+        yield Path(opened)
+
+
+def mark_used(folder: Path) -> None:
+    """Keeps `remove_unused` from removing the folder for a while."""
+    with suppress(OSError):  # a cache that may only be read is still of use
+        os.utime(folder)
+
+
+def remove_unused(parent: Path, *, now: float, progress: Progress) -> None:
+    """Removes the folders in `parent` that were once locked and have not been used for long.
+
+    `now` is a time as in the status of files. A folder that cannot be removed stays.
+    """
+    for folder in locked_once(parent):
+        if now - folder.stat().st_mtime > DAYS_UNUSED_MAX * DAY_SECONDS:
+            progress(f"removing {folder}, unused for {DAYS_UNUSED_MAX} days")
+            discard(folder)
+
+
+def discard(folder: Path) -> bool:
+    """Removes a folder with all that is in it, unless a process has locked it."""
+    try:
+        with (folder / LOCK).open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+    except OSError:
+        return False
+    return True
+
+
+def locked_once(parent: Path) -> list[Path]:
+    """Returns the folders in `parent` that `locked` has had."""
+    return sorted(lock.parent for lock in parent.glob(f"*/{LOCK}") if lock.is_file())
+
+
+def _record(file: Path) -> Path:
+    return file.with_name(f"{file.name}.sha256")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _known_digest(file: Path, _status: tuple[int, int, int]) -> str:
+    """Reads a file once in this process, as long as its inode, size and time stay the same."""
+    return _digest(file)
+
+
+def _open_lock(folder: Path, remedy: str) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK).open("a")
+    except OSError as error:
+        raise InputError(
+            where=str(folder), what=f"cannot be written ({error.strerror})", remedy=remedy
+        ) from error
+
+
+def _take(file: IO[str], folder: Path, progress: Progress) -> bool:
+    """Whether another process had the lock first."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        progress(f"another process builds into {folder}: waiting for it")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return True
+    return False
+
+
+def _is_the_lock_of(file: IO[str], folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat())
+    except OSError:
+        return False
