@@ -120,6 +120,7 @@ class Policy:
     stabilisation_seconds: float = _seconds(0.0, high=600.0)
     silent_seconds: float = _seconds(15.0, low=1.0, high=600.0)
     placement: str = _setting(EVEN, _Choice((EVEN, DOMAINS)))
+    uneven_seconds: float = _seconds(15.0, low=1.0, high=3_600.0)
     cpu_cap: float = _setting(0.8, _Number(0.05, 1.0))
     solver: str = _setting(
         "auto", _Choice(("auto", "best-density", "dp", "exact", "operator-centric"))
@@ -153,6 +154,9 @@ class RuntimeSettings:
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
     host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))
+    new_executor_seconds: float = _seconds(45.0, high=3_600.0)
+    # more than the 5 s that a driver's question to its sidecar may wait for an answer
+    alone_seconds: float = _seconds(15.0, low=6.0, high=3_600.0)
 
     @property
     def recovery_epoch_seconds(self) -> float:

@@ -2,12 +2,13 @@
 
 All replay sources of a pipeline share one event-time clock: rows arrive in the order of their
 event times, `rows_per_second` of them together. A cut fixes, for every source, the offsets of
-one epoch and the watermark behind it. Pure: the driver gives the time and logs the cut.
+one epoch and the watermark behind it. On request the rest of the input arrives at once, which is
+called a drain. Pure: the driver gives the time and logs the cut.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rekindle_spark.pipeline import Source
@@ -17,6 +18,11 @@ __all__ = ["FINAL_WATERMARK", "Arrivals", "Cut"]
 FINAL_WATERMARK = 2**63 - 1
 # Input that is this far behind is a backlog: every query is to run before it is gone through.
 STALL_SECONDS_MAX = 10.0
+# A replay that has more rows than this repeats its file and has no end.
+ROWS_MAX = 10**12
+# An epoch of a drain may take so long to compute though `seconds_per_epoch_max` is less: most of a
+# shorter one would be what an epoch costs by itself.
+DRAIN_SECONDS_MIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,9 @@ class Arrivals:
     An epoch takes at most `rows_per_epoch_max` rows, and what comes in `seconds_per_epoch_max`;
     more than comes in `seconds_per_epoch`, as usual, only up to `rows_proved`, for which hosts have
     been seen to have the memory. `is_behind` says that the newest one has left out some for such a
-    reason, and the next need not wait.
+    reason, and the next need not wait. `drains` says that the newest one is of a drain. Then an
+    epoch takes up to `rows_in_time` rows: as many as can be computed in `seconds_per_epoch_max`, or
+    in DRAIN_SECONDS_MIN where that is more.
     """
 
     sources: Mapping[str, Source]
@@ -83,27 +91,39 @@ class Arrivals:
     seconds_per_epoch: float = math.inf
     rows_proved: int = 0
     is_behind: bool = False
+    drains: bool = False
+    rows_in_time: int = 0
 
-    def cut(self, now: float, rows_per_second: float, *, final: bool = False) -> Cut:
+    def cut(
+        self, now: float, rows_per_second: float, *, final: bool = False, drain: bool = False
+    ) -> Cut:
         """Close an epoch at `now`: what has arrived since the last cut, up to the limits.
 
         Rows of one event time go into one epoch. Where that or a limit leaves some out,
         `cut_at` is when the epoch's newest row arrived, so that lag counts what is waiting.
+        With `drain` the rest of the input arrives now, and a cut that leaves some of it out is not
+        final. A replay without an end is not drained.
         """
-        last, limit = self.last, self._limit()
-        rows = last.row_fraction + max(0.0, now - last.cut_at) * last.rows_per_second
-        offsets, clock = self._offsets(int(rows), limit)
-        taken = sum(end - begin for begin, end in offsets.values())
-        cut_at, fraction = now, rows % 1
-        if taken < int(rows) and self._waiting():
-            cut_at = last.cut_at + max(0.0, taken - last.row_fraction) / last.rows_per_second
-            fraction = max(0.0, last.row_fraction - taken)
-        self.is_behind = taken > 0 and limit < int(rows) and cut_at < now
-        watermark = FINAL_WATERMARK if final else max(clock, last.watermark)
-        self.last = Cut(
-            last.epoch + 1, cut_at, offsets, watermark, rows_per_second, final, fraction
-        )
+        left = self.rows_left() if drain else None
+        self.drains = bool(left)
+        cut = self._drained(now, left) if left else self._arrived(now)
+        final = final and (left is None or cut.rows == left)
+        watermark = FINAL_WATERMARK if final else max(cut.watermark, self.last.watermark)
+        self.last = replace(cut, watermark=watermark, rows_per_second=rows_per_second, final=final)
         return self.last
+
+    def rows_left(self) -> int | None:
+        """Rows of all sources that are in no epoch yet; None where a source has no end."""
+        ends = {name: _rows(source) for name, source in self.sources.items()}
+        if max(ends.values(), default=0) > ROWS_MAX:
+            return None
+        return sum(end - self.last.offsets[name][1] for name, end in ends.items())
+
+    def ran(self, rows: int, seconds: float) -> None:
+        """An epoch of so many rows took so long: see how many rows one may have in a drain."""
+        if math.isfinite(self.seconds_per_epoch_max):
+            seconds_max = max(DRAIN_SECONDS_MIN, self.seconds_per_epoch_max)
+            self.rows_in_time = int(rows * seconds_max / max(seconds, 1e-3))
 
     def hurries(self, now: float, *, some: bool, all_run: bool) -> bool:
         """Whether what is behind is to be cut as fast as it is run, by `some` partitions or all.
@@ -119,10 +139,47 @@ class Arrivals:
         self.last = Cut.from_record(record)
         return self.last
 
+    def _arrived(self, now: float) -> Cut:
+        """The next cut of what has arrived at the rate of the last one."""
+        last, limit = self.last, self._limit()
+        rows = last.row_fraction + max(0.0, now - last.cut_at) * last.rows_per_second
+        offsets, clock = self._offsets(int(rows), limit)
+        taken = sum(end - begin for begin, end in offsets.values())
+        cut_at, fraction = now, rows % 1
+        if taken < int(rows) and self._waiting():
+            cut_at = last.cut_at + max(0.0, taken - last.row_fraction) / last.rows_per_second
+            fraction = max(0.0, last.row_fraction - taken)
+        self.is_behind = taken > 0 and limit < int(rows) and cut_at < now
+        return replace(
+            last,
+            epoch=last.epoch + 1,
+            cut_at=cut_at,
+            offsets=offsets,
+            watermark=clock,
+            row_fraction=fraction,
+        )
+
+    def _drained(self, now: float, left: int) -> Cut:
+        """The next cut of a drain, where `left` rows are in no epoch yet."""
+        last = self.last
+        offsets, clock = self._offsets(left, self._limit())
+        cut = replace(
+            last,
+            epoch=last.epoch + 1,
+            cut_at=max(now, last.cut_at),
+            offsets=offsets,
+            watermark=clock,
+            row_fraction=0.0,
+        )
+        self.is_behind = cut.rows < left
+        return cut
+
     def _limit(self) -> int:
         """Rows of the next epoch at most: one at least."""
         usual = self.seconds_per_epoch * self.last.rows_per_second
         most = self.seconds_per_epoch_max * self.last.rows_per_second
+        if self.drains:
+            most = max(most, self.rows_in_time)
         rows = min(most, max(usual, self.rows_proved))
         return max(1, int(min(self.rows_per_epoch_max, rows)))
 
@@ -172,3 +229,8 @@ def beginning(sources: Mapping[str, Source], now: float, rows_per_second: float)
     """The empty cut before the first epoch."""
     offsets = dict.fromkeys(sources, (0, 0))
     return Cut(0, now, offsets, -(2**63), rows_per_second, False)
+
+
+def _rows(source: Source) -> int:
+    """How many rows a source has; more than ROWS_MAX where it has no end."""
+    return source.rows_at(source.event_time_at(ROWS_MAX))

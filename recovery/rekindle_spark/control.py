@@ -56,7 +56,7 @@ class Control:
         self.membership = Membership(application)
         self.host_failures = HostFailures()
         self.statistics = Statistics(application, self.checkpointing.state_bytes)
-        self.stragglers = Stragglers()
+        self.stragglers = Stragglers(application.settings.runtime.new_executor_seconds)
         self.behind: set[str] = set()
         self.was_complete = False
         self.was_alone = guidance.contact is None

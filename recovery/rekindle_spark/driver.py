@@ -41,7 +41,7 @@ from rekindle_spark.progress import Progress
 from rekindle_spark.reporting import Reports, topology_report
 from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.sidecar import Sidecar
-from rekindle_spark.store import FINISH_REQUEST, SAVEPOINT_REQUEST, History, Store
+from rekindle_spark.store import DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST, History, Store
 
 __all__ = ["Place", "run"]
 
@@ -67,7 +67,8 @@ class Place:
 
 def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     """Run until the file `finish` in the store asks for the end and all output is committed, or
-    the file `savepoint` for a checkpoint to end at, which is removed then.
+    the file `savepoint` for a checkpoint to end at, which is removed then. The file `drain` asks
+    for the rest of a replayed input at once.
 
     Raises InputError before anything is started; RunError when the run cannot go on. What is
     committed stays, and a later run goes on from there.
@@ -131,7 +132,10 @@ def _guidance(application: Application, resumed: bool, contact: Sidecar | None) 
         topology=topology_report(application, resumed=resumed),
         reports=Reports(application),
         following=Following(
-            application.store.generation, plan_epoch=application.plan_epoch, contact_at=now
+            application.store.generation,
+            plan_epoch=application.plan_epoch,
+            contact_at=now,
+            alone_seconds=application.settings.runtime.alone_seconds,
         ),
         contact=contact,
     )
@@ -148,6 +152,7 @@ def _run(application: Application, guidance: Guidance) -> None:
         checkpointing,
         partial(store.holds, FINISH_REQUEST),
         partial(store.holds, SAVEPOINT_REQUEST),
+        partial(store.holds, DRAIN_REQUEST),
     )
     thread = catch_up.start()
     try:

@@ -9,7 +9,8 @@ it takes in, so that less is spent on those that run, and on those that will be 
 offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
 taken along: they run the epochs that they lack and the new one in the same job. Where the next
 epoch is due before one has run, it is cut and its sources go ahead (`ahead`). A savepoint is a
-checkpoint of the newest epoch, after which no other is cut.
+checkpoint of the newest epoch, after which no other is cut. A drain takes the rest of the input in
+epochs that follow each other without a pause, while everything runs.
 """
 
 import time
@@ -37,10 +38,12 @@ class EpochLoop:
     checkpointing: Checkpointing
     finish_requested: Callable[[], bool]
     savepoint_requested: Callable[[], bool]
+    drain_requested: Callable[[], bool] = lambda: False
     is_saved: bool = False
     final: Cut | None = None
     attempts: running.Attempts = field(default_factory=running.Attempts)
     next_cut_at: float = field(default=0.0)
+    drains: bool = False
     ahead: Ahead = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +102,13 @@ class EpochLoop:
         if self.final is not None:
             return
         final = complete and self.finish_requested()
-        cut = application.arrivals.cut(now, self.control.rows_per_second, final=final)
+        # not in a recovery: what comes back would have ever more to catch up with
+        drain = complete and self.drain_requested()
+        if drain and not self.drains:
+            epoch, rows = application.arrivals.last.epoch + 1, application.arrivals.rows_left()
+            application.events.write("drain", epoch=epoch, rows=rows)
+        self.drains = drain
+        cut = application.arrivals.cut(now, self.control.rows_per_second, final=final, drain=drain)
         some = bool(application.progress.live)
         if application.arrivals.hurries(now, some=some, all_run=complete):
             self.next_cut_at = now
@@ -136,7 +145,10 @@ class EpochLoop:
             if result.finished:
                 self.attempts.clear()
                 self._tell(epoch, result, ahead=ahead.finished)
-                if all(first == last for first, last in work.values()):
+                application.arrivals.ran(application.cuts[epoch].rows, result.seconds)
+                # epochs of a drain are long on purpose
+                usual = not application.arrivals.drains
+                if usual and all(first == last for first, last in work.values()):
                     alone = alone and self._is_alone()
                     application.pace.epoch_took(result.seconds, alone=alone)
                     if alone:

@@ -3,7 +3,8 @@
 A window counts only when every partition was live all the time and nothing was lost: what is
 measured during a recovery says nothing of the steady state. It is as long as the time in which its
 rows came in: while a loss that nobody has noticed yet holds up the epochs, nothing is computed, and
-that must not look as if nothing would have to be. A move begins another one. Called by `control`.
+that must not look as if nothing would have to be. A move begins another one. A drain uses all the
+CPU that there is, so no window counts while it lasts. Called by `control`.
 """
 
 import math
@@ -67,6 +68,7 @@ class Statistics:
             self._report(self._named(self.costs.percent))
         # what was moved runs some epochs again in the next job
         complete = application.progress.complete and application.newest > self.moved_at
+        complete = complete and not application.arrivals.drains
         if not complete or not self.steady or self.losses != application.losses:
             self.losses, self.steady = application.losses, complete
             self.costs.restart(until)

@@ -7,6 +7,7 @@
     generations/program-N.pickle   the program that hosts load
     outputs/QUERY/*.parquet
     finish, savepoint      files by which users ask for the end, and for a checkpoint to end at
+    drain                  a file by which they ask for the rest of a replayed input at once
 
 Every record is created only if it is absent, so of two drivers one is told that it is late: a
 driver that starts seals the commit log with an empty record, at which an older one fails.
@@ -27,9 +28,9 @@ from rekindle.errors import DamagedError, FencedError
 from rekindle_spark import files, restoring
 from rekindle_spark.patience import Patience
 
-__all__ = ["FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
+__all__ = ["DRAIN_REQUEST", "FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
 
-FINISH_REQUEST, SAVEPOINT_REQUEST = "finish", "savepoint"
+DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST = "drain", "finish", "savepoint"
 
 # where the newest turns out to be damaged, the one before is gone on from
 CHECKPOINTS_KEPT = 2

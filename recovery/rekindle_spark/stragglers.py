@@ -65,8 +65,10 @@ class Watched:
 
 @dataclass(slots=True)
 class Stragglers:
-    """Takes epochs one by one, with moments in seconds of a clock that is never set."""
+    """Takes epochs one by one, with moments in seconds of a clock that is never set; executors are
+    new for `new_seconds`."""
 
+    new_seconds: float = NEW_SECONDS
     records: dict[str, Watched] = field(default_factory=dict)
 
     @property
@@ -92,7 +94,7 @@ class Stragglers:
         too_long = epoch.seconds > OVERTIME * epoch.target_seconds
         for name, seconds in held.items():
             record = self.records.get(name)
-            if record is None or now - record.since < NEW_SECONDS:
+            if record is None or now - record.since < self.new_seconds:
                 continue
             late = seconds > HELD_SHARE * epoch.seconds and (too_long or record.slow)
             record.tried_at = now

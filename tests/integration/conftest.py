@@ -1,4 +1,4 @@
-"""What integration tests share: one cluster for all applications, and the input files.
+"""What integration tests share: one cluster for all applications, the input files, a ZooKeeper.
 
 Without the server of stores on S3, and without Go to build it, tests of it are skipped, loudly;
 under `CI=true` they fail instead.
@@ -21,6 +21,7 @@ from object_server import LOUD
 from surroundings import Surroundings
 
 from rekindle_local.cluster import LocalCluster
+from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_spark import jar
 from testbed import binaries
 
@@ -91,7 +92,8 @@ def surroundings(
         yield Surroundings(shared_cluster, inputs, tmp_path, stack)
 
 
-@pytest.fixture
-def controlled(surroundings: Surroundings) -> Start:
-    """Makes that application, not started yet."""
-    return surroundings.make
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
+    """One server, used by one test after the other: who needs it to run starts it again."""
+    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started

@@ -17,18 +17,13 @@ from rekindle_zookeeper import Connection, connect
 SESSION_SECONDS = 4.0
 
 
-@pytest.fixture(scope="module")
-def store_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
-    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
-
-
 @pytest.fixture
-def store_records(store_servers: LocalZookeeper) -> Iterator[Connection]:
+def store_records(zookeeper: LocalZookeeper) -> Iterator[Connection]:
     """A connection; no application is left in the store by the test before."""
-    if not store_servers.processes(1):
-        store_servers.start_server(1)
-    connection = connect(store_servers.connect_string)
+    zookeeper.proceed(1)
+    if not zookeeper.processes(1):
+        zookeeper.start_server(1)
+    connection = connect(zookeeper.connect_string)
     clear(connection, tree.APPLICATIONS)
     yield connection
     connection.close()
@@ -36,7 +31,7 @@ def store_records(store_servers: LocalZookeeper) -> Iterator[Connection]:
 
 @pytest.fixture
 def coordinate(
-    store_servers: LocalZookeeper,
+    zookeeper: LocalZookeeper,
     store_records: Connection,  # noqa: ARG001
     tmp_path: Path,
 ) -> Iterator[Coordinate]:
@@ -44,7 +39,7 @@ def coordinate(
     started: list[CoordinatorProcess] = []
 
     def start(name: str = "a", **options: Any) -> CoordinatorProcess:
-        hosts = options.pop("hosts", store_servers.connect_string)
+        hosts = options.pop("hosts", zookeeper.connect_string)
         process = CoordinatorProcess(
             tmp_path, name, hosts, session_seconds=SESSION_SECONDS, **options
         )
@@ -60,14 +55,14 @@ def coordinate(
 
 @pytest.fixture
 def drive(
-    store_servers: LocalZookeeper,
+    zookeeper: LocalZookeeper,
     store_records: Connection,  # noqa: ARG001
 ) -> Iterator[Drive]:
     """Starts drivers; ends them, and raises what they found wrong."""
     drivers: list[StoreDriver] = []
 
     def start(name: str = "flights", **options: Any) -> StoreDriver:
-        hosts = options.pop("hosts", store_servers.connect_string)
+        hosts = options.pop("hosts", zookeeper.connect_string)
         drivers.append(StoreDriver(hosts, Place("test", name), **options))
         return drivers[-1]
 

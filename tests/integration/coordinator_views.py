@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from store_driver import StoreDriver
+from store_driver import StoreDriver, wait_until
 
 from rekindle_local.coordinator_process import CoordinatorProcess
 
@@ -17,7 +17,7 @@ Drive = Callable[..., StoreDriver]
 def rekindle(hosts: str, *arguments: str, code: int = 0) -> str:
     """What a command prints; one that fails has said why in a line, and no traceback."""
     ended = subprocess.run(
-        [sys.executable, "-m", "rekindle_local", *arguments, "--zookeeper", hosts],
+        [sys.executable, "-m", "rekindle_cli", *arguments, "--zookeeper", hosts],
         capture_output=True,
         text=True,
         timeout=60,
@@ -39,3 +39,10 @@ def reasons(hosts: str, name: str = "test/flights") -> list[str]:
 def kinds(coordinator: CoordinatorProcess) -> list[str]:
     """What a coordinator has told of, in order."""
     return [line["kind"] for line in coordinator.lines()]
+
+
+def await_looks(coordinator: CoordinatorProcess) -> None:
+    """Wait until a coordinator has begun and ended a look at an application whose driver reports
+    again and again."""
+    before = coordinator.metrics()["decisions_total"]
+    wait_until(lambda: coordinator.metrics()["decisions_total"] >= before + 2)

@@ -14,12 +14,6 @@ from rekindle_zookeeper import Connection
 Start = Callable[..., Sidecar]
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
-    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
-
-
 @pytest.fixture
 def store(zookeeper: LocalZookeeper) -> Iterator[Connection]:
     """The store as a coordinator sees it, empty; the server serves, whatever a test did to it."""

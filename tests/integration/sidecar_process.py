@@ -38,7 +38,7 @@ class Sidecar:
         self.socket = directory / "sidecar.sock"
         self.log = directory / "sidecar.log"
         self._command = [
-            *(sys.executable, "-m", "rekindle_local", "sidecar"),
+            *(sys.executable, "-m", "rekindle_cli", "sidecar"),
             *("--zookeeper", zookeeper, "--socket", str(self.socket)),
             *("--namespace", place.namespace, "--application", place.application),
             *("--session-seconds", str(SESSION_SECONDS), *options),

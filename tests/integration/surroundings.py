@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from application import Application
+from application import LASTING, Application
 
 from rekindle.coordination.standing import Standing
+from rekindle.protocol import tree
 from rekindle.protocol.tree import Place
 from rekindle_cli import store_access
 from rekindle_coordinator.viewing import Viewer
@@ -21,6 +22,10 @@ from rekindle_local.control_plane import ControlPlane
 from rekindle_local.provisioning import Provisioning
 
 PLACE = Place("test", "readings")
+# Of sidecar and coordinator. 4 s is the least that ZooKeeper grants; a machine may be busy.
+SESSION_SECONDS = 6.0
+# Drivers plan alone after so long without an answer: longer than that a question waits for one.
+RUNTIME = {**LASTING, "alone_seconds": 8}
 
 
 @dataclass(slots=True)
@@ -51,6 +56,7 @@ class Surroundings:
             socket=self.cluster.temporary / "sidecar.sock",
             place=PLACE,
             servers=servers,
+            session_seconds=SESSION_SECONDS,
         )
         self.application = Application(
             self.cluster,
@@ -58,6 +64,7 @@ class Surroundings:
             self.inputs,
             control=self.stack.enter_context(control),
             on_start=self._publish_driver,
+            runtime=RUNTIME,
             **options,
         )
         self.stack.callback(self.application.driver.end)
@@ -77,6 +84,7 @@ class Surroundings:
             control=older.control,
             socket=socket,
             on_start=self._publish_driver,
+            runtime=RUNTIME,
         )
         self.stack.callback(self.application.driver.end)
         return self.application
@@ -95,6 +103,13 @@ class Surroundings:
         with store_access.opened(control.zookeeper.connect_string, None) as connection:
             found = connection.get(PLACE.path(name))
         return None if found is None else json.loads(found[0])
+
+    def candidates(self) -> list[str]:
+        """Coordinators whose sessions hold and that lead, or would."""
+        control = self.application.control
+        assert control is not None
+        with store_access.opened(control.zookeeper.connect_string, None) as connection:
+            return list(connection.children(tree.ELECTION))
 
     def _down(self) -> list[str]:
         return [name for name, leader in self.cluster.leaders().items() if leader is None]

@@ -1,40 +1,22 @@
-"""Files of blocks on the nodes: as Spark's settings want them, and gone once nothing needs them."""
+"""Blocks that are compressed and encrypted, as Spark's settings may want them.
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+Plain ones are looked at in `test_faults_workers`, compressed ones in `test_submitted`.
+"""
 
-import pytest
+from collections.abc import Callable
+
 from application import Application
+from block_files import blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs
 
 Prepare = Callable[..., Application]
-COMPRESSED = {"spark.shuffle.compress": "true"}
-ENCRYPTED = {"spark.io.encryption.enabled": "true"}
 
 
-def block_files(application: Application) -> set[Path]:
-    """Files of shuffles, and their indexes, on the disks of all nodes."""
-    disks = [application.cluster.disk(node.name) for node in application.cluster.nodes]
-    found = {path for disk in disks for path in disk.rglob("shuffle_*")}
-    return {path for path in found if path.suffix in (".data", ".index")}  # none half written
-
-
-@pytest.mark.parametrize(
-    "spark",
-    [{}, COMPRESSED, COMPRESSED | ENCRYPTED],
-    ids=["plain", "compressed", "compressed and encrypted"],
-)
-def test_blocks_are_read_as_they_were_written_and_their_files_go_with_the_epochs_they_are_of(
-    prepare: Prepare, spark: Mapping[str, str]
+def test_compressed_and_encrypted_blocks_are_read_as_they_were_written_and_go_with_their_epochs(
+    prepare: Prepare,
 ) -> None:
-    application = prepare(spark=spark)
-    application.start_and_recover()
-    begin = application.seen
-    before = block_files(application)
-    assert {path.suffix for path in before} == {".data", ".index"}
-    application.await_condition(
-        "all files of then have gone", lambda: not before & block_files(application)
+    application = prepare(
+        spark={"spark.shuffle.compress": "true", "spark.io.encryption.enabled": "true"}
     )
-    application.await_event("commit", after=begin)
-    for harm in ("confirmed", "job-failed", "host-failed"):
-        assert not application.happened(harm, after=begin)
+    application.start_and_recover()
+    blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs(application)
     application.finish()

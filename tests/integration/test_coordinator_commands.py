@@ -4,10 +4,9 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
-from coordinator_views import Coordinate, Drive, reasons, rekindle, standing
+from coordinator_views import Coordinate, Drive, await_looks, reasons, rekindle, standing
 from store_driver import lose_three, wait_until
 
 from rekindle.protocol import PlanOrder
@@ -17,10 +16,10 @@ pytest_plugins = ("coordinator_fixtures",)
 
 
 def test_a_priority_for_a_while_decides_what_comes_back_and_then_ends(
-    store_servers: LocalZookeeper, coordinate: Coordinate, drive: Drive
+    zookeeper: LocalZookeeper, coordinate: Coordinate, drive: Drive
 ) -> None:
-    hosts = store_servers.connect_string
-    driver, _ = drive(), coordinate()
+    hosts = zookeeper.connect_string
+    driver, coordinator = drive(), coordinate()
     wait_until(lambda: driver.is_whole)
     told = rekindle(hosts, "priority", "set", "test/flights", "ranking", "1", "--for", "8s")
     assert "ranking has priority 1 until" in told
@@ -33,7 +32,7 @@ def test_a_priority_for_a_while_decides_what_comes_back_and_then_ends(
     rekindle(hosts, "priority", "set", "test/flights", "ranking", "1")
     told = rekindle(hosts, "priority", "set", "test/flights", "busiest", "10")
     assert told == "test/flights: busiest has priority 10\n"
-    time.sleep(1.0)
+    await_looks(coordinator)
     lose_three(driver)
     wait_until(lambda: len(driver.plans) == 2)
     order = driver.plans[1].order
@@ -48,16 +47,16 @@ def test_a_priority_for_a_while_decides_what_comes_back_and_then_ends(
 
 
 def test_a_paused_application_rests_until_it_is_resumed(
-    store_servers: LocalZookeeper, coordinate: Coordinate, drive: Drive
+    zookeeper: LocalZookeeper, coordinate: Coordinate, drive: Drive
 ) -> None:
-    hosts = store_servers.connect_string
+    hosts = zookeeper.connect_string
     driver, _ = drive(), coordinate()
     wait_until(lambda: driver.is_whole)
     assert "to be paused" in rekindle(hosts, "pause", "test/flights")
     wait_until(lambda: driver.paused)
     wait_until(lambda: reasons(hosts) == ["paused"])
     lose_three(driver)
-    time.sleep(1.0)
+    wait_until(lambda: standing(hosts)["incident"] is not None)
     assert len(driver.plans) == 1
     assert "was so already" in rekindle(hosts, "pause", "test/flights")
     assert "to be resumed" in rekindle(hosts, "resume", "test/flights")
@@ -65,9 +64,9 @@ def test_a_paused_application_rests_until_it_is_resumed(
 
 
 def test_status_and_explain_say_what_is_wrong_and_what_would_help(
-    store_servers: LocalZookeeper, coordinate: Coordinate, drive: Drive
+    zookeeper: LocalZookeeper, coordinate: Coordinate, drive: Drive
 ) -> None:
-    hosts = store_servers.connect_string
+    hosts = zookeeper.connect_string
     driver, coordinator = drive(), coordinate()
     wait_until(lambda: driver.is_whole)
     wait_until(lambda: reasons(hosts) == [])
@@ -90,13 +89,13 @@ def test_status_and_explain_say_what_is_wrong_and_what_would_help(
 
 
 def test_status_goes_on_showing_while_the_store_comes_and_goes(
-    store_servers: LocalZookeeper, drive: Drive
+    zookeeper: LocalZookeeper, drive: Drive
 ) -> None:
     drive()
     watching = subprocess.Popen(
         [
-            *(sys.executable, "-m", "rekindle_local", "status", "--watch", "--json"),
-            *("--zookeeper", store_servers.connect_string),
+            *(sys.executable, "-m", "rekindle_cli", "status", "--watch", "--json"),
+            *("--zookeeper", zookeeper.connect_string),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,9 +104,9 @@ def test_status_goes_on_showing_while_the_store_comes_and_goes(
     assert watching.stdout is not None
     shown = (json.loads(line) for line in watching.stdout)
     assert next(record for record in shown if record["applications"])["store_reachable"]
-    store_servers.kill(1)
+    zookeeper.kill(1)
     assert next(record for record in shown if not record["store_reachable"])
-    store_servers.start_server(1)
+    zookeeper.start_server(1)
     assert next(record for record in shown if record["applications"])["store_reachable"]
     watching.send_signal(signal.SIGINT)
     _, errors = watching.communicate(timeout=30)
@@ -132,7 +131,7 @@ def test_wrong_usage_is_a_line_and_exit_code_2(arguments: tuple[str, ...], messa
 def test_servers_may_be_named_by_the_environment_and_must_be_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    command = [sys.executable, "-m", "rekindle_local", "status"]
+    command = [sys.executable, "-m", "rekindle_cli", "status"]
     for hosts, code, message in (("no server", 2, "is no server"), ("127.0.0.1:1", 1, "no answer")):
         monkeypatch.setenv("REKINDLE_ZOOKEEPER", hosts)
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60)

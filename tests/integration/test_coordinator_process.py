@@ -78,16 +78,16 @@ def test_a_leader_that_stood_still_plans_nothing_again(
 
 
 def test_a_loss_while_the_store_is_away_is_planned_for_once_it_is_back(
-    store_servers: LocalZookeeper, coordinate: Coordinate, drive: Drive
+    zookeeper: LocalZookeeper, coordinate: Coordinate, drive: Drive
 ) -> None:
     driver, coordinator = drive(), coordinate()
     wait_until(lambda: driver.is_whole)
-    store_servers.kill(1)
+    zookeeper.kill(1)
     wait_until(lambda: coordinator.metrics()["store_reachable"] == 0)
     lose_three(driver)
     time.sleep(2.0)
     assert len(driver.plans) == 1
-    store_servers.start_server(1)
+    zookeeper.start_server(1)
     wait_until(lambda: len(driver.plans) == 2)
     come_back(driver)
     assert plan_epochs(driver) == sorted(set(plan_epochs(driver)))
@@ -119,7 +119,7 @@ def test_without_a_majority_of_the_store_nothing_is_planned_until_it_is_back(
 
 
 def test_a_malformed_record_stops_one_application_and_not_the_other(
-    store_servers: LocalZookeeper, store_records: Connection, coordinate: Coordinate, drive: Drive
+    zookeeper: LocalZookeeper, store_records: Connection, coordinate: Coordinate, drive: Drive
 ) -> None:
     good, bad, coordinator = drive("good"), drive("bad"), coordinate()
     wait_until(lambda: good.is_whole and bad.is_whole)
@@ -128,7 +128,7 @@ def test_a_malformed_record_stops_one_application_and_not_the_other(
         path, b'{"kind": "statistics", "generation": 1, "sequence": 1, "costs": {"a": -1}}'
     )
     wait_until(lambda: coordinator.metrics()["applications_stopped"] == 1)
-    (notice,) = standing(store_servers.connect_string, "test/bad")["notices"]
+    (notice,) = standing(zookeeper.connect_string, "test/bad")["notices"]
     assert notice["reason"] == "bad-record"
     assert path in notice["text"]
     assert "costs" in notice["text"]
@@ -185,7 +185,7 @@ def test_a_worker_that_dies_is_dropped_and_replaced_through_the_folder_of_the_cl
 
 
 def test_a_driver_whose_process_has_ended_is_asked_for_and_the_next_one_is_led(
-    tmp_path: Path, store_servers: LocalZookeeper, coordinate: Coordinate, drive: Drive
+    tmp_path: Path, zookeeper: LocalZookeeper, coordinate: Coordinate, drive: Drive
 ) -> None:
     process, restarts = subprocess.Popen(["sleep", "600"]), []
     first = drive(process_id=process.pid)
@@ -211,7 +211,7 @@ def test_a_driver_whose_process_has_ended_is_asked_for_and_the_next_one_is_led(
         wait_until(lambda: bool(restarts), "no driver was asked for")
         wait_until(lambda: restarts[0].is_whole, "the new driver got no plan")
         assert min(plan_epochs(restarts[0])) > max(plan_epochs(first))
-        assert standing(store_servers.connect_string)["generation"] == 2
+        assert standing(zookeeper.connect_string)["generation"] == 2
         assert len(restarts) == 1
     finally:
         provisioning.close()

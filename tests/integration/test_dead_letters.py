@@ -24,9 +24,7 @@ def test_records_that_raise_are_dead_letters_exactly_once_through_a_loss(
     application.cluster.kill([victim])
     application.await_event("confirmed", after=begin, node=victim)
     application.await_event("recovered", after=begin)
-    application.finish_reading()
-    application.driver.request_finish()
-    assert application.await_end() == 0, application.tail()
+    application.come_to_an_end()
 
     found = application.outputs()
     letters = {name: found[name] for name in found if name.endswith(".dead-letters")}
@@ -60,7 +58,7 @@ def test_a_query_with_such_a_record_stops_and_goes_on_once_its_function_is_mende
     application.cluster.kill([victim])
     application.await_event("confirmed", after=begin, node=victim)
     application.await_event("incident-closed", after=begin)
-    application.finish_reading()
+    application.drain()
     application.driver.request_finish()
     assert application.await_end() == 1, application.tail()
     assert application.last_words() == stopped["text"]

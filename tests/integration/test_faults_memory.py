@@ -7,6 +7,7 @@ from application import Application
 
 Prepare = Callable[..., Application]
 STATE_MIB, WORK_MIB, PLENTY_MIB = 220, 260, 4_096
+FAST = {"rows_per_second": 3_500}
 RATE = {"rows_per_second": 1_200, "epoch_seconds": 2.5}
 # Epochs of more rows are tight; at this rate one has half as many again.
 ROWS_THAT_FIT, EPOCHS_TO_SETTLE = 2_000, 5
@@ -21,7 +22,7 @@ def assert_nobody_was_killed(application: Application) -> None:
 def test_a_state_that_outgrows_its_budget_ends_the_run_and_with_more_memory_it_goes_on(
     prepare: Prepare,
 ) -> None:
-    application = prepare(pipeline=hoarding, runtime={"host_memory_mib_max": STATE_MIB})
+    application = prepare(pipeline=hoarding, runtime={**FAST, "host_memory_mib_max": STATE_MIB})
     application.start()
     assert application.await_end() == 1
     words = application.last_words()
@@ -34,14 +35,18 @@ def test_a_state_that_outgrows_its_budget_ends_the_run_and_with_more_memory_it_g
     assert tight["limit_bytes"] == STATE_MIB * 2**20
     assert_nobody_was_killed(application)
     committed = len(application.commits())
-    application.runtime = {"host_memory_mib_max": PLENTY_MIB}
-    application.write_settings()
+    application.change(**FAST, host_memory_mib_max=PLENTY_MIB)
     application.start_and_recover()
     assert len(application.commits()) > committed
-    application.finish()
+    application.await_condition("the whole input is read", lambda: application.is_all_read)
+    application.driver.request_finish()
+    assert application.await_end() == 0, application.tail()
+    application.assert_exactly_right()
 
 
-def test_work_that_is_too_much_at_once_is_done_in_smaller_epochs(prepare: Prepare) -> None:
+def test_work_that_is_too_much_at_once_is_done_in_smaller_epochs_also_in_a_drain(
+    prepare: Prepare,
+) -> None:
     application = prepare(pipeline=hoarding, runtime={"host_memory_mib_max": WORK_MIB, **RATE})
     (application.traps / hoarding.WORK).touch()
     application.start_and_recover()

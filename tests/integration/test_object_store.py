@@ -6,7 +6,7 @@ from pathlib import Path
 
 import loud_skips
 import pytest
-from application import Application
+from application import LASTING, Application
 from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
 from object_server import BUCKET, LOUD, LosesFirstAnswer, ObjectServer, set_environment
 
@@ -153,7 +153,7 @@ def test_losses_a_killed_driver_and_an_outage_of_the_server_change_no_row(
     kept = server.objects / place.removeprefix("s3://")
     kept.mkdir()
     told = {f"spark.executorEnv.{name}": text for name, text in server.environment().items()}
-    application = prepare(spark=told, store_of=kept)
+    application = prepare(spark=told, store_of=kept, runtime=LASTING)
     application.driver.place = place
     application.start_and_recover()
 

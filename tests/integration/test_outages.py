@@ -6,29 +6,34 @@ says how long an outage lasts.
 
 from collections.abc import Callable
 
-import pytest
-from application import Application
+from application import LASTING, Application, Before
+from harms import all_nodes, lose, meet, neighbours, start_workers
 
 Prepare = Callable[..., Application]
 
 POLICY = {"strategy": "blocking", "correlated_nodes_min": 1}
-RUNTIME = {"checkpoint_seconds": 3, "outage_checkpoint_seconds": 3}
+RUNTIME = {**LASTING, "checkpoint_seconds": 3, "outage_checkpoint_seconds": 3}
 
 
-@pytest.fixture
-def application(prepare: Prepare) -> Application:
-    """It runs, all live, with a checkpoint."""
+def test_in_outages_that_last_checkpoints_have_the_input_of_who_is_behind_and_no_row_changes(
+    prepare: Prepare,
+) -> None:
     application = prepare(policy=POLICY, runtime=RUNTIME)
     application.start_and_recover()
-    return application
+    meet(
+        application,
+        checkpoints_of_a_long_outage_have_the_input_of_who_is_behind,
+        after_two_losses_nothing_is_planned_until_both_nodes_are_back,
+        a_second_loss_goes_back_no_further_than_checkpoints_of_the_outage,
+        a_driver_that_dies_in_an_outage_goes_on_with_the_input_in_the_store,
+    )
+    application.finish()
 
 
 def lose_the_top_queries(application: Application) -> str:
     """Kill the node of `most-readings`, and wait until it is known; who it was."""
     (victim,) = application.nodes_of("most-readings")
-    begin = application.seen
-    application.cluster.kill([victim])
-    application.await_event("confirmed", after=begin, node=victim)
+    lose(application, [victim])
     return victim
 
 
@@ -48,7 +53,7 @@ def stored_inputs(application: Application) -> list[str]:
     return sorted(path.name for path in application.store.glob("checkpoints/*/*.input"))
 
 
-def test_checkpoints_of_a_long_outage_have_the_input_of_who_is_behind(
+def checkpoints_of_a_long_outage_have_the_input_of_who_is_behind(
     application: Application,
 ) -> None:
     victim = lose_the_top_queries(application)
@@ -61,22 +66,32 @@ def test_checkpoints_of_a_long_outage_have_the_input_of_who_is_behind(
         begin = application.seen
         application.await_event("checkpoint", after=begin, behind=0)
     assert stored_inputs(application) == []
-    application.finish()
 
 
-def test_a_second_loss_during_an_outage_goes_back_no_further_than_its_checkpoints(
+def after_two_losses_nothing_is_planned_until_both_nodes_are_back(
+    application: Application,
+) -> None:
+    victims = all_nodes(application)[:2]
+    before = Before.of(application)
+    lose(application, victims)
+    start_workers(application, victims[0], after=before.events)
+    assert not application.happened("plan", after=before.events)
+    start_workers(application, victims[1], after=before.events)
+    application.await_event("recovered", after=before.events)
+    before.assert_untouched(neighbours(application, *victims))
+
+
+def a_second_loss_goes_back_no_further_than_checkpoints_of_the_outage(
     application: Application,
 ) -> None:
     first = lose_the_top_queries(application)
     checkpoint = await_checkpoints(application, 2)
-    survivors = [node.name for node in application.cluster.nodes if node.name != first]
-    before, begin = len(application.commits()), application.seen
-    application.cluster.kill(survivors[:1])
-    application.await_event("confirmed", after=begin, node=survivors[0])
-    for node in (first, survivors[0]):
-        application.cluster.start_worker(node)
+    second = neighbours(application, first)[0]
+    before = len(application.commits())
+    begin = lose(application, [second])
+    start_workers(application, first, second, after=begin)
     application.await_event("recovered", after=begin)
-    lost = {name for name, node in application.placement().items() if node == survivors[0]}
+    lost = {name for name, node in application.placement().items() if node == second}
     again = [
         (name, begun)
         for record in application.commits()[before:]
@@ -91,10 +106,9 @@ def test_a_second_loss_during_an_outage_goes_back_no_further_than_its_checkpoint
         if last >= checkpoint
     }
     assert all(begun > checkpoint for name, begun in again if name in first_behind)
-    application.finish()
 
 
-def test_a_driver_that_dies_in_an_outage_goes_on_with_the_input_in_the_store(
+def a_driver_that_dies_in_an_outage_goes_on_with_the_input_in_the_store(
     application: Application,
 ) -> None:
     victim = lose_the_top_queries(application)
@@ -105,22 +119,3 @@ def test_a_driver_that_dies_in_an_outage_goes_on_with_the_input_in_the_store(
     application.cluster.start_worker(victim)
     application.start()
     application.await_event("recovered", after=begin)
-    application.finish()
-
-
-def test_a_driver_goes_on_from_the_checkpoint_before_one_with_a_damaged_file(
-    application: Application,
-) -> None:
-    begin = application.seen
-    application.await_event("checkpoint", after=begin)
-    application.driver.kill()
-    states = application.store.glob("checkpoints/*/by-hour-0.state")
-    newest = max(states, key=lambda path: int(path.parent.name))
-    newest.write_bytes(newest.read_bytes()[:-3])
-    application.start()
-    assert application.await_end() == 1
-    assert "start again: checkpoint" in application.last_words()
-    begin = application.seen
-    application.start()
-    application.await_event("recovered", after=begin)
-    application.finish()

@@ -7,16 +7,14 @@ from datetime import datetime, timedelta
 
 import polars as pl
 import readings
-from application import Application, compare
+from application import LASTING, Application, compare
 
 Prepare = Callable[..., Application]
-# Slow enough that there is input left after the savepoint, however long it takes to get there.
-SLOW = {"rows_per_second": 200}
 
 
 def save(application: Application) -> None:
     """`rekindle savepoint`, and the driver's end."""
-    command = (sys.executable, "-m", "rekindle_local", "savepoint", str(application.store))
+    command = (sys.executable, "-m", "rekindle_cli", "savepoint", str(application.store))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asking:
         try:
             application.await_condition("a savepoint", lambda: asking.poll() is not None)
@@ -44,7 +42,7 @@ def test_the_same_pipeline_goes_on_from_a_savepoint_and_runs_no_epoch_again(
 
 
 def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> None:
-    application = prepare(runtime=SLOW)
+    application = prepare(runtime=LASTING)
     application.start_and_recover()
     (application.traps / readings.CHANGED).touch()
     application.driver.kill()
@@ -56,7 +54,6 @@ def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> Non
     save(application)
     saved = application.newest_cut()
     (application.traps / readings.CHANGED).touch()
-    application.change()
     application.start_and_recover()
     (victim, *_) = sorted(application.nodes_of("by-hour"))
     application.cluster.kill([victim])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from application import PIPELINE, SOURCES, Application
+from block_files import blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs
 
 from rekindle_local import distribution
 from rekindle_spark import jar
@@ -53,6 +54,8 @@ def test_it_takes_master_and_options_from_spark_submit_and_commits_what_is_right
     application = prepare()
     submit(application, {"spark.task.maxFailures": "1", "spark.shuffle.compress": "true"})
     application.await_event("recovered")
+    application.await_event("checkpoint")
+    blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs(application)
     application.finish()
 
 

@@ -5,9 +5,26 @@ from collections.abc import Callable
 import draws
 import polars as pl
 import readings
-from application import Application, compare
+from application import LASTING, Application, compare
+from harms import lose, meet, node_of, start_workers
 
 Prepare = Callable[..., Application]
+
+
+def test_through_losses_and_a_dead_driver_all_that_was_made_of_a_draw_is_made_of_the_same_one(
+    prepare: Prepare,
+) -> None:
+    application = prepare(pipeline=draws, runtime=LASTING)
+    application.start_and_recover()
+    meet(
+        application,
+        output_of_what_depends_on_chance_counts_with_a_checkpoint,
+        nodes_of_draws_and_of_their_sums_are_lost,
+        the_driver_dies,
+        spread=False,
+    )
+    application.come_to_an_end()
+    assert_agreed(application)
 
 
 def assert_agreed(application: Application) -> None:
@@ -20,33 +37,25 @@ def assert_agreed(application: Application) -> None:
     compare("alarms-daily", found["alarms-daily"], wanted["alarms-daily"])
 
 
-def test_after_a_loss_all_that_was_made_of_a_draw_is_made_of_the_same_one(
-    prepare: Prepare,
-) -> None:
-    application = prepare(pipeline=draws)
-    application.start_and_recover()
-    for operator in ("readings", "summed"):
-        victim, begin = min(application.nodes_of(operator)), application.seen
-        application.cluster.kill([victim])
-        application.await_event("confirmed", after=begin, node=victim)
-        application.cluster.start_worker(victim)
-        application.await_event("recovered", after=begin)
-    application.come_to_an_end()
-    assert_agreed(application)
-
-
-def test_output_of_what_depends_on_chance_counts_with_a_checkpoint_also_if_the_driver_dies(
-    prepare: Prepare,
-) -> None:
-    application = prepare(pipeline=draws)
-    application.start_and_recover()
+def output_of_what_depends_on_chance_counts_with_a_checkpoint(application: Application) -> None:
     begin = application.seen
     application.await_event("commit", after=begin, query="draws")
     saved = {event["epoch"] for event in application.happened("checkpoint")}
     assert {event["epoch"] for event in application.happened("commit", query="draws")} <= saved
     alarms = {event["epoch"] for event in application.happened("commit", query="alarms-daily")}
     assert len(alarms) > len(saved), "the others do not wait"
+
+
+def nodes_of_draws_and_of_their_sums_are_lost(application: Application) -> None:
+    for operator in ("readings", "summed"):
+        victim = node_of(application, operator)
+        begin = lose(application, [victim])
+        start_workers(application, victim, after=begin)
+        application.await_event("recovered", after=begin)
+
+
+def the_driver_dies(application: Application) -> None:
+    begin = application.seen
+    application.await_event("commit", after=begin, query="draws")
     application.driver.kill()
     application.start_and_recover()
-    application.come_to_an_end()
-    assert_agreed(application)

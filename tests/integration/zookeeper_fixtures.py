@@ -17,18 +17,10 @@ PLACE = tree.Place("default", "application")
 Connect = Callable[..., Connection]
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
-    with LocalZookeeper(directory=tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
-
-
 @pytest.fixture
 def connect(zookeeper: LocalZookeeper) -> Iterator[Connect]:
-    """Makes connections; empties the tree and closes them at the end."""
-    zookeeper.proceed(1)
-    if not zookeeper.processes(1):
-        zookeeper.start_server(1)
+    """Makes connections, on an empty tree; closes them and empties it at the end."""
+    empty(zookeeper)
     made: list[Connection] = []
 
     def make(**options: object) -> Connection:
@@ -38,6 +30,11 @@ def connect(zookeeper: LocalZookeeper) -> Iterator[Connect]:
     yield make
     for connection in made:
         connection.close()
+    empty(zookeeper)
+
+
+def empty(zookeeper: LocalZookeeper) -> None:
+    """Remove all records, whatever was done to the server, which serves afterwards."""
     zookeeper.proceed(1)
     if not zookeeper.processes(1):
         zookeeper.start_server(1)

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.coordination import State, application, balancing
-from rekindle.coordination.balancing import MOVES_MAX, UNEVEN_SECONDS
+from rekindle.coordination.balancing import MOVES_MAX
 from rekindle.coordination.state import NodeView, Status, initial
 from rekindle.protocol import MoveOrder, NodeSeen, Orders
 from rekindle.settings import Policy
 from rekindle.topology import Operator, Query, Topology
+
+UNEVEN_SECONDS = Policy().uneven_seconds
 
 
 def spread(held: dict[str, list[float]], capacity: float = 100.0) -> State:

@@ -12,7 +12,7 @@ from shell_world import World
 from rekindle.errors import RunError
 from rekindle_coordinator.log import Log
 from rekindle_operator.shell.api import Api, Body
-from rekindle_operator.shell.leadership import DEADLINE_SECONDS, LEASE_SECONDS, Leadership
+from rekindle_operator.shell.leadership import LEASE_SECONDS, Leadership
 from rekindle_operator.shell.options import Options
 from rekindle_operator.shell.running import Operator
 
@@ -66,6 +66,7 @@ class One:
     clock: list[float]
     identity: str = "one"
     decides: bool = True
+    lease_seconds: int = LEASE_SECONDS
     file: io.StringIO = field(default_factory=io.StringIO)
     elections: list[Elected] = field(default_factory=list)
 
@@ -79,6 +80,7 @@ class One:
             elect=self._elect,
             decides=lambda: self.decides,
             clock=lambda: self.clock[0],
+            lease_seconds=self.lease_seconds,
         )
 
     def _elect(self, changed: Any) -> Elected:
@@ -124,10 +126,23 @@ def test_a_lease_that_cannot_be_renewed_is_held_until_its_deadline_and_no_longer
     one = One(leases, clock)
     one.turn()
     leases.away = True
-    clock[0] += DEADLINE_SECONDS - 0.1
+    clock[0] += one.leadership.deadline_seconds - 0.1
     assert one.turn()
     clock[0] += 0.2
     assert not one.turn()
+
+
+def test_a_lease_of_few_seconds_is_given_up_and_taken_over_that_much_sooner() -> None:
+    leases, clock = Leases(), [100.0]
+    one, two = (One(leases, clock, name, lease_seconds=6) for name in ("one", "two"))
+    assert (one.turn(), two.turn()) == (True, False)
+    assert leases.lease is not None
+    assert leases.lease["spec"]["leaseDurationSeconds"] == 6
+    clock[0] += 4.1
+    assert not one.leadership.leads, "after two thirds of its time it is not ours"
+    assert not two.turn(), "and nobody else's before all of it is over"
+    clock[0] += 2.0
+    assert two.turn()
 
 
 def operator() -> Operator:

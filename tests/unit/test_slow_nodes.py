@@ -5,7 +5,6 @@ from dataclasses import replace
 from application_world import Desk, orders, running
 
 from rekindle.coordination import balancing, standing
-from rekindle.coordination.balancing import UNEVEN_SECONDS
 from rekindle.coordination.standing import Standing, View
 from rekindle.coordination.state import NodeView, Status, initial
 from rekindle.protocol import MoveOrder, NodeSeen, PlanOrder
@@ -13,6 +12,7 @@ from rekindle.reasons import Reason
 from rekindle.settings import Policy
 from rekindle.topology import Operator, Query, Topology
 
+UNEVEN_SECONDS = Policy().uneven_seconds
 SLOW = NodeSeen(incarnation="a", capacity_percent=100.0, slow=True)
 FAST = NodeSeen(incarnation="a", capacity_percent=100.0)
 

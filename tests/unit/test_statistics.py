@@ -21,7 +21,7 @@ def running() -> Any:
     built.source("rows", UnreadSource(pa.schema([("at", pa.timestamp("us"))]), "at")).sink("out")
     return SimpleNamespace(
         program=program.build(built),
-        arrivals=SimpleNamespace(last=SimpleNamespace(rows_per_second=100.0)),
+        arrivals=SimpleNamespace(last=SimpleNamespace(rows_per_second=100.0), drains=False),
         cuts={0: SimpleNamespace(cut_at=1000.0)},
         newest=0,
         losses=0,
@@ -63,6 +63,22 @@ def test_epochs_that_a_silent_loss_holds_up_do_not_make_partitions_look_cheap() 
     # However often and late it is asked: nothing more has been computed.
     assert statistics.closed_window() is None
     compute(application, statistics, int(WINDOW_SECONDS) + 1, 0.5 * WINDOW_SECONDS + 0.5)
+    (cost,) = (statistics.closed_window() or {}).values()
+    assert cost == pytest.approx(50.0)
+
+
+def test_a_window_in_which_the_input_was_drained_says_nothing_of_the_steady_state() -> None:
+    application = running()
+    statistics = Statistics(application)
+    assert statistics.closed_window() is None
+    application.arrivals.drains = True
+    compute(application, statistics, 1, 0.9)
+    assert statistics.closed_window() is None
+    application.arrivals.drains = False
+    for epoch in range(2, int(WINDOW_SECONDS) + 2):
+        compute(application, statistics, epoch, 0.9 + 0.5 * (epoch - 2))
+        assert statistics.closed_window() is None
+    compute(application, statistics, int(WINDOW_SECONDS) + 2, 0.9 + 0.5 * WINDOW_SECONDS)
     (cost,) = (statistics.closed_window() or {}).values()
     assert cost == pytest.approx(50.0)
 

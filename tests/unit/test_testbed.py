@@ -1,8 +1,6 @@
-"""What the test control plane decides: where programs come from, what nodes say."""
+"""What the test control plane decides: what is refused, what nodes say."""
 
-import os
 import socket
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,45 +8,13 @@ import pytest
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
-from rekindle.errors import InputError, RunError
-from testbed import access, binaries, bodies, building, components, definitions
+from testbed import access, bodies, components
 from testbed.__main__ import main
-from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from testbed.binaries import CONTROL_PLANE, CONTROLLER_MANAGER, SCHEDULER
 from testbed.bodies import NodeShape
 from testbed.certificates import Certificate
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
-UPSTREAM = """module k8s.io/kubernetes
-
-go 1.24.0
-
-godebug default=go1.24
-
-require (
-	k8s.io/api v0.0.0
-	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397
-)
-
-replace (
-	k8s.io/api => ./staging/src/k8s.io/api
-	k8s.io/kubectl => ./staging/src/k8s.io/kubectl
-)
-"""
-# What a test's own `go` does: it makes the file behind -o, or says where a go.mod lies.
-GO = """#!/bin/sh
-echo "$@" >> "$TESTBED_CALLS"
-if [ "$1" = list ]; then echo "$TESTBED_UPSTREAM"; exit; fi
-[ -n "$TESTBED_BROKEN" ] && { echo 'package is not in std' >&2; exit 1; }
-while [ "$1" != -o ]; do shift; done
-printf '#!/bin/sh\\n' > "$2"; chmod +x "$2"
-"""
-
-
-def make_programs(folder: Path, *names: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        (folder / name).touch(mode=0o755)
-    return folder
 
 
 @pytest.fixture
@@ -60,20 +26,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("REKINDLE_TESTBED", str(cache))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     return cache
-
-
-@pytest.fixture
-def go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `go` that builds empty programs; the file with its calls."""
-    folder, upstream, calls = (cache.parent / name for name in ("tools", "upstream", "calls"))
-    folder.mkdir()
-    (folder / "go").write_text(GO)
-    (folder / "go").chmod(0o755)
-    upstream.write_text(UPSTREAM)
-    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
-    monkeypatch.setenv("TESTBED_UPSTREAM", str(upstream))
-    monkeypatch.setenv("TESTBED_CALLS", str(calls))
-    return calls
 
 
 @pytest.mark.parametrize(
@@ -96,128 +48,6 @@ def test_what_cannot_be_done_by_hand_is_refused_in_a_line(
     assert said.count("\n") == 1
 
 
-def test_programs_come_from_the_named_folder_then_from_the_cache(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assets = make_programs(tmp_path / "assets", ETCD, API_SERVER)
-    kept = make_programs(cache / binaries.KUBERNETES_VERSION, *CONTROL_PLANE)
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
-    assert binaries.find() == {
-        ETCD: assets / ETCD,
-        API_SERVER: assets / API_SERVER,
-        CONTROLLER_MANAGER: kept / CONTROLLER_MANAGER,
-        SCHEDULER: kept / SCHEDULER,
-    }
-
-
-def test_a_named_folder_without_an_api_server_is_refused(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(make_programs(tmp_path / "assets", ETCD)))
-    with pytest.raises(InputError, match=r"KUBEBUILDER_ASSETS=.*holds no program kube-apiserver"):
-        binaries.find()
-    assert not cache.exists()
-
-
-@pytest.mark.usefixtures("cache")
-def test_without_programs_and_without_go_the_error_says_what_to_install() -> None:
-    with pytest.raises(InputError, match=r"Go is not installed.*; install Go .*KUBEBUILDER_ASSETS"):
-        binaries.find()
-
-
-def test_without_go_it_is_said_before_anything_is_built_what_cannot_be(
-    monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    make_programs(cache / binaries.KUBERNETES_VERSION, *CONTROL_PLANE)
-    assert not binaries.lacking()
-    (fault,) = binaries.lacking((*CONTROL_PLANE, "kubelet", "helm"))
-    assert "holds no kubelet, helm, and Go is not installed" in fault.what
-    monkeypatch.setenv("REKINDLE_KUBERNETES", "latest")
-    (fault,) = binaries.lacking()
-    assert fault.where == "REKINDLE_KUBERNETES"
-
-
-def test_neither_a_cache_that_cannot_be_made_nor_missing_go_hides_the_other(cache: Path) -> None:
-    cache.touch()
-    for faults in (binaries.lacking(), definitions.lacking("spark-operator")):
-        assert [("no folder" in fault.what, "Go is not" in fault.what) for fault in faults] == [
-            (True, False),
-            (False, True),
-        ]
-
-
-@pytest.mark.parametrize("version", ["1.34", "v1.34.4", "latest", "2.0.0", "1.34.4; rm"])
-def test_a_version_that_is_none_is_refused(version: str) -> None:
-    with pytest.raises(InputError, match=r"REKINDLE_KUBERNETES: is .*; give a whole version"):
-        binaries.kubernetes_version({"REKINDLE_KUBERNETES": version})
-
-
-def test_the_cache_lies_where_the_user_wants_it() -> None:
-    assert binaries.cache_folder({"REKINDLE_TESTBED": "/a"}) == Path("/a")
-    assert binaries.cache_folder({"XDG_CACHE_HOME": "/b"}) == Path("/b/rekindle/testbed")
-    assert binaries.cache_folder({}) == Path.home() / ".cache" / "rekindle" / "testbed"
-
-
-def test_without_a_home_the_cache_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobodys() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", nobodys)
-    with pytest.raises(InputError, match=r"HOME: is not set.* let REKINDLE_TESTBED name a folder"):
-        binaries.cache_folder({})
-
-
-def test_a_cache_that_cannot_be_made_is_refused_before_anything_is_built(
-    cache: Path, go: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cache.touch()
-    assert main(["build", ETCD]) == 2
-    assert f"cannot be made: {cache} is no folder; let REKINDLE_TESTBED" in capsys.readouterr().err
-    assert not go.exists(), "it was not called"
-    assert len(binaries.lacking()) == 1
-
-
-def test_what_is_missing_is_built_once_and_kept(cache: Path, go: Path) -> None:
-    make_programs(cache / binaries.KUBERNETES_VERSION, ETCD)
-    said: list[str] = []
-    found = binaries.find([ETCD, SCHEDULER, "helm"], progress=said.append)
-    assert all(os.access(path, os.X_OK) for path in found.values())
-    built = [line.split()[-1] for line in go.read_text().splitlines() if line.startswith("build")]
-    assert built == ["k8s.io/kubernetes/cmd/kube-scheduler", building.helm().packages["helm"]]
-    assert any("kube-scheduler (1 of 1)" in line for line in said)
-    assert binaries.find([ETCD, SCHEDULER, "helm"]) == found
-    assert len(go.read_text().splitlines()) == 4
-    left = {path.name for path in (cache / binaries.KUBERNETES_VERSION).iterdir()}
-    assert left == {ETCD, SCHEDULER, "lock"}
-
-
-def test_two_builders_at_once_do_no_harm_and_the_second_builds_nothing(go: Path) -> None:
-    threads = [threading.Thread(target=binaries.find, args=[[SCHEDULER]]) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(line.startswith("build") for line in go.read_text().splitlines()) == 1
-
-
-@pytest.mark.usefixtures("go")
-def test_what_an_ended_builder_has_left_is_removed(cache: Path) -> None:
-    folder = make_programs(cache / binaries.KUBERNETES_VERSION)
-    make_programs(folder / "building-left", SCHEDULER)
-    binaries.find([SCHEDULER])
-    assert {path.name for path in folder.iterdir()} == {SCHEDULER, "lock"}
-
-
-@pytest.mark.usefixtures("go")
-def test_a_build_that_fails_says_why_and_leaves_no_program(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TESTBED_BROKEN", "yes")
-    with pytest.raises(RunError, match=r"go build k8s\.io/.*: package is not in std; see whether"):
-        binaries.find([SCHEDULER])
-    assert {path.name for path in (cache / binaries.KUBERNETES_VERSION).iterdir()} == {"lock"}
-
-
 def test_a_request_does_not_wait_for_ever_for_a_server_that_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,22 +63,6 @@ def test_a_request_does_not_wait_for_ever_for_a_server_that_is_silent(
         )
         with access.make_client(kubeconfig) as api_client, pytest.raises(HTTPError):
             client.CoreV1Api(api_client).list_node()
-
-
-def test_replacements_by_folders_become_modules_of_the_same_version() -> None:
-    composed = building.compose_module(building.kubernetes("1.34.4"), UPSTREAM)
-    assert composed == (
-        "module testbed\n\ngo 1.24.0\n\nrequire k8s.io/kubernetes v1.34.4\n\nreplace (\n"
-        "\tk8s.io/api => k8s.io/api v0.34.4\n\tk8s.io/kubectl => k8s.io/kubectl v0.34.4\n)\n"
-    )
-
-
-def test_a_module_without_replacements_is_only_required() -> None:
-    source = building.helm()
-    composed = building.compose_module(source, "module x\n\ngo 1.25.0\n")
-    assert composed == (
-        f"module testbed\n\ngo 1.25.0\n\nrequire {source.module} {source.version}\n"
-    )
 
 
 def test_a_component_listens_on_loopback_only_and_added_arguments_come_last() -> None:
@@ -303,13 +117,6 @@ def test_a_lease_belongs_to_its_node_and_is_renewed_to_the_microsecond() -> None
 def test_pods_have_addresses_of_their_own() -> None:
     assert bodies.pod_address(1) == "10.128.0.1"
     assert len({bodies.pod_address(number) for number in range(70_000)}) == 70_000
-
-
-def test_the_command_line_refuses_a_program_that_it_does_not_know(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["build", "kubeadm"]) == 2
-    assert "PROGRAM: is 'kubeadm'; choose etcd or" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Which partitions that run should run elsewhere: off slow nodes, and where load is uneven.
 
-    even ──a node far above another──► uneven ──for `UNEVEN_SECONDS`──► moves are ordered ──► even
+    even ──a node far above another──► uneven ──for `uneven_seconds`──► moves are ordered ──► even
          ──a node without partitions──►
     a node is slow ──others have room──► moves are ordered
 
@@ -28,7 +28,6 @@ from rekindle.settings import DOMAINS
 
 __all__ = ["balance", "moves", "relief"]
 
-UNEVEN_SECONDS = 15.0
 SURVEY_SECONDS = 30.0
 # Between the fullest and the emptiest node, as shares of what each may carry: the difference that
 # is too much, as a share of the mean and at least, and the one that is left alone once they move.
@@ -62,7 +61,7 @@ def balance(state: State, now: float, *, knows_domains: bool = True) -> Result:
         return (state if state.uneven_since is None else replace(state, uneven_since=None)), ()
     if state.uneven_since is None:
         return replace(state, uneven_since=now), ()
-    if now - state.uneven_since < UNEVEN_SECONDS:
+    if now - state.uneven_since < state.policy.uneven_seconds:
         return state, ()
     order = MovePartitions(found, Reason.UNEVEN_LOAD, _sentence(state, found))
     return replace(state, uneven_since=None, moving=found), (order,)

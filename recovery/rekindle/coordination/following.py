@@ -1,6 +1,6 @@
 """The driver's side: which directives it takes, and when it plans by itself.
 
-    led ──no contact for `ALONE_SECONDS`, and something waits──► alone
+    led ──no contact for `alone_seconds`, and something waits──► alone
      ▲                                                             │
      └──────────────────────the store answers again────────────────┘
 
@@ -31,12 +31,13 @@ ALONE_SECONDS = 15.0
 class Following:
     """`plan_epoch` of the newest plan carried out, `directive` the newest one looked at,
     `contact_at` (seconds of a clock that is never set) when the store was last known to answer,
-    None for a driver that has no coordinator."""
+    None for a driver that has no coordinator. After `alone_seconds` without contact it is alone."""
 
     generation: int
     plan_epoch: int = 0
     directive: int = 0
     contact_at: float | None = None
+    alone_seconds: float = ALONE_SECONDS
 
 
 def is_early(following: Following, directive: Directive) -> bool:
@@ -78,7 +79,7 @@ def contacted(following: Following, now: float) -> Following:
 def is_alone(following: Following, now: float) -> bool:
     """Whether the driver has to plan by itself if something waits."""
     contact_at = following.contact_at
-    return contact_at is None or now - contact_at > ALONE_SECONDS
+    return contact_at is None or now - contact_at > following.alone_seconds
 
 
 def _refusal(following: Following, directive: Directive) -> str:

@@ -1,0 +1,82 @@
+"""Drivers of a coordinator that stand still, die, or are there twice: no row changes."""
+
+from application import Application
+from control_plane_harms import (
+    FIRST,
+    heartbeat_generation,
+    is_silent,
+    recovering_once,
+    stopped,
+)
+from harms import meet
+from sidecar_process import Sidecar
+from surroundings import PLACE, SESSION_SECONDS, Surroundings
+
+from rekindle_local import processes
+
+
+def test_a_driver_is_replaced_when_it_is_gone_for_certain_and_not_before(
+    surroundings: Surroundings,
+) -> None:
+    application = surroundings.make()
+    application.start_and_recover()
+
+    def one_that_stands_still_longer_than_its_session_is_not_replaced(
+        application: Application,
+    ) -> None:
+        with recovering_once(application, FIRST) as begin:
+            with stopped(application, "driver"):
+                application.cluster.kill([FIRST])
+                assert processes.await_condition(
+                    lambda: is_silent(surroundings, 2 * SESSION_SECONDS), limit_seconds=90.0
+                )
+            application.await_event("confirmed", after=begin, node=FIRST)
+        assert not application.happened("driver-requested")
+
+    meet(
+        application,
+        one_that_stands_still_longer_than_its_session_is_not_replaced,
+        one_is_started_again_when_it_is_gone_for_certain,
+    )
+    of_two_only_the_newer_commits_though_the_older_is_cut_from_the_store(surroundings)
+
+
+def one_is_started_again_when_it_is_gone_for_certain(application: Application) -> None:
+    begin = application.seen
+    application.driver.kill()
+    killed = application.driver.process
+    assert processes.await_condition(
+        lambda: application.driver.process is not killed, limit_seconds=60.0
+    )
+    application.await_event("driver-requested", after=begin)
+    application.await_event("recovered", after=begin, generation=2)
+    application.await_event("incident-closed", after=begin)
+
+
+def of_two_only_the_newer_commits_though_the_older_is_cut_from_the_store(
+    surroundings: Surroundings,
+) -> None:
+    older = surroundings.application
+    assert older.control is not None
+    began = older.seen
+    older.control.stop(older.control.sidecar)
+    committed = len(older.commits())
+    older.await_condition("commits without a store", lambda: len(older.commits()) > committed + 5)
+    servers = older.control.zookeeper.connect_string
+    second = Sidecar(older.cluster.temporary / "second", servers, place=PLACE)
+    surroundings.stack.callback(second.end)
+    second.start()
+    newer = surroundings.succeed(second.socket)
+    begin = newer.seen
+    newer.start()
+    assert older.await_end() == 1
+    assert "let the newer driver go on" in older.last_words()
+    older.control.proceed(older.control.sidecar)
+    newer.await_event("recovered", after=begin, generation=3)
+    newer.await_condition("its heartbeat", lambda: heartbeat_generation(surroundings) == 3)
+    newer.finish()
+    assert not older.happened("driver-requested", after=began)
+    assert not newer.happened("driver-requested", after=begin)
+    generations = [record["generation"] for record in newer.commits()]
+    assert generations == sorted(generations)
+    assert set(generations) == {1, 2, 3}
