@@ -1,57 +1,79 @@
-"""Tests that need programs which a machine may not have: skipped loudly, failing under `CI=true`.
+"""Skips tests that a machine cannot run: each reason is one loud line, and a failure under CI=true.
 
-Programs are found or built before the first test begins: a test has a limit of minutes. The
-conftest.py of tests/kubernetes, tests/cluster and tests/integration call it, each with loud words
-of its own.
+`skip` is for anything that a machine may lack: root, cgroups, a program, a network. The programs of
+the testbed are found or built before the first test begins, for a test has a limit of minutes: that
+is for `keep` and `programs`, which the conftest.py of tests/kubernetes, tests/cluster and
+tests/integration call, each with a loud word of its own.
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from rekindle.errors import RekindleError
+from rekindle.errors import InputError, RekindleError
 from testbed import binaries
 
-__all__ = ["keep", "programs", "tell", "used_fixtures"]
+__all__ = ["LOUD", "keep", "programs", "skip", "tell", "used_fixtures"]
 
+# Begins the reason where a suite has no words of its own.
+LOUD = "NOT TESTED"
 FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
 Find = Callable[[Callable[[str], None]], dict[str, Path]]
 
 
 def used_fixtures(session: pytest.Session) -> set[str]:
-    """The fixtures of the chosen tests; none where they are only listed."""
+    """Returns the fixtures of the chosen tests; none where they are only listed."""
     if session.config.option.collectonly:
         return set()
     return {name for item in session.items for name in getattr(item, "fixturenames", ())}
 
 
 def keep(session: pytest.Session, find: Find) -> None:
-    """Keep the programs that `find` finds, or why it does not; it is given where to say how far it
-    is."""
+    """Keeps the programs that `find` finds, or why it does not; `find` gets a printer of progress.
+
+    A disk that is full ends no test run with a traceback either.
+    """
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     say = binaries.say if reporter is None else reporter.write_line
     try:
         session.config.stash[FOUND] = find(say)
     except RekindleError as error:
         session.config.stash[FOUND] = error
+    except OSError as error:
+        session.config.stash[FOUND] = InputError(
+            where=str(error.filename or "the cache"),
+            what=str(error.strerror or error),
+            remedy="see whether its disk is full, and whose it is",
+        )
 
 
 def programs(request: pytest.FixtureRequest, loud: str) -> dict[str, Path]:
-    """What was kept; without it the test that asks is skipped, and says so in loud words."""
+    """Returns what was kept; without it the test that asks is skipped loudly."""
     found = request.config.stash[FOUND]
     if isinstance(found, RekindleError):
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{loud}: {found}")
-        pytest.skip(f"{loud}: {found}")
+        skip(found, loud)
     return found
 
 
-def tell(terminalreporter: pytest.TerminalReporter, loud: str) -> None:
-    """Say that tests were left out, and why: as the tests have said, for they may have run in other
-    processes."""
-    skipped = terminalreporter.stats.get("skipped", ())
-    said = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
-    for line in sorted({text[text.index(loud) :] for text in said if loud in text}):
-        terminalreporter.write_line(line, red=True, bold=True)
+def skip(reason: object, loud: str = LOUD) -> NoReturn:
+    """Skips the test with a loud line; under CI=true it fails."""
+    line = f"{loud}: {reason}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(line)
+    pytest.skip(line)
+
+
+def tell(terminalreporter: pytest.TerminalReporter, loud: str = LOUD) -> None:
+    """Prints each reason for which tests were skipped once, with the number of these tests.
+
+    The reasons come from the reports, as tests may have run in other processes.
+    """
+    reports = terminalreporter.stats.get("skipped", ())
+    texts = [str(one.longrepr[2]) for one in reports if isinstance(one.longrepr, tuple)]
+    lines = [text[text.index(loud) :] for text in texts if loud in text]
+    for line in sorted(set(lines)):
+        count = f" ({lines.count(line)} tests)" if lines.count(line) > 1 else ""
+        terminalreporter.write_line(f"{line}{count}", red=True, bold=True)

@@ -1,7 +1,9 @@
 """A real Kubernetes control plane as processes, and nodes, simulated or real, for tests.
 
     binaries       where the programs come from: found, or built once and kept
-    building       builds them from their Go modules
+    go_modules     the Go modules that they are built from
+    building       builds them, two modules at a time
+    parallel_steps  commands of make that run at the same time
     workshops      one process at a time builds into a folder
     programs       finds programs, and runs them to their end, which has a limit
     locks          a file that one process holds at a time

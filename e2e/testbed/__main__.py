@@ -21,7 +21,7 @@ from rekindle_cli import options
 from testbed import binaries, certificates, faults, folders, locks, owners
 from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
 from testbed.cluster.commands import add_commands
-from testbed.exits import exit_code
+from testbed.exits import exit_code, interruptible
 
 __all__ = ["lost_nodes", "main"]
 
@@ -54,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"{', '.join(PROGRAMS)}; all: what simulated nodes need; cluster: real ones",
     )
     build.set_defaults(command=_build)
+    clean = commands.add_parser("clean-cache", help="remove programs and definitions that are kept")
+    clean.set_defaults(command=_clean_cache)
     up = commands.add_parser("up", help="start a control plane, print its kubeconfig, and stay")
     up.add_argument("--nodes", type=int, default=0, metavar="N", help="simulated nodes (0)")
     up.add_argument("--zones", default="", metavar="A,B", help="zones that the nodes take in turn")
@@ -80,8 +82,16 @@ def _build(given: argparse.Namespace) -> None:
     for name in wanted:
         options.check_choice("PROGRAM", name, (*PROGRAMS, *SETS))
     names = dict.fromkeys(one for name in wanted for one in SETS.get(name, (name,)))
-    for name, path in binaries.find([*names]).items():
+    with interruptible():
+        found = binaries.find([*names], again=True)
+    for name, path in found.items():
         print(f"{name}\t{path}")
+
+
+def _clean_cache(_: argparse.Namespace) -> None:
+    left = binaries.clean_cache(os.environ)
+    for folder in left:
+        binaries.say(f"{folder} is in use, or another user's, and stays")
 
 
 def _up(given: argparse.Namespace) -> None:

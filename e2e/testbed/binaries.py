@@ -2,8 +2,10 @@
 
 Each is looked for in the folder that `KUBEBUILDER_ASSETS` names, then in the cache; what is still
 missing is built there from its Go module (building.py), in some minutes. The cache is
-`~/.cache/rekindle/testbed`, or the folder that `REKINDLE_TESTBED` names, with a folder for each
-version. `REKINDLE_KUBERNETES` chooses the version of Kubernetes.
+`~/.cache/rekindle/testbed`, or the folder that `REKINDLE_TESTBED` names. All clones of a user share
+it: `programs` there has a folder for each version and recipe, and only programs that still have the
+digest with which they were put there are used. `REKINDLE_KUBERNETES` chooses the version of
+Kubernetes.
 
 Custom resource definitions of others (Karpenter, cluster-autoscaler, Cluster API, both Spark
 operators) lie in Go modules too. The tests that need them keep them in the same cache.
@@ -13,20 +15,22 @@ It starts none of the programs. control_plane.py, the tests and the command line
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from rekindle.errors import InputError
-from testbed import building, faults, workshops
-from testbed.building import Source
+from rekindle_local import cached_files, class_archives
+from rekindle_local.cached_files import say
+from testbed import building, faults, go_modules, workshops
+from testbed.building import Order
 
 __all__ = [
     "API_SERVER",
     "CONTROLLER_MANAGER",
     "CONTROL_PLANE",
     "COREDNS",
+    "DEFINITIONS_FOLDER",
     "ETCD",
     "HELM",
     "KUBECTL",
@@ -38,6 +42,7 @@ __all__ = [
     "SETS",
     "VERSITYGW",
     "cache_folder",
+    "clean_cache",
     "find",
     "kubernetes_version",
     "lacking",
@@ -65,15 +70,17 @@ SETS = {
     "cluster": (*CONTROL_PLANE, KUBECTL, *NODE),
 }
 
+PROGRAMS_FOLDER = "programs"
+DEFINITIONS_FOLDER = "definitions"
 KUBERNETES_VERSION = "1.34.4"
 ASSETS = "KUBEBUILDER_ASSETS"
+# Names of folders in the cache. The second form is that of programs up to version 1 of Rekindle.
+_KEPT = re.compile(
+    r"(kubernetes|helm|coredns|versitygw)-[0-9.]+(-\w+-\w+-[0-9a-f]{8})?|1\.[0-9.]+|[0-9a-f]{16}"
+    r"|.+@v.+"
+)
 # What every such folder holds; the other two are there only in some.
 _ASSETS_MIN = (ETCD, API_SERVER)
-
-
-def say(line: str) -> None:
-    """Progress for a person, on standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def find(
@@ -81,70 +88,84 @@ def find(
     *,
     environment: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = say,
+    again: bool = False,
 ) -> dict[str, Path]:
-    """The path of each program of `names`, built first where it is nowhere.
+    """Returns the path of each program of `names`, built first where it is nowhere.
 
-    Raises `InputError` for a bad variable of the environment, and where Go is missing to build
-    with; `RunError` when a build fails.
+    A build that failed a few minutes ago is repeated only `again`. Raises `InputError` for a bad
+    variable of the environment, and where Go is missing to build with; `RunError` when a build
+    fails.
     """
     variables = os.environ if environment is None else environment
-    found: dict[str, Path] = {}
-    for source, there, missing in _look(names, variables):
-        found |= there
-        if missing:
-            folder = cache_folder(variables) / source.folder
-            building.build(source, missing, folder, progress)
-            found |= {name: folder / name for name in missing}
+    found, orders = _look(names, variables)
+    building.build(orders, progress, again=again)
+    for order in orders:
+        found |= {name: order.folder / name for name in order.names}
+    for folder in {path.parent for path in found.values()} - {_assets(variables)}:
+        cached_files.mark_used(folder)
     return {name: found[name] for name in names}
 
 
 def lacking(names: Sequence[str] = CONTROL_PLANE) -> list[InputError]:
-    """Why `find` would end before it built anything; nothing where it would not."""
+    """Returns why `find` would end before it built anything; nothing where it would not."""
     try:
-        wanted = [name for _, _, missing in _look(names, os.environ) for name in missing]
-        folder = cache_folder(os.environ)
+        _, orders = _look(names, os.environ)
     except InputError as fault:
         return [fault]
-    if not wanted:
+    if not orders:
         return []
     return [
-        *faults.raised(partial(workshops.check, folder)),
-        *faults.raised(partial(building.find_go, wanted, folder)),
+        *faults.raised(partial(workshops.check, orders[0].folder)),
+        *faults.raised(partial(building.find_go, orders)),
     ]
 
 
 def _look(
     names: Sequence[str], variables: Mapping[str, str]
-) -> list[tuple[Source, dict[str, Path], list[str]]]:
-    """For each source what is there of its programs, and what is missing."""
+) -> tuple[dict[str, Path], list[Order]]:
+    """Returns what is there, and what has to be built."""
     version = kubernetes_version(variables)
     assets = _assets(variables)
-    looked = []
-    others = (building.helm(), building.coredns(), building.versitygw())
-    for source in (building.kubernetes(version), *others):
-        folder = cache_folder(variables) / source.folder
-        wanted = [name for name in names if name in source.packages]
-        found: dict[str, Path] = {}
-        for place in filter(None, (folder, assets)):  # what is in both comes from the second
-            found |= {name: place / name for name in wanted if _is_program(place / name)}
-        looked.append((source, found, [name for name in wanted if name not in found]))
-    return looked
+    found: dict[str, Path] = {}
+    orders = []
+    others = (go_modules.helm(), go_modules.coredns(), go_modules.versitygw())
+    for module in (go_modules.kubernetes(version), *others):
+        folder = cache_folder(variables) / PROGRAMS_FOLDER / module.folder
+        missing = []
+        for name in filter(module.packages.__contains__, names):
+            if assets and _is_program(assets / name):
+                found[name] = assets / name
+            elif _is_program(folder / name) and cached_files.is_intact(folder / name):
+                found[name] = folder / name
+            else:
+                missing.append(name)
+        if missing:
+            orders.append(Order(module, folder, missing))
+    return found, orders
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where programs are kept, in a folder for each version. Raises `InputError` without a home."""
+    """Returns the folder of all that the testbed keeps. Raises `InputError` without a home."""
     if named := environment.get("REKINDLE_TESTBED"):
         return Path(named).absolute()
-    if base := environment.get("XDG_CACHE_HOME"):
-        return Path(base).absolute() / "rekindle" / "testbed"
-    try:
-        return Path.home().absolute() / ".cache" / "rekindle" / "testbed"
-    except RuntimeError as error:
-        raise InputError(
-            where="HOME",
-            what="is not set, and this user has no home",
-            remedy="set it, or let REKINDLE_TESTBED name a folder to keep programs in",
-        ) from error
+    return cached_files.find_folder(environment) / "testbed"
+
+
+def clean_cache(environment: Mapping[str, str]) -> list[Path]:
+    """Removes programs, definitions and class-data archives, which the next run makes again.
+
+    Returns the folders that stay: a process has locked them, or they are another user's. Images
+    have limits of their own.
+    """
+    cache = cache_folder(environment)
+    candidates = [
+        *cached_files.locked_once(cache / DEFINITIONS_FOLDER),
+        *cached_files.locked_once(class_archives.default_cache()),
+        *cached_files.locked_once(cache / PROGRAMS_FOLDER),
+        *cached_files.locked_once(cache),
+    ]
+    kept = [folder for folder in candidates if _KEPT.fullmatch(folder.name)]
+    return [folder for folder in kept if not cached_files.discard(folder)]
 
 
 def kubernetes_version(environment: Mapping[str, str]) -> str:

@@ -1,190 +1,280 @@
 """Builds the programs of the test control plane from their Go modules.
 
-A module of somebody else's cannot be built by itself: what its go.mod replaces by folders of its
-repository lies in modules of their own. So a module of ours is written around it, with these
-replacements as versions. A program appears in the folder whole or not at all, and a second builder
-waits for the first. binaries.py decides what is missing, and is the only caller.
+Two modules are built at the same time: while one waits for the network or links, the other
+compiles. A program appears in its folder whole, with its digest, after it has printed its version;
+a second builder waits for the first. binaries.py decides what is missing, and is the only caller.
 """
 
 import os
 import re
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import programs, workshops
+from rekindle.errors import RekindleError, RunError
+from rekindle_local import cached_files
+from testbed import go_modules, programs, workshops
+from testbed.go_modules import GoModule
 
-__all__ = [
-    "Source",
-    "build",
-    "compose_module",
-    "coredns",
-    "find_go",
-    "helm",
-    "kubernetes",
-    "versitygw",
-]
+__all__ = ["Order", "build", "find_go"]
 
 Progress = Callable[[str], None]
 
-HELM_VERSION = "4.3.1"
-COREDNS_VERSION = "1.15.0"
-VERSITYGW_VERSION = "1.8.0"
-_GO_LINE = re.compile(r"^go [0-9.]+$", re.MULTILINE)
-_STAGED = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
+_VERSION_ELEMENT = re.compile(r"v[0-9]+")
 # Of one step; on two busy cores the longest takes ten minutes.
 STEP_SECONDS_MAX = 3_600.0
+TRIAL_SECONDS_MAX = 60.0
+PROGRESS_SECONDS = 10.0
+# More at a time would need more memory than small machines have: a linker takes 1 GB.
+MODULES_AT_A_TIME = 2
+# Tests that find a failure this recent repeat its message instead of the build.
+FAILURE_SECONDS = 600.0
+FAILURE = "failed"
+_VERSION_ARGUMENTS = {
+    "coredns": ("-version",),
+    "helm": ("version",),
+    "kubectl": ("version", "--client"),
+}
+REMEDY = (
+    "see whether `go version` is recent, Go modules can be downloaded, and 6 GB of disk are free"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A Go module with programs: `packages` by their names, `variables` that the linker sets.
+class Order:
+    """Programs of a module that are missing in a folder, or damaged there."""
 
-    `folder` is the name of the folder of this version, `staged` the version of the modules that
-    the module replaces by folders of its own.
+    module: GoModule
+    folder: Path
+    names: Sequence[str]
+
+
+def build(orders: Sequence[Order], progress: Progress, *, again: bool = False) -> None:
+    """Builds all programs that were ordered, but for those that are there by now.
+
+    A build that has just failed is repeated only `again`. Raises `InputError` when Go is missing
+    or a folder cannot be written, `RunError` when a program cannot be built; others are built
+    nevertheless.
     """
-
-    module: str
-    version: str
-    folder: str
-    packages: Mapping[str, str]
-    variables: Mapping[str, str]
-    staged: str = ""
-
-
-def kubernetes(version: str) -> Source:
-    """Kubernetes, and etcd in the version that it is built with."""
-    module = "k8s.io/kubernetes"
-    names = (
-        *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
-        *("kubelet", "kube-proxy"),
-    )
-    major, minor, _ = version.split(".")
-    told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
-    return Source(
-        module=module,
-        version=f"v{version}",
-        folder=version,
-        packages={
-            "etcd": "go.etcd.io/etcd/server/v3",
-            **{name: f"{module}/cmd/{name}" for name in names},
-        },
-        variables={f"k8s.io/component-base/version.{key}": text for key, text in told.items()},
-        staged=f"v0.{version.partition('.')[2]}",
-    )
+    if not orders:
+        return
+    go = find_go(orders)
+    stopped = threading.Event()
+    with ThreadPoolExecutor(MODULES_AT_A_TIME) as pool:
+        running = [
+            pool.submit(_Build(go, order, progress, stopped, again=again).run) for order in orders
+        ]
+        try:
+            errors = [error for one in running if (error := _error(one))]
+        except BaseException:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    cached_files.remove_unused(orders[0].folder.parent, now=time.time(), progress=progress)
+    for error in errors[1:]:
+        progress(str(error))
+    if errors:
+        raise errors[0]
 
 
-def helm() -> Source:
-    """Helm, for the tests of the chart."""
-    module = f"helm.sh/helm/v{HELM_VERSION.partition('.')[0]}"
-    return Source(
-        module=module,
-        version=f"v{HELM_VERSION}",
-        folder=f"helm-{HELM_VERSION}",
-        packages={"helm": f"{module}/cmd/helm"},
-        variables={f"{module}/internal/version.version": f"v{HELM_VERSION}"},
-    )
-
-
-def coredns() -> Source:
-    """CoreDNS, which answers for the names of services; its module is the program."""
-    module = "github.com/coredns/coredns"
-    return Source(
-        module=module,
-        version=f"v{COREDNS_VERSION}",
-        folder=f"coredns-{COREDNS_VERSION}",
-        packages={"coredns": module},
-        variables={},
-    )
-
-
-def versitygw() -> Source:
-    """Versity's gateway, which serves a folder as S3 does, conditional writes included."""
-    module = "github.com/versity/versitygw"
-    return Source(
-        module=module,
-        version=f"v{VERSITYGW_VERSION}",
-        folder=f"versitygw-{VERSITYGW_VERSION}",
-        packages={"versitygw": f"{module}/cmd/versitygw"},
-        variables={},
-    )
-
-
-def build(source: Source, names: Sequence[str], folder: Path, progress: Progress) -> None:
-    """Build the programs `names` into `folder`, but for those that are there by now.
-
-    Raises `InputError` when Go is missing, `RunError` when it cannot build.
-    """
-    go = find_go(names, folder)
-    with workshops.alone(folder, progress):
-        missing = [name for name in names if not (folder / name).exists()]
-        if missing:
-            with workshops.opened(folder) as workshop:
-                _build_all(go, source, missing, workshop, progress)
-
-
-def find_go(names: Sequence[str], folder: Path) -> str:
-    """The path of Go. Raises `InputError` for programs that `folder` lacks when it is missing."""
+def find_go(orders: Sequence[Order]) -> str:
+    """Returns the path of Go. Raises `InputError`, which names the programs, when it is missing."""
+    lacking = [_described(order, name) for order in orders for name in order.names]
     return programs.find(
         "go",
         where="the test control plane",
-        what=f"{folder} holds no {', '.join(names)}, and Go is not installed to build them",
+        what=f"{orders[0].folder.parent} holds no {', '.join(lacking)}, and Go is not installed to "
+        "build them",
         remedy="install Go (on Debian `apt-get install golang-go`), or let KUBEBUILDER_ASSETS "
         "name a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler",
     )
 
 
-def compose_module(source: Source, upstream: str) -> str:
-    """The go.mod of a module that has `source` as its only requirement.
-
-    `upstream` is the text of the source's own go.mod; its replacements hold only there, so they
-    are taken over.
-    """
-    line = _GO_LINE.search(upstream)
-    parts = ["module testbed", line[0] if line else "", f"require {source.module} {source.version}"]
-    replaced = sorted(set(_STAGED.findall(upstream)))
-    if replaced:
-        lines = "".join(f"\t{module} => {module} {source.staged}\n" for module in replaced)
-        parts.append(f"replace (\n{lines})")
-    return "\n\n".join(part for part in parts if part) + "\n"
+def _error(running: Future[None]) -> RekindleError | None:
+    try:
+        running.result()
+    except RekindleError as error:
+        return error
+    return None
 
 
-def _build_all(
-    go: str, source: Source, names: Sequence[str], workshop: Path, progress: Progress
-) -> None:
-    progress(f"building {', '.join(names)} from {source.module} {source.version}: minutes, once")
-    started = time.monotonic()
-    wanted = f"{source.module}@{source.version}"
-    (workshop / "go.mod").write_text("module testbed\n")
-    file = _run(go, ["list", "-m", "-f", "{{.GoMod}}", wanted], workshop).strip()
-    upstream = Path(file).read_text(encoding="utf-8")
-    (workshop / "go.mod").write_text(compose_module(source, upstream), encoding="utf-8")
-    settings = (f"-X {name}={value}" for name, value in source.variables.items())
-    flags = " ".join(("-s", "-w", *settings))
-    for count, name in enumerate(names, start=1):
-        progress(f"{time.monotonic() - started:4.0f} s: {name} ({count} of {len(names)})")
-        output = workshop / name
-        arguments = ["build", "-trimpath", "-ldflags", flags, "-o", str(output)]
-        _run(go, [*arguments, source.packages[name]], workshop)
-        output.rename(workshop.parent / name)
-    progress(f"{time.monotonic() - started:4.0f} s: done, kept in {workshop.parent}")
+def _described(order: Order, name: str) -> str:
+    return f"{name} (it is damaged)" if (order.folder / name).exists() else name
 
 
-def _run(go: str, arguments: Sequence[str], workshop: Path) -> str:
-    """What Go prints. Settings of the user that would change what is built are left out."""
-    environment = {
-        **os.environ,
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=mod -buildvcs=false",
-        "GOWORK": "off",
-    }
-    return programs.run(
-        [go, *arguments],
-        where=f"go {arguments[0]} {arguments[-1]}",
-        remedy="see whether `go version` is recent, Go modules can be downloaded, and 6 GB "
-        "of disk are free",
-        seconds_max=STEP_SECONDS_MAX,
-        cwd=workshop,
-        env=environment,
-    )
+def _executable(package: str) -> str:
+    """The name that Go gives to the program of a package."""
+    *path, last = package.split("/")
+    return path[-1] if path and _VERSION_ELEMENT.fullmatch(last) else last
+
+
+class _Build:
+    """One order, from the lock of its folder to the programs in it."""
+
+    def __init__(
+        self, go: str, order: Order, progress: Progress, stopped: threading.Event, *, again: bool
+    ) -> None:
+        self._go = go
+        self._module, self._folder, self._names = order.module, order.folder, order.names
+        self._progress = progress
+        self._stopped = stopped
+        self._begun = time.monotonic()
+        # A builder that was waited for may have failed since.
+        self._failures_since = time.time() - (0.0 if again else FAILURE_SECONDS)
+        self._environment = {**os.environ, **go_modules.SETTINGS}
+        self._downloaded = self._packages = self._compiled = 0
+        self._compiles = False
+
+    def run(self) -> None:
+        with workshops.alone(self._folder, self._say):
+            missing = [name for name in self._names if not self._is_there(name)]
+            if missing:
+                self._check_last_failure()
+                self._build_or_note_why_not(missing)
+
+    def _say(self, line: str) -> None:
+        self._progress(f"{self._module.name}: {line}")
+
+    def _is_there(self, name: str) -> bool:
+        place = self._folder / name
+        if cached_files.is_intact(place):
+            return True
+        if place.exists():
+            self._say(f"{place} is damaged and is built again")
+            cached_files.remove(place)
+        return False
+
+    def _check_last_failure(self) -> None:
+        failure = self._folder / FAILURE
+        try:
+            if failure.stat().st_mtime < self._failures_since:
+                return
+            text = failure.read_text(encoding="utf-8")
+        except OSError:
+            return
+        raise RunError(
+            where=str(self._folder),
+            what=f"a build has just failed there ({text.strip()})",
+            remedy="see to that, then run `make testbed`, which tries it again",
+        )
+
+    def _build_or_note_why_not(self, names: Sequence[str]) -> None:
+        failure = self._folder / FAILURE
+        try:
+            with workshops.opened(self._folder) as workshop:
+                self._build(names, workshop)
+        except OSError as error:
+            raise RunError(
+                where=str(self._folder), what=f"cannot be written ({error})", remedy=REMEDY
+            ) from error
+        except RunError as error:
+            if not self._stopped.is_set():
+                with suppress(OSError):
+                    failure.write_text(f"{error}\n", encoding="utf-8")
+            raise
+        failure.unlink(missing_ok=True)
+
+    def _build(self, names: Sequence[str], workshop: Path) -> None:
+        wanted = self._module
+        self._say(f"building {', '.join(names)} {wanted.version}: minutes, once")
+        self._environment["GOTMPDIR"] = str(workshop)  # and what is left there goes with it
+        self._choose_this_machine(workshop)
+        self._write_module(workshop)
+        packages = [wanted.packages[name] for name in names]
+        self._follow(["list", "-deps", *packages], workshop, self._count_listed)
+        self._say(f"{self._seconds()} {self._packages} packages to compile at most")
+        made = workshop / "programs"
+        made.mkdir()
+        self._compiles = True
+        arguments = ["build", "-v", *wanted.flags, "-o", f"{made}/", *packages]
+        self._follow(arguments, workshop, self._count_compiled)
+        for name, package in zip(names, packages, strict=True):
+            program = made / _executable(package)
+            _try(program, name)
+            cached_files.put(program, self._folder / name)
+        self._say(f"{self._seconds()} done, kept in {self._folder}")
+
+    def _choose_this_machine(self, workshop: Path) -> None:
+        """Go may have been set up to build for another machine."""
+        printed = self._run(["env", "GOHOSTOS", "GOHOSTARCH"], workshop)
+        self._environment |= dict(zip(("GOOS", "GOARCH"), printed.split(), strict=False))
+
+    def _write_module(self, workshop: Path) -> None:
+        file = workshop / "go.mod"
+        file.write_text("module testbed\n", encoding="utf-8")
+        wanted = f"{self._module.module}@{self._module.version}"
+        upstream = Path(self._run(["list", "-m", "-f", "{{.GoMod}}", wanted], workshop).strip())
+        text = go_modules.compose(self._module, upstream.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8")
+
+    def _run(self, arguments: Sequence[str], workshop: Path) -> str:
+        return programs.run(
+            [self._go, *arguments],
+            where=f"go {arguments[0]} {arguments[-1]}",
+            remedy=REMEDY,
+            seconds_max=STEP_SECONDS_MAX,
+            cwd=workshop,
+            env=self._environment,
+        )
+
+    def _follow(
+        self, arguments: Sequence[str], workshop: Path, on_line: Callable[[str], bool]
+    ) -> None:
+        following = programs.Following(
+            on_line=on_line,
+            on_tick=self._report,
+            tick_seconds=PROGRESS_SECONDS,
+            stopped=self._stopped,
+        )
+        programs.follow(
+            [self._go, *arguments],
+            following,
+            where=f"go {arguments[0]} {arguments[-1]}",
+            remedy=REMEDY,
+            seconds_max=STEP_SECONDS_MAX,
+            cwd=workshop,
+            env=self._environment,
+        )
+
+    def _count_listed(self, line: str) -> bool:
+        downloads, package = line.startswith("go: downloading "), " " not in line
+        self._downloaded += downloads
+        self._packages += package
+        return downloads or package
+
+    def _count_compiled(self, line: str) -> bool:
+        package = " " not in line
+        self._compiled += package
+        return package or line.startswith("go: downloading ")
+
+    def _report(self) -> None:
+        if self._compiles:
+            done = f"{self._compiled} of at most {self._packages} packages compiled, then linked"
+        else:
+            done = f"{self._downloaded} modules downloaded"
+        self._say(f"{self._seconds()} {done}")
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._begun:4.0f} s:"
+
+
+def _try(program: Path, name: str) -> None:
+    """Runs a program that was built, so that none is kept which does not run on this machine."""
+    try:
+        programs.run(
+            [program, *_VERSION_ARGUMENTS.get(name, ("--version",))],
+            where=name,
+            remedy="see whether programs in its folder may be executed, and GOOS and GOARCH are "
+            "those of this machine",
+            seconds_max=TRIAL_SECONDS_MAX,
+        )
+    except OSError as error:
+        raise RunError(
+            where=name,
+            what=f"was built, but does not run here ({error.strerror})",
+            remedy=f"see whether programs in {program.parents[2]} may be executed",
+        ) from error

@@ -3,12 +3,14 @@
 Errors are said on standard error, a line each. The `__main__` modules call it.
 """
 
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rekindle.errors import InputError, RekindleError
 
-__all__ = ["exit_code"]
+__all__ = ["exit_code", "interruptible"]
 
 
 def exit_code(action: Callable[[], int | None]) -> int:
@@ -20,3 +22,15 @@ def exit_code(action: Callable[[], int | None]) -> int:
         return 2 if isinstance(error, InputError) else 1
     except KeyboardInterrupt:
         return 130
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP do what Ctrl-C does, so that children are ended too."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.default_int_handler) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

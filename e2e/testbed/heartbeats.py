@@ -2,13 +2,16 @@
 
 Each lease is renewed once in every interval, and the renewals of all nodes are spread over it, as
 those of real kubelets are. A renewal that fails is tried again after a second: the API server may
-be away. One for which there is no lease ends: somebody has deleted the node. nodes.py runs it.
+be away. After one that was late the kubelet says for a while how it is as well, for its node may
+become Unknown. One for which there is no lease ends: somebody has deleted the node. nodes.py runs
+it.
 """
 
 import asyncio
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from testbed import bodies
 from testbed.connection import MERGE_PATCH, UNREACHABLE, Connection
@@ -18,16 +21,27 @@ __all__ = ["Heartbeats"]
 
 TICK_SECONDS = 0.05
 AGAIN_SECONDS = 1.0
+# In intervals: after four of them a lease has expired.
+LATE = 3
+# Who has marked a node Unknown may have looked before it has heard of the renewal.
+REPEATS = 10
 NOT_FOUND = 404
 
 
 class Heartbeats:
-    """`renewals` counts those that were done, `late_seconds_max` is how late one was begun."""
+    """`renewals` counts those that were done, `late_seconds_max` is how late one was begun; `speak`
+    has a kubelet say how it is."""
 
-    def __init__(self, connection: Connection, interval_seconds: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        interval_seconds: float,
+        speak: Callable[[Kubelet], Awaitable[object]] | None = None,
+    ) -> None:
         self.renewals = 0
         self.late_seconds_max = 0.0
         self._connection = connection
+        self._speak = speak
         self._interval_seconds = interval_seconds
         self._order = itertools.count()
         self._due: list[tuple[float, int, Kubelet]] = []
@@ -36,6 +50,7 @@ class Heartbeats:
         """Renew their leases from now on, the first ones at once."""
         now = asyncio.get_running_loop().time()
         for number, kubelet in enumerate(kubelets):
+            kubelet.renewed_at = now
             self._push(now + self._interval_seconds * number / len(kubelets), kubelet)
 
     def forget_dead(self) -> None:
@@ -67,10 +82,22 @@ class Heartbeats:
                 again = loop.time() + min(AGAIN_SECONDS, self._interval_seconds)
             else:
                 self.renewals += answer.done
-                if answer.status == NOT_FOUND:
+                if answer.done:
+                    await self._note(kubelet, loop.time())
+                elif answer.status == NOT_FOUND:
                     kubelet.alive = False
         if kubelet.alive:
             self._push(again, kubelet)
+
+    async def _note(self, kubelet: Kubelet, now: float) -> None:
+        """A lease was renewed."""
+        if now - kubelet.renewed_at > LATE * self._interval_seconds:
+            kubelet.repeats = REPEATS
+        kubelet.renewed_at = now
+        if kubelet.repeats and self._speak is not None:
+            kubelet.repeats -= 1
+            with suppress(*UNREACHABLE):
+                await self._speak(kubelet)
 
     def _push(self, due: float, kubelet: Kubelet) -> None:
         heapq.heappush(self._due, (due, next(self._order), kubelet))

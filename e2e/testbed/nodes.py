@@ -102,6 +102,11 @@ class Nodes:
         return tuple(self._kubelets)
 
     @property
+    def living(self) -> tuple[str, ...]:
+        """Those of them that are not lost."""
+        return tuple(name for name, kubelet in self._kubelets.items() if kubelet.alive)
+
+    @property
     def renewals(self) -> int:
         """How many renewals of leases have been done."""
         return self._heartbeats.renewals
@@ -191,7 +196,7 @@ class Nodes:
         self._end = asyncio.Event()
         context = self._control_plane.ssl_context()
         async with Connection(self._control_plane.server, context) as self._connection:
-            self._heartbeats = Heartbeats(self._connection, self._lease_seconds)
+            self._heartbeats = Heartbeats(self._connection, self._lease_seconds, self._speak)
             self._runner = PodRunner(self._connection, self._kubelets, self._machines)
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(one.run()) for one in (self._heartbeats, self._runner)]
@@ -297,12 +302,17 @@ class Nodes:
     async def _report_ready(
         self, kubelets: Sequence[Kubelet], ready: bool, reason: str, message: str
     ) -> None:
-        async def report(kubelet: Kubelet) -> None:
-            said = bodies.conditions(kubelet.now(), ready=ready, reason=reason, message=message)
-            path, patch = f"{NODES}/{kubelet.name}/status", bodies.saying(said)
-            _accepted(await self._connection.send("PATCH", path, patch, kind=STRATEGIC_PATCH))
+        for kubelet in kubelets:
+            kubelet.said = (ready, reason, message)
+        for answer in await _gather([self._speak(kubelet) for kubelet in kubelets]):
+            _accepted(answer)
 
-        await _gather([report(kubelet) for kubelet in kubelets])
+    async def _speak(self, kubelet: Kubelet) -> Answer:
+        """A kubelet says how it is."""
+        ready, reason, message = kubelet.said
+        said = bodies.conditions(kubelet.now(), ready=ready, reason=reason, message=message)
+        path, patch = f"{NODES}/{kubelet.name}/status", bodies.saying(said)
+        return await self._connection.send("PATCH", path, patch, kind=STRATEGIC_PATCH)
 
     async def _clear(self) -> None:
         kubelets = [*self._kubelets.values()]

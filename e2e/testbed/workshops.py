@@ -1,49 +1,40 @@
-"""Folders into which one process at a time builds; what killed builders have left there goes.
+"""Folders of the testbed's cache into which one process at a time builds.
 
-building.py builds programs so, and `images` its archives; definitions.py asks `check` as well.
+building.py builds programs there, and `images` its archives; definitions.py asks `check` as well.
+How locks and unfinished files are handled is in cached_files.py of rekindle_local.
 """
 
-import fcntl
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from rekindle_local import cached_files
 from testbed import folders
 
 __all__ = ["alone", "check", "opened"]
 
-WORKSHOP = "building-"
+REMEDY = "let REKINDLE_TESTBED name a folder that may be made and written"
 
 
 def check(folder: Path) -> None:
     """Raises `InputError` for a folder that nobody can build into."""
-    remedy = "let REKINDLE_TESTBED name a folder that may be made and written"
-    folders.check_place(folder, remedy=remedy)
+    folders.check_place(folder, remedy=REMEDY)
 
 
 @contextmanager
-def alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
-    """Inside, no other process builds into the folder; one that does is waited for.
+def alone(folder: Path, progress: Callable[[str], None]) -> Iterator[bool]:
+    """Inside, no other process builds into the folder; yields whether one had to be waited for.
 
     However a builder ends, its end frees the folder. Raises `InputError` as `check`.
     """
     check(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"another process builds into {folder}: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        for abandoned in folder.glob(f"{WORKSHOP}*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
-        yield
+    with cached_files.locked(folder, progress, remedy=REMEDY) as waited:
+        yield waited
 
 
-@contextmanager
-def opened(folder: Path) -> Iterator[Path]:
-    """Inside, a folder for what is not finished, from where it can be renamed into the folder."""
-    with tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=folder) as workshop:
-        yield Path(workshop)
+def opened(folder: Path) -> AbstractContextManager[Path]:
+    """Inside, a new folder for unfinished files, from where they can be renamed into `folder`.
+
+    Unfinished files of builders that were killed are removed first.
+    """
+    return cached_files.workshop(folder)

@@ -12,7 +12,7 @@ from rekindle_local import processes
 
 __all__ = ["finished_archive", "main"]
 
-DUMP_SECONDS_MAX = 60.0
+DUMP_SECONDS_MAX = 120.0
 EXECUTOR_MEGABYTES = 512
 
 
