@@ -76,7 +76,7 @@ def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator
 
 def _python_path(sabotage: Sabotage | None) -> str:
     """Drivers and hosts find the modules where this process has found them."""
-    roots = [str(Path(package.__file__).parents[1]) for package in (trials, rekindle)]
+    roots = [str(Path(str(package.__file__)).parents[1]) for package in (trials, rekindle)]
     broken = None if sabotage is None else str(FOLDER)
     return os.pathsep.join(filter(None, [broken, os.environ.get("PYTHONPATH"), *roots]))
 

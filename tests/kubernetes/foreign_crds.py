@@ -1,6 +1,7 @@
 """The custom resource definitions of others: a test without Go and without the cache is skipped."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ __all__ = ["spark_applications", "stored"]
 Definitions = list[dict[str, Any]]
 
 
+@cache
 def stored(*names: str) -> Definitions:
     """Each with the version that an API server without their controllers can store."""
     return _or_skip(lambda: definitions.stored(*names))
 
 
+@cache
 def spark_applications() -> Definitions:
     """Both kinds of SparkApplication."""
     return _or_skip(definitions.spark_applications)

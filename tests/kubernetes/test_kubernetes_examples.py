@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import client
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,12 +47,13 @@ def objects(name: str) -> list[Object]:
     return [*yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text())]
 
 
-@pytest.fixture
-def kinds(control_plane: ControlPlane, api_client: client.ApiClient) -> None:
+@pytest.fixture(scope="module")
+def kinds(control_plane: ControlPlane) -> None:
     """Ours, and both kinds of SparkApplication."""
     control_plane.restore()
     definitions = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
-    install(api_client, [*definitions, *foreign_crds.spark_applications()])
+    with control_plane.api_client() as api_client:
+        install(api_client, [*definitions, *foreign_crds.spark_applications()])
 
 
 class Taken:

@@ -87,8 +87,8 @@ includes it, so nothing is installed.
 {{- end -}}
 {{- range $ordinal, $argument := .Values.operator.extraArguments -}}
 {{- $option := splitList "=" $argument | first -}}
-{{- if and (hasPrefix "--" $option) (not (has $option (list "--kubeconfig" "--log" "--sidecar-image" "--watch-silence-seconds"))) -}}
-{{- $wrong = append $wrong (printf "operator.extraArguments[%d] is %q: only --kubeconfig, --log, --sidecar-image and --watch-silence-seconds can be added; all else has a value of its own, or is no option" $ordinal $argument) -}}
+{{- if and (hasPrefix "--" $option) (not (has $option (list "--kubeconfig" "--lease-seconds" "--log" "--request-look-seconds" "--sidecar-image" "--store-session-seconds" "--watch-silence-seconds"))) -}}
+{{- $wrong = append $wrong (printf "operator.extraArguments[%d] is %q: only --kubeconfig, --lease-seconds, --log, --request-look-seconds, --sidecar-image, --store-session-seconds and --watch-silence-seconds can be added; all else has a value of its own, or is no option" $ordinal $argument) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.provisioning.clusterAPISecrets (not .Values.provisioning.clusterAPI) -}}

@@ -50,7 +50,7 @@ RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]
 @dataclass(slots=True)
 class Consequences:
     """`api` writes only while this process acts (`acts`); `home` is the operator's namespace,
-    `identity` its pod."""
+    `identity` its pod; `look_seconds` is how often requests for nodes are looked at."""
 
     known: Surroundings
     judge: Judge
@@ -61,6 +61,7 @@ class Consequences:
     log: Log
     home: str
     identity: str
+    look_seconds: float
     metrics: OperatorMetrics
     limiter: Limiter
     acts: Callable[[], bool]
@@ -107,6 +108,7 @@ class Consequences:
             self.home,
             self.metrics,
             told=lambda rows: put(lambda _: self._told(rows)),
+            look_seconds=self.look_seconds,
         )
         tender = Tender(
             self.api,

@@ -1,7 +1,7 @@
 """Who acts: the holder of one Lease of Kubernetes, and of the store's election besides.
 
-    take or renew every RENEW_SECONDS ──► leads until DEADLINE_SECONDS after the last renewal began
-    another one holds it: it has it until nothing has changed for LEASE_SECONDS by our own clock
+    take or renew ──► leads until two thirds of `lease_seconds` after the last renewal began
+    another one holds it: it has it until nothing has changed for all of them by our own clock
 
 The holder gives up before anybody else may take over, by a clock that goes on while the process
 stands still; so one that was stopped and goes on does nothing before it has looked. One that does
@@ -24,15 +24,17 @@ from rekindle_operator.shell.api import Api, Body, Conflict, path_of
 
 __all__ = ["Leadership"]
 
-LEASE_SECONDS = 15.0
-DEADLINE_SECONDS = 10.0
-RENEW_SECONDS = 2.0
+LEASE_SECONDS = 15
+# Shares of the Lease's time, those of client-go: 10 s and 2 s of 15.
+DEADLINE_SHARE = 2 / 3
+RENEW_SHARE = 2 / 15
 
 
 @dataclass(slots=True)
 class Leadership:
-    """A candidate `identity` for the Lease `name`; `elect` (who is told of changes) joins the
-    store's election, `decides` tells whether the thread that decides goes on."""
+    """A candidate `identity` for the Lease `name`, which whoever holds it loses when nothing has
+    changed for `lease_seconds`; `elect` (who is told of changes) joins the store's election,
+    `decides` tells whether the thread that decides goes on."""
 
     api: Api
     namespace: str
@@ -42,6 +44,7 @@ class Leadership:
     elect: Callable[[Callable[[], None]], Candidacy]
     decides: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.monotonic
+    lease_seconds: int = LEASE_SECONDS
     transitions: int = 0
     looked_at: float = 0.0
     _until: float = 0.0
@@ -52,6 +55,11 @@ class Leadership:
     _thread: threading.Thread | None = None
     _trouble: str = ""
     _held: bool = False
+
+    @property
+    def deadline_seconds(self) -> float:
+        """How long after a renewal began the Lease is ours."""
+        return self.lease_seconds * DEADLINE_SHARE
 
     @property
     def holds(self) -> bool:
@@ -82,13 +90,13 @@ class Leadership:
         """Give the Lease up, so that another one may have it at once."""
         self._ending.set()
         if self._thread is not None:
-            self._thread.join(DEADLINE_SECONDS)
+            self._thread.join(self.deadline_seconds)
         self._leave()
 
     def _stand(self) -> None:
         while not self._ending.is_set():
             self.turn()
-            self._ending.wait(RENEW_SECONDS)
+            self._ending.wait(self.lease_seconds * RENEW_SHARE)
         if self.holds:
             self._try(self._release)
 
@@ -128,7 +136,7 @@ class Leadership:
         if version != self._seen[0]:
             self._seen = (version, self.looked_at)
         if holder and holder != self.identity:
-            seconds = lease["spec"].get("leaseDurationSeconds", LEASE_SECONDS)
+            seconds = lease["spec"].get("leaseDurationSeconds", self.lease_seconds)
             if self.looked_at - self._seen[1] < seconds:
                 self._until = 0.0
                 return
@@ -147,7 +155,7 @@ class Leadership:
             return
         self.transitions = written["spec"]["leaseTransitions"]
         self._seen = (written["metadata"]["resourceVersion"], self.clock())
-        self._until = began + DEADLINE_SECONDS
+        self._until = began + self.deadline_seconds
 
     def _first(self) -> Body:
         metadata = {"name": self.name, "namespace": self.namespace}
@@ -170,7 +178,7 @@ class Leadership:
     def _spec(self, transitions: int, acquired: str, renewed: str) -> Body:
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(LEASE_SECONDS),
+            "leaseDurationSeconds": self.lease_seconds,
             "leaseTransitions": transitions,
             "acquireTime": acquired,
             "renewTime": renewed,

@@ -61,6 +61,33 @@ Identity = Annotated[
 LeaseName = Annotated[
     str, typer.Option(envvar=f"{PREFIX}LEASE_NAME", help="The Lease that decides who acts.")
 ]
+LeaseSeconds = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}LEASE_SECONDS",
+        min=3,
+        max=600,
+        help="A Lease that has not changed for so long may be taken by another operator.",
+    ),
+]
+StoreSessionSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}STORE_SESSION_SECONDS",
+        min=4,
+        max=40,
+        help="After so long without a word the store takes this operator for dead.",
+    ),
+]
+RequestLookSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}REQUEST_LOOK_SECONDS",
+        min=1,
+        max=600,
+        help="How often requests for nodes are looked at while any is under way.",
+    ),
+]
 Port = Annotated[
     int,
     typer.Option(
@@ -141,6 +168,9 @@ def operate(
     namespace: Namespace = "",
     identity: Identity = None,
     lease_name: LeaseName = "rekindle-operator",
+    lease_seconds: LeaseSeconds = 15,
+    store_session_seconds: StoreSessionSeconds = 10.0,
+    request_look_seconds: RequestLookSeconds = 10.0,
     port: Port = 8080,
     webhook: Webhook = True,
     webhook_port: WebhookPort = 9443,
@@ -164,6 +194,9 @@ def operate(
         namespace=namespace or own_namespace(),
         store_secret_file=store_secret_file,
         lease_name=lease_name,
+        lease_seconds=lease_seconds,
+        store_session_seconds=store_session_seconds,
+        request_look_seconds=request_look_seconds,
         port=port,
         webhook=webhook,
         webhook_port=webhook_port,

@@ -24,14 +24,19 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 @dataclass(frozen=True, slots=True)
 class Options:
     """`store` is HOST:PORT of each ZooKeeper server, with commas between; `namespace` is where the
-    operator runs. A port of 0 is any that is free. A watch that says nothing for
-    `watch_silence_seconds` is begun anew."""
+    operator runs. A port of 0 is any that is free. Another operator takes over when the Lease has
+    not changed for `lease_seconds`, and when the store has heard nothing for
+    `store_session_seconds`. Requests for nodes that are under way are looked at every
+    `request_look_seconds`. A watch that says nothing for `watch_silence_seconds` is begun anew."""
 
     store: str
     namespace: str
     store_secret_file: Path | None = None
     identity: str = field(default_factory=socket.gethostname)
     lease_name: str = "rekindle-operator"
+    lease_seconds: int = 15
+    store_session_seconds: float = 10.0
+    request_look_seconds: float = 10.0
     port: int = 8080
     webhook: bool = True
     webhook_port: int = 9443

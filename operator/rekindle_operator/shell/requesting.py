@@ -47,7 +47,6 @@ from rekindle_operator.stories import NodeRequest
 __all__ = ["Requester", "Rows", "Wanted", "by_place"]
 
 KEY = "nodes"
-LOOK_SECONDS = 10.0
 PROVIDERS_KINDS: Mapping[str, tuple[Kind, ...]] = {
     "ProvisioningRequest": (POD_TEMPLATE, PROVISIONING_REQUEST),
     "Karpenter": (NODE_CLAIM,),
@@ -72,7 +71,7 @@ class Wanted:
 @dataclass(slots=True)
 class Requester:
     """`home` is the operator's namespace; `told` gets the rows of each incident's Recovery, on any
-    thread."""
+    thread. While anything is under way it is looked at every `look_seconds`."""
 
     api: Api
     errands: Errands
@@ -80,6 +79,7 @@ class Requester:
     home: str
     metrics: OperatorMetrics
     told: Callable[[Rows], None]
+    look_seconds: float
     _wanted: Wanted = field(default_factory=Wanted)
     _wanted_at: float = 0.0
     _busy: bool = False
@@ -99,7 +99,7 @@ class Requester:
     def is_due(self) -> bool:
         """Whether it is to be said anew what is wanted: something was asked for, and by themselves
         nodes come and turn idle, and incidents end."""
-        return self._busy and time.monotonic() - self._wanted_at >= LOOK_SECONDS
+        return self._busy and time.monotonic() - self._wanted_at >= self.look_seconds
 
     @property
     def makes(self) -> bool:
@@ -127,7 +127,7 @@ class Requester:
         self._act(decision.actions)
         if decision.actions:
             return 0.2
-        return None if decision.due is None else min(LOOK_SECONDS, decision.due - now)
+        return None if decision.due is None else min(self.look_seconds, decision.due - now)
 
     def _standing(self, wanted: Wanted) -> Standing:
         """The notes first: what is not in a list that was read later is really gone."""

@@ -143,7 +143,9 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
         secret = (
             None if options.store_secret_file is None else read_secret(options.store_secret_file)
         )
-        connection = connect(options.store, secret=secret)
+        connection = connect(
+            options.store, secret=secret, session_seconds=options.store_session_seconds
+        )
         stack.callback(connection.close)
         operator = _assembled(_Base(options, log, metrics, Api(client), connection))
         stack.callback(operator.close)
@@ -174,7 +176,12 @@ def _assembled(base: _Base) -> Operator:
     renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = Api(reader.client, may_write=lambda: leadership.holds)
-    soundings = Soundings(base.connection, options.store, options.identity)
+    soundings = Soundings(
+        base.connection,
+        options.store,
+        options.identity,
+        pause_seconds=options.store_session_seconds,
+    )
     stopped: dict[Place, str] = {}
     contacts = Contacts(lambda: soundings.coordination, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
@@ -237,6 +244,7 @@ def _leadership(base: _Base) -> Leadership:
         base.log,
         elect=lambda changed: connection.elect(tree.ELECTION, identity, changed),
         decides=lambda: base.metrics.turning,
+        lease_seconds=base.options.lease_seconds,
     )
 
 
@@ -261,6 +269,7 @@ def _consequences(
         log=base.log,
         home=base.options.namespace,
         identity=base.options.identity,
+        look_seconds=base.options.request_look_seconds,
         metrics=base.metrics,
         acts=lambda: leadership.holds,
         contacts=contacts,

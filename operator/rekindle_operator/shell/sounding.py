@@ -1,7 +1,7 @@
 """What only asking tells of coordination: which servers of the store serve, and who else is there.
 
-    every 10 s ──► each server by itself, `srvr` ──► servers that serve
-               ──► our record among the operators', for as long as our session lasts ──► operators
+    once a session ──► each server by itself, `srvr` ──► servers that serve
+                   ──► our record among the operators', as long as our session lasts ──► operators
 
 On a thread of its own, for a server that is away keeps whoever asks waiting. The deciding thread
 takes the newest answer. `dangers` says what it means.
@@ -19,7 +19,6 @@ from rekindle_zookeeper import Connection
 
 __all__ = ["Soundings"]
 
-SOUND_SECONDS = 10.0
 ANSWER_SECONDS_MAX = 2.0
 ANSWER_BYTES_MAX = 4_096
 DEFAULT_PORT = 2181
@@ -30,11 +29,14 @@ NOT_SERVING = b"not currently serving"
 
 @dataclass(slots=True)
 class Soundings:
-    """`hosts` are the servers of the store, as `connect` takes them; `identity` is this process."""
+    """`hosts` are the servers of the store, as `connect` takes them; `identity` is this process.
+    It rests for `pause_seconds` after each round: as long as a session lasts that says nothing, for
+    until then a dead operator counts anyway."""
 
     connection: Connection
     hosts: str
     identity: str
+    pause_seconds: float = 10.0
     servers_up: int | None = None
     operators: int | None = None
     _session: int | None = None
@@ -70,7 +72,7 @@ class Soundings:
     def _run(self) -> None:
         while not self._ending.is_set():
             self.sound()
-            self._ending.wait(SOUND_SECONDS)
+            self._ending.wait(self.pause_seconds)
 
     def _count(self) -> int | None:
         """Operators that are there, and coordinators that somebody has started beside them."""

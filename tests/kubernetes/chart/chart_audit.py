@@ -1,68 +1,59 @@
-"""A control plane that writes down every request, and what the operator was seen to ask.
-
-`arguments_here` are the chart's arguments for an operator on this machine.
-"""
+"""What the installed operator was seen to ask, in the audit log of the API server."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chart_commands import NAMESPACE, pick
-from chart_rights import OPERATOR, Right
-from kubernetes import client
+from audit_log import OPERATOR
+from chart_commands import pick
+from chart_rights import Right, rights
 
-from testbed.control_plane import ControlPlane
+__all__ = ["Audit", "arguments_here", "pairs"]
 
-__all__ = ["arguments_here", "asked", "audited", "refused"]
-
-AUDIT = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
-}
 FORBIDDEN = 403
-# Shorter than in a cluster, so that a lost node is NotReady within seconds.
-NODE_GRACE_SECONDS, NODE_MONITOR_SECONDS = 8.0, 1.0
+Pairs = set[tuple[str, str]]
 
 
-@contextmanager
-def audited(directory: Path, programs: dict[str, Path], log: Path) -> Iterator[ControlPlane]:
-    """One with the operator's namespace; a line in `log` for every request."""
-    policy = log.with_suffix(".json")
-    policy.write_text(json.dumps(AUDIT))
-    with ControlPlane(
-        directory=directory,
-        programs=programs,
-        node_grace_seconds=NODE_GRACE_SECONDS,
-        node_monitor_seconds=NODE_MONITOR_SECONDS,
-        arguments={"kube-apiserver": [f"--audit-policy-file={policy}", f"--audit-log-path={log}"]},
-    ) as plane:
-        with plane.api_client() as api_client:
-            named = client.V1ObjectMeta(name=NAMESPACE)
-            client.CoreV1Api(api_client).create_namespace(client.V1Namespace(metadata=named))
-        yield plane
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was asked since the log was so long (bytes)."""
+
+    log: Path
+    since: int = 0
+
+    @staticmethod
+    def begin(log: Path) -> "Audit":
+        """From now on."""
+        return Audit(log, log.stat().st_size if log.exists() else 0)
+
+    def asked(self) -> list[tuple[Right, int]]:
+        """What the operator has asked about objects, and the status of each answer."""
+        found = []
+        for line in self.log.read_bytes()[self.since :].rpartition(b"\n")[0].splitlines():
+            event = json.loads(line)
+            target = event.get("objectRef")
+            if event["user"]["username"] == OPERATOR and target:
+                group, part = target.get("apiGroup", ""), target.get("subresource", "")
+                resource = f"{target['resource']}.{group}".rstrip(".") + (
+                    f"/{part}" if part else ""
+                )
+                right = Right(target.get("namespace", ""), resource, "", event["verb"])
+                found.append((right, event["responseStatus"]["code"]))
+        return found
+
+    def refused(self) -> set[Right]:
+        """For what it had no right."""
+        return {right for right, status in self.asked() if status == FORBIDDEN}
+
+    def used(self) -> Pairs:
+        """Resources and verbs, wherever they are."""
+        return {(right.resource, right.verb) for right, _ in self.asked()}
 
 
-def asked(log: Path) -> list[tuple[Right, int]]:
-    """What the operator has asked about objects, and the status of each answer."""
-    found = []
-    for line in log.read_text().splitlines():
-        event = json.loads(line)
-        target = event.get("objectRef")
-        if event["user"]["username"] == OPERATOR and target:
-            group, part = target.get("apiGroup", ""), target.get("subresource", "")
-            resource = f"{target['resource']}.{group}".rstrip(".") + (f"/{part}" if part else "")
-            right = Right(target.get("namespace", ""), resource, "", event["verb"])
-            found.append((right, event["responseStatus"]["code"]))
-    return found
-
-
-def refused(log: Path) -> set[Right]:
-    """For what it had no right."""
-    return {right for right, status in asked(log) if status == FORBIDDEN}
+def pairs(objects: list[dict[str, Any]]) -> Pairs:
+    """Resources and verbs of the rights that rendered roles give."""
+    return {(right.resource, right.verb) for right in rights(objects)}
 
 
 def arguments_here(objects: list[dict[str, Any]]) -> list[str]:

@@ -1,47 +1,56 @@
-"""What tests of the chart share: helm, and a control plane of their own.
+"""What tests of the chart share: helm, and a cluster in which nobody else's release is.
 
-The chart is installed for the whole cluster, with fixed names and a webhook that nobody serves, so
-other tests are kept out of it.
+The chart is installed for the whole cluster, with fixed names and a webhook that nobody serves:
+each module uninstalls what it has installed.
 """
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import client
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "chart"))
 
-from chart_commands import NAMESPACE, Helm
+from chart_commands import NAMESPACE, RELEASE, Helm
 
 from testbed.control_plane import ControlPlane
 
 
-@pytest.fixture(scope="module")
-def control_plane(
-    programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ControlPlane]:
-    """One for each module, without any definition at first."""
-    with ControlPlane(
-        directory=tmp_path_factory.mktemp("control-plane"), programs=programs
-    ) as plane:
-        with plane.api_client() as api_client:
-            named = client.V1ObjectMeta(name=NAMESPACE)
-            client.CoreV1Api(api_client).create_namespace(client.V1Namespace(metadata=named))
-        yield plane
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def renderer(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Helm without a cluster."""
     return Helm(helm, tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> Iterator[client.ApiClient]:
+    """An administrator's client, of a cluster with the release's namespace and nothing in it."""
+    control_plane.restore()
+    with control_plane.api_client() as api_client:
+        core: Any = client.CoreV1Api(api_client)
+        leases: Any = client.CoordinationV1Api(api_client)
+        if NAMESPACE not in {item.metadata.name for item in core.list_namespace().items}:
+            core.create_namespace({"metadata": {"name": NAMESPACE}})
+        core.delete_collection_namespaced_secret(NAMESPACE)
+        leases.delete_collection_namespaced_lease(NAMESPACE)
+        yield api_client
+
+
+@pytest.fixture(scope="module")
 def installer(
-    helm: Path, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> Helm:
-    """Helm as an administrator of the cluster."""
-    return Helm(helm, tmp_path_factory.mktemp("helm"), control_plane.kubeconfig)
+    helm: Path,
+    control_plane: ControlPlane,
+    cluster: client.ApiClient,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Helm]:
+    """Helm as an administrator of the cluster; what it has installed goes after the module."""
+    assert cluster
+    found = Helm(helm, tmp_path_factory.mktemp("helm"), control_plane.kubeconfig)
+    yield found
+    control_plane.restore()
+    found.run("uninstall", RELEASE)

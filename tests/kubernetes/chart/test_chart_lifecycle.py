@@ -1,4 +1,8 @@
-"""The chart on a real API server: installed, upgraded and removed by helm."""
+"""The chart on a real API server: installed, upgraded and removed by helm.
+
+bare cluster   installed, told apart from a second one, its definitions upgraded, removed
+bad values     refused, mended, upgraded and rolled back on both ways of applying
+"""
 
 import copy
 import json
@@ -19,6 +23,7 @@ from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
 WAIT_SECONDS_MAX = 180.0
+WAITING = ("--wait", "--timeout", "120s")
 ZONE = "topology.kubernetes.io/zone"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 # A store that is named but never asked: no pod runs anything here.
@@ -28,16 +33,20 @@ MERGE = "application/strategic-merge-patch+json"
 
 
 @pytest.fixture
-def release(installer: Helm) -> Iterator[Helm]:
-    """An installation, removed after the test where the test has not done so."""
-    installer.do("install", RELEASE, CHART, *OTHER_STORE)
-    yield installer
-    installer.run("uninstall", RELEASE)
+def custom(api_client: client.ApiClient) -> client.CustomObjectsApi:
+    return client.CustomObjectsApi(api_client)
 
 
 @pytest.fixture
-def custom(api_client: client.ApiClient) -> client.CustomObjectsApi:
-    return client.CustomObjectsApi(api_client)
+def bare(installer: Helm, api_client: client.ApiClient) -> Helm:
+    """Helm for a cluster that has never heard of our kinds."""
+    extensions = client.ApiextensionsV1Api(api_client)
+    for name in definitions(api_client):
+        extensions.delete_custom_resource_definition(name)
+    assert processes.await_condition(
+        lambda: not definitions(api_client), limit_seconds=WAIT_SECONDS_MAX
+    )
+    return installer
 
 
 @pytest.fixture
@@ -65,6 +74,143 @@ def volumes(api_client: client.ApiClient) -> Iterator[None]:
     assert gone
     for name in names:
         core.delete_persistent_volume(name)
+
+
+@pytest.mark.usefixtures("volumes")
+def test_what_is_installed_comes_up_and_what_is_removed_leaves_policies_and_no_finalizer(
+    bare: Helm,
+    api_client: client.ApiClient,
+    control_plane: ControlPlane,
+    kubectl: Path,
+    namespace: str,
+    nodes: Nodes,
+    tmp_path: Path,
+) -> None:
+    """Replicas are in different zones, policies find a class, a second installation is refused, and
+    definitions are upgraded below what is there."""
+    for zone in "abc":
+        nodes.add(1, zone=zone, wait=False)
+    nodes.await_ready(*nodes.names)
+    notes = bare.do("install", RELEASE, CHART, *WAITING)
+    assert "rekindle.dev/inject" in notes
+    assert bare.run("status", RELEASE)[0] == 0
+    assert deployment(api_client).status.ready_replicas == 2
+    assert len(zones_of(api_client, "operator")) == 2
+    assert zones_of(api_client, "zookeeper") == {"a", "b", "c"}
+    custom = client.CustomObjectsApi(api_client)
+    assert_policies_find_a_class(api_client, custom, namespace)
+
+    code, _, said = bare.run("install", "another", CHART, *OTHER_STORE, namespace="default")
+    assert code != 0
+    assert "cannot be imported into the current release" in said, said
+
+    upgrade_definitions(custom, control_plane, namespace, kubectl, tmp_path)
+    bare.do("uninstall", RELEASE, *WAITING)
+    assert len(definitions(api_client)) == 3
+    kept: Any = custom.get_namespaced_custom_object(*place(namespace), "everything")
+    assert "finalizers" not in kept["metadata"]
+    assert not remains(api_client), "of the release"
+    # It goes at once, with nobody there who could give it up.
+    custom.delete_namespaced_custom_object(*place(namespace), "everything")
+    found: Any = custom.list_namespaced_custom_object(*place(namespace))
+    assert not found["items"]
+
+
+def assert_policies_find_a_class(
+    api_client: client.ApiClient, custom: client.CustomObjectsApi, namespace: str
+) -> None:
+    """There are our definitions, a class, and a policy `everything` of that class."""
+    assert definitions(api_client) == {
+        f"{plural}.{GROUP}" for plural in ("recoverypolicies", "recoveryclasses", "recoveries")
+    }
+    found: Any = custom.get_cluster_custom_object(GROUP, VERSION, "recoveryclasses", "default")
+    assert found["spec"]["provisioning"][0]["provider"] == "PendingPods"
+    policy = plain_policy(namespace, strategy="blocking")
+    made: Any = custom.create_namespaced_custom_object(*place(namespace), policy)
+    assert made["spec"]["className"] == "default"
+
+
+def upgrade_definitions(
+    custom: client.CustomObjectsApi,
+    control_plane: ControlPlane,
+    namespace: str,
+    kubectl: Path,
+    folder: Path,
+) -> None:
+    """As docs/install.md says it, by server-side apply, with a field that a later version adds; and
+    back again. What is there is kept."""
+    for file in (ROOT / "crds").glob("*.yaml"):
+        text = file.read_text()
+        if file.name == "recoverypolicies.yaml":
+            text = yaml.safe_dump(with_note(yaml.safe_load(text)))
+        (folder / file.name).write_text(text)
+    command = [str(kubectl), "--kubeconfig", str(control_plane.kubeconfig), "apply"]
+    for source, knows in ((folder, True), (ROOT / "crds", False)):
+        # helm owns what it has installed, and would never give it up.
+        done = subprocess.run(
+            [*command, "--server-side", "--force-conflicts", "-f", str(source)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert has_note(custom, namespace, knows)
+        kept: Any = custom.get_namespaced_custom_object(*place(namespace), "everything")
+        assert kept["spec"]["strategy"] == "blocking"
+
+
+def test_what_is_refused_is_mended_as_the_page_says_and_an_upgrade_brings_what_values_say(
+    installer: Helm, api_client: client.ApiClient, custom: client.CustomObjectsApi
+) -> None:
+    """Values that are refused make nothing; a quantity is left to the API server by the chart."""
+    code, _, said = installer.run("install", RELEASE, CHART, "--set", "zookeeper.replicas=2")
+    assert code != 0
+    assert "/zookeeper/replicas': value must be one of 1, 3, 5" in said
+    assert not client.AppsV1Api(api_client).list_namespaced_deployment(NAMESPACE).items
+
+    memory = "recoveryClass.spec.sidecar.resources.requests.memory"
+    bad = ("--set", f"{memory}=lots")
+    code, _, said = installer.run("install", RELEASE, CHART, *OTHER_STORE, *bad)
+    assert code != 0
+    assert "spec.sidecar.resources.requests.memory" in said
+    mended = ("--reset-values", "--set", f"{memory}=32Mi")
+    installer.do("upgrade", "--install", RELEASE, CHART, *OTHER_STORE, *mended)
+
+    policies = client.PolicyV1Api(api_client)
+    assert len(policies.list_namespaced_pod_disruption_budget(NAMESPACE).items) == 1
+    installer.do(
+        *("upgrade", RELEASE, CHART, *OTHER_STORE, "--set", "operator.replicas=1"),
+        *("--set", "image.tag=9.9.9", "--set", "recoveryClass.spec.dryRun=true"),
+    )
+    after = deployment(api_client)
+    assert after.spec.replicas == 1
+    assert after.spec.template.spec.containers[0].image == "rekindle:9.9.9"
+    assert "--sidecar-image=rekindle:9.9.9" in after.spec.template.spec.containers[0].args
+    assert not policies.list_namespaced_pod_disruption_budget(NAMESPACE).items
+    found: Any = custom.get_cluster_custom_object(GROUP, VERSION, "recoveryclasses", "default")
+    assert found["spec"]["dryRun"] is True
+    installer.do("uninstall", RELEASE)
+
+
+@pytest.mark.parametrize("way", ["true", "false"], ids=["server-side", "client-side"])
+def test_an_upgrade_and_a_rollback_keep_the_authority_that_the_operator_has_set(
+    installer: Helm, api_client: client.ApiClient, way: str
+) -> None:
+    installer.do("install", RELEASE, CHART, *OTHER_STORE, f"--server-side={way}")
+    try:
+        trust(api_client)
+        installer.do(
+            *("upgrade", RELEASE, CHART, *OTHER_STORE, f"--server-side={way}"),
+            *("--set", "webhook.timeoutSeconds=3", "--set", "webhook.excludedNamespaces={istio}"),
+        )
+        changed = webhooks(api_client)
+        assert [hook["timeoutSeconds"] for hook in changed["webhooks"]] == [3, 2]
+        assert configuration.bundle_of(changed) == AUTHORITY
+        installer.do("rollback", RELEASE, "1", f"--server-side={way}")
+        restored = webhooks(api_client)
+        assert [hook["timeoutSeconds"] for hook in restored["webhooks"]] == [5, 2]
+        assert configuration.bundle_of(restored) == AUTHORITY
+    finally:
+        installer.do("uninstall", RELEASE)
 
 
 def webhooks(api_client: client.ApiClient) -> Object:
@@ -101,149 +247,15 @@ def definitions(api_client: client.ApiClient) -> set[str]:
     return {item.metadata.name for item in found if item.spec.group == GROUP}
 
 
-@pytest.mark.usefixtures("volumes")
-def test_an_installation_comes_up_with_its_replicas_in_different_zones(
-    installer: Helm, api_client: client.ApiClient, nodes: Nodes
-) -> None:
-    for zone in "abc":
-        nodes.add(1, zone=zone)
-    try:
-        notes = installer.do("install", RELEASE, CHART, "--wait", "--timeout", "60s")
-        assert "rekindle.dev/inject" in notes
-        assert deployment(api_client).status.ready_replicas == 2
-        assert len(zones_of(api_client, "operator")) == 2
-        assert zones_of(api_client, "zookeeper") == {"a", "b", "c"}
-    finally:
-        installer.do("uninstall", RELEASE, "--wait", "--timeout", "60s")
-
-
-def test_an_installation_brings_definitions_and_a_class_that_policies_find(
-    release: Helm,
-    api_client: client.ApiClient,
-    custom: client.CustomObjectsApi,
-    namespace: str,
-) -> None:
-    assert release.run("status", RELEASE)[0] == 0
-    assert definitions(api_client) == {
-        f"{plural}.{GROUP}" for plural in ("recoverypolicies", "recoveryclasses", "recoveries")
-    }
-    found: Any = custom.get_cluster_custom_object(GROUP, VERSION, "recoveryclasses", "default")
-    assert found["spec"]["provisioning"][0]["provider"] == "PendingPods"
-    policy = plain_policy(namespace)
-    made: Any = custom.create_namespaced_custom_object(
-        GROUP, VERSION, namespace, "recoverypolicies", policy
-    )
-    assert made["spec"]["className"] == "default"
+def place(namespace: str) -> tuple[str, str, str, str]:
+    """Of policies."""
+    return (GROUP, VERSION, namespace, "recoverypolicies")
 
 
 def plain_policy(namespace: str, **spec: Any) -> Object:
     record = policy_object("everything", namespace=namespace, **spec)
     record["metadata"] = {"name": "everything", "namespace": namespace}
     return record
-
-
-@pytest.mark.parametrize("way", ["true", "false"], ids=["server-side", "client-side"])
-def test_an_upgrade_and_a_rollback_keep_the_authority_that_the_operator_has_set(
-    installer: Helm, api_client: client.ApiClient, way: str
-) -> None:
-    installer.do("install", RELEASE, CHART, *OTHER_STORE, f"--server-side={way}")
-    try:
-        trust(api_client)
-        installer.do(
-            *("upgrade", RELEASE, CHART, *OTHER_STORE, f"--server-side={way}"),
-            *("--set", "webhook.timeoutSeconds=3", "--set", "webhook.excludedNamespaces={istio}"),
-        )
-        changed = webhooks(api_client)
-        assert [hook["timeoutSeconds"] for hook in changed["webhooks"]] == [3, 2]
-        assert configuration.bundle_of(changed) == AUTHORITY
-        installer.do("rollback", RELEASE, "1", f"--server-side={way}")
-        restored = webhooks(api_client)
-        assert [hook["timeoutSeconds"] for hook in restored["webhooks"]] == [5, 2]
-        assert configuration.bundle_of(restored) == AUTHORITY
-    finally:
-        installer.do("uninstall", RELEASE)
-
-
-def test_an_upgrade_brings_what_the_values_say_and_takes_away_what_they_no_longer_say(
-    release: Helm, api_client: client.ApiClient
-) -> None:
-    policies = client.PolicyV1Api(api_client)
-    assert len(policies.list_namespaced_pod_disruption_budget(NAMESPACE).items) == 1
-    release.do(
-        *("upgrade", RELEASE, CHART, *OTHER_STORE, "--set", "operator.replicas=1"),
-        *("--set", "image.tag=9.9.9", "--set", "recoveryClass.spec.dryRun=true"),
-    )
-    after = deployment(api_client)
-    assert after.spec.replicas == 1
-    assert after.spec.template.spec.containers[0].image == "rekindle:9.9.9"
-    assert "--sidecar-image=rekindle:9.9.9" in after.spec.template.spec.containers[0].args
-    assert not policies.list_namespaced_pod_disruption_budget(NAMESPACE).items
-    found: Any = client.CustomObjectsApi(api_client).get_cluster_custom_object(
-        GROUP, VERSION, "recoveryclasses", "default"
-    )
-    assert found["spec"]["dryRun"] is True
-
-
-def test_bad_values_are_refused_before_anything_is_made(
-    installer: Helm, api_client: client.ApiClient
-) -> None:
-    code, _, said = installer.run("install", RELEASE, CHART, "--set", "zookeeper.replicas=2")
-    assert code != 0
-    assert "/zookeeper/replicas': value must be one of 1, 3, 5" in said
-    assert not client.AppsV1Api(api_client).list_namespaced_deployment(NAMESPACE).items
-
-
-def test_an_installation_that_has_failed_is_mended_as_the_page_says(installer: Helm) -> None:
-    """By a quantity, which the chart leaves to the API server."""
-    place = "recoveryClass.spec.sidecar.resources.requests.memory"
-    bad = ("--set", f"{place}=lots")
-    code, _, said = installer.run("install", RELEASE, CHART, *OTHER_STORE, *bad)
-    assert code != 0
-    assert "spec.sidecar.resources.requests.memory" in said
-    mended = ("--reset-values", "--set", f"{place}=32Mi")
-    try:
-        installer.do("upgrade", "--install", RELEASE, CHART, *OTHER_STORE, *mended)
-    finally:
-        installer.run("uninstall", RELEASE)
-
-
-@pytest.mark.usefixtures("release")
-def test_a_second_installation_in_the_cluster_is_refused(installer: Helm) -> None:
-    code, _, said = installer.run("install", "another", CHART, *OTHER_STORE, namespace="default")
-    assert code != 0
-    assert "cannot be imported into the current release" in said, said
-
-
-@pytest.mark.usefixtures("release")
-def test_definitions_are_upgraded_by_server_side_apply_and_keep_what_is_there(
-    custom: client.CustomObjectsApi,
-    control_plane: ControlPlane,
-    namespace: str,
-    kubectl: Path,
-    tmp_path: Path,
-) -> None:
-    """As docs/install.md says it, with a field that a later version adds."""
-    policy = plain_policy(namespace, strategy="blocking")
-    custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "recoverypolicies", policy)
-    for file in (ROOT / "crds").glob("*.yaml"):
-        text = file.read_text()
-        if file.name == "recoverypolicies.yaml":
-            text = yaml.safe_dump(with_note(yaml.safe_load(text)))
-        (tmp_path / file.name).write_text(text)
-    command = [str(kubectl), "--kubeconfig", str(control_plane.kubeconfig), "apply"]
-    for folder, knows in ((tmp_path, True), (ROOT / "crds", False)):
-        # helm owns what it has installed, and would never give it up.
-        done = subprocess.run(
-            [*command, "--server-side", "--force-conflicts", "-f", str(folder)],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert has_note(custom, namespace, knows)
-        kept: Any = custom.get_namespaced_custom_object(
-            GROUP, VERSION, namespace, "recoverypolicies", "everything"
-        )
-        assert kept["spec"]["strategy"] == "blocking"
 
 
 def with_note(definition: Object) -> Object:
@@ -255,33 +267,15 @@ def with_note(definition: Object) -> Object:
 
 def has_note(custom: client.CustomObjectsApi, namespace: str, expected: bool) -> bool:
     """Whether the field can be set, or is dropped, as expected; it takes a moment to be known."""
-    place = (GROUP, VERSION, namespace, "recoverypolicies", "everything")
 
     def is_as_expected() -> bool:
-        patched: Any = custom.patch_namespaced_custom_object(*place, {"spec": {"note": "set"}})
+        change = {"spec": {"note": "set"}}
+        patched: Any = custom.patch_namespaced_custom_object(
+            *place(namespace), "everything", change
+        )
         return ("note" in patched["spec"]) == expected
 
     return processes.await_condition(is_as_expected, limit_seconds=WAIT_SECONDS_MAX)
-
-
-def test_what_is_removed_leaves_policies_recoveries_and_no_finalizer(
-    release: Helm, api_client: client.ApiClient, custom: client.CustomObjectsApi, namespace: str
-) -> None:
-    policy = plain_policy(namespace)
-    custom.create_namespaced_custom_object(GROUP, VERSION, namespace, "recoverypolicies", policy)
-    release.do("uninstall", RELEASE, "--wait", "--timeout", "60s")
-    assert len(definitions(api_client)) == 3
-    kept: Any = custom.get_namespaced_custom_object(
-        GROUP, VERSION, namespace, "recoverypolicies", "everything"
-    )
-    assert "finalizers" not in kept["metadata"]
-    assert not remains(api_client), "of the release"
-    # It goes at once, with nobody there who could give it up.
-    custom.delete_namespaced_custom_object(
-        GROUP, VERSION, namespace, "recoverypolicies", "everything"
-    )
-    found: Any = custom.list_namespaced_custom_object(GROUP, VERSION, namespace, "recoverypolicies")
-    assert not found["items"]
 
 
 def remains(api_client: client.ApiClient) -> list[str]:

@@ -1,7 +1,9 @@
 """Every object of the chart, told to a real API server that checks it and keeps nothing."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,17 +19,18 @@ COMMAND_SECONDS_MAX = 120
 
 
 @pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane) -> None:
+def definitions(cluster: client.ApiClient) -> Iterator[None]:
     """Ours and those of others, and a namespace that some objects go to."""
     ours = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
     try:
         others = [*foreign_definitions()]
     except InputError as error:
         pytest.skip(str(error))
-    with control_plane.api_client() as api_client:
-        install(api_client, [*ours, *others])
-        named = client.V1ObjectMeta(name="capi")
-        client.CoreV1Api(api_client).create_namespace(client.V1Namespace(metadata=named))
+    install(cluster, [*ours, *others])
+    core: Any = client.CoreV1Api(cluster)
+    core.create_namespace({"metadata": {"name": "capi"}})
+    yield
+    core.delete_namespace("capi")
 
 
 @pytest.mark.usefixtures("definitions")

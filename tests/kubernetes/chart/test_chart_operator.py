@@ -1,30 +1,39 @@
 """The operator itself, with the chart's arguments and with no rights but the chart's.
 
-What it asks of the API server is read in the audit log of that.
+At rest with those that it has by default; then through incidents with every one that there is: it
+uses each and misses none. What it asks of the API server is read in the audit log of that.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import foreign_crds
 import pytest
-from chart_audit import arguments_here, asked, audited, refused
-from chart_commands import CHART, NAMESPACE, RELEASE, Helm
-from chart_rights import rights
+from chart_audit import Audit, arguments_here, pairs
+from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
 from kubernetes import client
 
-from rekindle_local import processes
-from rekindle_local.daemons import Daemon, end_daemons
-from rekindle_local.watcher import Watcher
+from testbed.definitions import PROVIDERS, install
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
+
+from grounds import Grounds
+from node_requests import NodeRequests
+from operating_world import World, await_that, connected, new_world
+from operator_process import OperatorProcess
+
 from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_testing.operator_builders import policy_object
+from rekindle_operator.injection.keeping import SECRET
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
-WAIT_SECONDS_MAX = 180.0
-PLACE = ("rekindle.dev", "v1alpha1")
+STREAMING = "streaming"
+VALUES = Path(__file__).parent / "rights_in_use.yaml"
+LOOK_OFTEN = "--request-look-seconds=1"
+SHUT_DOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
 # What it does without any incident. The rest needs one.
 AT_ONCE = {
     *(("nodes", verb) for verb in ("list", "watch")),
@@ -38,91 +47,145 @@ AT_ONCE = {
     ("recoveryclasses.rekindle.dev/status", "update"),
 }
 
-
-@pytest.fixture(scope="module")
-def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A line for every request."""
-    return tmp_path_factory.mktemp("audit") / "audit.log"
-
-
-@pytest.fixture(scope="module")
-def control_plane(
-    programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, audit: Path
-) -> Iterator[ControlPlane]:
-    with audited(tmp_path_factory.mktemp("control-plane"), programs, audit) as plane:
-        yield plane
+Make = Callable[[list[Object]], OperatorProcess]
 
 
 @pytest.fixture
-def start(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[[list[str]], Path]]:
-    """Starts the operator with these arguments, as its service account; gives its log."""
-    logs = tmp_path / "operator"
-    logs.mkdir()
-    watcher = Watcher((), logs / "watcher.log")
-    daemon = Daemon("operator", logs, None)
-
-    def start(arguments: list[str]) -> Path:
-        kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "rekindle-operator")
-        program = "from rekindle_operator.shell.main import main; main()"
-        command = [sys.executable, "-c", program, *arguments, f"--kubeconfig={kubeconfig}"]
-        paths = os.pathsep.join(sys.path)
-        daemon.launch(
-            [*command, "--port=0", "--no-webhook"],
-            {**os.environ, "PYTHONPATH": paths},
-            watcher,
-        )
-        return daemon.log
-
-    yield start
-    end_daemons([daemon], watcher)
-    watcher.close()
+def store(tmp_path: Path) -> Iterator[LocalZookeeper]:
+    """The operator's own."""
+    with LocalZookeeper(directory=tmp_path / "zookeeper") as store:
+        yield store
 
 
-def test_it_does_its_work_with_the_rights_that_the_chart_gives(
+@pytest.fixture
+def streaming(cluster: client.ApiClient) -> Iterator[str]:
+    """The namespace that the values name, in a cluster with all foreign kinds."""
+    install(cluster, [*foreign_crds.stored(*PROVIDERS), *foreign_crds.spark_applications()])
+    core: Any = client.CoreV1Api(cluster)
+    core.create_namespace({"metadata": {"name": STREAMING}})
+    await_that(lambda: core.list_namespaced_service_account(STREAMING).items)
+    yield STREAMING
+    core.delete_namespace(STREAMING)
+
+
+@pytest.fixture
+def make_operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Make]:
+    """Makes operators with the arguments of rendered objects, and with the account's token."""
+    with ExitStack() as stack:
+
+        def make(objects: list[Object]) -> OperatorProcess:
+            token = control_plane.service_account_kubeconfig(NAMESPACE, "rekindle-operator")
+            options = (*arguments_here(objects), f"--kubeconfig={token}", LOOK_OFTEN)
+            webhook = ("--webhook", "--webhook-port", "0")
+            made = OperatorProcess(tmp_path / "operators", "operator-a", *options, *webhook)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+def test_at_rest_and_through_incidents_it_uses_each_right_that_it_is_given_and_misses_none(
     installer: Helm,
     renderer: Helm,
-    control_plane: ControlPlane,
+    cluster: client.ApiClient,
+    streaming: str,
+    store: LocalZookeeper,
+    make_operator: Make,
     nodes: Nodes,
     audit: Path,
-    tmp_path: Path,
-    start: Callable[[list[str]], Path],
 ) -> None:
-    installer.do(
-        *("install", RELEASE, CHART, "--set", "zookeeper.enabled=false"),
-        *("--set", "store.addresses={zookeeper.data:2181}"),
-    )
-    nodes.add(2, zone="a")
-    with LocalZookeeper(directory=tmp_path / "zookeeper") as store:
-        objects = renderer.objects(
-            *("--set", "zookeeper.enabled=false"),
-            *("--set", f"store.addresses={{{store.connect_string}}}"),
-        )
-        log = start(arguments_here(objects))
-        with control_plane.api_client() as api_client:
-            assert processes.await_condition(
-                lambda: is_accepted(api_client), limit_seconds=WAIT_SECONDS_MAX
-            ), log.read_text()
-        assert processes.await_condition(
-            lambda: not missing(audit), limit_seconds=WAIT_SECONDS_MAX
-        ), missing(audit)
-    assert not refused(audit)
-    given = {(right.resource, right.verb) for right in rights(objects)}
-    assert {(right.resource, right.verb) for right, _ in asked(audit)} <= given
+    seen, grounds = Audit.begin(audit), Grounds(nodes, client.CoreV1Api(cluster))
+    where = f"store.addresses={{{store.connect_string}}}"
+    values: tuple[Any, ...] = ("--set", "zookeeper.enabled=false", "--set", where)
+    installer.do("install", RELEASE, CHART, *values)
+    ask_about_nothing(cluster)
+    objects = renderer.objects(*values)
+    with (
+        connected(store) as connection,
+        new_world(streaming, grounds, connection, make_operator(objects)) as world,
+    ):
+        world.class_name = "default"
+        world.start(nodes=4, zones=("a", "b"))
+        await_that(lambda: seen.used() >= AT_ONCE, "what it does at once it has not done")
+        assert not seen.refused()
+        assert seen.used() <= pairs(objects)
+
+        world.operator.close()
+        values = ("-f", VALUES, *values)
+        installer.do("upgrade", RELEASE, CHART, *values, "--force-conflicts")
+        ask_about_nothing(cluster)
+        objects = renderer.objects(*values)
+        world.operator = make_operator(objects)
+        world.operator.lead()
+        go_through_incidents(world, NodeRequests(cluster, streaming, NAMESPACE), seen)
+    assert not seen.refused()
+    assert seen.used() <= pairs(objects)
+    assert not pairs(objects) - seen.used(), "given and never used"
 
 
-def is_accepted(api_client: client.ApiClient) -> bool:
-    """Whether the operator says so of a policy, which is made when it is not there."""
-    custom = client.CustomObjectsApi(api_client)
-    found: Any = custom.list_namespaced_custom_object(*PLACE, "default", "recoverypolicies")
-    if not found["items"]:
-        record = policy_object("everything", namespace="default")
-        record["metadata"] = {"name": "everything", "namespace": "default"}
-        custom.create_namespaced_custom_object(*PLACE, "default", "recoverypolicies", record)
-        return False
-    conditions = found["items"][0].get("status", {}).get("conditions", [])
-    return any(item["type"] == "Accepted" and item["status"] == "True" for item in conditions)
+def go_through_incidents(world: World, requests: NodeRequests, seen: Audit) -> None:
+    requests.deploy_machines()
+    spoil_certificate(world.core, seen)
+    lose_and_replace(world, requests)
+    lose_one_more(world)
+    lose_the_driver(world)
 
 
-def missing(audit: Path) -> set[tuple[str, str]]:
-    """What it does at once, but has not been seen to do."""
-    return AT_ONCE - {(right.resource, right.verb) for right, _ in asked(audit)}
+def ask_about_nothing(api_client: client.ApiClient) -> None:
+    """There is no way from this API server to the webhook: each pod would wait for its answer."""
+    admission: Any = client.AdmissionregistrationV1Api(api_client)
+    found = admission.read_mutating_webhook_configuration(RELEASE)
+    nowhere = {"matchLabels": {"example.com/there": "is-no-such"}}
+    webhooks = [{"name": item.name, "namespaceSelector": nowhere} for item in found.webhooks]
+    admission.patch_mutating_webhook_configuration(RELEASE, {"webhooks": webhooks})
+
+
+def spoil_certificate(core: client.CoreV1Api, seen: Audit) -> None:
+    """So that it is not only made but replaced."""
+    await_that(lambda: ("secrets", "create") in seen.used())
+    core.patch_namespaced_secret(SECRET, NAMESPACE, {"stringData": {"tls.crt": "spoilt"}})
+    await_that(lambda: ("secrets", "update") in seen.used(), "it is not replaced")
+
+
+def lose_and_replace(world: World, requests: NodeRequests) -> None:
+    """Three nodes, each asked of another provider; none arrives, others come by themselves."""
+    pods = world.lose(*world.executors_nodes()[:3])
+    one_each = {"Karpenter": 1, "ProvisioningRequest": 1, "ClusterAPI": 1}
+    await_that(lambda: requests.counts() == one_each, "not all providers are asked")
+    await_that(lambda: pods.isdisjoint(world.executors()))
+    await_that(lambda: world.operator.lines("node-deleted"))
+    world.nodes.add(3, zone="b")
+    await_that(lambda: world.driver.is_whole)
+    world.end()
+    await_that(lambda: requests.act_as_cluster_api() and requests.is_clear(), "something is left")
+
+
+def lose_one_more(world: World) -> None:
+    """A second story that ends, so that there is one to put away at the next incident; an operator
+    that begins in its middle reads it."""
+    world.lose(world.executors_nodes()[0])
+    world.nodes.add(1, zone="b")
+    await_that(lambda: 2 in numbers(world))
+    await_that(lambda: world.driver.is_whole)
+    await_that(lambda: world.phase() == "AwaitingCheckpoint")
+    world.operator.kill()
+    world.operator.start()
+    world.end()
+
+
+def lose_the_driver(world: World) -> None:
+    """Fenced once it is certain that its node is off."""
+    node = world.drivers_node()
+    world.lose(node)
+    world.driver.die()
+    await_that(lambda: world.phase() == "AwaitingDriver")
+    taints = world.core.read_node(node).spec.taints or []
+    kept = [world.core.api_client.sanitize_for_serialization(item) for item in taints]
+    world.core.patch_node(node, {"spec": {"taints": [*kept, SHUT_DOWN]}})
+    await_that(lambda: "fencedAt" in world.status().get("driver", {}))
+    await_that(lambda: 1 not in numbers(world), "the oldest story is not put away")
+
+
+def numbers(world: World) -> set[int]:
+    """Of the incidents whose stories are there."""
+    return {item["spec"]["incident"] for item in world.recoveries()}

@@ -1,50 +1,65 @@
-"""What the operator's account may do with the chart installed, and what it may not."""
+"""What may be done with the chart installed: by the operator's account, and by people of two teams.
 
-import itertools
-from collections.abc import Iterator
+Each of the people has a certificate of his own.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
-from chart_commands import CHART, EVERYTHING, NAMESPACE, RELEASE, Helm
-from chart_rights import OPERATOR, Asked, Right, documented, given, permitted, rights
+from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
+from chart_rights import documented, given
+from chart_users import OPERATOR, Asked, each, permitted
 from kubernetes import client
+from kubernetes.client import ApiException
 
+from rekindle_local import processes
+from rekindle_operator import recoveries
+from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
+from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 
-STORE = ("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}")
-TEAM, SYSTEM, LEASES = "team-a", "kube-system", "kube-node-lease"
-# Who makes the webhook's certificate; the first is the default.
-SELF_MANAGED = "webhook.certificates.certManager=false"
-OTHERS_MANAGE = "webhook.certificates.certManager=true"
-# Where rights of the cluster and of the operator's own namespace are asked for.
-PLACES = {"cluster": TEAM, "own": NAMESPACE}
-CHANGES = ("create", "update", "patch", "delete")
+WAIT_SECONDS_MAX = 180.0
+PLACE = ("rekindle.dev", "v1alpha1")
 RIGHTS = "rbac.authorization.k8s.io"
+VALUES = (
+    *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zookeeper.data:2181}"),
+    *("--set", "classReaders[0].kind=User", "--set", "classReaders[0].name=rita"),
+    *("--set", f"classReaders[0].apiGroup={RIGHTS}"),
+)
+OWN, OTHER = "team-a", "team-b"
+SYSTEM, LEASES = "kube-system", "kube-node-lease"
+APPROVED: Object = {"spec": {"approved": True}}
+PAUSED: Object = {"spec": {"paused": True}}
+# By default the operator makes the webhook's certificate.
+SELF_MANAGED = "webhook.certificates.certManager=false"
+# Where rights of the cluster and of the operator's own namespace are asked for.
+PLACES = {"cluster": OWN, "own": NAMESPACE}
+CHANGES = ("create", "update", "patch", "delete")
 WEBHOOKS = "webhookconfigurations.admissionregistration.k8s.io"
 
-
-def each(verbs: tuple[str, ...], resources: tuple[str, ...], *places: str) -> list[Asked]:
-    return [Asked(*what) for what in itertools.product(verbs, resources, places or ("",))]
-
+Login = Callable[[str], client.ApiClient]
 
 NEVER = [
     *each(("create", "update"), ("nodes",)),
-    *each(("get", "create"), ("nodes/proxy", "pods/exec", "pods/attach", "pods/portforward"), TEAM),
-    *each(("create", "update", "patch"), ("pods", "pods/eviction", "pods/status"), TEAM, SYSTEM),
-    *each(("get",), ("pods/log",), TEAM),
-    *each(("get", "list", "watch", *CHANGES), ("secrets",), TEAM, SYSTEM),
+    *each(("get", "create"), ("nodes/proxy", "pods/exec", "pods/attach", "pods/portforward"), OWN),
+    *each(("create", "update", "patch"), ("pods", "pods/eviction", "pods/status"), OWN, SYSTEM),
+    *each(("get",), ("pods/log",), OWN),
+    *each(("get", "list", "watch", *CHANGES), ("secrets",), OWN, SYSTEM),
     *each(("list", "watch", "delete"), ("secrets",), NAMESPACE),
     Asked("get", "secrets", NAMESPACE, "another"),
     Asked("update", "secrets", NAMESPACE, "another"),
-    *each(("get", "list", *CHANGES), ("configmaps",), TEAM, SYSTEM),
+    *each(("get", "list", *CHANGES), ("configmaps",), OWN, SYSTEM),
     *each(("create",), ("serviceaccounts", "serviceaccounts/token"), NAMESPACE, SYSTEM),
     *each(CHANGES, ("namespaces",)),
-    *each(("get", "delete"), ("persistentvolumeclaims",), TEAM),
-    *each(CHANGES, ("deployments.apps", "statefulsets.apps"), NAMESPACE, TEAM),
-    *each(CHANGES, ("leases.coordination.k8s.io",), LEASES, TEAM),
+    *each(("get", "delete"), ("persistentvolumeclaims",), OWN),
+    *each(CHANGES, ("deployments.apps", "statefulsets.apps"), NAMESPACE, OWN),
+    *each(CHANGES, ("leases.coordination.k8s.io",), LEASES, OWN),
     Asked("update", "leases.coordination.k8s.io", NAMESPACE, "another"),
-    *each(CHANGES, ("sparkapplications.sparkoperator.k8s.io",), TEAM),
-    *each(CHANGES, ("sparkapplications.spark.apache.org",), TEAM),
-    *each(CHANGES, ("recoverypolicies.rekindle.dev", "recoveryclasses.rekindle.dev"), TEAM),
+    *each(CHANGES, ("sparkapplications.sparkoperator.k8s.io",), OWN),
+    *each(CHANGES, ("sparkapplications.spark.apache.org",), OWN),
+    *each(CHANGES, ("recoverypolicies.rekindle.dev", "recoveryclasses.rekindle.dev"), OWN),
     *each(CHANGES, ("customresourcedefinitions.apiextensions.k8s.io",)),
     *each((*CHANGES, "bind", "escalate"), (f"clusterroles.{RIGHTS}", f"roles.{RIGHTS}"), NAMESPACE),
     *each(CHANGES, (f"clusterrolebindings.{RIGHTS}", f"rolebindings.{RIGHTS}"), NAMESPACE),
@@ -56,53 +71,87 @@ NEVER = [
 UNLESS_GIVEN = [
     *each(("patch", "delete"), ("nodes",)),
     *each(("create", "delete"), ("nodeclaims.karpenter.sh",)),
-    *each(("create",), ("provisioningrequests.autoscaling.x-k8s.io", "podtemplates"), TEAM),
+    *each(("create",), ("provisioningrequests.autoscaling.x-k8s.io", "podtemplates"), OWN),
     *each(("patch",), ("machinedeployments.cluster.x-k8s.io/scale",), "capi"),
     *each(("patch",), ("machines.cluster.x-k8s.io",), "capi"),
-    *each(("list",), ("selfnoderemediations.self-node-remediation.medik8s.io",), TEAM),
+    *each(("list",), ("selfnoderemediations.self-node-remediation.medik8s.io",), OWN),
 ]
 
 
 @pytest.fixture(scope="module")
 def administrator(installer: Helm, control_plane: ControlPlane) -> Iterator[client.ApiClient]:
-    """Of a cluster in which the chart is installed with the rights that it has by default."""
-    installer.do("install", RELEASE, CHART, *STORE)
+    """Of a cluster with two tenants; of the first, edith has the role edit and viola view."""
+    installer.do("install", RELEASE, CHART, *VALUES)
     with control_plane.api_client() as api_client:
+        core: Any = client.CoreV1Api(api_client)
+        for name in (OWN, OTHER):
+            core.create_namespace({"metadata": {"name": name}})
+        for user, role in (("edith", "edit"), ("viola", "view")):
+            bind(api_client, user, role)
+        for user, verb in (("edith", "patch"), ("viola", "list")):
+            await_right(api_client, user, Asked(verb, "recoveries.rekindle.dev", OWN))
         yield api_client
+        for name in (OWN, OTHER):
+            core.delete_namespace(name)
 
 
-def test_the_operator_has_the_rights_of_the_table_and_no_other(renderer: Helm) -> None:
-    assert rights(renderer.objects()) == given(None) | given(SELF_MANAGED)
-
-
-@pytest.mark.parametrize("setting", sorted({word for row in documented() for word in row.settings}))
-def test_a_value_gives_the_rights_that_the_table_says(renderer: Helm, setting: str) -> None:
-    without = ("--set", OTHERS_MANAGE)
-    assert rights(renderer.objects(*without)) == given(None)
-    found = rights(renderer.objects(*without, "--set", setting))
-    assert found == given(None) | given(setting)
-
-
-def test_a_kubeconfig_of_another_cluster_is_read_where_it_is_named(renderer: Helm) -> None:
-    found = rights(renderer.objects("-f", EVERYTHING))
-    assert {right for right in found if right.resource == "secrets"} == {
-        Right("capi", "secrets", "management-cluster", "get")
+def bind(api_client: client.ApiClient, user: str, role: str) -> None:
+    body: Any = {
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": RIGHTS, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": RIGHTS, "kind": "User", "name": user}],
     }
+    client.RbacAuthorizationV1Api(api_client).create_namespaced_role_binding(OWN, body)
 
 
-def test_no_role_has_a_wildcard(renderer: Helm) -> None:
-    roles = [item for item in renderer.objects("-f", EVERYTHING) if item["kind"].endswith("Role")]
-    assert len(roles) > 5
-    for role in roles:
-        assert "*" not in str(role["rules"]), role["metadata"]["name"]
+def await_right(api_client: client.ApiClient, user: str, asked: Asked) -> None:
+    """The cluster's own roles take ours up after a moment."""
+    there = processes.await_condition(
+        lambda: bool(permitted(api_client, user, [asked])), limit_seconds=WAIT_SECONDS_MAX
+    )
+    assert there, f"{user} may not {asked}"
 
 
-def test_nobody_but_the_operator_is_bound_by_default(renderer: Helm) -> None:
-    bindings = [item for item in renderer.objects() if item["kind"].endswith("Binding")]
-    assert len(bindings) == 3
-    for item in bindings:
-        (subject,) = item["subjects"]
-        assert (subject["name"], subject["namespace"]) == ("rekindle-operator", NAMESPACE)
+@pytest.fixture
+def login(control_plane: ControlPlane, administrator: client.ApiClient) -> Iterator[Login]:
+    """A client of a user."""
+    assert administrator
+    with ExitStack() as held:
+
+        def make(user: str) -> client.ApiClient:
+            api_client = control_plane.api_client(control_plane.user_kubeconfig(user))
+            held.enter_context(api_client)
+            return api_client
+
+        yield make
+
+
+@pytest.fixture
+def stories(administrator: client.ApiClient) -> Iterator[dict[str, str]]:
+    """A policy `all` and a recovery of each tenant: the recovery's name by namespace."""
+    custom = client.CustomObjectsApi(administrator)
+    names = {}
+    for namespace in (OWN, OTHER):
+        record = a_recovery(namespace)
+        names[namespace] = record["metadata"]["name"]
+        custom.create_namespaced_custom_object(*PLACE, namespace, "recoveries", record)
+        policy = a_policy(namespace, "all")
+        custom.create_namespaced_custom_object(*PLACE, namespace, "recoverypolicies", policy)
+    yield names
+    for namespace in names:
+        for plural in ("recoveries", "recoverypolicies"):
+            custom.delete_collection_namespaced_custom_object(*PLACE, namespace, plural)
+
+
+def a_recovery(namespace: str, incident: int = 1) -> Object:
+    spec = RecoverySpec(ApplicationReference("Driver", "app"), incident, "all", "default")
+    return recoveries.to_object(namespace, spec)
+
+
+def a_policy(namespace: str, name: str) -> Object:
+    record = policy_object(name, namespace=namespace)
+    record["metadata"] = {"name": name, "namespace": namespace}
+    return record
 
 
 def test_the_operators_account_may_do_what_the_table_says(
@@ -130,11 +179,90 @@ def test_the_account_of_zookeeper_may_do_nothing(administrator: client.ApiClient
     assert not permitted(administrator, account, [*some, *NEVER])
 
 
+def assert_forbidden(call: Callable[..., Any], *arguments: Any) -> None:
+    with pytest.raises(ApiException) as caught:
+        call(*arguments)
+    assert caught.value.status == 403, caught.value
+
+
+def test_who_may_edit_a_namespace_writes_its_policies(login: Login) -> None:
+    custom = client.CustomObjectsApi(login("edith"))
+    place = (*PLACE, OWN, "recoverypolicies")
+    custom.create_namespaced_custom_object(*place, a_policy(OWN, "mine"))
+    changed: Any = custom.patch_namespaced_custom_object(*place, "mine", PAUSED)
+    assert changed["spec"]["paused"] is True
+    custom.delete_namespaced_custom_object(*place, "mine")
+
+
+def test_who_may_edit_a_namespace_approves_its_recoveries_and_changes_nothing_else_of_them(
+    login: Login, stories: dict[str, str]
+) -> None:
+    custom = client.CustomObjectsApi(login("edith"))
+    place, name = (*PLACE, OWN, "recoveries"), stories[OWN]
+    listed: Any = custom.list_namespaced_custom_object(*place)
+    assert listed["items"]
+    approved: Any = custom.patch_namespaced_custom_object(*place, name, APPROVED)
+    assert approved["spec"]["approved"] is True
+    with pytest.raises(ApiException) as caught:
+        custom.patch_namespaced_custom_object(*place, name, {"spec": {"policyName": "another"}})
+    assert caught.value.status == 422
+    phase = {"status": {"phase": "Recovered"}}
+    assert_forbidden(custom.patch_namespaced_custom_object_status, *place, name, phase)
+    assert_forbidden(custom.create_namespaced_custom_object, *place, a_recovery(OWN, incident=2))
+    assert_forbidden(custom.delete_namespaced_custom_object, *place, name)
+
+
+def test_who_may_edit_a_namespace_touches_nothing_of_another(
+    login: Login, stories: dict[str, str]
+) -> None:
+    custom = client.CustomObjectsApi(login("edith"))
+    policies, others = (*PLACE, OTHER, "recoverypolicies"), (*PLACE, OTHER, "recoveries")
+    assert_forbidden(custom.list_namespaced_custom_object, *policies)
+    assert_forbidden(custom.list_namespaced_custom_object, *others)
+    assert_forbidden(custom.get_namespaced_custom_object, *others, stories[OTHER])
+    assert_forbidden(custom.patch_namespaced_custom_object, *others, stories[OTHER], APPROVED)
+    assert_forbidden(custom.patch_namespaced_custom_object, *policies, "all", PAUSED)
+    assert_forbidden(custom.delete_namespaced_custom_object, *policies, "all")
+    assert_forbidden(custom.create_namespaced_custom_object, *policies, a_policy(OTHER, "mine"))
+
+
+def test_who_may_edit_a_namespace_touches_no_node_and_no_class(login: Login) -> None:
+    api_client = login("edith")
+    custom, core = client.CustomObjectsApi(api_client), client.CoreV1Api(api_client)
+    assert_forbidden(core.list_node)
+    assert_forbidden(core.patch_node, "any", {"spec": {"unschedulable": True}})
+    assert_forbidden(core.delete_node, "any")
+    classes = (*PLACE, "recoveryclasses")
+    assert_forbidden(custom.list_cluster_custom_object, *classes)
+    assert_forbidden(custom.patch_cluster_custom_object, *classes, "default", PAUSED)
+    assert_forbidden(custom.create_cluster_custom_object, *classes, {})
+
+
+def test_who_may_view_a_namespace_changes_nothing(login: Login, stories: dict[str, str]) -> None:
+    custom = client.CustomObjectsApi(login("viola"))
+    policies, told = (*PLACE, OWN, "recoverypolicies"), (*PLACE, OWN, "recoveries")
+    listed: Any = custom.list_namespaced_custom_object(*policies)
+    assert listed["items"]
+    assert custom.get_namespaced_custom_object(*told, stories[OWN])
+    assert_forbidden(custom.patch_namespaced_custom_object, *told, stories[OWN], APPROVED)
+    assert_forbidden(custom.patch_namespaced_custom_object, *policies, "all", PAUSED)
+    assert_forbidden(custom.delete_namespaced_custom_object, *policies, "all")
+
+
+def test_who_reads_classes_reads_nothing_else(login: Login) -> None:
+    custom = client.CustomObjectsApi(login("rita"))
+    classes = (*PLACE, "recoveryclasses")
+    found: Any = custom.list_cluster_custom_object(*classes)
+    assert [item["metadata"]["name"] for item in found["items"]] == ["default"]
+    assert_forbidden(custom.patch_cluster_custom_object, *classes, "default", PAUSED)
+    assert_forbidden(custom.list_namespaced_custom_object, *PLACE, OWN, "recoveries")
+
+
 def test_with_every_right_that_there_is_the_rest_is_still_refused(
     installer: Helm, administrator: client.ApiClient
 ) -> None:
     settings = {word for row in documented() for word in row.settings}
     options = [word for setting in sorted(settings) for word in ("--set", setting)]
-    installer.do("upgrade", RELEASE, CHART, *STORE, *options, "--set", SELF_MANAGED)
+    installer.do("upgrade", RELEASE, CHART, *VALUES, *options, "--set", SELF_MANAGED)
     assert permitted(administrator, OPERATOR, UNLESS_GIVEN) == UNLESS_GIVEN
     assert not permitted(administrator, OPERATOR, NEVER)

@@ -16,6 +16,7 @@ from kubernetes import client
 
 from rekindle import protocol
 from rekindle import topology as graph
+from rekindle.errors import RekindleError
 from rekindle.protocol import (
     Acknowledgement,
     CheckpointReport,
@@ -30,10 +31,13 @@ from rekindle.protocol import (
 from rekindle.protocol.tree import Place
 from rekindle.topology import Topology
 from rekindle_bench.fleet import Member, shape
+from rekindle_local import processes
 from rekindle_zookeeper import Connection, StoreUnreachable
 
-REPORT_SECONDS = 0.5
+# As often as a real one would, and twice: nothing waits for its next report for long.
+REPORT_SECONDS = 0.25
 CPU_PERCENT = 100.0
+FORGET_SECONDS_MAX = 60.0
 
 
 def pod_body(
@@ -159,14 +163,22 @@ class ActingDriver:
         with self._lock:
             self.reporting = False
             self.core.delete_collection_namespaced_pod(
-                self.namespace, grace_period_seconds=0, label_selector="spark-role"
+                self.namespace,
+                grace_period_seconds=0,
+                label_selector=f"spark-app-name={self.application}",
+                _request_timeout=FORGET_SECONDS_MAX,
             )
 
     def close(self) -> None:
+        """It ends, and neither its pods nor its records are left to the operator."""
         self._ending.set()
         self._thread.join()
+        self.leave()
+        self.connection.remove(self.place.path(tree.HEARTBEAT))
+        forgotten = processes.await_condition(self._forget, limit_seconds=FORGET_SECONDS_MAX)
         if self.error is not None:
             raise self.error
+        assert forgotten, f"records of {self.place} are left"
 
     def executors(self) -> list[Any]:
         """Pods of executors that are not being deleted."""
@@ -178,8 +190,23 @@ class ActingDriver:
     def plans(self) -> list[tuple[float, Directive]]:
         return [item for item in self.directives if isinstance(item[1].order, PlanOrder)]
 
+    def _forget(self) -> bool:
+        """Whether no record is left: until the operator knows, it may write another one."""
+        try:
+            self._remove(self.place.path())
+        except RekindleError:
+            return False
+        return True
+
+    def _remove(self, path: str) -> None:
+        for name in self.connection.children(path):
+            self._remove(f"{path}/{name}")
+        self.connection.remove(path)
+
     def _run(self) -> None:
         try:
+            while not self._has_all() and not self._ending.wait(REPORT_SECONDS):
+                pass  # a run begins when all its executors have joined
             self._introduce()
             while not self._ending.wait(REPORT_SECONDS):
                 # as a sidecar does: what the store does not take now it takes later
@@ -187,6 +214,11 @@ class ActingDriver:
                     self._beat()
         except BaseException as error:
             self.error = error
+
+    def _has_all(self) -> bool:
+        self._pods = self.executors()
+        self._see_executors()
+        return len(self.member.nodes) == self.executors_wanted
 
     def _introduce(self) -> None:
         self._live()
@@ -211,8 +243,8 @@ class ActingDriver:
                 return
             if self.watching:
                 self._end_dropped()
-                self._keep_executors()
                 self._pods = self.executors()
+                self._keep_executors()
             self._see_executors()
             self._live()
             self._obey()
@@ -220,7 +252,7 @@ class ActingDriver:
 
     def _keep_executors(self) -> None:
         """As many pods as are wanted, as Spark does it: those that are there count."""
-        for _ in range(self.executors_wanted - len(self.executors())):
+        for _ in range(self.executors_wanted - len(self._pods)):
             self.number += 1
             owner = {
                 "apiVersion": "v1",

@@ -1,4 +1,7 @@
-"""What tests of the running operator share: definitions, a store, operators, drivers."""
+"""What tests of the running operator share: definitions, a store, nodes, an operator, drivers.
+
+The operator and the nodes go from test to test of a module. Who harms the operator makes others.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,11 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import client, utils
+from kubernetes import client
 
-from rekindle_local import processes
 from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_zookeeper import Connection, connect
+from rekindle_operator.injection import configuration
+from rekindle_zookeeper import Connection
 from testbed.control_plane import ControlPlane
 from testbed.nodes import Nodes
 
@@ -20,46 +23,34 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foreign_crds
-from acting_driver import ActingDriver
-from api_proxy import ApiProxy
+from acting_driver import pod_body
+from grounds import Grounds
 from node_requests import NodeRequests
-from operating_world import World
+from operating_world import World, await_that, connected, new_world
 from operator_process import OperatorProcess
 
 from testbed.definitions import PROVIDERS, install
 
 DEFINITIONS = Path(__file__).parents[3] / "crds"
-GROUP, VERSION = "rekindle.dev", "v1alpha1"
-WATCH_SILENCE_SECONDS = 4
-WAIT_SECONDS_MAX = 180.0
+HOST = "127.0.0.1"
+HOME = "rekindle-home"
+# As kubelets renew in these tests.
+LEASE_SECONDS = 1.0
+# What is asked of a provider is looked at again and again: a test waits for it twice.
+REQUEST_LOOK_SECONDS = 1
+# Who is killed and started again may act once the store has forgotten the one that was killed.
+STORE_SESSION_SECONDS = 5
+Make = Callable[..., OperatorProcess]
 
-Custom = client.CustomObjectsApi
 
-
-@pytest.fixture(scope="session")
-def definitions(control_plane: ControlPlane) -> None:
-    """Our kinds, served."""
+@pytest.fixture(scope="module")
+def administrator(control_plane: ControlPlane) -> Iterator[client.ApiClient]:
+    """A client, in a cluster that has our definitions and is whole."""
+    control_plane.restore()
     with control_plane.api_client() as api_client:
-        extensions = client.ApiextensionsV1Api(api_client)
-        for path in sorted(DEFINITIONS.glob("*.yaml")):
-            body = yaml.safe_load(path.read_text())
-            name = body["metadata"]["name"]
-            known = {
-                item.metadata.name for item in extensions.list_custom_resource_definition().items
-            }
-            if name not in known:
-                utils.create_from_dict(api_client, body)
-        assert processes.await_condition(
-            lambda: all(
-                any(
-                    condition.type == "Established" and condition.status == "True"
-                    for condition in item.status.conditions or ()
-                )
-                for item in extensions.list_custom_resource_definition().items
-                if item.spec.group == GROUP
-            ),
-            limit_seconds=WAIT_SECONDS_MAX,
-        )
+        bodies = [yaml.safe_load(path.read_text()) for path in sorted(DEFINITIONS.glob("*.yaml"))]
+        install(api_client, bodies)
+        yield api_client
 
 
 @pytest.fixture(scope="session")
@@ -71,39 +62,51 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
 
 @pytest.fixture
 def connection(store: LocalZookeeper) -> Iterator[Connection]:
-    """The test's own connection, to a store that serves; its drivers' heartbeats go with it."""
-    store.proceed(*store.servers)
-    found = connect(store.connect_string)
-    yield found
-    found.close()
+    """The test's own connection; its drivers' heartbeats go with it."""
+    with connected(store) as found:
+        yield found
 
 
-@pytest.fixture
-def custom(control_plane: ControlPlane, definitions: Any) -> Iterator[Custom]:
-    """For our own objects; classes go after the test."""
-    del definitions
-    with control_plane.api_client() as api_client:
-        api = Custom(api_client)
-        yield api
-        for item in api.list_cluster_custom_object(GROUP, VERSION, "recoveryclasses")["items"]:
-            api.delete_cluster_custom_object(
-                GROUP, VERSION, "recoveryclasses", item["metadata"]["name"]
-            )
+@pytest.fixture(scope="module")
+def grounds(control_plane: ControlPlane, administrator: client.ApiClient) -> Iterator[Grounds]:
+    """No nodes at first; there are no others in the cluster."""
+    with Nodes(control_plane, lease_seconds=LEASE_SECONDS) as nodes:
+        try:
+            yield Grounds(nodes, client.CoreV1Api(administrator))
+        finally:
+            control_plane.restore()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def home(administrator: client.ApiClient) -> str:
+    """The namespace of all operators: their Lease, and their notes."""
+    core = client.CoreV1Api(administrator)
+    if HOME not in {item.metadata.name for item in core.list_namespace().items}:
+        core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=HOME)))
+    return HOME
+
+
+@pytest.fixture(scope="module")
 def operators(
-    control_plane: ControlPlane, store: LocalZookeeper, namespace: str, tmp_path: Path
-) -> Iterator[Callable[..., OperatorProcess]]:
-    """Makes operators whose home is the test's namespace, not started yet; ends them."""
+    control_plane: ControlPlane,
+    store: LocalZookeeper,
+    home: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Make]:
+    """Makes operators, not started yet; ends them after the module. `kubeconfig` is how they reach
+    the API server."""
     with ExitStack() as stack:
 
-        def make(name: str = "operator-a", *options: str) -> OperatorProcess:
+        def make(
+            name: str = "operator-a", *options: str, kubeconfig: Path | None = None
+        ) -> OperatorProcess:
             made = OperatorProcess(
-                tmp_path / "operators",
+                tmp_path_factory.mktemp("operator"),
                 name,
-                *("--store", store.connect_string, "--namespace", namespace),
-                *("--kubeconfig", str(control_plane.kubeconfig), *options),
+                *("--store", store.connect_string, "--namespace", home),
+                *("--request-look-seconds", str(REQUEST_LOOK_SECONDS)),
+                *("--store-session-seconds", str(STORE_SESSION_SECONDS)),
+                *("--kubeconfig", str(kubeconfig or control_plane.kubeconfig), *options),
             )
             stack.callback(made.close)
             return made
@@ -111,62 +114,67 @@ def operators(
         yield make
 
 
-@pytest.fixture
-def drivers(
-    control_plane: ControlPlane, connection: Connection, namespace: str
-) -> Iterator[Callable[..., ActingDriver]]:
-    """Makes drivers in the test's namespace, placed by an operator; ends them."""
-    with ExitStack() as stack:
-        core = client.CoreV1Api(stack.enter_context(control_plane.api_client()))
-
-        def make(**fields: Any) -> ActingDriver:
-            made = ActingDriver(connection, core, namespace, **fields)
-            stack.callback(made.close)
-            made.start()
-            there = processes.await_condition(
-                lambda: made.is_whole,
-                limit_seconds=WAIT_SECONDS_MAX,
-            )
-            assert there, "the executors do not run"
-            assert processes.await_condition(
-                lambda: made.is_placed, limit_seconds=WAIT_SECONDS_MAX
-            ), "there was no first plan"
-            made.directives.clear()
-            return made
-
-        yield make
+@pytest.fixture(scope="module")
+def operator(
+    operators: Make, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> OperatorProcess:
+    """The one that acts for the tests of a module. It serves a webhook, which nobody asks before a
+    test has the API server do so."""
+    made = control_plane.serving_certificate(HOST)
+    folder = tmp_path_factory.mktemp("certificates")
+    (folder / "tls.crt").write_bytes(Path(made.certificate).read_bytes())
+    (folder / "tls.key").write_bytes(Path(made.key).read_bytes())
+    return operators(
+        "operator-a",
+        *("--webhook", "--webhook-port", "0", "--certificates-folder", str(folder)),
+        *("--sidecar-image", "rekindle/sidecar:1"),
+    )
 
 
 @pytest.fixture
 def world(
-    nodes: Nodes,
-    namespace: str,
-    custom: Custom,
-    operators: Callable[..., OperatorProcess],
-    drivers: Callable[..., ActingDriver],
-) -> World:
+    namespace: str, grounds: Grounds, connection: Connection, operator: OperatorProcess
+) -> Iterator[World]:
     """Not started yet."""
-    return World(namespace, nodes, custom, operators, drivers)
+    with new_world(namespace, grounds, connection, operator) as made:
+        yield made
 
 
 @pytest.fixture
-def requests(api_client: client.ApiClient, namespace: str) -> Iterator[NodeRequests]:
+def asking(
+    world: World, control_plane: ControlPlane, api_client: client.ApiClient
+) -> Iterator[None]:
+    """The API server asks the operator about the pods of the world's namespace."""
+    world.operator.lead()
+    where = {"url": f"https://{HOST}:{world.operator.webhook_port}{configuration.PATH}"}
+    manifest = configuration.manifest(
+        world.namespace, where, bundle=Path(control_plane.authority).read_bytes()
+    )
+    only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [world.namespace]}
+    for webhook in manifest["webhooks"]:
+        webhook["namespaceSelector"] = {"matchExpressions": [only]}
+    admission = client.AdmissionregistrationV1Api(api_client)
+    admission.create_mutating_webhook_configuration(manifest)
+    try:
+        await_that(lambda: is_asked(world), "the API server does not ask")
+        yield
+    finally:
+        admission.delete_mutating_webhook_configuration(world.namespace)
+
+
+def is_asked(world: World) -> bool:
+    """Whether the API server asks by now, which it begins to a while after it has been told: the
+    answer is a warning, for no policy selects this driver."""
+    body = pod_body("probe", "driver", "probe", **{"rekindle.dev/inject": "true"})
+    create: Any = world.core.create_namespaced_pod_with_http_info
+    _, _, headers = create(world.namespace, body, dry_run="All")
+    return "no RecoveryPolicy selects probe" in headers.get("Warning", "")
+
+
+@pytest.fixture
+def requests(api_client: client.ApiClient, namespace: str, home: str) -> Iterator[NodeRequests]:
     """What was asked for in the test's namespace; the definitions of all providers are served."""
     install(api_client, foreign_crds.stored(*PROVIDERS))
-    found = NodeRequests(api_client, namespace)
+    found = NodeRequests(api_client, namespace, home)
     yield found
     found.clear()
-
-
-@pytest.fixture
-def proxy(control_plane: ControlPlane, world: World, tmp_path: Path) -> Iterator[ApiProxy]:
-    """What the world's operators take for the API server."""
-    with ApiProxy(control_plane, tmp_path) as proxy:
-        options = (
-            *("--kubeconfig", str(proxy.kubeconfig)),
-            *("--watch-silence-seconds", str(WATCH_SILENCE_SECONDS)),
-        )
-        make = world.make_operator
-        world.make_operator = lambda name="operator-a": make(name, *options)
-        yield proxy
-        world.operator.close()

@@ -19,7 +19,7 @@ from rekindle_operator.provisioning.notes import CONFIG_MAP
 from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
 from rekindle_operator.shell.api import Api, path_of
 
-__all__ = ["AUTOSCALER", "KARPENTER", "NodeRequests", "machines"]
+__all__ = ["AUTOSCALER", "KARPENTER", "ONE", "NodeRequests", "machines", "values"]
 
 KARPENTER = {
     "name": "karpenter",
@@ -48,6 +48,7 @@ MACHINES = {
     },
 }
 NAMESPACE_LABEL = "rekindle.dev/namespace"
+ONE = {"nodesPerIncidentMax": 1, "nodesAtOnceMax": 1}
 Object = dict[str, Any]
 
 
@@ -63,10 +64,11 @@ def machines(namespace: str) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequests:
-    """Of a namespace, which is the operator's own too."""
+    """For the applications of a namespace; `home` is the operator's."""
 
     api_client: client.ApiClient
     namespace: str
+    home: str
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -85,7 +87,8 @@ class NodeRequests:
 
     def notes(self) -> list[Object]:
         """What the operator has noted of its requests."""
-        return [item for item in self.of(CONFIG_MAP) if "note" in (item.get("data") or {})]
+        found = self.api.all(path_of(CONFIG_MAP, self.home))
+        return [item for item in found if labels(item).get(NAMESPACE_LABEL) == self.namespace]
 
     def counts(self) -> Mapping[str, int]:
         """How many nodes each provider was asked for and not yet told that they are not wanted."""
@@ -153,3 +156,9 @@ def is_marked(machine: Object) -> bool:
 def labels(item: Object) -> Mapping[str, str]:
     found: Mapping[str, str] = item["metadata"].get("labels") or {}
     return found
+
+
+def values(claim: Object, key: str) -> list[str]:
+    """Of a claim's requirements for a label."""
+    found = [item for item in claim["spec"]["requirements"] if item["key"] == key]
+    return [value for item in found for value in item.get("values", ())]

@@ -16,6 +16,7 @@ from rekindle_local.watcher import Watcher
 
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 20.0
+LEAD_SECONDS_MAX = 180.0
 
 
 class OperatorProcess:
@@ -25,6 +26,7 @@ class OperatorProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.log = directory / f"{name}.jsonl"
+        self._marked = 0
         self._daemon = Daemon(name, directory, None)
         self._watcher: Watcher | None = None
         self._command = [
@@ -37,14 +39,22 @@ class OperatorProcess:
         """Start it and wait until it has seen everything."""
         if self._watcher is None:
             self._watcher = Watcher((), self._daemon.logs / f"{self.name}-watcher.log")
-        before = len(self.lines("ready"))
+        self.kill()  # what is left of an earlier one
+        before = len(self._all("ready"))
         self._daemon.launch(self._command, os.environ, self._watcher)
         there = processes.await_condition(
-            lambda: len(self.lines("ready")) > before or self.ended,
+            lambda: len(self._all("ready")) > before or self.ended,
             limit_seconds=START_SECONDS_MAX,
         )
         assert there, "it does not start"
         assert not self.ended, self._daemon.log.read_text()[-3_000:]
+
+    def lead(self) -> None:
+        """Start it unless it runs, and wait until it is the one that acts."""
+        if self.ended:
+            self.start()
+        there = processes.await_condition(lambda: self.acts, limit_seconds=LEAD_SECONDS_MAX)
+        assert there, "it does not act"
 
     @property
     def ended(self) -> bool:
@@ -82,15 +92,16 @@ class OperatorProcess:
     def proceed(self) -> None:
         processes.continue_all(self._daemon.processes)
 
+    def mark(self) -> None:
+        """A test begins: what was said before does not concern it."""
+        self._marked = self.log.stat().st_size if self.log.exists() else 0
+
     def lines(self, kind: str = "") -> list[dict[str, Any]]:
-        if not self.log.exists():
-            return []
-        whole = self.log.read_text().rpartition("\n")[0]
-        found = [json.loads(line) for line in whole.splitlines()]
-        return [line for line in found if kind in ("", line["kind"])]
+        """What it has logged since the mark, of a kind or all of it."""
+        return self._read(kind, self._marked)
 
     def page(self, path: str) -> str:
-        port = self.lines("operator-started")[-1]["port"]
+        port = self._all("operator-started")[-1]["port"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             text: str = answer.read().decode()
             return text
@@ -100,5 +111,20 @@ class OperatorProcess:
         return float(found[0].rpartition(" ")[2]) if found else 0.0
 
     @property
+    def webhook_port(self) -> int:
+        """Where its webhook listens."""
+        return int(self._all("webhook-serves")[-1]["port"])
+
+    @property
     def acts(self) -> bool:
         return not self.ended and self.metric("rekindle_operator_acts") == 1
+
+    def _all(self, kind: str) -> list[dict[str, Any]]:
+        return self._read(kind, 0)
+
+    def _read(self, kind: str, since: int) -> list[dict[str, Any]]:
+        if not self.log.exists():
+            return []
+        whole = self.log.read_bytes()[since:].rpartition(b"\n")[0]
+        found = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in found if kind in ("", line["kind"])]

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from operating_world import await_that
 from operator_process import OperatorProcess
 
 NOBODY = """
@@ -19,19 +18,14 @@ pwd.getpwuid = nobody
 
 
 def test_an_operator_whose_user_has_no_name_is_well(
-    operators: Callable[..., OperatorProcess],
-    custom: object,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    operators: Callable[..., OperatorProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del custom  # the definitions that it watches
     (tmp_path / "sitecustomize.py").write_text(NOBODY)
     path = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(variable, raising=False)
-    operator = operators()
-    operator.start()
-    await_that(lambda: operator.acts)
+    operator = operators("operator-of-nobody")
+    operator.lead()
     assert operator.lines("thread-ended") == []
     assert '"healthy": true' in operator.page("/health")

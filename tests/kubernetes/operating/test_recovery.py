@@ -1,22 +1,69 @@
 """A correlated failure, from the first silent lease to the end of its Recovery."""
 
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
 from operating_world import World, await_that
 
+from testbed.bodies import ZONE
+from testbed.control_plane import ControlPlane
 
-def test_nodes_are_lost_and_everything_comes_back(world: World) -> None:
-    world.start()
+DEFINITION = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
+
+
+def shown(kubectl: Path, plane: ControlPlane, namespace: str) -> list[str]:
+    """The lines that kubectl prints of recoveries."""
+    ask = ("get", "recoveries", "-o", "wide", "-n", namespace)
+    done = subprocess.run(
+        [kubectl, "--kubeconfig", plane.kubeconfig, *ask],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def columns() -> list[str]:
+    """Of the definition, those of -o wide as well."""
+    (version,) = yaml.safe_load(DEFINITION.read_text())["spec"]["versions"]
+    return [column["name"].upper() for column in version["additionalPrinterColumns"]]
+
+
+@pytest.mark.usefixtures("asking")
+def test_nodes_are_lost_and_everything_comes_back_as_kubectl_tells(
+    world: World, kubectl: Path, control_plane: ControlPlane
+) -> None:
+    """The driver has got its sidecar from the webhook, and new executors keep off lost nodes."""
+    world.start(zones=("a", "b"), driver={"inject": True})
+    driver = world.core.read_namespaced_pod("flights-driver", world.namespace)
+    sidecars = [container.name for container in driver.spec.init_containers]
+    assert sidecars == ["rekindle-sidecar"]
     lost = world.executors_nodes()[:2]
+    zones = {world.core.read_node(name).metadata.labels[ZONE] for name in lost}
     pods = world.lose(*lost)
     await_that(lambda: world.driver.plans(), "no plan was made")
     await_that(lambda: pods.isdisjoint(world.executors()), "the pods were not deleted")
     await_that(lambda: world.phase() == "AwaitingCheckpoint")
-    assert {row["name"] for row in world.status()["lostNodes"]} == set(lost)
-    world.nodes.add(2, zone="a")
-    await_that(lambda: world.driver.is_whole, "the executors were not replaced")
-    world.end()
+    assert world.lost_nodes() == set(lost)
+    header, row = shown(kubectl, control_plane, world.namespace)
+    assert header.split("  ")[0] == "NAME"
+    assert [name for name in columns() if name not in header] == []
+    assert "AwaitingCheckpoint" in row
+    assert "4/4" in row
+    world.finish()
+    assert "Recovered" in shown(kubectl, control_plane, world.namespace)[1]
+    assert any(set(values) & set(lost) for values in kept_off(world, pods)), "they may run there"
+    assert_told(world, zones)
+
+
+def assert_told(world: World, zones: set[str]) -> None:
+    """What the story of the one recovery says when it is over."""
     status = world.status()
     assert (status["kind"], status["back"]) == ("Correlated", "4/4")
-    assert {row["domain"] for row in status["lostNodes"]} == {"a"}
+    assert {row["domain"] for row in status["lostNodes"]} == zones
     assert all("confirmedAt" in row and "suspectedAt" in row for row in status["lostNodes"])
     assert len(status["plans"]) == len(world.driver.plans())
     assert all("acknowledgedAt" in plan for plan in status["plans"])
@@ -24,37 +71,19 @@ def test_nodes_are_lost_and_everything_comes_back(world: World) -> None:
     await_that(lambda: world.events("Recovered"), "nobody was told")
 
 
-def test_a_stopped_kubelet_whose_pods_live_is_no_failure(world: World) -> None:
-    world.start()
-    pods = world.executors()
-    lost = world.executors_nodes()[:2]
-    world.nodes.lose(*lost)
-    await_that(lambda: world.phase() == "Suspected")
-    await_that(lambda: world.operator.metric("rekindle_operator_nodes_suspected") == 2)
-    before = world.driver.member.epoch
-    await_that(lambda: world.driver.member.epoch > before + 20)
-    assert world.executors() == pods
-    assert world.driver.plans() == []
-    world.nodes.bring_back(*lost)
-    await_that(lambda: world.phase() == "Abandoned")
-    assert world.operator.lines("executor-deleted") == []
-
-
-def test_while_every_node_is_silent_nothing_is_confirmed(world: World) -> None:
-    world.start()
-    pods = world.executors()
-    every = world.nodes.names
-    world.driver.silent |= set(every)
-    world.nodes.lose(*every)
-    await_that(lambda: world.operator.metric("rekindle_operator_held") == 1)
-    await_that(lambda: world.phase() == "Held")
-    before = world.driver.member.epoch
-    await_that(lambda: world.driver.member.epoch > before + 20)
-    assert world.executors() == pods
-    world.driver.silent.clear()
-    world.nodes.bring_back(*every)
-    await_that(lambda: world.phase() == "Abandoned")
-    assert world.driver.plans() == []
+def kept_off(world: World, before: set[str]) -> list[list[str]]:
+    """The nodes that executors which were not there before may not run on."""
+    replaced = [pod for pod in world.driver.executors() if pod.metadata.name not in before]
+    return [
+        expression.values
+        for pod in replaced
+        if pod.spec.affinity.node_affinity is not None
+        for term in (
+            pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        ).node_selector_terms
+        for expression in term.match_expressions or ()
+        if expression.key == "kubernetes.io/hostname"
+    ]
 
 
 def test_a_node_that_comes_back_is_used_again(world: World) -> None:
@@ -68,20 +97,35 @@ def test_a_node_that_comes_back_is_used_again(world: World) -> None:
     await_that(lambda: world.driver.plans())
     await_that(lambda: pods.isdisjoint(world.executors()), "the pods were not deleted")
     await_that(world.recoveries, "nobody tells of it")
-    world.driver.silent.clear()
-    world.nodes.bring_back(*lost)
+    world.bring_back(*lost)
     # the queries may be back before the nodes are, and the story would end without them
     await_that(lambda: returned() == set(lost), "nobody saw that the nodes are back")
     assert set(lost) <= set(world.executors_nodes())
     world.end()
-    assert {row["name"] for row in world.status()["lostNodes"]} == returned() == set(lost)
+    assert world.lost_nodes() == returned() == set(lost)
 
 
-def test_the_story_of_an_application_that_is_deleted_ends(world: World) -> None:
+def test_losses_are_planned_without_a_policy_too_and_told_once_there_is_one(world: World) -> None:
+    """One that the driver has seen and recovered from before its lease stops is one story."""
     world.start()
-    world.lose(*world.executors_nodes()[:2])
-    await_that(lambda: world.driver.plans())
-    await_that(lambda: world.phase() == "AwaitingCheckpoint")
-    world.driver.leave()
-    await_that(lambda: world.phase() == "Abandoned")
-    assert world.status()["reason"] == "ApplicationGone"
+    node = world.executors_nodes()[0]
+    (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == node]
+    world.driver.silent.add(node)
+    world.driver.drop({pod.status.pod_ip: f"{pod.metadata.labels['spark-exec-id']}.0"})
+    world.end()
+    assert world.lost_nodes() == {node}
+    world.nodes.lose(node)
+    await_that(lambda: world.operator.metric("rekindle_operator_nodes_suspected") == 1)
+    world.rest()
+    assert len(world.recoveries()) == 1
+    world.nodes.add(1, zone="a")
+    await_that(lambda: world.driver.is_whole, "the executors were not replaced")
+    told = len(world.driver.plans())
+    world.delete_policy()
+    world.lose(world.busy_nodes()[0])
+    await_that(lambda: len(world.driver.plans()) > told, "nothing is planned without a policy")
+    assert len(world.recoveries()) == 1
+    world.make_policy()
+    await_that(lambda: len(world.recoveries()) == 2)
+    made = {item.plan_epoch for _, item in world.driver.plans()[told:]}
+    await_that(lambda: {row["number"] for row in world.status().get("plans", ())} >= made)

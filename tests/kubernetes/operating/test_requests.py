@@ -1,91 +1,113 @@
-"""Replacement nodes from the running operator: asked for once, whatever becomes of it meanwhile."""
+"""Other nodes from providers: asked for once, whatever is killed, deleted or lost meanwhile."""
 
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-from kubernetes import client
-from operating_world import World, await_that
+from node_requests import AUTOSCALER, KARPENTER, ONE, NodeRequests, machines
+from operating_world import GROUP, VERSION, World, await_that
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import foreign_crds
-
-from testbed.bodies import ZONE
-from testbed.definitions import install
-
-KARPENTER = {
-    "name": "karpenter",
-    "provider": "Karpenter",
-    "karpenter": {
-        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-        "requirements": [
-            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
-        ],
-    },
-}
-Claims = Callable[[], list[dict[str, Any]]]
+from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_operator.provisioning.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.notes import CONFIG_MAP
+from rekindle_operator.shell.api import path_of
 
 
-@pytest.fixture
-def claims(api_client: client.ApiClient, world: World) -> Iterator[Claims]:
-    """NodeClaims that were made for the test's namespace; they go after it."""
-    install(api_client, foreign_crds.stored("karpenter"))
-    custom = client.CustomObjectsApi(api_client)
-
-    def mine() -> list[dict[str, Any]]:
-        items = custom.list_cluster_custom_object("karpenter.sh", "v1", "nodeclaims")["items"]
-        ours = "rekindle.dev/namespace"
-        return [item for item in items if item["metadata"]["labels"].get(ours) == world.namespace]
-
-    yield mine
-    for item in mine():
-        custom.delete_cluster_custom_object(
-            "karpenter.sh", "v1", "nodeclaims", item["metadata"]["name"]
-        )
-
-
-def values(claim: dict[str, Any], key: str) -> list[str]:
-    found = [item for item in claim["spec"]["requirements"] if item["key"] == key]
-    return [value for item in found for value in item.get("values", ())]
-
-
-def test_a_claim_is_made_for_each_lost_node_outside_of_the_impaired_domain(
-    world: World, claims: Claims
+def test_an_operator_that_is_killed_again_and_again_asks_each_provider_once(
+    world: World, requests: NodeRequests
 ) -> None:
-    world.make_class(provisioning=[KARPENTER])
-    world.start(nodes=4, zones=("a", "b"))
-    zone, dead = world.other_zone()
-    there = {pod.spec.node_name for pod in world.driver.executors()}
-    count = len(there & set(dead))
-    world.lose(*dead)
-    await_that(lambda: world.driver.plans())
-    await_that(lambda: len(claims()) == count, "there is no claim for each lost node")
-    for claim in claims():
-        assert zone in values(claim, ZONE)
-    await_that(lambda: len(world.status().get("requests", ())) == count)
-    rows = world.status()["requests"]
-    assert {row["provider"] for row in rows} == {"karpenter"}
-
-
-def test_an_operator_that_is_killed_again_and_again_asks_for_nothing_twice(
-    world: World, claims: Claims
-) -> None:
-    world.make_class(provisioning=[KARPENTER])
-    world.start(nodes=4)
-    world.lose(*world.executors_nodes()[:2])
-    for _ in range(3):
-        await_that(lambda: world.driver.plans() or world.phase())
-        world.operator.kill()
+    """And gives up what is not needed any more."""
+    entries: list[dict[str, Any]] = [AUTOSCALER, KARPENTER, machines(world.namespace)]
+    requests.deploy_machines()
+    none = dict(requests.counts())
+    one_each = dict.fromkeys(none, 1)
+    world.start(nodes=4, class_={"provisioning": [{**entry, "limits": ONE} for entry in entries]})
+    world.lose(*world.executors_nodes()[:3])
+    for is_begun in (world.phase, world.driver.plans, requests.notes):
+        await_that(is_begun)
+        world.operator.kill()  # whatever it was at
         world.operator.start()
-    await_that(lambda: len(claims()) == 2)
+    await_that(lambda: requests.counts() == one_each, "there is no request for each lost node")
+    await_that(lambda: len(world.status().get("requests", ())) == 3)
     world.operator.kill()
-    world.operator.start()
-    await_that(lambda: world.operator.acts)
-    await_that(lambda: len(world.status().get("requests", ())) == 2)
-    before = world.driver.member.epoch
-    await_that(lambda: world.driver.member.epoch > before + 10)
-    assert len(claims()) == 2
+    world.operator.lead()
+    world.rest()
+    requests.act_as_cluster_api()
+    assert requests.counts() == one_each
+    rows = world.status()["requests"]
+    assert {row["provider"] for row in rows} == {entry["name"] for entry in entries}
+    world.finish(nodes=3)
+    await_that(
+        lambda: requests.act_as_cluster_api() and requests.counts() == none,
+        "what nobody needs any more is still asked for",
+    )
+    await_that(lambda: requests.act_as_cluster_api() and requests.is_clear(), "something is left")
     assert len(world.recoveries()) == 1
+
+
+def test_what_somebody_deletes_in_the_middle_of_a_recovery_is_made_again_and_not_more(
+    world: World, requests: NodeRequests
+) -> None:
+    """A claim, the note of it, the Recovery itself with a request that belongs to it."""
+    providers = [{**entry, "limits": ONE} for entry in (AUTOSCALER, KARPENTER)]
+    world.start(nodes=4, class_={"provisioning": providers})
+    lost = world.executors_nodes()[:2]
+    world.lose(*lost)
+    wanted = {"Karpenter": 1, "ProvisioningRequest": 1, "ClusterAPI": 0}
+    await_that(lambda: requests.counts() == wanted)
+    await_that(lambda: world.phase() == "AwaitingCheckpoint")
+    plans = len(world.driver.plans())
+
+    (claim,) = requests.claims()
+    requests.api.delete(path_of(NODE_CLAIM, name=claim["metadata"]["name"]), {})
+    await_that(lambda: claim["metadata"]["uid"] not in uids(requests.claims()))
+    (note,) = requests.notes()
+    requests.api.delete(path_of(CONFIG_MAP, requests.home, note["metadata"]["name"]), {})
+    await_that(lambda: uids(requests.notes()) not in ([], uids([note])), "nothing is noted")
+    world.rest()
+    assert all(count <= 1 for count in requests.counts().values())
+
+    (recovery,) = world.recoveries()
+    delete_recovery(world, recovery["metadata"]["name"])
+    await_that(lambda: uids(world.recoveries()) not in ([], uids([recovery])), "it is not there")
+    await_that(lambda: requests.counts() == wanted)
+    world.rest()
+    assert requests.counts() == wanted
+    assert len(world.driver.plans()) == plans, "it was planned again"
+    world.finish()
+    assert world.lost_nodes() == set(lost)
+    assert len(world.recoveries()) == 1
+    await_that(requests.is_clear, "something is left")
+
+
+def delete_recovery(world: World, name: str) -> None:
+    world.custom.delete_namespaced_custom_object(
+        GROUP, VERSION, world.namespace, "recoveries", name
+    )
+
+
+def uids(items: list[dict[str, Any]]) -> list[str]:
+    return [item["metadata"]["uid"] for item in items]
+
+
+def test_a_loss_while_the_store_is_away_is_dealt_with_when_it_is_back(
+    world: World, requests: NodeRequests, store: LocalZookeeper
+) -> None:
+    world.start(class_={"provisioning": [KARPENTER]})
+    lost = world.executors_nodes()[:2]
+    before = world.executors()
+    store.stop(*store.servers)
+    await_that(lambda: world.condition("CoordinationAtRisk").get("reason") == "StoreUnreachable")
+    pods = world.lose(*lost)
+    await_that(lambda: world.operator.metric("rekindle_operator_nodes_suspected") == 2)
+    world.rest_without_driver()
+    assert (world.executors(), requests.claims()) == (before, [])
+    store.proceed(*store.servers)
+    await_that(lambda: world.condition("CoordinationAtRisk").get("reason") != "StoreUnreachable")
+    await_that(lambda: world.driver.plans(), "the loss is forgotten")
+    await_that(lambda: pods.isdisjoint(world.executors()))
+    await_that(requests.claims)  # for those that have found no other node meanwhile
+    assert len(requests.claims()) <= 2
+    world.finish()
+    assert len(world.recoveries()) == 1
+    assert world.lost_nodes() == set(lost)
+    assert len(world.status()["plans"]) == len(world.driver.plans())
+    await_that(requests.is_clear)

@@ -121,10 +121,10 @@ def test_the_pod_of_a_fenced_driver_goes_at_once(
     world: World, applications: dict[str, Object]
 ) -> None:
     """By the deletion of its node, after which Kubernetes leaves it for 40 s."""
-    world.make_class(fencing={"mode": "DeleteNode", "certainty": ["ShutdownTaint"]})
+    class_ = {"fencing": {"mode": "DeleteNode", "certainty": ["ShutdownTaint"]}}
     by_name = {"sparkApplications": {"groups": [KUBEFLOW], "names": [NAMES[KUBEFLOW]]}}
     fields = driver_fields(KUBEFLOW, applications[KUBEFLOW])
-    world.start(driver=fields, selector=by_name)
+    world.start(class_=class_, driver=fields, selector=by_name)
     node = world.drivers_node()
     world.lose(node)
     world.driver.die()

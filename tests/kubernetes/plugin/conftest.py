@@ -24,9 +24,10 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def api(control_plane: ControlPlane) -> Api:
     """With our definitions established; they stay, as they would in a cluster."""
+    control_plane.restore()
     api = Api(control_plane)
     define(api)
     return api

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,6 @@ EVERY = [
     ("approve", "departures-7"),
     ("preflight",),
 ]
-COMMANDS = pytest.mark.parametrize("words", EVERY, ids=lambda words: words[0])
 
 
 def rule(*verbs: str, resources: list[str]) -> client.V1PolicyRule:
@@ -62,9 +62,9 @@ def allow(api_client: client.ApiClient, namespace: str, *rules: client.V1PolicyR
     rbac.create_namespaced_role_binding(namespace, binding)
 
 
-@COMMANDS
-def test_who_may_not_is_told_which_right_is_missing(tenant: Plugin, words: tuple[str, ...]) -> None:
-    tenant(*words).refused("you may not", "kubectl auth can-i")
+def test_who_may_not_is_told_which_right_is_missing(tenant: Plugin) -> None:
+    for words in EVERY:
+        tenant(*words).refused("you may not", "kubectl auth can-i")
 
 
 def test_who_may_look_may_not_change(
@@ -127,16 +127,14 @@ def test_credentials_that_are_refused_say_so(plugin: Plugin, tmp_path: Path) -> 
     assert "nobody" not in nobody("status").err
 
 
-@COMMANDS
-def test_an_api_server_that_is_not_there_is_named(
-    plugin: Plugin, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_an_api_server_that_is_not_there_is_named(plugin: Plugin, tmp_path: Path) -> None:
     record = yaml.safe_load(plugin.kubeconfig.read_text())
     record["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(record))
     away = Plugin(kubeconfig, plugin.namespace, plugin.capsys)
-    away(*words).refused("API server https://127.0.0.1:9", "does not answer", "refused")
+    for words in EVERY:
+        away(*words).refused("API server https://127.0.0.1:9", "does not answer", "refused")
 
 
 def test_an_api_server_that_says_nothing_is_given_up_after_seconds(
@@ -162,13 +160,24 @@ def test_an_interrupted_command_is_quiet(control_plane: ControlPlane, plugin: Pl
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        time.sleep(3.0)
+        assert processes.await_condition(
+            lambda: running.poll() is not None or waits(running.pid), limit_seconds=WAIT_SECONDS_MAX
+        )
         assert running.poll() is None, running.communicate()
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=20)
     finally:
         control_plane.restore()
     assert (running.returncode, out, err) == (130, b"", b"")
+
+
+def waits(pid: int) -> bool:
+    """Whether a process has begun to ask somebody: it has a socket."""
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if os.readlink(file).startswith("socket:"):
+                return True
+    return False
 
 
 def test_a_cluster_without_our_definitions_says_how_to_install_them(
@@ -195,20 +204,13 @@ def test_a_cluster_without_our_definitions_says_how_to_install_them(
         define(api)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
+def test_options_that_mean_nothing_are_refused(plugin: Plugin) -> None:
+    for words, expected in (
         (("--context", "elsewhere"), "kubectl config get-contexts"),
-        (("-A",), "--all-namespaces"),
+        (("-A", "-n", plugin.namespace), "--all-namespaces"),
         (("--output", "yaml"), "yaml"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(
-    plugin: Plugin, words: tuple[str, ...], expected: str
-) -> None:
-    if words == ("-A",):
-        words = ("-A", "-n", plugin.namespace)
-    plugin("status", *words).refused(expected)
+    ):
+        plugin("status", *words).refused(expected)
 
 
 def test_a_kubeconfig_that_is_none_is_named(plugin: Plugin, tmp_path: Path) -> None:

@@ -31,10 +31,9 @@ def api(control_plane: ControlPlane) -> Api:
 
 
 @pytest.fixture
-def made(api: Api, namespace: str) -> Iterator[list[Object]]:
+def made(api: Api) -> Iterator[list[Object]]:
     """Objects of the cluster that a test makes, to be deleted after it; its own go with the
     namespace."""
-    assert namespace
     records: list[Object] = []
     yield records
     for record in records:

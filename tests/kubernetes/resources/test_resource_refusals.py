@@ -1,13 +1,24 @@
 """Bad objects: each is refused by the API server, with a message that a person understands."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from namespaces import new_namespace
 from resource_requests import Api, Object, assert_refused, class_of, policy, recovery
+
+from testbed.control_plane import ControlPlane
 
 EXISTS = {"key": "tier", "operator": "Exists", "values": ["gold"]}
 IN_NOTHING = {"key": "tier", "operator": "In"}
 LABELLED = {"matchLabels": {"spark-role": "driver"}}
+
+
+@pytest.fixture(scope="module")
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """One for all tests: what is refused is not there afterwards."""
+    with new_namespace(control_plane) as name:
+        yield name
 
 
 def labels(**selector: Any) -> Object:

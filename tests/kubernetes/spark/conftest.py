@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "integration"))
 
 import readings
-from application import Application
+from application import LASTING, Application
 from spark_on_kubernetes import (
     Cluster,
     await_start,
@@ -31,8 +31,6 @@ from testbed.machines import Machines
 from testbed.nodes import Nodes
 
 LEASE_SECONDS = 1.0
-# Slow enough that the input lasts until after the loss.
-RUNTIME = {"rows_per_second": 1_500}
 
 Start = Callable[..., tuple[Cluster, Application]]
 
@@ -90,7 +88,7 @@ def start(
                 cast(LocalCluster, cluster),
                 tmp_path / "application",
                 inputs,
-                runtime=RUNTIME,
+                runtime=LASTING,
                 policy={"silent_seconds": silent_seconds},
                 spark=options,
                 control=control,

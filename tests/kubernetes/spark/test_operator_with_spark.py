@@ -1,4 +1,8 @@
-"""The running operator and a real Spark driver: two of four nodes are lost, and nobody helps."""
+"""A real Spark driver that is led: by a coordinator that is told of losses, then by the operator.
+
+With the operator it is: leases stop, the driver hears nothing, the operator deletes the pods, as
+many are Pending, other nodes come, and the rows are right.
+"""
 
 import sys
 import time
@@ -7,18 +11,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from application import Application
 from kubernetes import client
-from spark_on_kubernetes import SHAPE, Cluster
+from spark_on_kubernetes import LOST, NODES, SHAPE, Cluster
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
 from operator_process import OperatorProcess
 
-from rekindle_local import processes
+from rekindle import protocol
+from rekindle.protocol import ProgressReport, tree
+from rekindle_cli import store_access
 from rekindle_operator.injection import configuration
 from testbed.control_plane import ControlPlane
 from testbed.definitions import install
@@ -28,10 +33,10 @@ Start = Callable[..., tuple[Cluster, Application]]
 DEFINITIONS = Path(__file__).parents[3] / "crds"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 HOST = "127.0.0.1"
-LOST = 2
-# Spark alone looks every 30 s; how long it takes is printed, and 5 s on a machine of its own.
-PENDING_SECONDS_MAX = 20.0
-WAIT_SECONDS_MAX = 180.0
+# An executor says every second that it is there, and a report may be as old as 5 s.
+SILENT_SECONDS_MAX = 3.0
+# So long that no test waits for it: nothing is dropped because it is silent.
+LONG_SECONDS = 300
 DETECTION = {"leaseSeconds": 1, "leaseIntervals": 2, "driverSilenceSeconds": 5}
 
 
@@ -90,13 +95,10 @@ def operating(
         stack.callback(tell, operator)
         stack.callback(operator.close)
         operator.start()
-        port = operator.lines("webhook-serves")[-1]["port"]
-        manifest = asking(cluster.namespace, port, bundle)
+        manifest = asking(cluster.namespace, operator.webhook_port, bundle)
         admission.create_mutating_webhook_configuration(manifest)
         stack.callback(admission.delete_mutating_webhook_configuration, cluster.namespace)
-        assert processes.await_condition(
-            lambda: bool(operator.lines("leading")), limit_seconds=WAIT_SECONDS_MAX
-        )
+        operator.lead()
         yield operator
 
 
@@ -115,52 +117,114 @@ def asking(namespace: str, port: int, bundle: bytes) -> dict[str, Any]:
     return manifest
 
 
-def recovery(custom: client.CustomObjectsApi, namespace: str) -> dict[str, Any]:
-    """The one Recovery's status; empty while there is none.
+def progress(application: Application) -> ProgressReport:
+    """The driver's newest report, as the coordination store has it."""
+    control = application.control
+    assert control is not None
+    with store_access.opened(control.zookeeper.connect_string, None) as connection:
+        found = connection.get(control.place.path(tree.PROGRESS))
+    assert found is not None
+    return protocol.decode(found[0], ProgressReport, "progress")
+
+
+def silences(application: Application) -> dict[str, float]:
+    """By node of the cluster, how long the driver has heard nothing from there."""
+    nodes = progress(application).nodes.values()
+    return {str(node.cluster_node): node.silent_seconds or 0.0 for node in nodes}
+
+
+def stories(custom: client.CustomObjectsApi, namespace: str) -> list[dict[str, Any]]:
+    """The statuses of all Recoveries, in order."""
+    found: Any = custom.list_namespaced_custom_object(GROUP, VERSION, namespace, "recoveries")
+    items = sorted(found["items"], key=lambda item: int(item["spec"]["incident"]))
+    return [item.get("status", {}) for item in items]
+
+
+def test_executors_of_a_driver_that_is_led_are_dropped_and_replaced_and_the_rows_are_right(
+    start: Start, control_plane: ControlPlane, api_client: client.ApiClient, tmp_path: Path
+) -> None:
+    cluster, application = start(led=True, in_pod=True, silent_seconds=LONG_SECONDS)
+    first, second = cluster.names[:LOST], cluster.names[LOST:]
+    lose_as_told(cluster, application, first)
+    control = application.control
+    assert control is not None
+    store = control.zookeeper.connect_string
+    custom = make_terms(api_client, cluster.namespace)
+    control.kill(control.coordinator)
+    with operating(control_plane, api_client, cluster, store, tmp_path / "operator") as operator:
+        third = lose_and_replace(cluster, application, operator, second, Fate.FREEZE)
+        await_story(custom, cluster, application, second, number=1)
+        lose_and_replace(cluster, application, operator, third, Fate.DIE)
+        await_story(custom, cluster, application, third, number=2)
+        application.finish()
+    custom.delete_cluster_custom_object(GROUP, VERSION, "recoveryclasses", cluster.namespace)
+
+
+def lose_as_told(cluster: Cluster, application: Application, lost: tuple[str, ...]) -> None:
+    """The coordinator is told which nodes are gone; the driver drops them at once, and its reports
+    name them."""
+    begin = application.seen
+    addresses = {pod.status.pod_ip: pod.spec.node_name for pod in cluster.executors()}
+    seen = progress(application).nodes
+    assert {name: node.cluster_node for name, node in seen.items()} == addresses
+    assert len(seen) == NODES
+    assert all(0 <= (node.silent_seconds or 0) < SILENT_SECONDS_MAX for node in seen.values())
+    confirmed_at = cluster.lose(application, lost, Fate.FREEZE)
+    told = silences(application)
+    cluster.await_pending(confirmed_at)
+    application.await_condition(
+        "both are dropped", lambda: len(application.happened("confirmed", after=begin)) == LOST
+    )
+    dropped = time.monotonic() - confirmed_at
+    print(f"  both dropped within {dropped:.1f} s")
+    assert not any(one["silent"] for one in application.happened("confirmed", after=begin))
+    assert all(told[name] >= SILENT_SECONDS_MAX for name in lost if name in told)
+    assert all(told[name] < SILENT_SECONDS_MAX for name in cluster.names if name not in lost)
+    cluster.replace_lost(application, begin)
+
+
+def lose_and_replace(
+    cluster: Cluster,
+    application: Application,
+    operator: OperatorProcess,
+    lost: tuple[str, ...],
+    fate: Fate,
+) -> tuple[str, ...]:
+    """The operator sees it by itself; the nodes that come instead."""
+    begin = application.seen
+    operator.mark()
+    cluster.await_level()
+    cluster.simulated.lose(*lost, fate=fate)
+    application.await_condition(
+        "the operator deletes pods", lambda: bool(operator.lines("executor-deleted"))
+    )
+    cluster.await_pending(time.monotonic())
+    fresh = cluster.simulated.add(LOST, SHAPE)
+    application.await_condition(
+        "new executors", lambda: len(application.happened("joined", after=begin)) == LOST
+    )
+    return fresh
+
+
+def await_story(
+    custom: client.CustomObjectsApi,
+    cluster: Cluster,
+    application: Application,
+    lost: tuple[str, ...],
+    number: int,
+) -> None:
+    """One story more ends, and tells of these nodes.
 
     Where connections are reset the driver knows at once, and may have recovered before the leases
     are missed: that is no second story.
     """
-    found: Any = custom.list_namespaced_custom_object(GROUP, VERSION, namespace, "recoveries")
-    statuses = [item.get("status", {}) for item in found["items"]]
-    assert len(statuses) <= 1, statuses
-    return statuses[0] if statuses else {}
 
+    def is_over() -> bool:
+        found = stories(custom, cluster.namespace)
+        assert len(found) <= number, found
+        return len(found) == number and found[-1].get("phase") == "Recovered"
 
-@pytest.mark.parametrize("fate", [Fate.FREEZE, Fate.DIE], ids=lambda fate: str(fate.value))
-def test_lost_executors_are_replaced_and_the_rows_are_right(
-    start: Start,
-    fate: Fate,
-    control_plane: ControlPlane,
-    api_client: client.ApiClient,
-    tmp_path: Path,
-) -> None:
-    cluster, application = start(led=True, in_pod=True, silent_seconds=300)
-    assert application.control is not None
-    custom = make_terms(api_client, cluster.namespace)
-    store = application.control.zookeeper.connect_string
-    application.control.kill(application.control.coordinator)
-    with operating(control_plane, api_client, cluster, store, tmp_path / "operator") as operator:
-        begin = application.seen
-        lost = cluster.names[:LOST]
-        cluster.await_level()
-        cluster.simulated.lose(*lost, fate=fate)
-        application.await_condition(
-            "the operator deletes pods", lambda: bool(operator.lines("executor-deleted"))
-        )
-        seconds = cluster.await_pending(LOST, time.monotonic())
-        print(f"  {LOST} pods Pending {seconds:.1f} s after the first was deleted")
-        assert seconds < PENDING_SECONDS_MAX
-        cluster.simulated.add(LOST, SHAPE)
-        application.await_condition(
-            "new executors", lambda: len(application.happened("joined", after=begin)) == LOST
-        )
-        application.await_condition(
-            "the story ends",
-            lambda: recovery(custom, cluster.namespace).get("phase") == "Recovered",
-        )
-        status = recovery(custom, cluster.namespace)
-        assert {row["name"] for row in status["lostNodes"]} == set(lost)
-        assert status["plans"]
-        application.finish()
-    custom.delete_cluster_custom_object(GROUP, VERSION, "recoveryclasses", cluster.namespace)
+    application.await_condition("the story ends", is_over)
+    status = stories(custom, cluster.namespace)[-1]
+    assert {row["name"] for row in status["lostNodes"]} == set(lost)
+    assert status["plans"]

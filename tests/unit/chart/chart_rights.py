@@ -1,4 +1,4 @@
-"""Rights of the operator: by its roles, by docs/install.md, and by what the API server answers.
+"""Rights of the operator, by its roles and by docs/install.md.
 
 A resource is written as kubectl does, `machinedeployments.cluster.x-k8s.io/scale`.
 """
@@ -7,15 +7,11 @@ import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from chart_commands import NAMESPACE, ROOT, Object
-from kubernetes import client
 
-__all__ = ["OPERATOR", "Asked", "Right", "Row", "documented", "given", "permitted", "rights"]
+__all__ = ["Right", "Row", "documented", "given", "rights"]
 
-OPERATOR = f"system:serviceaccount:{NAMESPACE}:rekindle-operator"
-ACCOUNTS = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
 ROW = re.compile(r"^\| (cluster|own|`[a-z-]+`) \|([^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|$", re.MULTILINE)
 RESOURCE = re.compile(r"`([^`]+)`(?: named `([^`]+)`)?")
 
@@ -37,16 +33,6 @@ class Row:
 
     rights: frozenset[Right]
     settings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What somebody would do; in no namespace it is in all of them."""
-
-    verb: str
-    resource: str
-    namespace: str = ""
-    name: str = ""
 
 
 def rights(objects: Iterable[Object]) -> set[Right]:
@@ -94,30 +80,6 @@ def given(setting: str | None) -> set[Right]:
         if (setting in row.settings if setting else not row.settings)
         for right in row.rights
     }
-
-
-def permitted(api_client: client.ApiClient, user: str, asked: Iterable[Asked]) -> list[Asked]:
-    """Those that RBAC lets the user do."""
-    api = client.AuthorizationV1Api(api_client)
-    groups = ["system:authenticated", *(ACCOUNTS if user.startswith("system:") else ())]
-
-    def is_permitted(what: Asked) -> bool:
-        kind, _, subresource = what.resource.partition("/")
-        plural, _, group = kind.partition(".")
-        attributes = {
-            "verb": what.verb,
-            "group": group,
-            "resource": plural,
-            "subresource": subresource,
-            "namespace": what.namespace,
-            "name": what.name,
-        }
-        spec = {"user": user, "groups": groups, "resourceAttributes": attributes}
-        body: Any = {"spec": spec}
-        answer: Any = api.create_subject_access_review(body)
-        return bool(answer.status.allowed)
-
-    return [what for what in asked if is_permitted(what)]
 
 
 def _written(resource: str, group: str) -> str:

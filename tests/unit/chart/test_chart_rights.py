@@ -1,0 +1,43 @@
+"""The operator's rights as the chart renders them: those of docs/install.md and no others."""
+
+import pytest
+from chart_commands import EVERYTHING, NAMESPACE, Helm
+from chart_rights import Right, documented, given, rights
+
+# Who makes the webhook's certificate; the first is the default.
+SELF_MANAGED = "webhook.certificates.certManager=false"
+OTHERS_MANAGE = "webhook.certificates.certManager=true"
+
+
+def test_the_operator_has_the_rights_of_the_table_and_no_other(renderer: Helm) -> None:
+    assert rights(renderer.objects()) == given(None) | given(SELF_MANAGED)
+
+
+@pytest.mark.parametrize("setting", sorted({word for row in documented() for word in row.settings}))
+def test_a_value_gives_the_rights_that_the_table_says(renderer: Helm, setting: str) -> None:
+    without = ("--set", OTHERS_MANAGE)
+    assert rights(renderer.objects(*without)) == given(None)
+    found = rights(renderer.objects(*without, "--set", setting))
+    assert found == given(None) | given(setting)
+
+
+def test_a_kubeconfig_of_another_cluster_is_read_where_it_is_named(renderer: Helm) -> None:
+    found = rights(renderer.objects("-f", EVERYTHING))
+    assert {right for right in found if right.resource == "secrets"} == {
+        Right("capi", "secrets", "management-cluster", "get")
+    }
+
+
+def test_no_role_has_a_wildcard(renderer: Helm) -> None:
+    roles = [item for item in renderer.objects("-f", EVERYTHING) if item["kind"].endswith("Role")]
+    assert len(roles) > 5
+    for role in roles:
+        assert "*" not in str(role["rules"]), role["metadata"]["name"]
+
+
+def test_nobody_but_the_operator_is_bound_by_default(renderer: Helm) -> None:
+    bindings = [item for item in renderer.objects() if item["kind"].endswith("Binding")]
+    assert len(bindings) == 3
+    for item in bindings:
+        (subject,) = item["subjects"]
+        assert (subject["name"], subject["namespace"]) == ("rekindle-operator", NAMESPACE)
