@@ -48,9 +48,9 @@ unit: setup ## tests without a cluster
 	@echo '== unit tests'
 	@$(BIN)/python -m pytest tests/unit -n 2 --durations=5
 
-simulation: setup ## thousands of seeds of crashes, cuts and late messages
+simulation: setup ## a thousand seeds of crashes, cuts and late messages
 	@echo '== simulation'
-	@$(BIN)/rekindle sim --seeds 1..2000
+	@$(BIN)/rekindle sim --seeds 1..1000
 
 integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'

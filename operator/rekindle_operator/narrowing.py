@@ -141,6 +141,7 @@ def _core_policy(policy: RecoveryPolicy, class_: RecoveryClass) -> Policy:
         ),
         "catch_up_seconds": planning.catch_up_seconds,
         "catch_up_cost_ratio": planning.catch_up_cost_percent / 100,
+        "uneven_seconds": planning.uneven_seconds,
         "default_cpu_percent": planning.default_cpu_millicores / 10,
         "priorities": {item.query: item.priority for item in spec.priorities if item.until is None},
     }

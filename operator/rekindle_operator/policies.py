@@ -127,6 +127,7 @@ class Planning(Value, frozen=True):
     solver_budget_seconds: Annotated[int, msgspec.Meta(ge=1, le=60)] = 1
     catch_up_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 15
     catch_up_cost_percent: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 100
+    uneven_seconds: Annotated[int, msgspec.Meta(ge=1, le=3_600)] = 15
     default_cpu_millicores: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 20
 
 

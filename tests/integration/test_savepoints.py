@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import polars as pl
 import readings
 from application import LASTING, Application, compare
+from harms import lose, node_of
 
 Prepare = Callable[..., Application]
 
@@ -28,39 +29,41 @@ def save(application: Application) -> None:
     assert application.newest_cut()["epoch"] == epoch
 
 
-def test_the_same_pipeline_goes_on_from_a_savepoint_and_runs_no_epoch_again(
+def test_the_same_pipeline_and_a_changed_one_go_on_from_savepoints_and_no_row_changes(
     prepare: Prepare,
 ) -> None:
-    application = prepare(policy={"buffering": "adaptive", "ordering": "adaptive"})
+    application = prepare(policy={"buffering": "adaptive", "ordering": "adaptive"}, runtime=LASTING)
     application.start_and_recover()
+    a_changed_pipeline_is_refused_without_a_savepoint(prepare(store_of=application.store))
     save(application)
-    epoch, committed = application.newest_cut()["epoch"], len(application.commits())
-    application.start()
-    application.finish()
-    for record in application.commits()[committed:]:
-        assert all(first > epoch for first, _, _ in record["finished"].values())
-
-
-def test_a_changed_pipeline_goes_on_with_what_it_shares(prepare: Prepare) -> None:
-    application = prepare(runtime=LASTING)
-    application.start_and_recover()
-    (application.traps / readings.CHANGED).touch()
-    application.driver.kill()
-    application.start()
-    assert application.await_end() == 2
-    assert "end it with `rekindle savepoint STORE`" in application.last_words()
-    (application.traps / readings.CHANGED).unlink()
-    application.start_and_recover()
+    application.policy = {}
+    application.write_settings()
+    the_same_pipeline_goes_on_and_runs_no_epoch_again(application)
     save(application)
     saved = application.newest_cut()
     (application.traps / readings.CHANGED).touch()
     application.start_and_recover()
-    (victim, *_) = sorted(application.nodes_of("by-hour"))
-    application.cluster.kill([victim])
-    application.await_event("confirmed", node=victim)
+    victim = node_of(application, "by-hour")
+    lose(application, [victim])
     application.cluster.start_worker(victim)
     application.come_to_an_end()
     assert_right_after_the_change(application, saved)
+
+
+def a_changed_pipeline_is_refused_without_a_savepoint(changed: Application) -> None:
+    (changed.traps / readings.CHANGED).touch()
+    changed.start()
+    assert changed.await_end() == 2
+    assert "end it with `rekindle savepoint STORE`" in changed.last_words()
+
+
+def the_same_pipeline_goes_on_and_runs_no_epoch_again(application: Application) -> None:
+    epoch, committed = application.newest_cut()["epoch"], len(application.commits())
+    application.start_and_recover()
+    since = application.commits()[committed:]
+    assert {record["generation"] for record in since} == {2}
+    for record in since:
+        assert all(first > epoch for first, _, _ in record["finished"].values())
 
 
 def assert_right_after_the_change(application: Application, saved: dict) -> None:

@@ -89,7 +89,7 @@ def check(faults: Iterable[Fault], tree: Path) -> None:
                 f"fault {fault.name}: {fault.file} has its old text {count} times, not once"
             )
         for test in fault.tests:
-            if not (tree / test.partition("::")[0]).exists():
+            if not _is_there(test, tree):
                 raise CatalogueError(f"fault {fault.name}: {test} is not there")
 
 
@@ -107,6 +107,15 @@ def chosen(
     begin = int(commit[:12] or "0", 16) % len(left)
     places = {(begin + number * len(left) // count) % len(left) for number in range(count)}
     return tuple(left[place] for place in sorted(places))
+
+
+def _is_there(test: str, tree: Path) -> bool:
+    """Whether a tree has a file or folder of tests, and the function that a node id names."""
+    file, _, name = test.partition("::")
+    path = tree / file
+    if not name:
+        return path.exists()
+    return path.is_file() and f"def {name.partition('[')[0]}(" in path.read_text()
 
 
 def _fault(record: Mapping[str, object]) -> Fault:

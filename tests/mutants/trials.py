@@ -18,7 +18,7 @@ __all__ = ["Outcome", "Verdict", "passes", "prepare", "sentence", "to_record", "
 
 PYTEST = ("-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider")
 # A test that hangs has noticed the fault, and need not hang for long.
-TEST_SECONDS_MAX = 240
+TEST_SECONDS_MAX = 400
 TRIAL_SECONDS_MAX = 900.0
 PASSED, FAILED = 0, 1
 NAMED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)

@@ -1,12 +1,9 @@
-"""What unit tests share: modules beside them, and what was put on disk."""
+"""What unit tests share: what was put on disk."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from rekindle_testing.runtime_builders import watched_flushes
 

@@ -1,8 +1,7 @@
 """What follows from decisions and verdicts, left as errands: story, executors, nodes, statuses.
 
-Called by the deciding thread only, which knows everything; what it hands on are values. Nothing is
-left while another one acts, and all of it anew by whoever begins to: each errand looks at how
-things are and may be repeated.
+Called by the deciding thread only; what it hands on are values. Nothing is left while another
+operator acts, and all of it again by one that begins to: each errand may be repeated.
 """
 
 import time
@@ -50,7 +49,7 @@ RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]
 @dataclass(slots=True)
 class Consequences:
     """`api` writes only while this process acts (`acts`); `home` is the operator's namespace,
-    `identity` its pod; `look_seconds` is how often requests for nodes are looked at."""
+    `identity` its pod; requests for nodes are looked at every `look_seconds`."""
 
     known: Surroundings
     judge: Judge

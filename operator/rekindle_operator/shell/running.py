@@ -176,12 +176,7 @@ def _assembled(base: _Base) -> Operator:
     renewals = Renewals(reader, log, lambda: judge.rules.lease_seconds)
     leadership = _leadership(base)
     writer = Api(reader.client, may_write=lambda: leadership.holds)
-    soundings = Soundings(
-        base.connection,
-        options.store,
-        options.identity,
-        pause_seconds=options.store_session_seconds,
-    )
+    soundings = _soundings(base)
     stopped: dict[Place, str] = {}
     contacts = Contacts(lambda: soundings.coordination, stopped)
     consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
@@ -231,6 +226,16 @@ def _assembled(base: _Base) -> Operator:
             stand=leadership.stand,
             stopped=stopped,
         ),
+    )
+
+
+def _soundings(base: _Base) -> Soundings:
+    options = base.options
+    return Soundings(
+        base.connection,
+        options.store,
+        options.identity,
+        pause_seconds=options.store_session_seconds,
     )
 
 

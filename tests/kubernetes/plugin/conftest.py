@@ -10,7 +10,6 @@ from testbed.control_plane import ControlPlane
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "resources"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "unit"))
 
 from plugin_runs import Plugin, define
 from resource_requests import Api

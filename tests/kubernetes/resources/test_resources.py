@@ -104,6 +104,7 @@ def test_a_policy_is_filled_in_with_defaults(api: Api, namespace: str) -> None:
             "solverBudgetSeconds": 1,
             "catchUpSeconds": 15,
             "catchUpCostPercent": 100,
+            "unevenSeconds": 15,
             "defaultCpuMillicores": 20,
         },
         "guards": {"fencing": "Class"},

@@ -6,6 +6,7 @@ many are Pending, other nodes come, and the rows are right.
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -152,8 +153,9 @@ def test_executors_of_a_driver_that_is_led_are_dropped_and_replaced_and_the_rows
     custom = make_terms(api_client, cluster.namespace)
     control.kill(control.coordinator)
     with operating(control_plane, api_client, cluster, store, tmp_path / "operator") as operator:
-        third = lose_and_replace(cluster, application, operator, second, Fate.FREEZE)
+        lose_and_replace(cluster, application, operator, second, Fate.FREEZE)
         await_story(custom, cluster, application, second, number=1)
+        third = busiest(cluster, application)
         lose_and_replace(cluster, application, operator, third, Fate.DIE)
         await_story(custom, cluster, application, third, number=2)
         application.finish()
@@ -189,8 +191,8 @@ def lose_and_replace(
     operator: OperatorProcess,
     lost: tuple[str, ...],
     fate: Fate,
-) -> tuple[str, ...]:
-    """The operator sees it by itself; the nodes that come instead."""
+) -> None:
+    """The operator sees it by itself; as many nodes come instead."""
     begin = application.seen
     operator.mark()
     cluster.await_level()
@@ -199,11 +201,17 @@ def lose_and_replace(
         "the operator deletes pods", lambda: bool(operator.lines("executor-deleted"))
     )
     cluster.await_pending(time.monotonic())
-    fresh = cluster.simulated.add(LOST, SHAPE)
+    cluster.simulated.add(LOST, SHAPE)
     application.await_condition(
         "new executors", lambda: len(application.happened("joined", after=begin)) == LOST
     )
-    return fresh
+
+
+def busiest(cluster: Cluster, application: Application) -> tuple[str, ...]:
+    """The nodes on which most partitions are placed, as many as are lost."""
+    nodes = {pod.status.pod_ip: pod.spec.node_name for pod in cluster.executors()}
+    placed = Counter(nodes[host] for host in progress(application).placement.values())
+    return tuple(name for name, _ in placed.most_common(LOST))
 
 
 def await_story(

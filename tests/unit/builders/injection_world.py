@@ -1,0 +1,105 @@
+"""What tests of the webhook share: pods before they are made, and patches carried out."""
+
+import copy
+import json
+from typing import Any
+
+import spark_objects as objects
+from operator_world import policy
+from spark_objects import Body
+
+from rekindle_operator.classes import RecoveryClass, SecretReference, Store
+from rekindle_operator.injection import judging, patching
+from rekindle_operator.injection.knowledge import Defaults, Impairment, Knowledge, gathered
+from rekindle_operator.injection.terms import INJECT_LABEL, SidecarTerms, Terms
+from rekindle_operator.policies import RecoveryPolicy
+from rekindle_operator.sparkapplications import application_seen
+from rekindle_testing.operator_builders import make_class
+
+STORE = Store(addresses=("zk-0.zk:2181", "zk-1.zk:2181"))
+SECURED = Store(addresses=STORE.addresses, secret_ref=SecretReference(name="zk", key="password"))
+DEFAULTS = Defaults(image="rekindle/sidecar:1", store=STORE)
+ASKS = {INJECT_LABEL: "true"}
+
+
+def knowledge(
+    *policies: RecoveryPolicy,
+    class_: RecoveryClass | None = None,
+    resources: tuple[Body, ...] = (),
+    impairments: tuple[Impairment, ...] = (),
+    defaults: Defaults = DEFAULTS,
+) -> Knowledge:
+    """What the shell knows; by default of one policy, for all applications, and an empty class."""
+    return gathered(
+        policies or (policy(),),
+        (class_ or make_class(),),
+        map(application_seen, resources),
+        impairments,
+        defaults,
+    )
+
+
+def new(pod: Body, labels: dict[str, str] | None = None) -> Body:
+    """A pod as an AdmissionReview has it, before it is made; without `labels`, asking for a
+    sidecar."""
+    made = copy.deepcopy(pod)
+    for name in ("uid", "creationTimestamp", "namespace"):
+        del made["metadata"][name]
+    made["metadata"]["labels"] |= ASKS if labels is None else labels
+    made["spec"].pop("nodeName", None)
+    del made["status"]
+    return made
+
+
+def driver(**spec: Any) -> Body:
+    """A driver of plain spark-submit that asks for a sidecar, its spec as is given."""
+    pod = new(objects.submitted_driver())
+    pod["spec"] |= spec
+    return pod
+
+
+def terms(**more: Any) -> SidecarTerms:
+    """What a driver gets."""
+    found = judging.terms_of(driver(), "flights", knowledge(**more))
+    assert isinstance(found, SidecarTerms), found
+    return found
+
+
+def patched(pod: Body, what: Terms) -> Body:
+    """The pod after its patch."""
+    operations = patching.patch(pod, what)
+    assert isinstance(operations, tuple), operations
+    return applied(pod, operations)
+
+
+def applied(pod: Body, operations: Any) -> Body:
+    """What an API server makes of `add` operations, in JSON and back."""
+    made: Any = json.loads(json.dumps(pod))
+    for operation in json.loads(json.dumps(operations)):
+        assert operation["op"] == "add"
+        *parents, last = operation["path"].removeprefix("/").split("/")
+        target = made
+        for name in parents:
+            target = target[int(name) if isinstance(target, list) else name]
+        assert isinstance(target, dict)
+        target[last] = operation["value"]
+    found: Body = made
+    return found
+
+
+def review(pod: Any, **more: Any) -> bytes:
+    """Return what the API server asks of the webhook about a pod that is made."""
+    request = {
+        "uid": "705ab4f5",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "flights",
+        "operation": "CREATE",
+        "userInfo": {"username": "spark"},
+        "object": pod,
+        "oldObject": None,
+        "dryRun": False,
+        **more,
+    }
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return json.dumps(whole).encode()

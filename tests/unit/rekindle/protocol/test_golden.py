@@ -1,0 +1,68 @@
+"""Records of the coordination store as they were once written are read by what runs today."""
+
+import json
+from pathlib import Path
+
+from rekindle import protocol
+from rekindle.coordination import application
+from rekindle.coordination.application import Driver
+from rekindle.coordination.state import Status
+from rekindle.incidents import Kind
+from rekindle.protocol import ProgressReport, StatisticsReport
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "protocol"
+
+
+def test_a_coordinators_case_is_read_as_it_was_meant() -> None:
+    data = (GOLDEN / "coordination.json").read_bytes()
+    case = application.from_record(data, "coordination")
+    kept = case.kept
+    assert kept is not None
+    assert kept.incident is not None
+    assert (case.generation, case.driver, case.paused) == (1, Driver.SILENT, False)
+    assert kept.incident.kind is Kind.CORRELATED
+    lost = {name for name, view in kept.nodes.items() if view.status is Status.LOST}
+    assert lost == {"n1", "n2"}
+    assert [(request.what, request.count) for request in case.requests.values()] == [("nodes", 2)]
+    assert application.from_record(application.to_record(case), "again") == case
+
+
+def test_a_progress_report_is_read_as_it_was_meant() -> None:
+    data = (GOLDEN / "progress.json").read_bytes()
+    report = protocol.decode(data, ProgressReport, "progress")
+    assert set(report.nodes) == {"n3", "n4"}
+    silent = report.nodes["n3"]
+    assert (silent.silent_seconds, silent.cluster_node) == (16.2, "node-c.example")
+    assert report.resident == {"counts/1": "n3"}
+    assert (report.buffering, report.finished, report.lags) == ("on", False, {"busiest": 2.5})
+    assert report.moving == {"source/1": "n3"}
+    assert report.stopped == {"ranking/0": "step tops: raised ValueError: bad"}
+    assert silent.slow
+    assert json.loads(protocol.encode(report)) == json.loads(data)
+
+
+def test_a_statistics_report_is_read_as_it_was_meant() -> None:
+    data = (GOLDEN / "statistics.json").read_bytes()
+    report = protocol.decode(data, StatisticsReport, "statistics")
+    assert (report.generation, report.sequence) == (2, 7)
+    assert report.costs == {"counts/0": 1.25, "source/0": 4.5}
+    assert (report.overhead_percent, report.state_bytes) == (5.5, {"counts/0": 4096})
+    assert json.loads(protocol.encode(report)) == json.loads(data)
+
+
+def test_what_an_older_version_did_not_know_has_its_default() -> None:
+    statistics = json.loads((GOLDEN / "statistics.json").read_bytes())
+    del statistics["overhead_percent"]
+    data = json.dumps(statistics).encode()
+    assert protocol.decode(data, StatisticsReport, "statistics").overhead_percent == 0.0
+    record = json.loads((GOLDEN / "coordination.json").read_bytes())
+    del record["driver_at"]
+    assert application.from_record(json.dumps(record).encode(), "case").driver_at is None
+    report = json.loads((GOLDEN / "progress.json").read_bytes())
+    del report["finished"], report["moving"], report["stopped"]
+    del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
+    del report["nodes"]["n3"]["slow"]
+    read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
+    assert (read.finished, read.moving, read.stopped) == (False, None, {})
+    assert not read.nodes["n3"].slow
+    assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

@@ -1,0 +1,81 @@
+"""Pages of settings and events: all that there are, with their defaults, and no others."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+from rekindle.settings import Policy, RuntimeSettings
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+WRITERS = (
+    *(ROOT / "recovery/rekindle_spark").glob("*.py"),
+    *(ROOT / "recovery/rekindle/coordination").glob("*.py"),
+)
+EVENT_WRITERS = ("write", "Record", "_tell_switch")
+
+
+def section(page: str, heading: str) -> str:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def table(text: str) -> list[list[str]]:
+    """The cells of all rows but headings."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def shown(value: object) -> str:
+    """A default as the page shows it."""
+    if value is None or value is MISSING:
+        return "none"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+@pytest.mark.parametrize(("heading", "kind"), [("policy", Policy), ("runtime", RuntimeSettings)])
+def test_the_page_of_settings_has_each_with_its_default(heading: str, kind: type) -> None:
+    told = {row[0].strip("`"): row[1] for row in table(section("settings.md", heading))}
+    there = {one.name: shown(one.default) for one in fields(kind)}
+    assert told == there
+
+
+def constants(node: ast.expr) -> Iterator[str]:
+    """The words that an expression may be, one of two for a choice."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    if isinstance(node, ast.IfExp):
+        yield from constants(node.body)
+        yield from constants(node.orelse)
+
+
+def written() -> Iterator[str]:
+    """Kinds of events, where the code names them."""
+    for path in WRITERS:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
+            named = [word.value for word in node.keywords if word.arg == "kind"]
+            if name in EVENT_WRITERS:
+                for first in [*node.args[:1], *named]:
+                    yield from constants(first)
+
+
+def test_the_page_of_formats_has_each_kind_of_event() -> None:
+    told = {
+        kind
+        for row in table(section("formats.md", "Events"))
+        for kind in re.findall(r"`([a-z-]+)`", row[0])
+    }
+    found = set(written())
+    assert {"cut", "node-suspected"} <= found
+    assert found <= told, "not told"

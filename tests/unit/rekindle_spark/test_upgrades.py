@@ -1,0 +1,205 @@
+"""A changed pipeline goes on from a savepoint: states by the names of steps, or a clear refusal."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rekindle.errors import DamagedError, InputError
+from rekindle_spark import partition, program, states, upgrades
+from rekindle_spark.arrivals import Cut
+from rekindle_spark.operators import hashing
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.program import Program
+from rekindle_spark.restoring import file_name
+from rekindle_spark.store import Store
+from rekindle_testing.runtime_builders import UnreadSource
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+SECOND = 1_000_000
+WATERMARK = 5 * SECOND
+KEYS = [f"key-{number}" for number in range(30)]
+SAVED = 7
+# written before records had `steps`
+GOLDEN = Path(__file__).parents[2] / "golden" / "store"
+
+
+class Clock(UnreadSource):
+    """A source of which two rows have arrived in every second."""
+
+    def rows_at(self, event_time: int) -> int:
+        return 2 * event_time // SECOND
+
+
+def built(
+    parallelism: int = 2, size_seconds: int = 60, *, others: bool = False, largest: bool = True
+) -> Program:
+    """rows -> counted -> largest; with `others` a second source, counted as well."""
+    pipeline = Pipeline("readings")
+    rows = pipeline.source("rows", Clock(SCHEMA, "at"))
+    counted = rows.window(
+        "counted",
+        keys=["key"],
+        size_seconds=size_seconds,
+        aggregates={"n": count()},
+        parallelism=parallelism,
+    )
+    counted.sink("counts")
+    if largest:
+        counted.top("largest", by="n", count=1).sink("top")
+    if others:
+        more = pipeline.source("others", Clock(SCHEMA, "at"))
+        more.window("more", keys=["key"], size_seconds=1, aggregates={"n": count()}).sink("most")
+    return program.build(pipeline)
+
+
+def state(one: Program, name: str) -> partition.State:
+    """Open windows of the keys that are this partition's."""
+    chain = one.owner[one.numbers[name]]
+    operator = chain.root.function
+    if chain.name != "counted":
+        return partition.State(WATERMARK, operator.initial())
+    rows = pa.table({"at": pa.array([4 * SECOND] * 30, pa.timestamp("us")), "key": KEYS})
+    index = one.numbers[name] - chain.first
+    part = hashing.split(operator.combine(rows), ["key"], chain.parallelism)[index]
+    held, _ = operator.process(operator.initial(), [part], partition.BEFORE_ALL, WATERMARK)
+    return partition.State(WATERMARK, held)
+
+
+def saved(directory: Path, one: Program, *, final: bool = False, **record: Any) -> Store:
+    """A store that a pipeline has left at a savepoint."""
+    store = Store(directory)
+    store.open(1.0)
+    cut = Cut(SAVED, 10.0, {"rows": (8, 10)}, WATERMARK, 100.0, final, 0.5)
+    store.log_offsets(SAVED, cut.record())
+    store.begin_checkpoint(SAVED)
+    names = [name for name in one.partition_names if one.owner[one.numbers[name]].keyed]
+    for name in names:
+        chain, whole = one.owner[one.numbers[name]], state(one, name)
+        data, _ = states.seal(chain.root.function.dump(whole.operator), whole.watermark)
+        store.files.put({file_name(SAVED, name, "state"): data})
+    store.complete_checkpoint(
+        SAVED,
+        {
+            "program": one.hash,
+            "steps": one.steps,
+            "bytes": dict.fromkeys(names, 1),
+            "published": None,
+            **record,
+        },
+    )
+    return store
+
+
+def keys_of(store: Store, one: Program, name: str) -> list[str]:
+    file = file_name(SAVED + 1, name, "state")
+    chain = one.owner[one.numbers[name]]
+    found = states.load(store.files, file, chain, SAVED + 1)
+    assert found.watermark == WATERMARK
+    return sorted(found.operator.panes["key"].to_pylist())
+
+
+def test_each_key_goes_where_its_input_will_go(tmp_path: Path) -> None:
+    store, changed = saved(tmp_path, built(2)), built(3)
+    upgrades.check(changed, store.read())
+    upgrades.carry_over(changed, store, store.read(), 20.0)
+    found = [keys_of(store, changed, f"counted/{index}") for index in range(3)]
+    parts = hashing.split(pa.table({"key": KEYS}), ["key"], 3)
+    assert found == [sorted(parts[index]["key"].to_pylist()) for index in range(3)]
+
+
+def test_what_it_makes_is_a_checkpoint_of_an_epoch_without_input(tmp_path: Path) -> None:
+    store, changed = saved(tmp_path, built(2)), built(1, others=True, largest=False)
+    upgrades.carry_over(changed, store, store.read(), 20.0)
+    history = store.read()
+    assert history.checkpoint is not None
+    assert (history.checkpoint["epoch"], history.checkpoint["program"]) == (8, changed.hash)
+    assert sorted(history.checkpoint["bytes"]) == ["counted/0", "more/0"]
+    cut = Cut.from_record(history.offsets[8])
+    assert (cut.rows, cut.watermark, cut.cut_at, cut.row_fraction) == (0, WATERMARK, 10.0, 0.5)
+    assert not upgrades.is_needed(changed, history)
+
+
+def test_a_new_source_begins_where_the_others_are_in_event_time(tmp_path: Path) -> None:
+    store, changed = saved(tmp_path, built()), built(others=True)
+    upgrades.carry_over(changed, store, store.read(), 20.0)
+    cut = Cut.from_record(store.read().offsets[8])
+    assert dict(cut.offsets) == {"rows": (10, 10), "others": (10, 10)}
+
+
+def test_what_an_upgrade_that_was_killed_has_left_is_no_checkpoint(tmp_path: Path) -> None:
+    store, changed = saved(tmp_path, built(2)), built(3)
+    upgrades.carry_over(changed, store, store.read(), 20.0)
+    (tmp_path / "checkpoints" / "8.json").unlink()
+    history = store.read()
+    assert not upgrades.is_needed(built(2), history)
+    upgrades.check(built(2), history)
+    upgrades.carry_over(built(1), store, history, 20.0)
+    assert keys_of(store, built(1), "counted/0") == sorted(KEYS)
+
+
+def test_a_step_that_holds_something_else_is_refused_by_name(tmp_path: Path) -> None:
+    store = saved(tmp_path, built(size_seconds=60))
+    with pytest.raises(InputError, match=r"step counted: has another operator.* another name"):
+        upgrades.check(built(size_seconds=30), store.read())
+
+
+def test_only_a_checkpoint_of_all_partitions_will_do(tmp_path: Path) -> None:
+    store = saved(tmp_path, built(2), older={"largest/0": SAVED - 1})
+    store.log_offsets(SAVED - 1, Cut(SAVED - 1, 9.0, {"rows": (0, 8)}, 0, 1.0, False).record())
+    with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
+        upgrades.check(built(3), store.read())
+
+
+def test_a_checkpoint_behind_which_there_are_epochs_is_no_savepoint(tmp_path: Path) -> None:
+    store = saved(tmp_path, built(2))
+    store.log_offsets(8, Cut(8, 11.0, {"rows": (10, 11)}, WATERMARK, 100.0, False).record())
+    with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
+        upgrades.check(built(3), store.read())
+    upgrades.check(built(2), store.read())
+
+
+def test_after_the_end_of_the_input_there_is_nothing_to_go_on_with(tmp_path: Path) -> None:
+    store = saved(tmp_path, built(2), final=True)
+    with pytest.raises(InputError, match="the input of this one has ended"):
+        upgrades.check(built(3), store.read())
+
+
+def test_a_pipeline_that_shares_nothing_but_has_no_checkpoint_yet_is_refused(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    store.open(1.0)
+    store.log_offsets(1, Cut(1, 10.0, {"others": (0, 1)}, WATERMARK, 100.0, False).record())
+    finished = {"others/0": [1, 1, ["d"]]}
+    store.commit({"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": []})
+    with pytest.raises(InputError, match="is not the one that wrote this checkpoint store"):
+        upgrades.check(built(), store.read())
+
+
+def test_a_damaged_file_of_what_was_carried_over_does_not_bring_the_old_pipeline_back(
+    tmp_path: Path,
+) -> None:
+    store, changed = saved(tmp_path, built(2)), built(3)
+    upgrades.carry_over(changed, store, store.read(), 20.0)
+    damage = DamagedError(where="checkpoints/8/counted-0.state", what="w", remedy="r")
+    assert store.set_aside(damage) is damage
+    assert (tmp_path / "checkpoints" / "8.json").exists()
+
+
+def test_a_store_of_an_earlier_version_is_gone_on_from_by_the_same_pipeline_only(
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
+    store = Store(tmp_path)
+    history = store.open(20.0)
+    upgrades.check(built(2), history)
+    assert not upgrades.is_needed(built(2), history)
+    chain = built(2).owner[1]
+    names = [f"checkpoints/7/counted-{index}.state" for index in range(2)]
+    held = [states.load(store.files, name, chain, SAVED).operator.panes for name in names]
+    assert sorted(key for panes in held for key in panes["key"].to_pylist()) == KEYS[:6]
+    with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
+        upgrades.check(built(3), history)
