@@ -46,7 +46,7 @@ lint: setup ## ruff, mypy --strict, import contracts
 
 unit: setup ## tests without a cluster
 	@echo '== unit tests'
-	@$(BIN)/python -m pytest tests/unit -n 2 --durations=5
+	@$(BIN)/python -m pytest tests/unit -n 2 --dist worksteal --durations=5
 
 simulation: setup ## a thousand seeds of crashes, cuts and late messages
 	@echo '== simulation'
