@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rekindle_local.event_files import EventFile
+from rekindle_cli.event_files import EventFile
 from scenarios import helm
 from scenarios.pod_logs import PodLogs
 

@@ -5,9 +5,13 @@ laboratory: their commands join by the entry points `rekindle.commands`.
 
     cli            finds the command, turns errors into messages and exit codes
     commands       the commands, a module each
+    event_files    event files that another process writes, followed
+    local_request  what `rekindle run --local` asks for, and who can do it
     options        checks of options that several commands share
     pictures       SVG files beside what commands print
     report_html    the report as a page, with the timeline as a picture
+    run_view       what `rekindle run` shows
+    shown_run      shows a run of the driver in this very process
     situations     where what-if questions get an application from
     store_access   what commands that speak to the coordination store share
 """

@@ -5,6 +5,7 @@ commands join the command line by entry points.
 
     commands              `rekindle demo` and `rekindle coordinator`
     demo                  the demo: a real failure, and a report that anyone can check
+    local_run             runs a user's pipeline on a cluster of this machine
     flights               the pipeline of the demo and the benchmarks
     failures              which nodes fail when, and in which order they come back
     coordinator_process   a coordinator as a process, for demo, benchmark and tests
@@ -13,7 +14,6 @@ commands join the command line by entry points.
     cluster               the local cluster: one master, N workers, killed and brought back by node
     control_plane         ZooKeeper, coordinator and sidecar of one application, as processes
     stored                the records of a checkpoint store, as any reader sees them
-    event_files           event files that another process writes, followed
     cluster_files         the folder through which cluster and coordinator know of each other
     provisioning          the cluster's half of that: says what runs, brings what is asked for
     daemons               one master or worker with everything below it

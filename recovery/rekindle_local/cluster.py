@@ -72,10 +72,10 @@ class LocalCluster(Machines):
         self._additions = dict(environment or {})
         self._additions["SPARK_DIST_CLASSPATH"] = ":".join(map(str, class_path))
         self._class_data_cache = class_data_cache or class_archives.default_cache()
-        self.temporary = self._scratch / "temporary"
-        if len(os.fsencode(self.temporary)) > TEMPORARY_BYTES_MAX:
-            name = f"rekindle-{self._owner}-{secrets.token_hex(4)}"
-            self.temporary = Path(tempfile.gettempdir(), name)
+        name = f"rekindle-{self._owner}-{secrets.token_hex(4)}"
+        self.temporary = _short_enough(
+            self._scratch / "temporary", Path(tempfile.gettempdir(), name), Path("/tmp", name)
+        )
         self._master_url = ""
 
     @property
@@ -166,3 +166,11 @@ class LocalCluster(Machines):
         assert self._watcher is not None
         environment = {**self._environment, **variables}
         daemon.launch([*self._command, *arguments], environment, self._watcher)
+
+
+def _short_enough(*folders: Path) -> Path:
+    """Return the first folder whose path leaves room for the name of a socket, or the last."""
+    for folder in folders[:-1]:
+        if len(os.fsencode(folder)) <= TEMPORARY_BYTES_MAX:
+            return folder
+    return folders[-1]

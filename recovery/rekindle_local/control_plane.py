@@ -16,9 +16,9 @@ from typing import Self
 
 from rekindle.errors import RunError
 from rekindle.protocol.tree import Place
+from rekindle_cli.event_files import EventFile
 from rekindle_local import processes
 from rekindle_local.daemons import Daemon, end_daemons
-from rekindle_local.event_files import EventFile
 from rekindle_local.watcher import Watcher
 from rekindle_local.zookeeper import LocalZookeeper
 

@@ -56,6 +56,7 @@ What runs in the driver:
     guidance       whose orders are followed: the coordinator's, or those of the core in here
     reporting      what the driver says of itself
     sidecar        the driver's end of the sidecar: HTTP on a Unix socket
+    masters        whether a Spark master answers, before anything waits for it
     membership     executors that come, go and fall silent
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs

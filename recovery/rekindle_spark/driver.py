@@ -9,6 +9,7 @@ from the newest global checkpoint, with the partitions of important queries firs
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,7 @@ from rekindle.errors import RunError
 from rekindle.modes import OFF, ON
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
-from rekindle_spark import arrivals, jar, program, publishing, restoring, staging, upgrades
+from rekindle_spark import arrivals, jar, masters, program, publishing, restoring, staging, upgrades
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.budget import Budget
@@ -65,10 +66,17 @@ class Place:
     identity: tree.Place = tree.DEFAULT
 
 
-def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
+def run(
+    pipeline: Pipeline,
+    settings: Settings,
+    place: Place,
+    *,
+    started: Callable[[], None] = lambda: None,
+) -> None:
     """Run until the file `finish` in the store asks for the end and all output is committed, or
     the file `savepoint` for a checkpoint to end at, which is removed then. The file `drain` asks
-    for the rest of a replayed input at once.
+    for the rest of a replayed input at once. `started` is called by this thread once Spark is
+    there, before a generation is taken.
 
     Raises InputError before anything is started; RunError when the run cannot go on. What is
     committed stays, and a later run goes on from there.
@@ -82,6 +90,8 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
     upgrades.check(built, store.read())
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
+        if place.master is not None:
+            masters.await_answer(place.master)
         exchange = Exchange(
             pipeline.name,
             place.master,
@@ -90,6 +100,7 @@ def run(pipeline: Pipeline, settings: Settings, place: Place) -> None:
             ship_jar=not place.cluster_has_jar,
         )
         stack.callback(exchange.stop)
+        started()
         history = store.open(time.time())
         owed = staging.unpublished(history)
         if owed is not None:

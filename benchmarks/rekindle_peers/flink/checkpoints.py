@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rekindle_local.event_files import EventFile
+from rekindle_cli.event_files import EventFile
 
 __all__ = ["Checkpoint", "Followed"]
 

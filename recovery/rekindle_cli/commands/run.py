@@ -6,14 +6,23 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekindle.errors import InputError
 from rekindle.protocol import tree
+from rekindle_cli import local_request, options
+from rekindle_cli.local_request import LocalRequest
+from rekindle_spark import masters
+
+if TYPE_CHECKING:
+    from rekindle_cli.run_view import View
 
 __all__ = ["run"]
 
@@ -28,11 +37,34 @@ Master = Annotated[
     ),
 ]
 Store = Annotated[
-    str,
+    str | None,
     typer.Option(
-        metavar="PLACE", help="Checkpoint store: a folder all nodes share, or s3://BUCKET/PREFIX."
+        metavar="PLACE",
+        help="Checkpoint store: a folder all nodes share, or s3://BUCKET/PREFIX.",
+        show_default="with --local PIPELINE-store; else it has to be given",
     ),
 ]
+Local = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NODES",
+        help="Run on a cluster of so many nodes on this machine, which ends with the run.",
+        show_default=False,
+    ),
+]
+KillAfter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="With --local: kill nodes so long after all queries run, as 30s.",
+        show_default=False,
+    ),
+]
+Kill = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many nodes --kill-after kills.", show_default="half of them"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 Events = Annotated[
     Path | None,
     typer.Option(
@@ -74,8 +106,11 @@ def run(
             "another function.",
         ),
     ],
-    store: Store,
+    store: Store = None,
     master: Master = None,
+    local: Local = None,
+    kill_after: KillAfter = None,
+    kill: Kill = None,
     settings: Annotated[
         Path | None,
         typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
@@ -90,60 +125,133 @@ def run(
             metavar="KEY=VALUE", help="Spark option; may be given many times.", show_default=False
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a pipeline; a file named `finish` in the store ends it when all output is committed.
 
     Example: rekindle run flights.py --store /shared/flights --master spark://127.0.0.1:7077
     """
-    _check_master(master, submitted=GATEWAY in os.environ)
-    _check_sidecar(sidecar)
     place_options = _options(conf or [])
+    if local is not None:
+        absent = {"--master": master, "--sidecar": sidecar, "--name": name, "--events": events}
+        for option, value in absent.items():
+            options.check_absent(option, value, "--local, which has its own")
+        request = local_request.make(
+            pipeline,
+            store=store,
+            nodes=local,
+            settings=settings,
+            conf=place_options,
+            kill_after=kill_after,
+            kill=kill,
+        )
+        _run_locally(request, as_json=as_json)
+        return
+    options.check_absent("--kill-after", kill_after, "no --local: only its nodes are ours to kill")
+    options.check_absent("--kill", kill, "no --local: only its nodes are ours to kill")
+    found = _required(store)
+    masters.check(master, submitted=GATEWAY in os.environ)
+    _check_sidecar(sidecar)
+    place = _Place(found, master, events, sidecar, name, cluster_has_jar)
+    _run_on_cluster(pipeline, settings, place, place_options, as_json=as_json)
+
+
+def _required(store: str | None) -> str:
+    if store is None:
+        raise InputError(
+            where="--store",
+            what="is missing",
+            remedy="name a folder that all nodes share, or s3://BUCKET/PREFIX",
+        )
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Options that say where the driver runs, as they were given."""
+
+    store: str
+    master: str | None
+    events: Path | None
+    sidecar: Path | None
+    name: str | None
+    cluster_has_jar: bool
+
+
+def _run_on_cluster(
+    pipeline: str,
+    settings: Path | None,
+    given: _Place,
+    conf: dict[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """Be the driver of a pipeline on a cluster that exists."""
     from rekindle import settings as settings_module
+    from rekindle_cli import run_view, shown_run
     from rekindle_spark import driver, files, sampling
 
     sampling.begin("driver")
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     built = _load(pipeline)
-    own = files.folder(store) or Path()
-    files.check(store)
-    _check_events(events or own / "events.jsonl", own)
+    own = files.folder(given.store) or Path()
+    files.check(given.store)
+    events = given.events or own / "events.jsonl"
+    _check_events(events, own)
     place = driver.Place(
-        master=master,
-        store=store,
-        events=events or own / "events.jsonl",
-        options=place_options,
-        cluster_has_jar=cluster_has_jar,
-        sidecar=sidecar,
-        identity=_identity(name, os.environ),
+        master=given.master,
+        store=given.store,
+        events=events,
+        options=conf,
+        cluster_has_jar=given.cluster_has_jar,
+        sidecar=given.sidecar,
+        identity=_identity(given.name, os.environ),
     )
-    driver.run(built, wanted, place)
+    view = run_view.make(wanted.runtime.nodes_expected, given.store, as_json=as_json)
+    with ExitStack() as stack:
+        if sys.stdout.isatty():
+            log = Path(f"{Path(pipeline.partition(':')[0]).stem}-driver.log")
+            stack.enter_context(shown_run.log_apart(log))
+            view.say(f"what Spark prints is in {log}")
+        stack.enter_context(shown_run.shown(events, view))
+        driver.run(built, wanted, place, started=partial(_take_interrupts, given.store, view))
+    _summarise(view)
 
 
-def _check_master(master: str | None, *, submitted: bool) -> None:
-    """Only a master whose executors are processes of their own; Spark itself checks the rest."""
-    if submitted:
-        if master is not None:
-            raise InputError(
-                where="--master",
-                what="was said to spark-submit already",
-                remedy="leave it out here",
-            )
-        return
-    if master is None:
-        raise InputError(
-            where="--master",
-            what="is missing",
-            remedy="give spark://HOST:PORT or k8s://https://HOST:PORT, or start this with "
-            "spark-submit",
-        )
-    if re.fullmatch(r"spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*|k8s://\S+", master):
-        return
-    what = f"is {master!r:.60}"
-    if master.startswith("local"):
-        what += ", which has no executors that could be lost and come back"
-    raise InputError(
-        where="--master", what=what, remedy="give spark://HOST:PORT or k8s://https://HOST:PORT"
+def _take_interrupts(store: str, view: "View") -> None:
+    from rekindle_cli import shown_run
+    from rekindle_spark import files
+    from rekindle_spark.store import SAVEPOINT_REQUEST
+
+    shown_run.interrupts_end_in_order(
+        lambda: files.at(store).put({SAVEPOINT_REQUEST: b""}), view
     )
+
+
+def _summarise(view: "View") -> None:
+    """Print what the whole run came to, where it is read by people."""
+    from rekindle_cli.run_view import RunView
+
+    if isinstance(view, RunView):
+        for line in view.summary():
+            print(line)
+
+
+def _run_locally(request: LocalRequest, *, as_json: bool) -> None:
+    """Run on a cluster of this machine; report what is wrong with the pipeline before it starts."""
+    perform = local_request.performer()
+    from rekindle import settings as settings_module
+    from rekindle_cli import run_view
+    from rekindle_spark import files, program
+
+    chosen = request.settings
+    if chosen:
+        settings_module.load(chosen)
+    program.build(_load(request.pipeline))
+    files.check(request.store)
+    view = run_view.make(request.nodes, request.store, as_json=as_json)
+    perform(request, view)
+    _summarise(view)
 
 
 def _load(argument: str) -> Any:

@@ -18,8 +18,8 @@ from typing import Any
 
 from rekindle.errors import RunError
 from rekindle.protocol.tree import Place
+from rekindle_cli.event_files import EventFile
 from rekindle_local import processes
-from rekindle_local.event_files import EventFile
 from rekindle_local.watcher import Watcher
 from rekindle_spark import files
 

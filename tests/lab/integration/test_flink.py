@@ -12,8 +12,8 @@ import pytest
 from source_roots import SOURCES
 
 from rekindle import report, verification
+from rekindle_cli.event_files import EventFile
 from rekindle_local.demo.driving import DriverProcess
-from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
 from rekindle_peers import evidence
 from rekindle_peers.flink import installation, outputs

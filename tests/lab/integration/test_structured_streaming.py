@@ -15,8 +15,8 @@ import pytest
 from source_roots import SOURCES
 
 from rekindle import report, verification
+from rekindle_cli.event_files import EventFile
 from rekindle_local import distribution
-from rekindle_local.event_files import EventFile
 from rekindle_local.flights import data, pipeline
 from rekindle_peers import evidence
 from rekindle_peers.structured_streaming import queries, replay_jar

@@ -78,7 +78,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["rekindel"], "rekindle: no such command 'rekindel'; see `rekindle --help`"),
         (["--nodes"], "rekindle: no such option: --nodes; see `rekindle --help`"),
-        (["run", "a.py"], "--store: is missing; see `rekindle run --help`"),
+        (["run", "a.py"], "--store: is missing; name a folder that all nodes share"),
         (["plan"], "PROBLEM.json: is missing; see `rekindle plan --help`"),
         (["plan", "a", "b"], "rekindle plan: got unexpected extra argument(s) (b); see `rekindle"),
         (["demo", "--nodes", "1"], "--nodes: input should be greater than or equal to 2; see `re"),

@@ -1,6 +1,6 @@
 """Event files that another process writes, followed line by line.
 
-Knows nothing of what the events mean. The demo follows its driver's and its coordinator's.
+Knows nothing of what the events mean. `rekindle run` and the demo follow their driver's.
 """
 
 import json
@@ -19,6 +19,11 @@ class EventFile:
     path: Path
     _read: int = 0
     _rest: bytes = b""
+
+    @classmethod
+    def at_end(cls, path: Path) -> "EventFile":
+        """Follow a file from its present end on: what is there already is of earlier runs."""
+        return cls(path, path.stat().st_size if path.exists() else 0)
 
     def fresh(self) -> list[dict[str, Any]]:
         """Events since the last call; a line that is not complete yet is left for the next."""

@@ -1,0 +1,260 @@
+"""What `rekindle run` shows: a calm live table on a terminal, plain lines elsewhere, or JSON lines.
+
+It is fed with the driver's events (docs/formats.md) and decides nothing. `commands.run` calls it
+for a cluster that exists, `rekindle_local.local_run` for one on this machine.
+"""
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["JsonView", "RunView", "View", "make"]
+
+REFRESH_SECONDS = 0.5
+# Without a terminal: a line about rate and lag so often.
+LINE_SECONDS = 10.0
+# The rate that is shown is the mean over so many epochs.
+EPOCHS_OF_RATE = 20
+QUERIES_SHOWN_MAX = 30
+LEVEL_SECONDS, LATE_SECONDS = 5.0, 15.0
+MESSAGES_SHOWN = 3
+
+
+class View(Protocol):
+    """Shows a run to whoever started it."""
+
+    def start(self) -> None:
+        """Begin to show."""
+
+    def show(self, record: Mapping[str, Any]) -> None:
+        """Take in one event of the driver."""
+
+    def say(self, text: str) -> None:
+        """Show one sentence."""
+
+    def refresh(self) -> None:
+        """Show the time that has passed; called several times a second."""
+
+    def stop(self) -> None:
+        """Show the last state and end."""
+
+
+def make(nodes_expected: int, output: str, *, as_json: bool) -> View:
+    """Return the view for standard output as it is: terminal, file or pipe, or JSON."""
+    if as_json:
+        return JsonView()
+    return RunView(nodes_expected, output)
+
+
+@dataclass(slots=True)
+class JsonView:
+    """Passes events on, a JSON object a line; sentences go to standard error."""
+
+    def start(self) -> None:
+        """Begin to show."""
+
+    def show(self, record: Mapping[str, Any]) -> None:
+        """Print one event."""
+        print(json.dumps(record), flush=True)
+
+    def say(self, text: str) -> None:
+        """Print one sentence where it does not disturb the JSON."""
+        print(text, file=sys.stderr, flush=True)
+
+    def refresh(self) -> None:
+        """Nothing changes by itself."""
+
+    def stop(self) -> None:
+        """End."""
+
+
+@dataclass(slots=True)
+class RunView:
+    """State, nodes, rate, lag by query, losses, the newest plan, and where the output is."""
+
+    nodes_expected: int
+    output: str
+    console: Console = field(default_factory=lambda: Console(highlight=False))
+    state: str = "starting"
+    nodes: set[str] = field(default_factory=set)
+    losses: int = 0
+    plan: str = ""
+    rows: int = 0
+    priorities: dict[str, float] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    messages: deque[str] = field(default_factory=lambda: deque(maxlen=MESSAGES_SHOWN))
+    _cuts: dict[int, float] = field(default_factory=dict)
+    _rates: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=EPOCHS_OF_RATE))
+    _reached: dict[str, dict[str, float]] = field(default_factory=dict)
+    _live: Live | None = None
+    _shown_at: float = 0.0
+    _line_at: float = field(default_factory=time.monotonic)
+
+    def start(self) -> None:
+        """Open the live table where there is a terminal."""
+        if self.console.is_terminal:
+            self._live = Live(self._picture(), console=self.console, auto_refresh=False)
+            self._live.start()
+
+    def stop(self) -> None:
+        """Close the live table; what it showed last stays on screen."""
+        if self._live is not None:
+            self._live.update(self._picture(), refresh=True)
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """Show one sentence: below the table, or as a line."""
+        self.messages.append(text)
+        if self._live is None:
+            self.console.print(Text(text))
+            sys.stdout.flush()
+
+    def show(self, record: Mapping[str, Any]) -> None:
+        """Take in one event; kinds that are not known here are passed over."""
+        handler = getattr(self, f"_on_{record['kind'].replace('-', '_')}", None)
+        if handler is not None:
+            handler(record)
+
+    def refresh(self) -> None:
+        """Draw the table again when it is due, or print a line about rate and lag."""
+        now = time.monotonic()
+        if self._live is not None and now - self._shown_at > REFRESH_SECONDS:
+            self._shown_at = now
+            self._live.update(self._picture(), refresh=True)
+        elif self._live is None and now - self._line_at > LINE_SECONDS:
+            self._line_at = now
+            self.console.print(Text(self._line()))
+            sys.stdout.flush()
+
+    def summary(self) -> list[str]:
+        """Return sentences about the whole run, for its end."""
+        found = [f"{self.rows:,} rows were read; {self.losses} nodes were lost."]
+        found += [f"{query} stopped: {why}" for query, why in sorted(self.stopped.items())]
+        return [*found, f"Output: {self.output}"]
+
+    # The events of the driver, one method for each kind.
+
+    def _on_joined(self, record: Mapping[str, Any]) -> None:
+        if record["node"] in self.nodes:
+            return
+        self.nodes.add(record["node"])
+        self.say(f"node {record['node']} joined, {self._of_nodes()}")
+        if self.state == "starting":
+            missing = self.nodes_expected - len(self.nodes)
+            self.state = f"waiting for {missing} nodes" if missing > 0 else "starting"
+
+    def _on_confirmed(self, record: Mapping[str, Any]) -> None:
+        self.nodes.discard(record["node"])
+        self.losses += 1
+        self.state = "recovering"
+        how = "fell silent" if record.get("silent") else "is gone"
+        self.say(f"node {record['node']} {how}, {self._of_nodes()}")
+
+    def _on_plan(self, record: Mapping[str, Any]) -> None:
+        self.priorities = dict(record["priorities"])
+        self.plan = record["text"]
+        self.say(record["text"])
+
+    def _on_recovered(self, _: Mapping[str, Any]) -> None:
+        self.state = "running"
+        self.say("all queries are running")
+
+    def _on_query_stopped(self, record: Mapping[str, Any]) -> None:
+        self.stopped[record["query"]] = record["text"]
+        self.say(f"{record['query']} stopped: {record['text']}")
+
+    def _on_nodes_requested(self, record: Mapping[str, Any]) -> None:
+        self.say(f"{record['count']} nodes are asked for")
+
+    def _on_store_away(self, _: Mapping[str, Any]) -> None:
+        self.say("the checkpoint store does not answer; waiting for it")
+
+    def _on_paused(self, _: Mapping[str, Any]) -> None:
+        self.state = "paused"
+
+    def _on_resumed(self, _: Mapping[str, Any]) -> None:
+        self.state = "running"
+
+    def _on_finish(self, _: Mapping[str, Any]) -> None:
+        self.state = "finished"
+
+    def _on_savepoint(self, _: Mapping[str, Any]) -> None:
+        self.state = "ended at a savepoint"
+
+    def _on_cut(self, record: Mapping[str, Any]) -> None:
+        self._cuts[record["epoch"]] = record["cut_at"]
+        self._rates.append((record["cut_at"], record["rows"]))
+        self.rows += record["rows"]
+        for epoch in [one for one in self._cuts if one < record["epoch"] - 10_000]:
+            del self._cuts[epoch]
+
+    def _on_commit(self, record: Mapping[str, Any]) -> None:
+        cut_at = self._cuts.get(record["epoch"])
+        if cut_at is not None:
+            self._reached.setdefault(record["query"], {})[record["query_partition"]] = cut_at
+
+    # What is drawn.
+
+    def _of_nodes(self) -> str:
+        return f"{len(self.nodes)} of {self.nodes_expected} nodes"
+
+    def _rate(self) -> float:
+        """Rows a second over the newest epochs."""
+        if len(self._rates) < 2:
+            return 0.0
+        (first, _), *rest = self._rates
+        seconds = rest[-1][0] - first
+        return sum(rows for _, rows in rest) / seconds if seconds > 0 else 0.0
+
+    def _lag_seconds(self, query: str) -> float | None:
+        """Seconds since the cut of the newest epoch that all partitions of a query committed."""
+        reached = self._reached.get(query)
+        return None if not reached else time.time() - min(reached.values())
+
+    def _line(self) -> str:
+        lags = [lag for query in self._reached if (lag := self._lag_seconds(query)) is not None]
+        worst = f", lag at most {max(lags):.1f} s" if lags else ""
+        return f"{self.state}: {self._of_nodes()}, {self._rate():,.0f} rows/s{worst}"
+
+    def _picture(self) -> Table:
+        outer = Table.grid(padding=(0, 0))
+        outer.add_row(Text(self._line(), style="bold"))
+        outer.add_row(self._queries())
+        if self.plan:
+            outer.add_row(Text(f"plan: {self.plan}", style="dim"))
+        for message in self.messages:
+            outer.add_row(Text(f"· {message}", style="dim"))
+        outer.add_row(Text(f"output: {self.output}", style="dim"))
+        return outer
+
+    def _queries(self) -> Table:
+        table = Table(expand=False, show_edge=False)
+        for name in ("priority", "lag"):
+            table.add_column(name, justify="right")
+        table.add_column("query")
+        names = {**dict.fromkeys(self._reached, 1.0), **self.priorities}
+        ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
+        for query, priority in ordered[:QUERIES_SHOWN_MAX]:
+            table.add_row(f"{priority:g}", self._lag(query), Text(query))
+        if len(ordered) > QUERIES_SHOWN_MAX:
+            table.add_row("", "", f"and {len(ordered) - QUERIES_SHOWN_MAX} more")
+        return table
+
+    def _lag(self, query: str) -> Text:
+        if query in self.stopped:
+            return Text("stopped", style="red")
+        lag = self._lag_seconds(query)
+        if lag is None:
+            return Text("-", style="dim")
+        style = "green" if lag < LEVEL_SECONDS else "yellow" if lag < LATE_SECONDS else "red"
+        return Text(f"{lag:.1f} s", style=style)

@@ -1,0 +1,254 @@
+"""Runs a user's pipeline on a cluster of this machine: `rekindle run FILE.py --local N`.
+
+ZooKeeper, coordinator, sidecar, Spark's master and workers, and the driver are processes of their
+own, as they would be elsewhere. All of them and all that they wrote but for the checkpoint store
+are gone at the end. `rekindle_cli.commands.run` finds this by an entry point.
+
+    start ─► wait for nodes ─► running ─(kill_after)─► nodes killed ─► they come back ─► ...
+    first Ctrl-C: the driver ends at a savepoint; second Ctrl-C: everything ends at once
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+from rekindle.errors import InputError, RunError
+from rekindle.protocol.tree import Place
+from rekindle_cli.local_request import LocalRequest
+from rekindle_cli.run_view import View
+from rekindle_local.cluster import LocalCluster
+from rekindle_local.control_plane import ControlPlane
+from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.provisioning import Provisioning
+from rekindle_spark import files, jar
+from rekindle_spark.store import SAVEPOINT_REQUEST
+
+__all__ = ["perform"]
+
+POLL_SECONDS = 0.1
+EXECUTOR_MEGABYTES = 512
+# What a node and everything beside the nodes take, measured with pipelines of a few small states.
+NODE_MEBIBYTES, OTHERS_MEBIBYTES = 900, 1_600
+# A node that was killed comes back like one that a cloud brings.
+FIRST_SECONDS, EVERY_SECONDS = 8.0, 5.0
+# What the coordinator says and the driver does not.
+OF_COORDINATOR = ("plan", "nodes-requested")
+
+
+def perform(request: LocalRequest, view: View) -> None:
+    """Run the pipeline to its end, or until the user interrupts it twice.
+
+    Raises `InputError` before anything is started, `RunError` when the run fails.
+    """
+    check_memory(request.nodes)
+    directory = Path(tempfile.mkdtemp(prefix="rekindle-run-"))
+    try:
+        with _Run.open(request, view, directory) as run:
+            run.follow()
+    except RunError:
+        view.say(f"what all processes printed is kept in {directory}")
+        raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def check_memory(nodes: int) -> None:
+    """Refuse more nodes than the free memory of this machine holds."""
+    needed = OTHERS_MEBIBYTES + nodes * NODE_MEBIBYTES
+    free = free_mebibytes()
+    if free is not None and needed > free:
+        fitting = max(0, int(free - OTHERS_MEBIBYTES) // NODE_MEBIBYTES)
+        remedy = f"give --local {fitting}" if fitting else "free some memory"
+        raise InputError(
+            where=f"--local {nodes}",
+            what=f"needs about {needed / 1024:.1f} GiB of memory, and {free / 1024:.1f} are free",
+            remedy=remedy,
+        )
+
+
+def free_mebibytes() -> float | None:
+    """Return the memory that processes may still take; None where the kernel does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) / 1024 if found else None
+
+
+@dataclass(slots=True)
+class _Run:
+    """The processes of one run, and what has become of them."""
+
+    request: LocalRequest
+    view: View
+    cluster: LocalCluster
+    control: ControlPlane
+    provisioning: Provisioning
+    driver: DriverProcess
+    interrupts: int = 0
+    recovered_at: float | None = None
+    killed: bool = False
+    _rng: random.Random = field(default_factory=lambda: random.Random(1))
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, request: LocalRequest, view: View, directory: Path
+    ) -> Iterator["_Run"]:
+        """Start everything; end it in the end, whatever happens."""
+        place = Place("local", application_name(request.pipeline))
+        driver = DriverProcess(directory, place=request.store)
+        cluster = LocalCluster(
+            nodes=request.nodes,
+            cpu_quota=None,
+            directory=directory / "cluster",
+            class_path=[Path(jar.path())],
+            on_change=lambda: provisioning.publish(cluster.leaders()),
+        )
+        provisioning = _provisioning(cluster, driver, directory, place)
+        view.say(f"starting {request.nodes} nodes, ZooKeeper and a coordinator on this machine")
+        with ExitStack() as stack:
+            stack.enter_context(cluster)
+            control = stack.enter_context(
+                ControlPlane(
+                    directory=directory / "control",
+                    cluster=directory / "provisioning",
+                    socket=cluster.temporary / "sidecar.sock",
+                    place=place,
+                )
+            )
+            run = cls(request, view, cluster, control, provisioning, driver)
+            stack.callback(driver.end)
+            stack.callback(provisioning.close)
+            stack.callback(view.stop)
+            stack.enter_context(_interrupts(run.interrupt))
+            view.start()
+            provisioning.start()
+            run.start_driver(_settings_file(request, directory), place)
+            yield run
+
+    def start_driver(self, settings: Path, place: Place) -> None:
+        """Start the driver of the pipeline, and say to the coordinator which process it is."""
+        conf = {**self.cluster.spark_options(EXECUTOR_MEGABYTES), **self.request.conf}
+        self.driver.start(
+            Path(self.request.pipeline),
+            self.cluster.master_url,
+            settings,
+            conf,
+            sidecar=(self.control.socket, place),
+        )
+        assert self.driver.process is not None
+        self.provisioning.publish_driver(place, self.driver.process.pid)
+
+    def follow(self) -> None:
+        """Show what happens, and kill nodes at their moment, until the driver has ended."""
+        while not self.driver.ended:
+            self._take_events()
+            self._kill_when_due()
+            self.provisioning.check()
+            self.view.refresh()
+            if self.interrupts > 1:
+                raise KeyboardInterrupt
+            time.sleep(POLL_SECONDS)
+        self._take_events()
+        self.driver.check()
+
+    def interrupt(self) -> None:
+        """Count a Ctrl-C: the first asks for an orderly end, the second is heard by `follow`."""
+        self.interrupts += 1
+        if self.interrupts == 1:
+            files.at(self.request.store).put({SAVEPOINT_REQUEST: b""})
+            self.view.say("ending at a savepoint; press Ctrl-C again to end at once")
+
+    def _take_events(self) -> None:
+        for record in self.driver.fresh_events():
+            if record["kind"] == "recovered" and self.recovered_at is None:
+                self.recovered_at = time.monotonic()
+            self.view.show(record)
+        for record in self.control.events.fresh():
+            if record["kind"] in OF_COORDINATOR:
+                self.view.show(record)
+
+    def _kill_when_due(self) -> None:
+        wanted = self.request.kill_after_seconds
+        if wanted is None or self.killed or self.recovered_at is None:
+            return
+        if time.monotonic() - self.recovered_at < wanted:
+            return
+        names = [node.name for node in self.cluster.nodes]
+        victims = self._rng.sample(names, self.request.kill)
+        self.killed = True
+        self.view.say(f"killing {len(victims)} of {len(names)} nodes: {', '.join(sorted(victims))}")
+        self.cluster.kill(victims)
+
+
+def application_name(pipeline: str) -> str:
+    """Return the name of an application for a pipeline file: its stem, with safe characters."""
+    stem = Path(pipeline.partition(":")[0]).stem
+    return re.sub(r"[^a-z0-9-]+", "-", stem.lower()).strip("-")[:50] or "pipeline"
+
+
+def _provisioning(
+    cluster: LocalCluster, driver: DriverProcess, directory: Path, place: Place
+) -> Provisioning:
+    """What brings back nodes, and the driver, when the coordinator asks for them."""
+
+    def restart_driver() -> None:
+        driver.start_again()
+        assert driver.process is not None
+        provisioning.publish_driver(place, driver.process.pid)
+
+    provisioning = Provisioning(
+        directory=directory / "provisioning",
+        down=lambda: [name for name, leader in cluster.leaders().items() if leader is None],
+        start_worker=cluster.start_worker,
+        restart_driver=restart_driver,
+        first_seconds=FIRST_SECONDS,
+        every_seconds=EVERY_SECONDS,
+    )
+    return provisioning
+
+
+def _settings_file(request: LocalRequest, directory: Path) -> Path:
+    """Write the settings with which the driver runs: the user's, and the size of this cluster.
+
+    Where the user says nothing, a node has its share of this machine's CPU.
+    """
+    said: dict[str, Any] = {}
+    if request.settings is not None:
+        said = yaml.safe_load(request.settings.read_text(encoding="utf-8")) or {}
+    share = 100.0 * (os.cpu_count() or 1) / request.nodes
+    runtime = {"node_cpu_percent": max(1.0, share), **(said.get("runtime") or {})}
+    runtime["nodes_expected"] = request.nodes
+    path = directory / "settings.yaml"
+    path.write_text(yaml.safe_dump({"version": 1, **said, "runtime": runtime}, sort_keys=False))
+    return path
+
+
+@contextmanager
+def _interrupts(take: Callable[[], None]) -> Iterator[None]:
+    """Inside, SIGINT calls `take` in place of raising KeyboardInterrupt."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        take()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

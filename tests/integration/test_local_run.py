@@ -1,0 +1,80 @@
+"""`rekindle run --local` as a user calls it: a loss, an orderly end, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle_cli.event_files import EventFile
+from rekindle_local import processes
+
+LIMIT_SECONDS = 300.0
+ROWS = 20_000
+PIPELINE = '''
+from pathlib import Path
+
+from rekindle_spark.pipeline import Pipeline, count
+from rekindle_spark.replay import Replay
+
+
+def pipeline():
+    built = Pipeline("rides")
+    rides = built.source("rides", Replay(str(Path(__file__).with_name("rides.parquet")), "at"))
+    rides.window("minutes", keys=["zone"], size_seconds=60, aggregates={"rides": count()}).sink(
+        "rides-per-minute", priority=5
+    )
+    return built
+'''
+
+
+def prepare(folder: Path) -> Path:
+    times = pa.array([1_700_000_000_000_000 + 100_000 * row for row in range(ROWS)])
+    zones = pa.array([f"zone-{row % 7}" for row in range(ROWS)])
+    table = pa.table({"at": times.cast(pa.timestamp("us")), "zone": zones})
+    pq.write_table(table, folder / "rides.parquet")
+    (folder / "rides.py").write_text(PIPELINE)
+    return folder / "rides.py"
+
+
+def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    file, temporary = prepare(tmp_path), tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "rekindle_cli", "run", str(file), "--local", "2", "--json"]
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(
+            [*command, "--kill-after", "1s", "--kill", "1"],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=out,
+            stderr=said,
+            start_new_session=True,
+        )
+    events, kinds = EventFile(tmp_path / "out"), []
+
+    def is_back() -> bool:
+        kinds.extend(record["kind"] for record in events.fresh())
+        after = kinds[kinds.index("confirmed") :] if "confirmed" in kinds else []
+        return "recovered" in after and "joined" in after
+
+    try:
+        assert processes.await_condition(
+            lambda: is_back() or process.poll() is not None, limit_seconds=LIMIT_SECONDS
+        )
+        assert process.poll() is None, (tmp_path / "said").read_text()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT_SECONDS) == 0, (tmp_path / "said").read_text()
+    finally:
+        process.kill()
+        process.wait()
+    is_back()
+    assert kinds[-1] == "savepoint"
+    assert "killing 1 of 2 nodes" in (tmp_path / "said").read_text()
+    assert [*(tmp_path / "rides-store" / "outputs" / "rides-per-minute").glob("*.parquet")]
+    assert not [*temporary.glob("rekindle-*")]
+    assert processes.session_processes(process.pid) == ()

@@ -1,0 +1,80 @@
+"""What `rekindle run` shows, by the events of the driver."""
+
+import io
+import json
+import time
+
+import pytest
+from rich.console import Console
+
+from rekindle_cli import run_view
+from rekindle_cli.run_view import RunView
+
+
+def view(nodes: int = 2, *, terminal: bool = False) -> tuple[RunView, io.StringIO]:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=terminal, width=100, highlight=False)
+    return RunView(nodes, "out", console=console), shown
+
+
+def test_each_node_that_joins_or_goes_is_a_line_with_how_many_there_are() -> None:
+    seen, shown = view()
+    seen.show({"kind": "joined", "node": "a"})
+    assert seen.state == "waiting for 1 nodes"
+    seen.show({"kind": "joined", "node": "b"})
+    seen.show({"kind": "confirmed", "node": "a", "silent": True})
+    assert shown.getvalue().splitlines() == [
+        "node a joined, 1 of 2 nodes",
+        "node b joined, 2 of 2 nodes",
+        "node a fell silent, 1 of 2 nodes",
+    ]
+    assert (seen.state, seen.losses) == ("recovering", 1)
+
+
+def test_lag_is_of_the_partition_that_has_come_least_far() -> None:
+    seen, _ = view()
+    now = time.time()
+    seen.show({"kind": "cut", "epoch": 1, "rows": 10, "cut_at": now - 60})
+    seen.show({"kind": "cut", "epoch": 2, "rows": 10, "cut_at": now})
+    seen.show({"kind": "commit", "query": "q", "query_partition": "q/0", "epoch": 2})
+    seen.show({"kind": "commit", "query": "q", "query_partition": "q/1", "epoch": 1})
+    assert "lag at most 60." in seen._line()
+    seen.show({"kind": "commit", "query": "q", "query_partition": "q/1", "epoch": 2})
+    assert "lag at most 0." in seen._line()
+
+
+def test_the_rate_is_of_rows_between_the_cuts() -> None:
+    seen, _ = view()
+    for epoch in range(11):
+        seen.show({"kind": "cut", "epoch": epoch, "rows": 500, "cut_at": 100.0 + epoch / 2})
+    assert "1,000 rows/s" in seen._line()
+    assert seen.summary()[0] == "5,500 rows were read; 0 nodes were lost."
+
+
+def test_a_terminal_has_a_table_with_the_most_important_query_first_and_markup_as_it_is() -> None:
+    seen, shown = view(terminal=True)
+    seen.start()
+    plan = {"kind": "plan", "priorities": {"low": 1.0, "[bold]high": 9.0}, "text": "all of it"}
+    seen.show(plan)
+    seen.show({"kind": "query-stopped", "query": "low", "text": "step x: raised"})
+    seen.stop()
+    text = shown.getvalue()
+    last = text[text.rindex("priority") :]
+    assert last.index("[bold]high") < last.index("low")
+    assert "stopped" in last
+    assert "plan: all of it" in last
+
+
+def test_what_is_no_event_of_the_view_is_passed_over() -> None:
+    seen, shown = view()
+    seen.show({"kind": "of-a-later-version", "x": 1})
+    assert shown.getvalue() == ""
+
+
+def test_json_is_the_events_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = run_view.make(2, "out", as_json=True)
+    seen.show({"kind": "cut", "epoch": 1})
+    seen.say("ending")
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"kind": "cut", "epoch": 1}
+    assert printed.err == "ending\n"

@@ -1,0 +1,66 @@
+"""`rekindle run --local` and its options, and masters that do not answer."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import InputError, RunError
+from rekindle_cli import cli
+from rekindle_local import local_run
+from rekindle_spark import masters
+
+PIPELINE = "def pipeline():\n    raise ValueError('no')\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--local", "0"], "--local: is 0; give a number from 1 to 50"),
+        (["--local", "4", "--master", "spark://a:1"], "--master: is given beside --local"),
+        (["--local", "4", "--kill", "2"], "--kill: is given without --kill-after; say when"),
+        (["--local", "2", "--kill-after", "soon"], "--kill-after: is 'soon'; write it as 90s"),
+        (["--local", "2", "--kill-after", "9s", "--kill", "2"], "--kill: is 2 of 2 nodes; leave"),
+        (["--kill-after", "9s"], "--kill-after: is given beside no --local"),
+        (["--local", "2"], "pipeline file PIPELINE: pipeline() failed: ValueError: no; mend"),
+    ],
+)
+def test_what_a_local_run_cannot_do_is_said_before_it_starts(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(PIPELINE)
+    assert cli.run(cli.application, ["run", str(file), *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message.replace("PIPELINE", str(file)))
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_master_that_nobody_serves_is_said_with_the_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        masters.await_answer(f"spark://127.0.0.1:{port}")
+    with pytest.raises(RunError, match=r"does not answer \(Connection refused\); start the master"):
+        masters.await_answer(f"spark://127.0.0.1:{port}", limit_seconds=0.0)
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        masters.await_answer(f"spark://127.0.0.1:9,127.0.0.1:{port}", limit_seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "name"),
+    [("My Rides.py", "my-rides"), ("a/b_c.py:other", "b-c"), ("é.py", "pipeline")],
+)
+def test_an_application_has_the_name_of_its_file(pipeline: str, name: str) -> None:
+    assert local_run.application_name(pipeline) == name
+
+
+def test_more_nodes_than_memory_holds_are_refused_with_how_many_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_run, "free_mebibytes", lambda: 8_192.0)
+    local_run.check_memory(7)
+    with pytest.raises(InputError, match=r"--local 40: needs about 36\.7 GiB.*give --local 7"):
+        local_run.check_memory(40)
