@@ -30,7 +30,7 @@ demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 test: lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
-test-lab: setup ## peers, chaos, benchmarks, images, mutants, long ranges of seeds; or: make test-lab STAGES=chaos
+test-lab: setup ## peers, chaos, benchmarks, images, long ranges of seeds; or: make test-lab STAGES=chaos
 	@$(BIN)/python tests/lab/stages.py $(STAGES)
 
 mutants: setup ## known faults, one by one, that the tests have to find; or N of them: make mutants N=8

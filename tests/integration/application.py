@@ -32,7 +32,7 @@ PIPELINE = Path(readings.__file__)
 # At this rate the input lasts for two minutes. `finish` has the rest of it drained.
 RUNTIME = {
     "node_cpu_percent": 100,
-    "epoch_seconds": 0.5,
+    "epoch_seconds": 1.0,
     "checkpoint_seconds": 3,
     "rows_per_second": 500,
 }
@@ -107,9 +107,9 @@ class Application:
         )
         self.on_start()
 
-    def change(self, **runtime: Any) -> None:
+    def change(self, *, policy: Mapping[str, Any] | None = None, **runtime: Any) -> None:
         """Other settings for the next driver."""
-        self.runtime = runtime
+        self.policy, self.runtime = policy or {}, runtime
         self.write_settings()
 
     def start_and_recover(self) -> None:

@@ -28,7 +28,6 @@ REKINDLE = str(Path(sys.executable).with_name("rekindle"))
 # How long a stage that was told to end may clean up what it has started.
 ENDING_SECONDS = 60.0
 OF_SEEDS = "1..10000"
-MUTANTS_PER_RUN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ STAGES = (
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
     Stage("sabotage", 300, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
     Stage("seeds", 240, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
-    Stage("mutants", 400, [["make", "mutants", f"N={MUTANTS_PER_RUN}"]]),
     Stage("images", 600, [["make", "packages"], ["make", "images"]]),
     Stage(
         "benchmarks",
