@@ -62,6 +62,12 @@ def test_an_epoch_of_a_recovery_is_no_longer_than_one_may_be() -> None:
     assert RuntimeSettings(recovery_epoch_stretch=1.0).recovery_epoch_seconds == 1.0
 
 
+def test_memory_is_given_in_mebibytes() -> None:
+    given = RuntimeSettings(retained_mib_max=2.5, host_memory_mib_max=64.0)
+    assert given.retained_bytes_max == 2_621_440
+    assert given.host_memory_bytes_max == 67_108_864
+
+
 def test_every_default_is_within_its_own_limits() -> None:
     for section in (Policy(), RuntimeSettings()):
         for item in fields(section):

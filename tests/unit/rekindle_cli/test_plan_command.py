@@ -141,6 +141,33 @@ def test_a_plan_goes_on_from_the_last_one(problem_file: Path, tmp_path: Path) ->
     assert json.loads(done.stdout)["queries"] == json.loads(last.read_text())["queries"]
 
 
+def test_what_the_last_plan_has_placed_on_full_nodes_is_placed_again(tmp_path: Path) -> None:
+    costs = {
+        "n0": (37, 29, 13, 21),
+        "n1": (29, 17, 17, 31, 6),
+        "n2": (29, 17, 13, 31, 10),  # all full to the brim: nobody finds that within a second
+    }
+    held = {node: [f"{node}-{n}/0" for n in range(len(of_one))] for node, of_one in costs.items()}
+    partitions = {
+        name: {"cpu_percent": cost}
+        for node, names in held.items()
+        for name, cost in zip(names, costs[node], strict=True)
+    }
+    problem = {
+        "version": 1,
+        "partitions": partitions,
+        "queries": {"all/0": {"priority": 1, "partitions": list(partitions)}},
+        "nodes": {node: {"free_cpu_percent": 100} for node in costs},
+    }
+    file, last = tmp_path / "problem.json", tmp_path / "answer.json"
+    file.write_text(json.dumps(problem))
+    answer = json.loads(plan(str(file), "--json").stdout)
+    record = {"queries": ["all/0"], "partitions": list(partitions), "placement": held}
+    last.write_text(json.dumps({**answer, **record, "priority_sum": 1.0, "upper_bound": 1.0}))
+    done = plan(str(file), "--start", str(last), "--json")
+    assert json.loads(done.stdout)["queries"] == ["all/0"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

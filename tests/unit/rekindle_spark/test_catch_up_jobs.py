@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from rekindle_spark.application import Application
-from rekindle_spark.catchup import CatchUp
+from rekindle_spark.catchup import PIECE_ROWS_MAX, CatchUp, Stream
 from rekindle_spark.control import Control
 
 
@@ -17,3 +17,14 @@ def test_a_host_without_memory_for_an_epoch_catches_up_where_nothing_runs_on_it(
     assert catching_up._starved() == {"a"}
     progress.live.clear()
     assert catching_up._starved() == set()
+
+
+def test_a_piece_ends_with_the_epoch_that_fills_it_with_rows() -> None:
+    cuts = {epoch: SimpleNamespace(rows=PIECE_ROWS_MAX // 2) for epoch in range(1, 9)}
+    budget = SimpleNamespace(piece_epochs=lambda *_: 8)
+    application: Any = SimpleNamespace(cuts=cuts, budget=budget)
+    catching_up = CatchUp(cast(Application, application), cast(Control, None))
+    assert catching_up._piece_end("a", Stream(), 1) == 3
+    cuts.update({epoch: SimpleNamespace(rows=1) for epoch in cuts})
+    assert catching_up._piece_end("a", Stream(), 1) == 8
+    assert catching_up._piece_end("a", Stream(), 7) == 8

@@ -182,6 +182,20 @@ def test_of_a_savepoint_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> N
     assert late.poll() == []
 
 
+@pytest.mark.parametrize(
+    ("newest", "older", "saved"), [(3, {}, True), (3, {1: 2}, False), (2, {}, False)]
+)
+def test_a_savepoint_is_a_checkpoint_of_the_newest_epoch_with_all_partitions(
+    monkeypatch: pytest.MonkeyPatch, newest: int, older: dict[int, int], saved: bool
+) -> None:
+    late = Late(monkeypatch)
+    late.application.newest = 3
+    late.application.progress.restore_points = SimpleNamespace(newest=newest, older=older)
+    late.checkpointing.is_urgent, late.checkpointing.is_taking = True, lambda _: False
+    late.loop._save()
+    assert late.loop.is_saved is saved
+
+
 def test_of_the_end_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late(monkeypatch)
     late.loop.final = arrivals.beginning({}, 0.0, 1.0)

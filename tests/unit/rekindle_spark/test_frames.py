@@ -124,6 +124,14 @@ def test_other_rows_or_another_order_give_another_digest(other: list[tuple[objec
     assert frames.digest(table(other)) != frames.digest(table(rows))
 
 
+def test_values_beside_a_null_count_in_a_digest() -> None:
+    rows: list[tuple[object, ...]] = [("a", 1, True, 5), (None, None, None, None)]
+    sums = {frames.digest(table(rows))}
+    for place, value in enumerate(("b", 2, False, 6)):
+        sums.add(frames.digest(table([(*rows[0][:place], value, *rows[0][place + 1 :]), rows[1]])))
+    assert len(sums) == 5
+
+
 def test_null_is_not_the_value_that_stands_for_it_in_a_digest() -> None:
     null, zero = table([(None, None, None, None)]), table([("", 0, False, 0)])
     assert frames.digest(null) != frames.digest(zero)

@@ -113,6 +113,24 @@ def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
     assert blocks == []
 
 
+def test_what_a_newer_job_repeats_while_it_runs_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.count_rows(1, 1)
+    copy = desk.host.programs[desk.program.hash]
+    function = copy.chains[COUNTS].root.function
+    process, received = function.process, desk.read_rows(2, 2)
+
+    def overtaken(_: Any, *arguments: Any) -> Any:
+        desk.host.versions[COUNTS].newest = (1, 2)  # the repeat begins on another thread
+        return process(*arguments)
+
+    monkeypatch.setattr(type(function), "process", overtaken)
+    report, _ = desk.ask(COUNTS, 2, 2, received)
+    assert report["partitions"][str(COUNTS)]["status"] == "refused"
+    assert 2 not in desk.host.versions[COUNTS].by_epoch
+
+
 def test_a_version_that_is_not_here_is_answered_as_missing(desk: Desk) -> None:
     outcome = desk.count_rows(5, 5)
     assert outcome == {"status": "missing", "text": "no version 4 of counts/0"}

@@ -4,6 +4,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from rekindle_spark.exchange import ExecutorSeen
 from rekindle_spark.membership import (
     DISK_SECONDS_MAX,
@@ -133,6 +135,22 @@ def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as
     assert dropped == [("1", "disconnected")]
     assert membership.pending == {"1": "a"}
     assert membership.silent == set()
+
+
+@pytest.mark.parametrize(("looked_seconds_ago", "dropped"), [(1.0, ["a"]), (100.0, [])])
+def test_after_a_pause_of_the_driver_nobody_is_dropped_for_silence(
+    looked_seconds_ago: float, dropped: list[str]
+) -> None:
+    found: list[str] = []
+    spark = SimpleNamespace(
+        executors=lambda: seen(a=16.0, b=0.3), drop=lambda name, _: found.append(name)
+    )
+    application: Any = SimpleNamespace(
+        exchange=spark, settings=SimpleNamespace(policy=SimpleNamespace(silent_seconds=LIMIT))
+    )
+    looked_at = time.monotonic() - looked_seconds_ago
+    Membership(application, known={"a": "n", "b": "m"}, looked_at=looked_at).observe()
+    assert found == dropped
 
 
 def test_one_that_was_dropped_is_reported_as_silent_until_its_loss_is_told() -> None:

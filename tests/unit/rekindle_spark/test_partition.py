@@ -1,7 +1,7 @@
 """One partition, one epoch: the same state and frames give the same results, whoever runs it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -237,6 +237,14 @@ def test_two_different_frames_of_one_producer_are_noticed() -> None:
     (other,) = frames.frames(memoryview(frames.encode(Label(0, ROWS0, SUMS0, 1, 3, 0), None)))
     with pytest.raises(Incomplete, match="two different frames of producer 0"):
         add_up(made, SUMS0, [*received, other])
+
+
+def test_frames_of_one_producer_that_differ_in_their_rows_alone_are_noticed() -> None:
+    made = built()
+    first, *received = frames_for(made, SUMS0)
+    other = replace(first, digest=bytes(8))
+    with pytest.raises(Incomplete, match="two different frames of producer 0"):
+        add_up(made, SUMS0, [first, *received, other])
 
 
 def test_the_watermark_is_the_least_of_all_producers() -> None:

@@ -12,18 +12,21 @@ from typing import Any
 
 import pytest
 
-from rekindle.protocol import CheckpointReport, Handshake
+from rekindle.protocol import Acknowledgement, CheckpointReport, Handshake
 from rekindle_spark import sidecar
 from rekindle_spark.sidecar import Sidecar
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Takes reports when it is let; `taken` are their sequence numbers."""
+    """Takes reports when it is let; `taken` are their sequence numbers, `answered` those of
+    directives that were answered. It hangs up on the first `hang_ups` answers."""
 
     daemon_threads = True
 
     def __init__(self, path: Path) -> None:
         self.taken: list[int] = []
+        self.answered: list[int] = []
+        self.hang_ups = 0
         self.open = threading.Event()
         super().__init__(str(path), Handler)
 
@@ -43,6 +46,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/v1/reports":
             self.server.open.wait(10)
             self.server.taken.append(body["sequence"])
+        if self.path == "/v1/acks":
+            if self.server.hang_ups:
+                self.server.hang_ups -= 1
+                self.close_connection = True
+                return
+            self.server.answered.append(body["sequence"])
         self._answer({})
 
     def do_GET(self) -> None:
@@ -101,3 +110,31 @@ def test_a_client_without_a_sidecar_stops_all_the_same(
     began = time.monotonic()
     speaker.stop()
     assert time.monotonic() - began >= 0.2
+
+
+def test_answers_that_a_sidecar_did_not_take_are_given_to_the_next_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "RETRY_SECONDS", 0.01)
+    with Server(path) as server:
+        server.hang_ups = 1
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        speaker = client(path)
+        for sequence in (3, 4):
+            speaker.acknowledge(
+                Acknowledgement(
+                    sequence=sequence,
+                    generation=1,
+                    outcome="refused",
+                    epoch=0,
+                    plan_epoch=0,
+                    text="",
+                )
+            )
+        speaker.start()
+        end = time.monotonic() + 10
+        while server.answered != [3, 4] and time.monotonic() < end:
+            time.sleep(0.01)
+        speaker.stop()
+        server.shutdown()
+    assert server.answered == [3, 4]

@@ -107,3 +107,13 @@ def test_in_the_end_what_is_made_of_again_for_what_has_stopped_does_not_count(
     application.progress.stopped = {COUNTS: object()}
     staging.publish_all(application, 7)
     assert application.said == []
+
+
+def test_an_epoch_stays_unordered_when_a_part_of_it_is_run_again_in_order(application: Any) -> None:
+    staged = dict[int, Staged]()
+    application.staged = staged
+    staging.stage(staged, ROWS, application.program.output_parts(ROWS), [], unordered=True)
+    assert not staging.is_unordered(application)
+    for number, unordered in ((ROWS, True), (COUNTS, False)):
+        staging.stage(staged, number, {}, [[5, 0, "digest", {}]], unordered=unordered)
+    assert staging.is_unordered(application)

@@ -144,6 +144,14 @@ def test_a_node_that_the_provider_reports_gone_is_dropped_before_the_driver_noti
     assert not orders(desk.decide(), DropOrder)
 
 
+def test_nodes_that_are_all_lost_at_once_are_not_dropped_while_that_is_doubted() -> None:
+    desk = running()
+    desk.reading = replace(desk.reading, nodes_gone=frozenset(desk.nodes))
+    for _ in range(3):
+        desk.report()
+        assert not orders(desk.decide(), DropOrder)
+
+
 def test_a_silent_driver_gets_no_plan_and_one_that_is_gone_is_started_again() -> None:
     desk = running()
     heartbeat = desk.reading.heartbeat

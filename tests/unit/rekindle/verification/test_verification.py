@@ -170,6 +170,17 @@ def test_a_plan_over_the_capacity_of_a_node_is_named(run: Path) -> None:
     assert "answers/1.json: placement.small" in found(run)
 
 
+def test_a_plan_that_places_partitions_on_a_node_that_is_not_there_is_named(run: Path) -> None:
+    def on_a_node(record: Any) -> None:
+        del record["capacity_cpu_percent"]
+        record["nodes"] = {"there": {"free_cpu_percent": 1_000.0}}
+
+    change_json(run / "problems" / "1.json", on_a_node)
+    partitions = json.loads((run / "answers" / "1.json").read_text())["partitions"]
+    change_json(run / "answers" / "1.json", lambda r: r.update(placement={"nowhere": partitions}))
+    assert "answers/1.json: placement.nowhere" in found(run)
+
+
 def without_commit(run: Path, query: str, number: int) -> int:
     """Takes one commit event of a query out, gives its epoch."""
     lines = (run / "events.jsonl").read_text().splitlines()

@@ -80,6 +80,20 @@ def test_another_executor_with_the_address_of_a_deleted_one_is_not_gone() -> Non
     assert judge.gone_nodes(SPARK.place) == frozenset()
 
 
+def test_a_new_machine_that_has_the_name_of_a_lost_one_is_not_lost() -> None:
+    judge, _ = judge_of_a_running_application()
+    suspected = Verdict(
+        Kind.SUSPECTED, Reason.SUSPECTED_FAILURE, 5.0, "", LOST.node, uid="the-lost-one"
+    )
+    judge._sight((suspected,), 5.0)
+    assert judge.lost_nodes(SPARK.place) == {LOST.node}
+    body = spark_objects.node(LOST.node)
+    for uid, lost in (("the-lost-one", {LOST.node}), ("another", set())):
+        body["metadata"]["uid"] = uid
+        judge.known.registry.see_node(node_seen(body))
+        assert judge.lost_nodes(SPARK.place) == lost
+
+
 def test_where_an_executor_was_is_known_after_the_driver_has_dropped_it() -> None:
     judge, reading = judge_of_a_running_application()
     progress = reading.progress

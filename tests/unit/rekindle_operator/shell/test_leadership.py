@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ class Leases:
 
     lease: Body | None = None
     away: bool = False
+    delay: Callable[[], None] = lambda: None
 
     def get(self, path: str) -> Body | None:
         del path
@@ -37,6 +39,7 @@ class Leases:
 
     def replace(self, path: str, body: Body) -> Body:
         del path
+        self.delay()
         version = 0 if self.lease is None else int(self.lease["metadata"]["resourceVersion"])
         metadata = {**body["metadata"], "resourceVersion": str(version + 1)}
         self.lease = {**body, "metadata": metadata}
@@ -127,6 +130,22 @@ def test_a_lease_that_cannot_be_renewed_is_held_until_its_deadline_and_no_longer
     one.turn()
     leases.away = True
     clock[0] += one.leadership.deadline_seconds - 0.1
+    assert one.turn()
+    clock[0] += 0.2
+    assert not one.turn()
+
+
+def test_a_lease_is_held_from_when_it_was_asked_for_however_late_the_answer_is() -> None:
+    leases, clock = Leases(), [100.0]
+    one = One(leases, clock)
+
+    def delay() -> None:
+        clock[0] += 6.0
+
+    leases.delay = delay
+    assert one.turn()
+    leases.away = True
+    clock[0] = 100.0 + one.leadership.deadline_seconds - 0.1
     assert one.turn()
     clock[0] += 0.2
     assert not one.turn()

@@ -124,6 +124,7 @@ def test_it_makes_no_difference_to_any_operator(
         scaled.scale(parallelism)
         plain.run(inputs, watermark)
         scaled.run(inputs, watermark)
+        assert sorted(scaled.given) == sorted(plain.given)
     assert scaled.late_rows == plain.late_rows
     for stage in (plain, scaled):
         stage.run([table([])] * slots, FINAL_WATERMARK)

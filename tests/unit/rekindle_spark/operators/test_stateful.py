@@ -196,6 +196,15 @@ def test_a_value_lasts_to_its_last_microsecond_within_an_epoch_and_across_epochs
         assert [row[2] for row in output] == ["0,", "0,5,", "0,5,10,", "16,"]
 
 
+def test_in_arrival_order_a_row_from_before_does_not_shorten_the_life_of_a_value() -> None:
+    operator = stateful(ShortTrail(), arrival_order=True)
+    first: list[Row] = [(10, "N1", None, 1), (7, "N1", None, 2)]
+    output, _ = run(operator, [(first, 5), ([(15, "N1", None, 3)], 6)])
+    assert [row[2] for row in output] == ["1,", "1,2,", "1,2,3,"]
+    output, _ = run(operator, [(first[:1], 5), (first[1:], 5), ([(15, "N1", None, 3)], 6)])
+    assert [row[2] for row in output] == ["1,", "1,2,", "1,2,3,"]
+
+
 def test_values_of_idle_keys_are_dropped() -> None:
     epochs = [([(i, f"N{i}", None, i)], i * SECOND) for i in range(100)]
     _, state = run(stateful(ShortTrail()), epochs)
