@@ -91,8 +91,19 @@ def moves(application: Application) -> bool:
 
 
 def newest_of(application: Application, *kinds: str) -> Event | None:
-    """The newest event of these kinds; None without one."""
-    return next((event for event in reversed(application.events) if event["kind"] in kinds), None)
+    """The newest event of these kinds that this driver has written; None without one.
+
+    What the driver before had under way ended with it.
+    """
+    generation = application.events[-1].get("generation") if application.events else None
+    return next(
+        (
+            event
+            for event in reversed(application.events)
+            if event["kind"] in kinds and event.get("generation") == generation
+        ),
+        None,
+    )
 
 
 def kind_of_newest(application: Application, *kinds: str) -> str | None:

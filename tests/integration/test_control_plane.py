@@ -21,10 +21,10 @@ from rekindle.coordination.application import Driver
 from rekindle.coordination.standing import Phase
 
 
-def test_without_coordinator_or_sidecar_for_a_while_no_recovery_happens_twice(
+def test_without_coordinator_or_sidecar_or_store_for_a_while_no_recovery_happens_twice(
     surroundings: Surroundings,
 ) -> None:
-    application = surroundings.make()
+    application = surroundings.make(servers=3)
     application.start_and_recover()
     ended = application.driver.process
 
@@ -48,6 +48,8 @@ def test_without_coordinator_or_sidecar_for_a_while_no_recovery_happens_twice(
         a_sidecar_that_is_killed_is_replaced_and_nothing_is_lost,
         a_sidecar_that_stands_still_longer_than_its_session_recovers_nothing_twice,
         a_coordinator_that_stands_still_longer_than_its_session_recovers_nothing_twice,
+        a_store_that_loses_its_leader_in_a_recovery_goes_on,
+        a_driver_that_hears_nothing_from_its_coordinators_store_plans_alone_and_is_led_again,
     )
     application.finish()
     a_driver_that_has_ended_in_order_is_not_asked_for_again(surroundings)
@@ -83,36 +85,6 @@ def a_sidecar_that_stands_still_longer_than_its_session_recovers_nothing_twice(
         application.await_event("alone", after=begin)
 
 
-def a_driver_that_has_ended_in_order_is_not_asked_for_again(surroundings: Surroundings) -> None:
-    application = surroundings.application
-    # seen by the coordinator with process and heartbeat gone, so that it may have asked by now
-    application.await_condition(
-        "case says finished", lambda: kept_driver(surroundings) == "finished"
-    )
-    application.await_condition("no heartbeat", lambda: heartbeat_generation(surroundings) is None)
-    decided = surroundings.standing().driver_since
-    application.await_condition("3 s more", lambda: time.time() > (decided or 0.0) + 3.0)
-    found = surroundings.standing()
-    assert found.driver is Driver.FINISHED
-    assert {query.phase for query in found.queries} == {Phase.FINISHED}
-    assert found.notices == ()
-    application.poll()
-    assert not application.happened("driver-requested")
-
-
-def test_with_a_store_without_leader_or_majority_no_recovery_happens_twice(
-    surroundings: Surroundings,
-) -> None:
-    application = surroundings.make(servers=3)
-    application.start_and_recover()
-    meet(
-        application,
-        a_store_that_loses_its_leader_in_a_recovery_goes_on,
-        a_driver_that_hears_nothing_from_its_coordinators_store_plans_alone_and_is_led_again,
-    )
-    application.finish()
-
-
 def a_store_that_loses_its_leader_in_a_recovery_goes_on(application: Application) -> None:
     assert application.control is not None
     zookeeper = application.control.zookeeper
@@ -136,3 +108,20 @@ def a_driver_that_hears_nothing_from_its_coordinators_store_plans_alone_and_is_l
         application.await_event("ack", after=begin)
         zookeeper.start_server(1, 2)
         application.await_event("led", after=begin)
+
+
+def a_driver_that_has_ended_in_order_is_not_asked_for_again(surroundings: Surroundings) -> None:
+    application = surroundings.application
+    # seen by the coordinator with process and heartbeat gone, so that it may have asked by now
+    application.await_condition(
+        "case says finished", lambda: kept_driver(surroundings) == "finished"
+    )
+    application.await_condition("no heartbeat", lambda: heartbeat_generation(surroundings) is None)
+    decided = surroundings.standing().driver_since
+    application.await_condition("3 s more", lambda: time.time() > (decided or 0.0) + 3.0)
+    found = surroundings.standing()
+    assert found.driver is Driver.FINISHED
+    assert {query.phase for query in found.queries} == {Phase.FINISHED}
+    assert found.notices == ()
+    application.poll()
+    assert not application.happened("driver-requested")

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 
 from application import LASTING, Application, Before
-from harms import all_nodes, meet
+from block_files import blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs
+from harms import all_nodes, lose, meet, start_workers
+from spark_submit import submit
 
 Prepare = Callable[..., Application]
 SILENT_SECONDS = 5
@@ -20,19 +22,21 @@ def test_drivers_that_stand_still_die_or_are_there_twice_change_no_row(prepare: 
         application,
         prepare(store_of=application.store, spark={"spark.executor.memory": "100m"}),
     )
+    one_that_was_killed_goes_on_where_its_commits_ended_but_for_a_damaged_checkpoint(application)
     meet(
         application,
-        one_that_was_killed_goes_on_where_its_commits_ended,
-        one_goes_on_from_the_checkpoint_before_one_with_a_damaged_file,
+        by_domain_what_important_queries_share_is_on_one_node_whose_loss_changes_no_row,
+        spread=False,
     )
-    newer = prepare(
-        store_of=application.store, policy={"silent_seconds": SILENT_SECONDS}, runtime=LASTING
+    newer = prepare(store_of=application.store, runtime=LASTING)
+    of_two_on_one_store_the_older_stops_and_the_newer_that_spark_submit_started_goes_on(
+        application, newer
     )
-    of_two_on_one_store_the_older_stops(application, newer)
+    blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs(newer)
     newer.finish()
     numbers = [record["generation"] for record in newer.commits()]
     assert numbers == sorted(numbers)
-    assert set(numbers) == {1, 2, 3, 4, 5}
+    assert set(numbers) == {1, 2, 3, 4}
 
 
 def one_that_was_stopped_for_a_while_drops_nobody(application: Application) -> None:
@@ -56,40 +60,54 @@ def one_that_gets_no_spark_fences_nobody(older: Application, newer: Application)
     assert {record["generation"] for record in older.commits()} == {1}
 
 
-def one_that_was_killed_goes_on_where_its_commits_ended(application: Application) -> None:
-    application.driver.kill()
-    before = application.commits()
-    begin = application.seen
-    application.start()
-    application.await_event("recovered", after=begin)
-    assert application.happened("recovered", after=begin)[0]["generation"] == 2
-    application.await_event("checkpoint", after=begin)
-    after = application.commits()
-    assert after[: len(before)] == before
-    assert {record["generation"] for record in after} == {1, 2}
-
-
-def one_goes_on_from_the_checkpoint_before_one_with_a_damaged_file(
+def one_that_was_killed_goes_on_where_its_commits_ended_but_for_a_damaged_checkpoint(
     application: Application,
 ) -> None:
-    begin = application.seen
-    application.await_event("checkpoint", after=begin)
+    application.await_event("checkpoint", after=application.seen)
     application.driver.kill()
+    before = application.commits()
     states = application.store.glob("checkpoints/*/by-hour-0.state")
     newest = max(states, key=lambda path: int(path.parent.name))
     newest.write_bytes(newest.read_bytes()[:-3])
+    # each node is a failure domain, as none is known; each could hold everything
+    application.change(policy={"placement": "domains"}, **LASTING, node_cpu_percent=400)
     application.start()
     assert application.await_end() == 1
     assert "start again: checkpoint" in application.last_words()
     begin = application.seen
-    application.start()
+    application.start()  # from the checkpoint before
+    application.await_event("recovered", after=begin, generation=3)
+    application.await_event("checkpoint", after=begin)
+    after = application.commits()
+    assert after[: len(before)] == before
+    assert {record["generation"] for record in after} == {1, 2, 3}
+
+
+def by_domain_what_important_queries_share_is_on_one_node_whose_loss_changes_no_row(
+    application: Application,
+) -> None:
+    def homes() -> set[str]:
+        """Of all that the most important queries of readings need."""
+        operators = ("readings", "by-hour", "most-readings")
+        return set[str]().union(*(application.nodes_of(name) for name in operators))
+
+    application.await_condition("they are on one node", lambda: len(homes()) == 1)
+    orders = application.happened("moving", generation=3)
+    assert all(event["reason"] in ("survival", "uneven-load") for event in orders)
+    (victim,) = homes()
+    begin = lose(application, [victim])
     application.await_event("recovered", after=begin)
+    start_workers(application, victim, after=begin)
 
 
-def of_two_on_one_store_the_older_stops(older: Application, newer: Application) -> None:
-    newer.start()
+def of_two_on_one_store_the_older_stops_and_the_newer_that_spark_submit_started_goes_on(
+    older: Application, newer: Application
+) -> None:
+    # its master and its options are those that spark-submit was told
+    submit(newer, {"spark.task.maxFailures": "1", "spark.shuffle.compress": "true"})
     assert older.await_end() == 1
-    assert "driver of generation 4" in older.last_words()
+    assert "driver of generation 3" in older.last_words()
     assert "let the newer driver go on" in older.last_words()
     assert "Traceback" not in older.driver.log.read_text()
-    newer.await_event("recovered")
+    newer.await_event("recovered", generation=4)
+    newer.await_event("checkpoint")

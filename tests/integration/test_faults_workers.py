@@ -95,3 +95,20 @@ def all_are_killed_and_everything_comes_back(application: Application) -> None:
     begin = lose(application, nodes)
     start_workers(application, *nodes, after=begin)
     application.await_event("recovered", after=begin)
+
+
+def test_frames_of_sources_that_had_to_go_are_made_again_and_change_no_row(
+    prepare: Prepare,
+) -> None:
+    application = prepare(runtime={"checkpoint_seconds": 600, "retained_mib_max": 0.05})
+    application.start()
+    application.await_event("recovered")
+    application.await_event("shed")
+    victim = node_of(application, "by-hour")
+    before = Before.of(application)
+    application.cluster.kill([victim])
+    application.await_event("confirmed", after=before.events, node=victim)
+    application.await_event("recovered", after=before.events)
+    assert not application.happened("checkpoint"), "nothing would have been made again"
+    before.assert_untouched(neighbours(application, victim))
+    application.finish()

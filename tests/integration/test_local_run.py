@@ -14,7 +14,7 @@ from rekindle_local import processes
 
 LIMIT_SECONDS = 300.0
 ROWS = 20_000
-PIPELINE = '''
+PIPELINE = """
 from pathlib import Path
 
 from rekindle_spark.pipeline import Pipeline, count
@@ -28,7 +28,7 @@ def pipeline():
         "rides-per-minute", priority=5
     )
     return built
-'''
+"""
 
 
 def prepare(folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """Partitions that move while everything runs: no query misses an epoch, and no row changes.
 
-Here they move where load is uneven; `test_moves_reasons` has other reasons.
+Here they move where load is uneven; `test_moves_slow` and `test_faults_drivers` have other reasons.
 """
 
 from collections.abc import Callable

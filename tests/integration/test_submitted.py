@@ -1,66 +1,18 @@
-"""A driver that spark-submit has started, as in the pods of Kubernetes' cluster mode."""
+"""A driver that spark-submit has started and that is told what spark-submit was told.
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+`test_faults_drivers` has one that runs.
+"""
 
-from application import PIPELINE, SOURCES, Application
-from block_files import blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs
+from collections.abc import Callable
 
-from rekindle_local import distribution
-from rekindle_spark import jar
+from application import Application
+from spark_submit import submit
 
-PROGRAM = Path(__file__).parents[2] / "spark-images" / "run.py"
-Start = Callable[..., Application]
-
-
-def submit(application: Application, conf: Mapping[str, str], *arguments: str) -> None:
-    """Start the driver as the image's entry point does, with the jar on Spark's class path."""
-    found = distribution.find_distribution()
-    told = {
-        **application.cluster.spark_options(),
-        "spark.driver.extraClassPath": jar.path(),
-        "spark.executorEnv.PYTHONPATH": SOURCES,
-        **conf,
-    }
-    line = [str(found.spark_home / "bin" / "spark-submit"), "--master"]
-    line += [application.cluster.master_url, "--deploy-mode", "client", "--name", "submitted"]
-    line += [part for key, value in told.items() for part in ("--conf", f"{key}={value}")]
-    line += [str(PROGRAM), str(PIPELINE), "--store", str(application.store)]
-    line += ["--settings", str(application.directory / "settings.yaml")]
-    line += ["--events", str(application.driver.events), *arguments]
-    environment = {
-        **found.environment(application.directory, {"PYTHONPATH": SOURCES}),
-        "REKINDLE_CLUSTER_HAS_JAR": "true",
-        "REKINDLE_TEST_INPUT": str(application.inputs),
-        "REKINDLE_TEST_TRAPS": str(application.traps),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    application.driver.process = subprocess.Popen(
-        line,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=application.driver.log.open("ab"),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
-def test_it_takes_master_and_options_from_spark_submit_and_commits_what_is_right(
-    prepare: Start,
-) -> None:
-    application = prepare()
-    submit(application, {"spark.task.maxFailures": "1", "spark.shuffle.compress": "true"})
-    application.await_event("recovered")
-    application.await_event("checkpoint")
-    blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs(application)
-    application.finish()
+Prepare = Callable[..., Application]
 
 
 def test_it_says_in_one_line_what_is_wrong_and_spark_ends_with_its_exit_code(
-    prepare: Start,
+    prepare: Prepare,
 ) -> None:
     application = prepare()
     submit(application, {}, "--master", "spark://127.0.0.1:1")

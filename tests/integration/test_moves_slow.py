@@ -1,4 +1,4 @@
-"""Partitions that move off a slow node, or to survive by domain: no row changes."""
+"""Partitions that move off a node that is slow: no row changes."""
 
 import signal
 import threading
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from statistics import median
 
 from application import Application
-from harms import lose, start_workers
 
 from rekindle_local import processes
 
@@ -82,25 +81,3 @@ def test_a_slow_node_loses_its_partitions_with_the_reason_and_epochs_are_short_a
         for kind in ("confirmed", "state-lost", "plan"):
             assert not application.happened(kind, after=begin)
         application.finish()
-
-
-def test_by_domain_what_important_queries_share_is_on_one_node_and_its_loss_changes_no_row(
-    prepare: Prepare,
-) -> None:
-    # each node is a failure domain, as none is known; each could hold everything
-    application = prepare(policy={"placement": "domains"}, runtime={"node_cpu_percent": 400})
-    application.start_and_recover()
-
-    def homes() -> set[str]:
-        """Of all that the most important queries of readings need."""
-        operators = ("readings", "by-hour", "most-readings")
-        return set[str]().union(*(application.nodes_of(name) for name in operators))
-
-    application.await_condition("they are on one node", lambda: len(homes()) == 1)
-    orders = application.happened("moving")
-    assert all(event["reason"] in ("survival", "uneven-load") for event in orders)
-    (victim,) = homes()
-    begin = lose(application, [victim])
-    application.await_event("recovered", after=begin)
-    start_workers(application, victim, after=begin)
-    application.finish()
