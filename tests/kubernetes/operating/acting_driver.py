@@ -5,6 +5,8 @@ takes directives and answers them. Executors on nodes that a test has lost fall 
 the scheduler binds join. So everything between driver and cluster is real but the data.
 """
 
+import itertools
+import json
 import threading
 import time
 from contextlib import suppress
@@ -34,7 +36,8 @@ from rekindle_bench.fleet import Member, shape
 from rekindle_local import processes
 from rekindle_zookeeper import Connection, StoreUnreachable
 
-# As often as a real one would, and twice: nothing waits for its next report for long.
+# As often as a real one would, and twice: nothing waits for its next report for long. It looks at
+# its pods with every other report.
 REPORT_SECONDS = 0.25
 CPU_PERCENT = 100.0
 FORGET_SECONDS_MAX = 60.0
@@ -71,6 +74,17 @@ def pod_body(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Executor:
+    """What a driver knows of the pod of an executor; `incarnation` is what it calls it."""
+
+    name: str
+    incarnation: str
+    node: str
+    address: str
+    runs: bool
+
+
 @dataclass
 class ActingDriver:
     """`silent` are nodes (of the cluster) from which nothing comes; `executors_wanted` pods are
@@ -103,7 +117,8 @@ class ActingDriver:
         self.member.placement.clear()
         self.heard: dict[str, float] = {}
         self.number = 0
-        self._pods: list[Any] = []
+        self._pods: list[_Executor] = []
+        self._beats = itertools.count()
         self.uid = ""
         self.since = time.time()
         self._lock = threading.RLock()
@@ -182,10 +197,12 @@ class ActingDriver:
 
     def executors(self) -> list[Any]:
         """Pods of executors that are not being deleted."""
-        found = self.core.list_namespaced_pod(
-            self.namespace, label_selector=f"spark-role=executor,spark-app-name={self.application}"
-        )
+        found = self.core.list_namespaced_pod(self.namespace, label_selector=self._selector)
         return [pod for pod in found.items if pod.metadata.deletion_timestamp is None]
+
+    def executors_names(self) -> set[str]:
+        """Of these pods."""
+        return {pod.name for pod in self._look()}
 
     def plans(self) -> list[tuple[float, Directive]]:
         return [item for item in self.directives if isinstance(item[1].order, PlanOrder)]
@@ -215,8 +232,20 @@ class ActingDriver:
         except BaseException as error:
             self.error = error
 
+    @property
+    def _selector(self) -> str:
+        return f"spark-role=executor,spark-app-name={self.application}"
+
+    def _look(self) -> list[_Executor]:
+        """The same as `executors`, without the client's own objects: it looks all the time."""
+        answer = self.core.list_namespaced_pod(
+            self.namespace, label_selector=self._selector, _preload_content=False
+        )
+        items = json.loads(answer.data)["items"]
+        return [_executor(pod) for pod in items if "deletionTimestamp" not in pod["metadata"]]
+
     def _has_all(self) -> bool:
-        self._pods = self.executors()
+        self._pods = self._look()
         self._see_executors()
         return len(self.member.nodes) == self.executors_wanted
 
@@ -241,9 +270,9 @@ class ActingDriver:
         with self._lock:
             if not self.reporting:
                 return
-            if self.watching:
+            if self.watching and next(self._beats) % 2 == 0:
                 self._end_dropped()
-                self._pods = self.executors()
+                self._pods = self._look()
                 self._keep_executors()
             self._see_executors()
             self._live()
@@ -273,9 +302,9 @@ class ActingDriver:
     def _end_dropped(self) -> None:
         """A dropped executor that hears the driver again ends, and Spark deletes its pod."""
         for pod in self._pods:
-            if _incarnation(pod) in self.dropped and pod.spec.node_name not in self.silent:
+            if pod.incarnation in self.dropped and pod.node not in self.silent:
                 try:
-                    self.core.delete_namespaced_pod(pod.metadata.name, self.namespace)
+                    self.core.delete_namespaced_pod(pod.name, self.namespace)
                 except client.ApiException as error:
                     if error.status != HTTPStatus.NOT_FOUND:  # somebody else was faster
                         raise
@@ -283,9 +312,8 @@ class ActingDriver:
     def _see_executors(self) -> None:
         now = time.monotonic()
         for pod in self._pods:  # what runs goes on while nobody can ask the API server
-            address, node = pod.status.pod_ip, pod.spec.node_name
-            incarnation = _incarnation(pod)
-            if not address or pod.status.phase != "Running" or incarnation in self.dropped:
+            address, node, incarnation = pod.address, pod.node, pod.incarnation
+            if not address or not pod.runs or incarnation in self.dropped:
                 continue
             if node not in self.silent:
                 self.heard[address] = now
@@ -341,6 +369,12 @@ class ActingDriver:
         self.connection.put(self.place.path(name), protocol.encode(message), ephemeral=ephemeral)
 
 
-def _incarnation(pod: Any) -> str:
-    """What the driver calls the executor of a pod."""
-    return f"{pod.metadata.labels['spark-exec-id']}.0"
+def _executor(pod: dict[str, Any]) -> _Executor:
+    metadata, status = pod["metadata"], pod["status"]
+    return _Executor(
+        name=metadata["name"],
+        incarnation=f"{metadata['labels']['spark-exec-id']}.0",
+        node=pod["spec"].get("nodeName", ""),
+        address=status.get("podIP", ""),
+        runs=status.get("phase") == "Running",
+    )

@@ -238,7 +238,7 @@ class World:
         await_that(lambda: self.phase() == "Recovered", "it did not recover")
 
     def executors(self) -> set[str]:
-        return {pod.metadata.name for pod in self.driver.executors()}
+        return self.driver.executors_names()
 
     def events(self, reason: str) -> list[str]:
         # the client takes no event of the newer kind without a time, and the scheduler writes such

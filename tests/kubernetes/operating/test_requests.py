@@ -95,9 +95,9 @@ def test_a_loss_while_the_store_is_away_is_dealt_with_when_it_is_back(
     lost = world.executors_nodes()[:2]
     before = world.executors()
     store.stop(*store.servers)
-    await_that(lambda: world.condition("CoordinationAtRisk").get("reason") == "StoreUnreachable")
     pods = world.lose(*lost)
     await_that(lambda: world.operator.metric("rekindle_operator_nodes_suspected") == 2)
+    await_that(lambda: world.condition("CoordinationAtRisk").get("reason") == "StoreUnreachable")
     world.rest_without_driver()
     assert (world.executors(), requests.claims()) == (before, [])
     store.proceed(*store.servers)
@@ -109,5 +109,8 @@ def test_a_loss_while_the_store_is_away_is_dealt_with_when_it_is_back(
     world.finish()
     assert len(world.recoveries()) == 1
     assert world.lost_nodes() == set(lost)
-    assert len(world.status()["plans"]) == len(world.driver.plans())
+    planned = len(world.driver.plans())
+    assert len(world.status()["plans"]) == planned
     await_that(requests.is_clear)
+    world.lose(world.busy_nodes()[0])
+    await_that(lambda: len(world.driver.plans()) > planned, "the next loss is not planned for")

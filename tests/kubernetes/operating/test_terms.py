@@ -78,7 +78,7 @@ def test_a_recovery_waits_for_approval_and_then_goes_by_the_policys_priorities(
     order = world.driver.plans()[0][1].order
     assert isinstance(order, PlanOrder)
     assert order.query_partitions[0].startswith(f"{query}-out")
-    await_that(lambda: world.phase() in ("Recovering", "CatchingUp", "AwaitingCheckpoint"))
+    await_that(lambda: world.phase() == "AwaitingCheckpoint")
 
 
 def test_a_paused_policy_plans_nothing_until_it_goes_on(world: World) -> None:

@@ -9,7 +9,7 @@ import json
 import secrets
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,15 +141,20 @@ class Cluster:
         assert level, self.listing()
         self.known = frozenset(pod.metadata.uid for pod in self.executors())
 
-    def lose(self, application: Application, names: Iterable[str], fate: Fate) -> float:
-        """Lose nodes; the moment of confirmation, by time.monotonic().
+    def meet(self, fates: Mapping[str, Fate]) -> None:
+        """Nodes are lost, each by its fate, when nothing is under way with the executors."""
+        self.await_level()
+        for name, fate in fates.items():
+            self.simulated.lose(name, fate=fate)
+
+    def lose(self, application: Application, fates: Mapping[str, Fate]) -> float:
+        """Lose nodes by their fates; the moment of confirmation, by time.monotonic().
 
         Until the operator's own process does it, confirming is done here: Kubernetes says that the
         nodes are not Ready, then the driver is told, and the pods are deleted by force.
         """
-        lost = tuple(names)
-        self.await_level()
-        self.simulated.lose(*lost, fate=fate)
+        self.meet(fates)
+        lost = tuple(fates)
         application.await_condition("unknown", lambda: all(map(self.is_unknown, lost)))
         pods = self.executors_on(lost)
         assert {pod.status.phase for pod in pods} == {"Running"}, "nobody has told of them yet"

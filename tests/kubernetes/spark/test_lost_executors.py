@@ -16,14 +16,17 @@ SILENT_SECONDS = 8
 
 
 def test_as_many_pods_are_pending_as_were_lost_and_the_rows_are_right(start: Start) -> None:
-    """Of a frozen connection only silence tells; of one that is reset the driver knows at once."""
+    """One node freezes, of which only silence tells; one dies, of which the driver knows at once,
+    for its connections are reset."""
     cluster, application = start(silent_seconds=SILENT_SECONDS)
-    for lost, fate in ((cluster.names[:LOST], Fate.FREEZE), (cluster.names[LOST:], Fate.DIE)):
-        begin = application.seen
-        confirmed_at = cluster.lose(application, lost, fate)
-        cluster.await_pending(confirmed_at)
-        cluster.replace_lost(application, begin)
-        confirmed = application.happened("confirmed", after=begin)
-        assert len(confirmed) == LOST
-        assert fate is Fate.FREEZE or not any(one["silent"] for one in confirmed)
+    begin, (frozen, dead, *_) = application.seen, cluster.names
+    (killed,) = cluster.executors_on([dead])
+    confirmed_at = cluster.lose(application, {frozen: Fate.FREEZE, dead: Fate.DIE})
+    cluster.await_pending(confirmed_at)
+    cluster.replace_lost(application, begin)
+    confirmed = {
+        one["node"]: one["silent"] for one in application.happened("confirmed", after=begin)
+    }
+    assert len(confirmed) == LOST
+    assert confirmed[killed.status.pod_ip] is False
     application.finish()
