@@ -5,7 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 JAR := recovery/rekindle_spark/jvm/rekindle-exchange.jar
-ARCHIVES := $(VENV)/archives
+# There while pip runs. Where it is there before, an installation was interrupted.
+BEGUN := $(VENV)/begun
+# Runs commands at the same time; each line of output begins with the name of its command.
+STEPS = PYTHONPATH=recovery:e2e $(PYTHON) -m testbed.parallel_steps
+TESTBED = PYTHONPATH=recovery:e2e $(PYTHON) -m testbed
 # What clusters of real nodes and their images need of Debian, beside what `make setup` needs.
 PACKAGES := buildah busybox-static containerd containernetworking-plugins iptables iproute2 \
   mmdebstrap openssl runc util-linux
@@ -13,13 +17,26 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup flink check-tools check-python demo test test-lab mutants lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup ready clean-cache flink check-tools check-python demo test test-lab mutants lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 	  while IFS='|' read -r target text; do printf '%-22s %s\n' "$$target" "$$text"; done
 
-setup: $(INSTALLED) $(JAR) $(ARCHIVES) ## install everything into .venv and build the jar (once, some minutes)
+# Both commands take half a second when there is nothing to do. The jar is current or not by a digest of its
+# sources. With the archives JVMs start in half the time; without them everything works too.
+setup: $(INSTALLED) ## install everything into .venv, build the jar, make class-data archives (once, some minutes)
+	@$(STEPS) jar '$(BIN)/python -m rekindle_spark.jar >/dev/null' \
+	  archives '$(BIN)/python -m rekindle_local.training'
+
+# While pip downloads, Go compiles, and the other way round.
+ready: check-tools ## what `make test` needs: setup, and the programs of tests on Kubernetes and S3 beside it
+	@$(STEPS) setup 'unset PYTHONPATH; $(MAKE) --no-print-directory setup' \
+	  programs '$(TESTBED) build all versitygw >/dev/null || { \
+	    echo "SOME PROGRAMS ARE MISSING: tests that need them are skipped"; [ "$$CI" != true ]; }'
+
+clean-cache: check-python ## remove programs and archives that all clones share, but for images
+	@$(TESTBED) clean-cache
 
 flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e 'benchmarks[flink]'
@@ -27,7 +44,7 @@ flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 demo: setup ## lose 8 of 10 workers at once and watch the queries come back
 	$(BIN)/rekindle demo
 
-test: lint unit simulation integration kubernetes ## what protects users against a wrong change
+test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
 test-lab: setup ## peers, chaos, benchmarks, images, long ranges of seeds; or: make test-lab STAGES=chaos
@@ -63,8 +80,8 @@ kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all || true  # the tests say what is missing
 	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --durations=15
 
-testbed: setup ## find or build that control plane, with kubectl and helm (once, some minutes)
-	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all
+testbed: check-python ## find or build that control plane, with kubectl, helm and a server of S3 (once, some minutes)
+	@$(TESTBED) build all versitygw
 
 images: setup ## the images for Kubernetes, without a registry (once, some minutes)
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m images build
@@ -131,19 +148,15 @@ check-python:
 
 $(INSTALLED): pyproject.toml benchmarks/pyproject.toml constraints.txt
 	@$(MAKE) --no-print-directory check-tools
-	@echo 'installing into $(VENV): 800 MB, some minutes'
-	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local,dev]' -e benchmarks
-	@touch $@
-
-# The script decides by a digest of the sources; the touch tells make.
-$(JAR): $(INSTALLED) $(wildcard recovery/rekindle_spark/jvm/*.java) recovery/rekindle_spark/jar.py
-	@$(BIN)/python -m rekindle_spark.jar
-	@touch $@
-
-# With these archives JVMs start in half the time; without them everything works too.
-$(ARCHIVES): $(JAR)
-	@echo 'making class-data archives: up to a minute'
-	@$(BIN)/python -c 'from rekindle_local import training; training.make_class_archives()' || \
-	  echo 'no archives: clusters will start more slowly' >&2
-	@touch $@
+	@if [ -e $(BEGUN) ]; then \
+	  echo 'the last installation was interrupted: $(VENV) is made again'; \
+	  find $(VENV) -mindepth 1 -maxdepth 1 ! -name $(notdir $(BEGUN)) -exec rm -rf {} +; \
+	fi
+	@mkdir -p $(VENV) && touch $(BEGUN)
+	@echo 'installing into $(VENV): 1.6 GB, some minutes'
+	@# Python compiles what it imports; pip would compile all of it, which is 50 s of CPU.
+	@$(STEPS) pip 'unset PYTHONPATH; { [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); } && \
+	    $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile \
+	      -c constraints.txt -e ".[local,dev]" -e benchmarks' || { \
+	  code=$$?; [ ! -e $@ ] || [ $$code -ge 128 ] || rm -f $(BEGUN); exit $$code; }
+	@rm -f $(BEGUN) && touch $@
