@@ -107,9 +107,7 @@ class _Run:
 
     @classmethod
     @contextmanager
-    def open(
-        cls, request: LocalRequest, view: View, directory: Path
-    ) -> Iterator["_Run"]:
+    def open(cls, request: LocalRequest, view: View, directory: Path) -> Iterator["_Run"]:
         """Start everything; end it in the end, whatever happens."""
         place = Place("local", application_name(request.pipeline))
         driver = DriverProcess(directory, place=request.store)

@@ -223,9 +223,7 @@ def _take_interrupts(store: str, view: "View") -> None:
     from rekindle_spark import files
     from rekindle_spark.store import SAVEPOINT_REQUEST
 
-    shown_run.interrupts_end_in_order(
-        lambda: files.at(store).put({SAVEPOINT_REQUEST: b""}), view
-    )
+    shown_run.interrupts_end_in_order(lambda: files.at(store).put({SAVEPOINT_REQUEST: b""}), view)
 
 
 def _summarise(view: "View") -> None:

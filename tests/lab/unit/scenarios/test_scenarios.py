@@ -49,7 +49,10 @@ def test_ordinary_spark_has_no_sidecar_and_reads_what_the_pipeline_reads(tmp_pat
     body = OrdinaryFlights(tmp_path, "image").application()
     body["metadata"]["uid"] = "u"
     submission = kubeflow.submission(body, "1")
-    assert submission.file == "local:///shared/program/rekindle_peers/structured_streaming/submitted.py"
+    assert (
+        submission.file
+        == "local:///shared/program/rekindle_peers/structured_streaming/submitted.py"
+    )
     assert submission.arguments[0] == "/shared/input"
     assert "inject" not in json.dumps(body)
 
