@@ -1,6 +1,9 @@
-"""What all tests share: their order, a limit on each unit test, hypothesis without chance."""
+"""What all tests share: their order, a limit on each unit test, hypothesis without chance, and that
+what is left out is said.
+"""
 
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 import file_order
+import loud_skips
 
 UNIT = [Path(__file__).parent / "unit", Path(__file__).parent / "lab" / "unit"]
 # A unit test takes under 2 s; the limit is for one that hangs, on a machine that is busy.
@@ -40,3 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_unit = not set(UNIT).isdisjoint(item.path.parents)
         if is_unit and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(UNIT_SECONDS_MAX))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """Say last of all, where it is seen, which tests were left out and why."""
+    yield
+    loud_skips.tell(terminalreporter)

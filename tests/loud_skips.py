@@ -66,14 +66,14 @@ def skip(reason: object, loud: str = LOUD) -> NoReturn:
     pytest.skip(line)
 
 
-def tell(terminalreporter: pytest.TerminalReporter, loud: str = LOUD) -> None:
+def tell(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints each reason for which tests were skipped once, with the number of these tests.
 
     The reasons come from the reports, as tests may have run in other processes.
     """
     reports = terminalreporter.stats.get("skipped", ())
     texts = [str(one.longrepr[2]) for one in reports if isinstance(one.longrepr, tuple)]
-    lines = [text[text.index(loud) :] for text in texts if loud in text]
+    lines = [text.removeprefix("Skipped: ") for text in texts]
     for line in sorted(set(lines)):
         count = f" ({lines.count(line)} tests)" if lines.count(line) > 1 else ""
         terminalreporter.write_line(f"{line}{count}", red=True, bold=True)

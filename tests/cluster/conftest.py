@@ -6,7 +6,7 @@ under `CI=true` they fail instead. A machine has one cluster at a time, so they 
 
 import secrets
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,15 +38,6 @@ def find_programs(say: Callable[[str], None]) -> dict[str, Path]:
     names = (*binaries.CONTROL_PLANE, *binaries.NODE)
     prerequisites.find_installed(*binaries.lacking(names))
     return binaries.find(names, progress=say)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter,
-) -> Generator[None, None, None]:
-    """Says last of all, where it is seen, that all these tests were left out."""
-    yield
-    loud_skips.tell(terminalreporter, LOUD)
 
 
 @pytest.fixture(scope="session")

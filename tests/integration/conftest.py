@@ -5,7 +5,7 @@ under `CI=true` they fail instead.
 """
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import loud_skips
 import readings
 from application import Application, restore
-from object_server import LOUD
 from surroundings import Surroundings
 
 from rekindle_local.cluster import LocalCluster
@@ -35,15 +34,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if "server" in loud_skips.used_fixtures(session):
         wanted = [binaries.VERSITYGW]
         loud_skips.keep(session, lambda say: binaries.find(wanted, progress=say))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter,
-) -> Generator[None, None, None]:
-    """Says last of all that those tests were left out."""
-    yield
-    loud_skips.tell(terminalreporter, LOUD)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import loud_skips
 import pytest
 
 from rekindle.errors import InputError, RunError
@@ -65,7 +66,7 @@ def cluster(
 ) -> Iterator[LocalCluster]:
     quota = request.param
     if quota is not None and cgroups.find_hierarchy() is None:
-        pytest.skip("cgroups cannot be written here: needs root on Linux")
+        loud_skips.skip("cgroups cannot be written here: needs root on Linux")
     directory = tmp_path_factory.mktemp("cluster")
     with LocalCluster(nodes=2, cpu_quota=quota, directory=directory) as cluster:
         yield cluster

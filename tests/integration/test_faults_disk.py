@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import loud_skips
 import pytest
 from application import Application, Before
 
@@ -51,7 +52,7 @@ def small_disk(shared_cluster: LocalCluster) -> Iterator[SmallDisk]:
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode:
         shared_cluster.start_worker(node)
-        pytest.skip(f"a small file system takes root: {mounted.stderr.strip()}")
+        loud_skips.skip(f"a small file system takes root: {mounted.stderr.strip()}")
     shared_cluster.start_worker(node)
     yield SmallDisk(node, folder)
     shared_cluster.kill([node])

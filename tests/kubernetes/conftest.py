@@ -5,7 +5,7 @@ they fail instead. Programs are built before the first test begins: a test has a
 """
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,15 +37,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if "programs" in used:
         names = [*CONTROL_PLANE, *(name for name in (KUBECTL, HELM) if name in used)]
         loud_skips.keep(session, lambda say: binaries.find(names, progress=say))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter,
-) -> Generator[None, None, None]:
-    """Says last of all, where it is seen, that all these tests were left out."""
-    yield
-    loud_skips.tell(terminalreporter, LOUD)
 
 
 @pytest.fixture(scope="session")

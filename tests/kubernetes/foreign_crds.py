@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import pytest
+import loud_skips
 
-from rekindle.errors import InputError
+from rekindle.errors import RekindleError
 from testbed import definitions
 
 __all__ = ["spark_applications", "stored"]
@@ -29,5 +29,5 @@ def spark_applications() -> Definitions:
 def _or_skip(found: Callable[[], Definitions]) -> Definitions:
     try:
         return found()
-    except InputError as error:
-        pytest.skip(str(error))
+    except RekindleError as error:
+        loud_skips.skip(error)

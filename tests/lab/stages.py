@@ -52,6 +52,7 @@ STAGES = (
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
     Stage("sabotage", 300, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
     Stage("seeds", 280, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
+    Stage("wheels", 60, [_pytest(f"{INTEGRATION}/test_wheels.py")]),
     Stage("images", 600, [["make", "packages"], ["make", "images"]]),
     Stage(
         "benchmarks",

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import loud_skips
 import pytest
 import yaml
 from chart_commands import EVERYTHING, ROOT, Helm
 from chart_definitions import foreign_definitions
 from kubernetes import client
 
-from rekindle.errors import InputError
+from rekindle.errors import RekindleError
 from testbed.control_plane import ControlPlane
 from testbed.definitions import install
 
@@ -24,8 +25,8 @@ def definitions(cluster: client.ApiClient) -> Iterator[None]:
     ours = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
     try:
         others = [*foreign_definitions()]
-    except InputError as error:
-        pytest.skip(str(error))
+    except RekindleError as error:
+        loud_skips.skip(error)
     install(cluster, [*ours, *others])
     core: Any = client.CoreV1Api(cluster)
     core.create_namespace({"metadata": {"name": "capi"}})

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import loud_skips
 import pytest
 from kubernetes import client
 
-from rekindle.errors import InputError
+from rekindle.errors import RekindleError
 from testbed.definitions import definition, find, install, schemaless
 
 
@@ -14,8 +15,8 @@ def test_the_definition_of_kubeflows_spark_application_is_served(
 ) -> None:
     try:
         (file,) = find("spark-operator")
-    except InputError as error:
-        pytest.skip(str(error))
+    except RekindleError as error:
+        loud_skips.skip(error)
     install(api_client, [definition(file)])
     custom = client.CustomObjectsApi(api_client)
     place = ("sparkoperator.k8s.io", "v1beta2", namespace, "sparkapplications")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import loud_skips
 import pytest
 
 from rekindle_local import cgroups, processes
@@ -51,7 +52,7 @@ def test_a_plain_directory_is_not_taken_for_a_cgroup(tmp_path: Path, version: in
 def group() -> Iterator[cgroups.Group]:
     hierarchy = cgroups.find_hierarchy()
     if hierarchy is None:
-        pytest.skip("cgroups cannot be written here: needs root on Linux")
+        loud_skips.skip("cgroups cannot be written here: needs root on Linux")
     top = f"rekindle-test-{os.getpid()}"
     group = cgroups.Group(hierarchy, f"{top}/node")
     group.create()

@@ -37,10 +37,14 @@ def test_what_a_machine_lacks_is_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch
 
 
 def test_each_reason_is_one_line_with_the_number_of_its_tests() -> None:
-    terminal: Any = Terminal("NOT TESTED: no root", "of no interest", "NOT TESTED: no cgroups")
+    terminal: Any = Terminal("NOT TESTED: no root", "needs a JDK", "NO NODES: no cgroups")
     terminal.stats["skipped"] += terminal.stats["skipped"][:1]
     loud_skips.tell(terminal)
-    assert terminal.lines == ["NOT TESTED: no cgroups", "NOT TESTED: no root (2 tests)"]
+    assert terminal.lines == [
+        "NO NODES: no cgroups",
+        "NOT TESTED: no root (2 tests)",
+        "needs a JDK",
+    ]
 
 
 def session() -> Any:
