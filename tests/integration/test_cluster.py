@@ -208,10 +208,8 @@ def test_settings_out_of_range_are_refused_before_anything_starts(tmp_path: Path
 
 
 def test_archives_made_once_are_used_by_workers_and_offered_to_executors(tmp_path: Path) -> None:
-    archives = training.make_class_archives(tmp_path / "cache")
-    with LocalCluster(
-        nodes=1, directory=tmp_path / "run", class_data_cache=tmp_path / "cache"
-    ) as cluster:
+    archives = training.make_class_archives()  # set-up has made them, where they could be made
+    with LocalCluster(nodes=1, directory=tmp_path) as cluster:
         (worker,) = cluster.processes(cluster.nodes[0].name)
         assert str(archives.daemon) in Path(f"/proc/{worker}/maps").read_text()
         assert str(archives.executor) in cluster.executor_java_options()
