@@ -5,17 +5,19 @@ import signal
 import time
 from collections.abc import Callable
 
-from application import LASTING, Application, Before
+from application import Application, Before
 from block_files import blocks_are_read_as_they_were_written_and_their_files_go_with_their_epochs
 from harms import all_nodes, lose, meet, start_workers
 from spark_submit import submit
 
 Prepare = Callable[..., Application]
 SILENT_SECONDS = 5
+# Four drivers start, one after the other: the input lasts for eight minutes and more.
+SLOWLY = {"rows_per_second": 120}
 
 
 def test_drivers_that_stand_still_die_or_are_there_twice_change_no_row(prepare: Prepare) -> None:
-    application = prepare(policy={"silent_seconds": SILENT_SECONDS}, runtime=LASTING)
+    application = prepare(policy={"silent_seconds": SILENT_SECONDS}, runtime=SLOWLY)
     application.start_and_recover()
     meet(application, one_that_was_stopped_for_a_while_drops_nobody)
     one_that_gets_no_spark_fences_nobody(
@@ -28,7 +30,7 @@ def test_drivers_that_stand_still_die_or_are_there_twice_change_no_row(prepare: 
         by_domain_what_important_queries_share_is_on_one_node_whose_loss_changes_no_row,
         spread=False,
     )
-    newer = prepare(store_of=application.store, runtime=LASTING)
+    newer = prepare(store_of=application.store, runtime=SLOWLY)
     of_two_on_one_store_the_older_stops_and_the_newer_that_spark_submit_started_goes_on(
         application, newer
     )
@@ -70,7 +72,7 @@ def one_that_was_killed_goes_on_where_its_commits_ended_but_for_a_damaged_checkp
     newest = max(states, key=lambda path: int(path.parent.name))
     newest.write_bytes(newest.read_bytes()[:-3])
     # each node is a failure domain, as none is known; each could hold everything
-    application.change(policy={"placement": "domains"}, **LASTING, node_cpu_percent=400)
+    application.change(policy={"placement": "domains"}, **SLOWLY, node_cpu_percent=400)
     application.start()
     assert application.await_end() == 1
     assert "start again: checkpoint" in application.last_words()
