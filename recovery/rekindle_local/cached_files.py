@@ -152,6 +152,8 @@ def discard(folder: Path) -> bool:
     try:
         with (folder / LOCK).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_the_lock_of(file, folder):  # or it would be somebody's new folder
+                return False
             shutil.rmtree(folder)
     except OSError:
         return False

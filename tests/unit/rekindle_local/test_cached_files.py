@@ -3,9 +3,11 @@
 import fcntl
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -135,6 +137,26 @@ def test_a_folder_that_was_removed_meanwhile_is_made_again(tmp_path: Path) -> No
             assert not cached_files.discard(folder), "the new one is locked"
     assert cached_files.discard(folder)
     assert not folder.exists()
+
+
+def test_a_folder_that_was_made_again_meanwhile_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, take = tmp_path / "entry", fcntl.flock
+
+    def make() -> None:
+        folder.mkdir()
+        (folder / "lock").touch()
+
+    def take_after_others_did(lock: IO[str], operation: int) -> None:
+        shutil.rmtree(folder)
+        make()
+        take(lock, operation)
+
+    make()
+    monkeypatch.setattr(fcntl, "flock", take_after_others_did)
+    assert not cached_files.discard(folder)
+    assert folder.exists()
 
 
 @pytest.mark.parametrize("entry", ["file", "file/below"])
