@@ -74,7 +74,8 @@ PROGRAMS_FOLDER = "programs"
 DEFINITIONS_FOLDER = "definitions"
 KUBERNETES_VERSION = "1.34.4"
 ASSETS = "KUBEBUILDER_ASSETS"
-# Names of folders in the cache. The second form is that of programs up to version 1 of Rekindle.
+# Folders in the cache that can be made again: programs, those of older versions of Rekindle by the
+# version of Kubernetes alone, class-data archives, and definitions of others.
 _KEPT = re.compile(
     r"(kubernetes|helm|coredns|versitygw)-[0-9.]+(-\w+-\w+-[0-9a-f]{8})?|1\.[0-9.]+|[0-9a-f]{16}"
     r"|.+@v.+"
@@ -160,7 +161,7 @@ def clean_cache(environment: Mapping[str, str]) -> list[Path]:
     cache = cache_folder(environment)
     candidates = [
         *cached_files.locked_once(cache / DEFINITIONS_FOLDER),
-        *cached_files.locked_once(class_archives.default_cache()),
+        *cached_files.locked_once(class_archives.default_cache(environment)),
         *cached_files.locked_once(cache / PROGRAMS_FOLDER),
         *cached_files.locked_once(cache),
     ]

@@ -24,6 +24,7 @@ without, 1.7 s with.
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,9 +96,9 @@ class ClassArchives:
         )
 
 
-def default_cache() -> Path:
+def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
     """Returns the folder for archives in the user's cache."""
-    return cached_files.find_folder(os.environ) / "class-archives"
+    return cached_files.find_folder(environment) / "class-archives"
 
 
 def find_class_archives(cache: Path, distribution: Distribution) -> ClassArchives:
