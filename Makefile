@@ -72,13 +72,13 @@ simulation: setup ## a thousand seeds of crashes, cuts and late messages
 integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build versitygw || true  # the tests say what is missing
-	@# in order of their names: by number of tests the few longest would come last, beside nothing
+	@# The longest files come first (tests/file_order.py); pytest-xdist would order them by number of tests.
 	@$(BIN)/python -m pytest tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build all || true  # the tests say what is missing
-	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --durations=15
+	@$(BIN)/python -m pytest tests/kubernetes -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 testbed: check-python ## find or build that control plane, with kubectl, helm and a server of S3 (once, some minutes)
 	@$(TESTBED) build all versitygw
