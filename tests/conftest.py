@@ -52,4 +52,4 @@ def pytest_terminal_summary(
 ) -> Generator[None, None, None]:
     """Say last of all, where it is seen, which tests were left out and why."""
     yield
-    loud_skips.tell(terminalreporter)
+    loud_skips.report(terminalreporter)

@@ -2,8 +2,9 @@
 
 `skip` is for anything that a machine may lack: root, cgroups, a program, a network. The programs of
 the testbed are found or built before the first test begins, for a test has a limit of minutes: that
-is for `keep` and `programs`, which the conftest.py of tests/kubernetes, tests/cluster and
-tests/integration call, each with a loud word of its own.
+is for `keep` and `programs`, which the conftest.py of tests/kubernetes, tests/cluster,
+tests/integration and tests/unit/chart call, each with loud words of its own. What they keep is kept
+under these words, for one run may hold tests of several of them.
 """
 
 import os
@@ -16,11 +17,11 @@ import pytest
 from rekindle.errors import InputError, RekindleError
 from testbed import binaries
 
-__all__ = ["LOUD", "keep", "programs", "skip", "tell", "used_fixtures"]
+__all__ = ["LOUD", "keep", "programs", "report", "skip", "used_fixtures"]
 
 # Begins the reason where a suite has no words of its own.
 LOUD = "NOT TESTED"
-FOUND = pytest.StashKey[dict[str, Path] | RekindleError]()
+FOUND = pytest.StashKey[dict[str, dict[str, Path] | RekindleError]]()
 Find = Callable[[Callable[[str], None]], dict[str, Path]]
 
 
@@ -31,19 +32,20 @@ def used_fixtures(session: pytest.Session) -> set[str]:
     return {name for item in session.items for name in getattr(item, "fixturenames", ())}
 
 
-def keep(session: pytest.Session, find: Find) -> None:
+def keep(session: pytest.Session, loud: str, find: Find) -> None:
     """Keeps the programs that `find` finds, or why it does not; `find` gets a printer of progress.
 
     A disk that is full ends no test run with a traceback either.
     """
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     say = binaries.say if reporter is None else reporter.write_line
+    kept = session.config.stash.setdefault(FOUND, {})
     try:
-        session.config.stash[FOUND] = find(say)
+        kept[loud] = find(say)
     except RekindleError as error:
-        session.config.stash[FOUND] = error
+        kept[loud] = error
     except OSError as error:
-        session.config.stash[FOUND] = InputError(
+        kept[loud] = InputError(
             where=str(error.filename or "the cache"),
             what=str(error.strerror or error),
             remedy="see whether its disk is full, and whose it is",
@@ -52,7 +54,7 @@ def keep(session: pytest.Session, find: Find) -> None:
 
 def programs(request: pytest.FixtureRequest, loud: str) -> dict[str, Path]:
     """Returns what was kept; without it the test that asks is skipped loudly."""
-    found = request.config.stash[FOUND]
+    found = request.config.stash[FOUND][loud]
     if isinstance(found, RekindleError):
         skip(found, loud)
     return found
@@ -66,7 +68,7 @@ def skip(reason: object, loud: str = LOUD) -> NoReturn:
     pytest.skip(line)
 
 
-def tell(terminalreporter: pytest.TerminalReporter) -> None:
+def report(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints each reason for which tests were skipped once, with the number of these tests.
 
     The reasons come from the reports, as tests may have run in other processes.

@@ -31,7 +31,7 @@ LOUD = "NOTHING WAS TESTED ON REAL NODES"
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Looks whether this machine can have a cluster, and finds or builds its programs."""
     if "node_programs" in loud_skips.used_fixtures(session):
-        loud_skips.keep(session, find_programs)
+        loud_skips.keep(session, LOUD, find_programs)
 
 
 def find_programs(say: Callable[[str], None]) -> dict[str, Path]:

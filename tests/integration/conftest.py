@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import loud_skips
 import readings
 from application import Application, restore
+from object_server import LOUD
 from surroundings import Surroundings
 
 from rekindle_local.cluster import LocalCluster
@@ -33,7 +34,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds or builds the server before the first test begins: a test has a limit of minutes."""
     if "server" in loud_skips.used_fixtures(session):
         wanted = [binaries.VERSITYGW]
-        loud_skips.keep(session, lambda say: binaries.find(wanted, progress=say))
+        loud_skips.keep(session, LOUD, lambda say: binaries.find(wanted, progress=say))
 
 
 @pytest.fixture(scope="session")

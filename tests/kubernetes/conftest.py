@@ -36,7 +36,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     used = loud_skips.used_fixtures(session)
     if "programs" in used:
         names = [*CONTROL_PLANE, *(name for name in (KUBECTL, HELM) if name in used)]
-        loud_skips.keep(session, lambda say: binaries.find(names, progress=say))
+        loud_skips.keep(session, LOUD, lambda say: binaries.find(names, progress=say))
 
 
 @pytest.fixture(scope="session")

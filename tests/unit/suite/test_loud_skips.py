@@ -1,5 +1,6 @@
 """Tests that a machine cannot run are one loud line for each reason, and failures in CI."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,7 +40,7 @@ def test_what_a_machine_lacks_is_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch
 def test_each_reason_is_one_line_with_the_number_of_its_tests() -> None:
     terminal: Any = Terminal("NOT TESTED: no root", "needs a JDK", "NO NODES: no cgroups")
     terminal.stats["skipped"] += terminal.stats["skipped"][:1]
-    loud_skips.tell(terminal)
+    loud_skips.report(terminal)
     assert terminal.lines == [
         "NO NODES: no cgroups",
         "NOT TESTED: no root (2 tests)",
@@ -68,12 +69,15 @@ def test_programs_that_cannot_be_had_skip_the_tests_that_ask_for_them(
 
     monkeypatch.delenv("CI", raising=False)
     running = session()
-    loud_skips.keep(running, fail)
+    loud_skips.keep(running, "NOTHING", fail)
     with pytest.raises(pytest.skip.Exception, match=f"^{line}"):
         loud_skips.programs(running, "NOTHING")
 
 
 def test_programs_are_kept_for_the_tests_that_ask_for_them() -> None:
     running = session()
-    loud_skips.keep(running, lambda _: {binaries.HELM: binaries.Path("helm")})
-    assert loud_skips.programs(running, "NOTHING") == {binaries.HELM: binaries.Path("helm")}
+    for loud, name in (("NO CHART", binaries.HELM), ("NO STORE", binaries.VERSITYGW)):
+        found = {name: Path(name)}
+        loud_skips.keep(running, loud, lambda _, found=found: found)
+    assert loud_skips.programs(running, "NO CHART") == {binaries.HELM: Path(binaries.HELM)}
+    assert loud_skips.programs(running, "NO STORE") == {binaries.VERSITYGW: Path("versitygw")}
