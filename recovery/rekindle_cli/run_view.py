@@ -27,6 +27,7 @@ EPOCHS_OF_RATE = 20
 QUERIES_SHOWN_MAX = 30
 LEVEL_SECONDS, LATE_SECONDS = 5.0, 15.0
 MESSAGES_SHOWN = 3
+STARTING, WAITING = "starting", "waiting for nodes"
 
 
 class View(Protocol):
@@ -84,7 +85,7 @@ class RunView:
     nodes_expected: int
     output: str
     console: Console = field(default_factory=lambda: Console(highlight=False))
-    state: str = "starting"
+    state: str = STARTING
     nodes: set[str] = field(default_factory=set)
     losses: int = 0
     plan: str = ""
@@ -149,9 +150,8 @@ class RunView:
             return
         self.nodes.add(record["node"])
         self.say(f"node {record['node']} joined, {self._of_nodes()}")
-        if self.state == "starting":
-            missing = self.nodes_expected - len(self.nodes)
-            self.state = f"waiting for {missing} nodes" if missing > 0 else "starting"
+        if self.state in (STARTING, WAITING):
+            self.state = WAITING if len(self.nodes) < self.nodes_expected else STARTING
 
     def _on_confirmed(self, record: Mapping[str, Any]) -> None:
         self.nodes.discard(record["node"])

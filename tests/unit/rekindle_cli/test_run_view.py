@@ -20,8 +20,9 @@ def view(nodes: int = 2, *, terminal: bool = False) -> tuple[RunView, io.StringI
 def test_each_node_that_joins_or_goes_is_a_line_with_how_many_there_are() -> None:
     seen, shown = view()
     seen.show({"kind": "joined", "node": "a"})
-    assert seen.state == "waiting for 1 nodes"
+    assert seen.state == "waiting for nodes"
     seen.show({"kind": "joined", "node": "b"})
+    assert seen.state == "starting"
     seen.show({"kind": "confirmed", "node": "a", "silent": True})
     assert shown.getvalue().splitlines() == [
         "node a joined, 1 of 2 nodes",
