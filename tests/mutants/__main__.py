@@ -35,9 +35,9 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{fault.name}\n    {fault.file}\n    {fault.harm}")
         return 0
     began = time.monotonic()
-    told = _Told(len(faults))
+    report = _Report(len(faults))
     try:
-        verdicts = campaigns.conduct(tree, faults, told, sound=options.sound)
+        verdicts = campaigns.try_all(tree, faults, report, without_first=options.sound)
     except KeyboardInterrupt:
         print("mutants: interrupted; nothing is left", file=sys.stderr)
         return 130
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     return _summed_up(verdicts, seconds)
 
 
-class _Told:
+class _Report:
     """Prints a line for each verdict, with how many there are to come."""
 
     def __init__(self, total: int) -> None:
@@ -56,8 +56,8 @@ class _Told:
 
     def __call__(self, fault: Fault, verdict: Verdict) -> None:
         self.count += 1
-        said = trials.sentence(verdict)
-        print(f"[{self.count}/{self.total}] {fault.name} ({fault.file}): {said}", flush=True)
+        outcome = trials.sentence(verdict)
+        print(f"[{self.count}/{self.total}] {fault.name} ({fault.file}): {outcome}", flush=True)
         if verdict.outcome is Outcome.MISSED:
             print(f"    what a user would suffer: {fault.harm}", flush=True)
 

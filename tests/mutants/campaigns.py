@@ -1,4 +1,4 @@
-"""Many trials: unit tests of two faults side by side on two copies, then all others one by one.
+"""Tries many faults: unit tests of two side by side on two copies, then all others one by one.
 
 Two copies are as much as two cores carry; a cluster of Spark or a control plane of Kubernetes has
 the machine to itself. Whoever is interrupted ends the tests that run, and removes the copies.
@@ -18,11 +18,11 @@ from mutants.catalogue import Fault
 from mutants.copies import Copy, copied
 from mutants.trials import Outcome, Verdict
 
-__all__ = ["Told", "conduct"]
+__all__ = ["Report", "try_all"]
 
 COPIES = 2
 
-Told = Callable[[Fault, Verdict], None]
+Report = Callable[[Fault, Verdict], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class _Campaign:
     """Trials on some copies, each of which is used by one trial at a time."""
 
     copies: Sequence[Copy]
-    sound: bool
+    without_first: bool
 
     def verdicts(self, faults: Sequence[Fault]) -> Iterator[tuple[Fault, Verdict]]:
         """The verdicts as they come, of faults that are tried side by side on the copies."""
@@ -52,19 +52,20 @@ class _Campaign:
 
     def _tried(self, copy: Copy, fault: Fault) -> Verdict:
         wrong = "" if fault.is_unit_only else trials.prepare(copy)
-        if self.sound and not wrong:
+        if self.without_first and fault.tests and not wrong:
             wrong = trials.passes(copy, fault.tests)
         if wrong:
             return Verdict(fault.name, Outcome.ERROR, 0.0, text=wrong)
         return trials.tried(copy, fault)
 
 
-def conduct(
-    tree: Path, faults: Sequence[Fault], told: Told, *, sound: bool = False
+def try_all(
+    tree: Path, faults: Sequence[Fault], report: Report, *, without_first: bool = False
 ) -> list[Verdict]:
-    """Tries all faults on copies of a checkout, and tells of each verdict as it comes.
+    """Tries all faults on copies of a checkout, and reports each verdict as it comes.
 
-    `sound`: the tests of each fault run without it first, and an error is told where they fail.
+    `without_first`: the tests of each fault run without it first; where they fail, the verdict is
+    an error.
     """
     beside = [fault for fault in faults if fault.is_unit_only]
     alone = [fault for fault in faults if not fault.is_unit_only]
@@ -74,9 +75,9 @@ def conduct(
         copies = [stack.enter_context(copied(tree)) for _ in range(count)]
         stack.enter_context(_interruptible(copies))
         for some, used in ((beside, copies), (alone, copies[:1])):
-            for fault, verdict in _Campaign(used, sound).verdicts(some):
+            for fault, verdict in _Campaign(used, without_first).verdicts(some):
                 verdicts.append(verdict)
-                told(fault, verdict)
+                report(fault, verdict)
     return verdicts
 
 

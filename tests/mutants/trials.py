@@ -99,6 +99,8 @@ def _judged(finished: Finished) -> tuple[Outcome, str, str]:
         return Outcome.ERROR, "", f"the tests did not end within {TRIAL_SECONDS_MAX:.0f} s"
     if finished.code == FAILED:
         named = NAMED.search(output)
+        if named and "::" not in named[1]:  # with -x and a second file pytest ends with 1 then too
+            return Outcome.ERROR, "", f"{named[1]} cannot be imported: {_end_of(output)}"
         hung = f"it hung for {TEST_SECONDS_MAX} s" if HUNG in output else ""
         return Outcome.FOUND, named[1] if named else "a test without a name", hung
     if finished.code != PASSED:
