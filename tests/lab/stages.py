@@ -7,7 +7,8 @@
 The order rotates with the commit, so that stages which one run leaves out come first in another.
 What is left out is said, and is no failure.
 
-Exit codes: 0 no stage failed; 1 one did; 2 wrong usage.
+Exit codes: 0 no stage failed; 1 one did; 2 wrong usage; 130 interrupted, which ends the stage that
+runs.
 """
 
 import argparse
@@ -87,15 +88,13 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     until = None if given.until is None else given.began + given.until
     clock = Clock(until, max(1.0, given.slowness))
-    results: dict[str, str] = {}
-    for stage in _chosen(given.stages):
-        if clock.has_time_for(stage):
-            results[stage.name] = _run(stage, clock)
-        else:
-            results[stage.name] = (
-                f"LEFT OUT: it takes {stage.seconds * clock.slowness:.0f} s here, "
-                f"and {max(0.0, clock.left_seconds()):.0f} s are left"
-            )
+    stages = _chosen(given.stages)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, or the stage would go on
+    try:
+        results = {stage.name: _run_in_time(stage, clock) for stage in stages}
+    except KeyboardInterrupt:
+        print("stages.py: interrupted; the stages that are left were not run", file=sys.stderr)
+        return 130
     print("== the laboratory")
     for name, result in results.items():
         print(f"{name:<22}{result}", flush=True)
@@ -136,6 +135,16 @@ def _commit_number() -> int:
         check=False,
     )
     return int(found.stdout.strip() or "0", 16)
+
+
+def _run_in_time(stage: Stage, clock: Clock) -> str:
+    """Run a stage if it can be expected to end in time; return the result in words."""
+    if clock.has_time_for(stage):
+        return _run(stage, clock)
+    return (
+        f"LEFT OUT: it takes {stage.seconds * clock.slowness:.0f} s here, "
+        f"and {max(0.0, clock.left_seconds()):.0f} s are left"
+    )
 
 
 def _run(stage: Stage, clock: Clock) -> str:

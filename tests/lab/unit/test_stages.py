@@ -1,0 +1,52 @@
+"""Each test of the laboratory has its stage, and an interrupted stage leaves nothing behind."""
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LABORATORY = Path(__file__).parents[1]
+STAGES = runpy.run_path(str(LABORATORY / "stages.py"))
+
+
+def test_every_file_of_integration_tests_has_a_stage() -> None:
+    arguments = [
+        part for stage in STAGES["STAGES"] for command in stage.commands for part in command
+    ]
+    for file in (LABORATORY / "integration").glob("test_*.py"):
+        assert f"tests/lab/integration/{file.name}" in arguments
+
+
+def test_what_there_is_no_time_for_is_reported_and_no_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert STAGES["main"](["--until", "1", "--began", "0"]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().out.count("LEFT OUT") == len(STAGES["STAGES"])
+
+
+def test_a_stage_ends_with_the_run_that_is_ended(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    program = (
+        "import runpy, sys\n"
+        f"stages = runpy.run_path({str(LABORATORY / 'stages.py')!r})\n"
+        "main, Stage = stages['main'], stages['Stage']\n"
+        f"command = ['sh', '-c', 'echo $$ > {tmp_path}/begun; exec sleep 600']\n"
+        "main.__globals__['STAGES'] = (Stage('long', 1, [command]),)\n"
+        "sys.exit(main(['long']))\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    stage = int((tmp_path / "begun").read_text())
+    run.send_signal(signal.SIGTERM)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in errors
+    with pytest.raises(ProcessLookupError):
+        os.kill(stage, 0)
