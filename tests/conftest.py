@@ -1,6 +1,4 @@
-"""What all tests share: their order, a limit on each unit test, hypothesis without chance, and that
-what is left out is said.
-"""
+"""What all tests share: their order, the limit of unit tests, and the report of skipped ones."""
 
 import sys
 from collections.abc import Generator
