@@ -14,10 +14,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 
+from rekindle.errors import RekindleError
 from rekindle_cli.event_files import EventFile
 from rekindle_cli.run_view import View
 
-__all__ = ["interrupts_end_in_order", "log_apart", "shown"]
+__all__ = ["ask_to_end", "interrupts_end_in_order", "log_apart", "shown"]
 
 POLL_SECONDS = 0.2
 
@@ -81,10 +82,18 @@ def interrupts_end_in_order(request_end: Callable[[], None], view: View) -> None
             raise KeyboardInterrupt
         asked = True
         # not here: the signal may have interrupted code that holds a lock of the view
-        threading.Thread(target=ask, name="interrupt", daemon=True).start()
-
-    def ask() -> None:
-        view.say("ending at a savepoint; press Ctrl-C again to end at once")
-        request_end()
+        threading.Thread(
+            target=ask_to_end, args=(request_end, view), name="interrupt", daemon=True
+        ).start()
 
     signal.signal(signal.SIGINT, handle)
+
+
+def ask_to_end(request_end: Callable[[], None], view: View) -> None:
+    """Ask for an orderly end, and say so, or why it cannot be asked for: a store may be away."""
+    try:
+        request_end()
+    except (OSError, RekindleError) as error:
+        view.say(f"no orderly end can be asked for: {error}; press Ctrl-C again to end at once")
+    else:
+        view.say("ending at a savepoint; press Ctrl-C again to end at once")

@@ -26,6 +26,7 @@ import yaml
 
 from rekindle.errors import InputError, RunError
 from rekindle.protocol.tree import Place
+from rekindle_cli import shown_run
 from rekindle_cli.local_request import LocalRequest
 from rekindle_cli.run_view import View
 from rekindle_local.cluster import LocalCluster
@@ -101,6 +102,7 @@ class _Run:
     provisioning: Provisioning
     driver: DriverProcess
     interrupts: int = 0
+    asked: bool = False
     recovered_at: float | None = None
     killed: bool = False
     _rng: random.Random = field(default_factory=lambda: random.Random(1))
@@ -162,16 +164,21 @@ class _Run:
             self.view.refresh()
             if self.interrupts > 1:
                 raise KeyboardInterrupt
+            if self.interrupts and not self.asked:
+                self._end_in_order()
             time.sleep(POLL_SECONDS)
         self._take_events()
         self.driver.check()
 
     def interrupt(self) -> None:
-        """Count a Ctrl-C: the first asks for an orderly end, the second is heard by `follow`."""
+        """Count a Ctrl-C; `follow` acts on it."""
         self.interrupts += 1
-        if self.interrupts == 1:
-            files.at(self.request.store).put({SAVEPOINT_REQUEST: b""})
-            self.view.say("ending at a savepoint; press Ctrl-C again to end at once")
+
+    def _end_in_order(self) -> None:
+        self.asked = True
+        shown_run.ask_to_end(
+            lambda: files.at(self.request.store).put({SAVEPOINT_REQUEST: b""}), self.view
+        )
 
     def _take_events(self) -> None:
         for record in self.driver.fresh_events():
