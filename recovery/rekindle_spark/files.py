@@ -9,10 +9,12 @@ which they are. For users: docs/stores.md.
 """
 
 import errno
+import os
 import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +28,10 @@ __all__ = ["Files", "at", "check", "exists", "folder"]
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
 PLACES_CACHED_MAX = 16
+ANSWERED = (errno.EREMOTEIO, errno.EBUSY, errno.EOPNOTSUPP)
+CONDITIONAL = "use a server that knows conditional writes (docs/stores.md)"
+# What folders without hard links answer, by system and driver.
+UNLINKABLE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.ENOTTY, errno.EINVAL)
 
 
 class Files(Protocol):
@@ -134,25 +140,72 @@ def _remote(place: str) -> Files:
 def _write_nothing(folder: Path) -> None:
     while not folder.exists():
         folder = folder.parent
-    tempfile.TemporaryFile(dir=folder).close()
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".rekindle-probe-") as probe:
+        link = Path(f"{probe.name}.link")
+        try:
+            os.link(probe.name, link)
+            _check_exclusive(folder, Path(probe.name), link)
+        except OSError as error:
+            if error.errno not in UNLINKABLE:
+                raise
+            raise _unlinkable(folder, f"without hard links ({error.strerror})") from error
+        finally:
+            link.unlink(missing_ok=True)
+
+
+def _check_exclusive(folder: Path, file: Path, taken: Path) -> None:
+    """See that a link does not take the place of what is there."""
+    try:
+        os.link(file, taken)
+    except FileExistsError:
+        return
+    raise _unlinkable(folder, "whose hard links take the place of what is there")
+
+
+def _unlinkable(folder: Path, what: str) -> InputError:
+    return InputError(
+        where=f"checkpoint store {folder}",
+        what=f"is on a file system {what}, by which two drivers are kept apart",
+        remedy="use a folder of another file system, NFS for instance, or S3 (docs/stores.md)",
+    )
 
 
 def _check_creation(files: Files) -> None:
     """Two drivers are kept apart by records that only one of them can make; a server that takes no
     notice of the condition would let both."""
     probe = f"probe-{uuid.uuid4().hex}"
-    files.create(probe, b"one")
+    try:
+        overwrites = _overwrites(files, probe)
+    except BaseException:
+        with suppress(OSError):  # as far as it can be: the first error says what is wrong
+            files.remove([probe])
+        raise
+    files.remove([probe])
+    if overwrites:
+        raise InputError(
+            where=f"checkpoint store {files.place}",
+            what="overwrites what it was told to create only where nothing is (If-None-Match: *)",
+            remedy=CONDITIONAL,
+        )
+
+
+def _overwrites(files: Files, probe: str) -> bool:
+    try:
+        files.create(probe, b"one")
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        raise InputError(
+            where=f"checkpoint store {files.place}",
+            what="does not know how to create only where nothing is (If-None-Match: *; "
+            f"it answers: {_said(error)})",
+            remedy=CONDITIONAL,
+        ) from error
     try:
         files.create(probe, b"other")
     except FileExistsError:
-        return
-    finally:
-        files.remove([probe])
-    raise InputError(
-        where=f"checkpoint store {files.place}",
-        what="overwrites what it was told to create only where nothing is (If-None-Match: *)",
-        remedy="use a server that knows conditional writes (docs/stores.md)",
-    )
+        return False
+    return True
 
 
 def _unusable(place: str | Path, error: OSError, *, is_local: bool) -> InputError | RunError:
@@ -161,10 +214,20 @@ def _unusable(place: str | Path, error: OSError, *, is_local: bool) -> InputErro
         what = f"cannot be written ({error.strerror})"
         remedy = "name a place in a folder that is there and may be written"
         return InputError(where=where, what=what, remedy=remedy)
-    needs = "HADOOP_CONF_DIR" if str(place).lower().startswith("hdfs") else "AWS_ENDPOINT_URL"
-    said = (error.strerror or str(error)).partition("\n")[0]
-    if isinstance(error, PermissionError) or error.errno == errno.ENXIO:
+    if isinstance(error, PermissionError) or error.errno in (errno.ENXIO, errno.EINVAL):
         remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
-        return InputError(where=where, what=f"cannot be written ({said})", remedy=remedy)
+        return InputError(where=where, what=f"cannot be written ({_said(error)})", remedy=remedy)
+    if error.errno == errno.EPROTO:
+        remedy = "name a file with its authority in AWS_CA_BUNDLE (docs/stores.md)"
+        what = f"has a certificate that is not trusted ({_said(error)})"
+        return InputError(where=where, what=what, remedy=remedy)
+    if error.errno in ANSWERED:
+        remedy = "see what its server's log says, and start again (docs/stores.md)"
+        return RunError(where=where, what=f"answers with an error ({_said(error)})", remedy=remedy)
+    needs = "HADOOP_CONF_DIR" if str(place).lower().startswith("hdfs") else "AWS_ENDPOINT_URL"
     remedy = f"see that its server runs, and {needs} and the like (docs/stores.md)"
-    return RunError(where=where, what=f"does not answer ({said})", remedy=remedy)
+    return RunError(where=where, what=f"does not answer ({_said(error)})", remedy=remedy)
+
+
+def _said(error: OSError) -> str:
+    return (error.strerror or str(error)).partition("\n")[0]

@@ -3,10 +3,16 @@
 A put object is there for good. One that must not be there yet is put on the condition that it is
 not (`If-None-Match: *`), so of two writers the server takes one. What the library raises becomes
 OSError, which is waited out. The library lets threads run beside it, and takes any number of them.
+
+The number of an OSError says whether there was an answer: EIO none, EREMOTEIO an error of the
+server's own, EINVAL a request that it does not take, EOPNOTSUPP one that it does not know,
+EACCES and ENXIO no rights and no bucket, EBUSY another writer each time it was asked, EPROTO a
+certificate that is not trusted.
 """
 
 import errno
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,8 +27,10 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
+from rekindle_spark import s3_environment
+
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, RetryConfig, S3Config
 
 __all__ = ["ObjectFiles"]
 
@@ -35,7 +43,16 @@ CLIENT: "ClientConfig" = {
 }
 # Files that are sent at the same time.
 SENDERS = 16
+# A conditional request that meets another one on the same key is to be sent again (409).
+CONFLICTS_MAX = 6
+CONFLICT_SECONDS = 0.05
+CONFLICTS = ("ConditionalRequestConflict", "OperationAborted")
 TOLD = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+STATUS = re.compile(r"status code: (\d{3})")
+# The library says it in the last of several lines, over which it spreads the name of the reason.
+UNTRUSTED = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w+)")
+UNKNOWN_TO_IT = (405, 501)
+PANICS = "pyo3_runtime"
 
 
 class ObjectFiles:
@@ -43,20 +60,27 @@ class ObjectFiles:
 
     def __init__(self, place: str) -> None:
         self.place = place
-        with self._answers():
-            self.store = S3Store.from_url(place, client_options=CLIENT, retry_config=RETRIES)
+        self.deletes_in_bulk = True
+        self.store = self._opened()
 
     def make_folder(self, name: str) -> None:
         """Nothing to do."""
 
     def create(self, name: str, data: bytes) -> None:
         """See `files.Files`."""
-        try:
-            with self._answers():
-                self.store.put(name, data, mode="create")
-        except FileExistsError:
-            if self.read(name) != data:
-                raise
+        for attempt in range(CONFLICTS_MAX):
+            try:
+                with self._answers():
+                    self.store.put(name, data, mode="create")
+                return
+            except FileExistsError:
+                if self.read(name) != data:
+                    raise
+                return
+            except BlockingIOError:
+                if attempt == CONFLICTS_MAX - 1:
+                    raise
+                time.sleep(CONFLICT_SECONDS * 2**attempt)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """See `files.Files`. They are sent at the same time; none is on its way any more when this
@@ -79,26 +103,83 @@ class ObjectFiles:
     def remove(self, names: Iterable[str]) -> None:
         """See `files.Files`."""
         wanted = list(names)
-        if wanted:
-            with self._answers():
-                self.store.delete(wanted)
+        if not wanted:
+            return
+        try:
+            self._delete(wanted)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except OSError as error:
+            if not self.deletes_in_bulk or error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            # Several servers know no request that deletes many objects, or want it otherwise.
+            self.deletes_in_bulk = False
+            self.store = self._opened()
+            self._delete(wanted)
+
+    def _delete(self, names: list[str]) -> None:
+        with self._answers():
+            self.store.delete(names)
+
+    def _opened(self) -> S3Store:
+        """A client as the environment says. Raises InputError for what cannot be meant there."""
+        config: S3Config = {**s3_environment.options()}  # type: ignore[typeddict-item]
+        if not self.deletes_in_bulk:
+            config["disable_bulk_delete"] = True
+        client = dict(CLIENT)
+        trusted = s3_environment.authorities()
+        if trusted is not None:
+            client["root_certificate"] = trusted
+        with self._answers():
+            return S3Store.from_url(
+                self.place,
+                config=config,
+                client_options=client,  # type: ignore[arg-type]
+                retry_config=RETRIES,
+            )
 
     @contextmanager
     def _answers(self) -> Iterator[None]:
         """What the library raises, as OSError: only the absence of an object is that of a file."""
         try:
             yield
-        except AlreadyExistsError as error:
-            raise FileExistsError(errno.EEXIST, "is there already", self.place) from error
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise PermissionError(errno.EACCES, _told(error)[1], self.place) from error
         except (FileNotFoundError, BaseError) as error:
-            code, text = _told(error)
-            if code == "NoSuchKey":
-                raise FileNotFoundError(errno.ENOENT, text, self.place) from error
-            absent = code == "NoSuchBucket" or isinstance(error, FileNotFoundError)
-            number = errno.ENXIO if absent else errno.EIO
-            raise OSError(number, text, self.place) from error
+            raise self._answer(error) from error
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            # What the library does not expect, it raises outside of Exception.
+            if type(error).__module__ != PANICS:
+                raise
+            raise OSError(errno.EIO, f"the client panicked: {error}", self.place) from error
+
+    def _answer(self, error: Exception) -> OSError:
+        code, text = _told(error)
+        if code in CONFLICTS:
+            return BlockingIOError(errno.EBUSY, text, self.place)
+        if isinstance(error, AlreadyExistsError):
+            return FileExistsError(errno.EEXIST, "is there already", self.place)
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            return PermissionError(errno.EACCES, text, self.place)
+        if code == "NoSuchKey":
+            return FileNotFoundError(errno.ENOENT, text, self.place)
+        if code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
+            return OSError(errno.ENXIO, text, self.place)
+        untrusted = UNTRUSTED.search(str(error))
+        if untrusted is not None:
+            return OSError(errno.EPROTO, untrusted[1], self.place)
+        return OSError(_number(error), text, self.place)
+
+
+def _number(error: Exception) -> int:
+    """Of an answer that means nothing special, by its status."""
+    found = STATUS.search(str(error))
+    if found is None:
+        return errno.EIO
+    status = int(found[1])
+    if status in UNKNOWN_TO_IT:
+        return errno.EOPNOTSUPP
+    return errno.EINVAL if status in (400, 411) else errno.EREMOTEIO
 
 
 def _told(error: Exception) -> tuple[str, str]:

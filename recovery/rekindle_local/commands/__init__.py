@@ -1,7 +1,7 @@
 """Commands that need a cluster of local processes; pyproject.toml registers them.
 
-    coordinator   coordinates the applications of a store
-    demo          the demo, its report and its summary
+coordinator   coordinates the applications of a store
+demo          the demo, its report and its summary
 """
 
 from rekindle_cli.cli import Command

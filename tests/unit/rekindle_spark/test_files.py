@@ -1,5 +1,6 @@
 """Where a store lies, and its files in a folder; on a server: tests/integration."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -119,3 +120,31 @@ def test_a_server_that_is_not_there_is_no_mistake_of_the_user(
         files.check("s3://nobody/x")
     assert "AWS_ENDPOINT_URL" in error.value.remedy
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS])
+def test_a_folder_without_hard_links_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def link(_: object, path: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(InputError, match="is on a file system without hard links") as refused:
+        files.check(tmp_path / "store")
+    assert str(tmp_path) in str(refused.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_whose_links_replace_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", lambda _, path: Path(path).write_bytes(b""))
+    with pytest.raises(InputError, match="whose hard links take the place of what is there"):
+        files.check(tmp_path)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_that_will_do_is_left_as_it_was(tmp_path: Path) -> None:
+    files.check(tmp_path / "store/of/one")
+    assert [*tmp_path.iterdir()] == []

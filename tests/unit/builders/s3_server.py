@@ -1,0 +1,135 @@
+"""A small server on this machine that speaks as much of S3 as a store needs, with quirks."""
+
+import re
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["Quirks", "S3Server", "serving"]
+
+
+@dataclass(slots=True)
+class Quirks:
+    """What the server does otherwise than Amazon's.
+
+    `conditional` and `bulk` are a status and code to answer such requests with, `conflicts` how
+    many conditional puts of a key answer 409 before one counts.
+    """
+
+    conditional: tuple[int, str] | None = None
+    bulk: tuple[int, str] | None = None
+    conflicts: int = 0
+    overwrites: bool = False
+
+
+@dataclass(slots=True)
+class S3Server:
+    """Its address and objects, and each request's method, path and status."""
+
+    address: str
+    quirks: Quirks = field(default_factory=Quirks)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    requests: list[tuple[str, str, int]] = field(default_factory=list)
+    conflicts: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def serving(
+    *, tls: ssl.SSLContext | None = None, quirks: Quirks | None = None
+) -> Iterator[S3Server]:
+    """Serve until the block ends, at a port that the system chooses."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    scheme = "http"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        scheme = "https"
+    state = S3Server(f"{scheme}://127.0.0.1:{server.server_address[1]}", quirks or Quirks())
+    server.state = state  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def state(self) -> S3Server:
+        found: S3Server = self.server.state  # type: ignore[attr-defined]
+        return found
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+    def do_PUT(self) -> None:
+        key, data = self._key(), self._body()
+        if self.headers.get("If-None-Match") == "*":
+            refusal = self._conditional(key)
+            if refusal is not None:
+                self._error(*refusal)
+                return
+        self.state.objects[key] = data
+        self._answer(200, etag='"e"')
+
+    def _conditional(self, key: str) -> tuple[int, str] | None:
+        quirks = self.state.quirks
+        if quirks.conditional:
+            return quirks.conditional
+        if self.state.conflicts[key] < quirks.conflicts:
+            self.state.conflicts[key] += 1
+            return 409, "ConditionalRequestConflict"
+        if key in self.state.objects and not quirks.overwrites:
+            return 412, "PreconditionFailed"
+        return None
+
+    def do_GET(self) -> None:
+        key = self._key()
+        if key in self.state.objects:
+            modified = "Thu, 01 Jan 2026 00:00:00 GMT"
+            self._answer(200, self.state.objects[key], etag='"e"', last_modified=modified)
+        else:
+            self._error(404, "NoSuchKey")
+
+    def do_DELETE(self) -> None:
+        self.state.objects.pop(self._key(), None)
+        self._answer(204)
+
+    def do_POST(self) -> None:
+        wanted = re.findall(r"<Key>(.*?)</Key>", self._body().decode())
+        if self.state.quirks.bulk:
+            self._error(*self.state.quirks.bulk)
+            return
+        for key in wanted:
+            self.state.objects.pop(key, None)
+        gone = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in wanted)
+        self._answer(200, f"<DeleteResult>{gone}</DeleteResult>".encode())
+
+    def _key(self) -> str:
+        return unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2]
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _error(self, status: int, code: str) -> None:
+        text = f"<Error><Code>{code}</Code><Message>It says {code}.</Message></Error>"
+        self._answer(status, text.encode())
+
+    def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.state.requests.append((self.command, self.path, status))
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
