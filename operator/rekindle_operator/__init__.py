@@ -24,6 +24,7 @@ What people ask for, and what they are told:
 What is there:
 
     pods                what is kept of a pod
+    spark_containers    which container of a pod runs Spark
     nodes               what is kept of a node
     sparkapplications   what is kept of a SparkApplication
     quantities          quantities of Kubernetes, and what a pod requests in all

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from rekindle_operator import quantities
+from rekindle_operator.spark_containers import SIDECAR, spark_container
 
 __all__ = [
     "APACHE",
@@ -39,7 +40,6 @@ __all__ = [
 
 APPLICATION_LABEL = "rekindle.dev/application"
 KEPT_OFF_ANNOTATION = "rekindle.dev/kept-off"
-SIDECAR = "rekindle-sidecar"
 KUBEFLOW, APACHE = SPARK_APPLICATION_GROUPS = ("sparkoperator.k8s.io", "spark.apache.org")
 
 Role = Literal["driver", "executor"]
@@ -52,7 +52,6 @@ SUBMISSION_LABEL = f"{KUBEFLOW}/submission-id"
 RESOURCE_LABELS = ((KUBEFLOW, f"{KUBEFLOW}/app-name"), (APACHE, "spark.operator/spark-app-name"))
 # Executors of a StatefulSet or Deployment have this until Spark has given them an id.
 EXECUTOR_ID_UNKNOWN = "EXECID"
-SPARK_CONTAINERS = ("spark-kubernetes-driver", "spark-kubernetes-executor", "executor")
 ENDED_PHASES = ("Succeeded", "Failed")
 
 
@@ -158,7 +157,7 @@ def _role(labels: Mapping[str, str], spec: Record) -> Role | None:
 def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     group, resource = _resource(metadata, labels)
-    container = _spark_container(spec)
+    container = _spark_container(spec, metadata)
     executor_id = labels.get(EXECUTOR_LABEL, "")
     is_driver = role == "driver"
     uid = metadata["uid"]
@@ -221,11 +220,9 @@ def _is_resident(metadata: Record) -> bool:
     return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
 
 
-def _spark_container(spec: Record) -> Record:
-    """The container that runs Spark: by Spark's names for it, else the first, as Spark has it."""
+def _spark_container(spec: Record, metadata: Record) -> Record:
     containers: Sequence[Record] = spec.get("containers") or ({},)
-    named = (container for container in containers if container.get("name") in SPARK_CONTAINERS)
-    return next(named, containers[0])
+    return containers[spark_container(spec, metadata)]
 
 
 def _sidecar(spec: Record) -> Record | None:

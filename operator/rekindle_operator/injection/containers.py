@@ -9,10 +9,11 @@ Security Standard `restricted` wants it. `patching` puts these into a pod.
 from collections.abc import Iterator
 from typing import Any
 
+from rekindle_operator import spark_containers
 from rekindle_operator.injection.terms import Body, SidecarTerms
-from rekindle_operator.pods import SIDECAR, SPARK_CONTAINERS
-from rekindle_operator.provisioning.bodies import items, mapping, text
+from rekindle_operator.provisioning.bodies import items, mapping
 from rekindle_operator.resources import written
+from rekindle_operator.spark_containers import SIDECAR
 
 __all__ = [
     "MOUNT_PATH",
@@ -40,10 +41,8 @@ Json = dict[str, Any]
 
 
 def spark_container(pod: Body) -> int:
-    """Which of a pod's containers runs Spark: by Spark's names for it, else the first. The same
-    as `pods` takes for it."""
-    names = [text(container, "name") for container in items(pod, "spec", "containers")]
-    return next((number for number, name in enumerate(names) if name in SPARK_CONTAINERS), 0)
+    """Which of a pod's containers runs Spark, as `pods` takes it too."""
+    return spark_containers.spark_container(mapping(pod, "spec"), mapping(pod, "metadata"))
 
 
 def driver_environment(terms: SidecarTerms) -> list[Json]:

@@ -14,6 +14,7 @@ from typing import Any
 from rekindle_operator import quantities
 from rekindle_operator.domains import Domain
 from rekindle_operator.provisioning.bodies import Body, items, mapping, text
+from rekindle_operator.spark_containers import spark_container
 
 __all__ = ["Executor", "away_from", "executor_of", "pod_template", "requests_of"]
 
@@ -50,7 +51,9 @@ def executor_of(pod: Body) -> Executor:
     ]
     if tolerations:
         kept["tolerations"] = tolerations
-    images = (text(container, "image") for container in items(spec, "containers"))
+    containers = items(spec, "containers")
+    first = containers[spark_container(spec, mapping(pod, "metadata")) :][:1]
+    images = (text(container, "image") for container in (*first, *containers))
     labels = mapping(pod, "metadata", "labels")
     return Executor(
         requests={

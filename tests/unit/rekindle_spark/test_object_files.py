@@ -169,7 +169,7 @@ def test_a_private_authority_is_trusted_where_the_environment_names_it(
     tls.load_cert_chain(tmp_path / "server.pem", tmp_path / "key.pem")
     with serving(tls=tls) as server:
         use(monkeypatch, server.address)
-        with pytest.raises(InputError, match="is not trusted .UnknownIssuer.*AWS_CA_BUNDLE"):
+        with pytest.raises(InputError, match=r"is not trusted .UnknownIssuer.*AWS_CA_BUNDLE"):
             files.check(place())
         monkeypatch.setenv(name, f"{authority}\n")
         files.check(place())
