@@ -14,16 +14,18 @@ from typing import Any
 
 from rekindle.errors import InputError
 
-__all__ = ["Amount", "cpu_millis", "limited", "memory_bytes", "requested"]
+__all__ = ["Amount", "cpu_millis", "exact", "limited", "memory_bytes", "requested"]
 
 Amount = Callable[[object], int]
 Record = Mapping[str, Any]
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,2})?")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,6})?")
 _BELOW_ONE = {unit: Decimal(1000) ** -power for power, unit in enumerate("mun", start=1)}
 _DECIMAL = {unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)}
 _BINARY = {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)}
 _UNITS = {"": Decimal(1), **_BELOW_ONE, **_DECIMAL, **_BINARY}
+# The API server caps what is larger, whatever the unit.
+_LARGEST = Decimal(2**63 - 1)
 
 
 @lru_cache(maxsize=4096)
@@ -36,9 +38,14 @@ def _value(text: str) -> Decimal:
             remedy="write a number with a unit, such as 500m, 2 or 512Mi",
         )
     number, unit = found[1], found[2] or ""
-    if unit[:1] in ("e", "E") and len(unit) > 1:
-        return Decimal(f"{number}{unit}")
-    return Decimal(number) * _UNITS[unit]
+    # E alone is a unit, Ei too; with a number behind it, it is an exponent.
+    amount = Decimal(number) * _UNITS[unit] if unit in _UNITS else Decimal(f"{number}{unit}")
+    return max(-_LARGEST, min(_LARGEST, amount))
+
+
+def exact(quantity: object) -> Decimal:
+    """Any resource in its own unit: cores, bytes, pieces; InputError for none."""
+    return _value(str(quantity))
 
 
 def cpu_millis(quantity: object) -> int:

@@ -6,8 +6,10 @@ _checks.tpl says so of its text.
 {{/* A quantity as a number, of bytes or of cores. */}}
 {{- define "rekindle.amount" -}}
 {{- $text := toString . -}}
-{{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
-{{- mulf (regexFind "^[0-9]+([.][0-9]+)?" $text | float64) (get $units (regexFind "[A-Za-z]+$" $text) | default 1.0) -}}
+{{- $units := dict "n" 1e-9 "u" 1e-6 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
+{{- $units = merge $units (dict "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0) -}}
+{{- $number := regexFind "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?" $text -}}
+{{- mulf ($number | float64) (get $units (regexFind "[A-Za-z]+$" $text) | default 1.0) -}}
 {{- end }}
 
 {{/* A duration in seconds. */}}

@@ -99,7 +99,7 @@ includes it, so nothing is installed.
 
 {{/* Texts of a form: (list place value pattern example) each. */}}
 {{- define "rekindle.textFaults" -}}
-{{- $quantity := "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$" -}}
+{{- $quantity := "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$" -}}
 {{- $duration := "^([0-9]+(h|m|s))+$" -}}
 {{- $digest := "^(sha256:[a-f0-9]{64})?$" -}}
 {{- $name := "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$" -}}

@@ -12,6 +12,7 @@ from rekindle_operator.plugin.kinds import (
     CLAIMS,
     CLASSES,
     CONFIG_MAPS,
+    LIMIT_RANGES,
     NODES,
     PODS,
     POLICIES,
@@ -51,6 +52,7 @@ def read_around(
         classes=_list(cluster, CLASSES),
         claims=_list(cluster, CLAIMS),
         quotas=_list(cluster, QUOTAS),
+        limit_ranges=_list(cluster, LIMIT_RANGES),
         nodes=_list(cluster, NODES),
         properties=_properties(cluster, pods),
     )

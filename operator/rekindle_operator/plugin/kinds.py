@@ -55,6 +55,7 @@ CLASSES = Kind("RecoveryClass", OURS, "recoveryclasses", namespaced=False)
 PODS = Kind("Pod", "v1", "pods")
 CLAIMS = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 QUOTAS = Kind("ResourceQuota", "v1", "resourcequotas")
+LIMIT_RANGES = Kind("LimitRange", "v1", "limitranges")
 CONFIG_MAPS = Kind("ConfigMap", "v1", "configmaps")
 NODES = Kind("Node", "v1", "nodes", namespaced=False)
 # The newest version of each operator's first; the first that is served is read.

@@ -27,6 +27,7 @@ LISTS = {
     ("RecoveryClass", GROUP): "classes",
     ("PersistentVolumeClaim", ""): "claims",
     ("ResourceQuota", ""): "quotas",
+    ("LimitRange", ""): "limit_ranges",
     ("Node", ""): "nodes",
 }
 OF_CLUSTER = ("classes", "nodes")

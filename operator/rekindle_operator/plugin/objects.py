@@ -24,6 +24,10 @@ __all__ = ["Objects", "Subject", "merged", "policies_read", "subjects", "surroun
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 Seen = TypeVar("Seen")
+LISTS = (
+    *("pods", "applications", "policies", "classes"),
+    *("claims", "quotas", "limit_ranges", "nodes"),
+)
 # What reading raises where a text stands for a list, or a number for an object.
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 
@@ -39,6 +43,7 @@ class Objects:
     classes: tuple[Object, ...] | None = None
     claims: tuple[Object, ...] | None = None
     quotas: tuple[Object, ...] | None = None
+    limit_ranges: tuple[Object, ...] | None = None
     nodes: tuple[Object, ...] | None = None
     properties: Mapping[tuple[str, str], str] = field(default_factory=dict)
     asked: bool = True
@@ -61,7 +66,7 @@ def merged(first: Objects, second: Objects) -> Objects:
     """All objects of both; of those that are in both, `first`'s."""
     parts: dict[str, Any] = {"properties": {**second.properties, **first.properties}}
     parts["asked"] = first.asked or second.asked
-    for name in ("pods", "applications", "policies", "classes", "claims", "quotas", "nodes"):
+    for name in LISTS:
         ours, theirs = getattr(first, name), getattr(second, name)
         if ours is None or theirs is None:
             parts[name] = theirs if ours is None else ours
@@ -101,6 +106,7 @@ def surroundings(objects: Objects, namespace: str) -> Surroundings:
     return Surroundings(
         claims=_claims(objects.claims, namespace),
         quotas=_quotas(objects.quotas, namespace),
+        limit_ranges=_limit_ranges(objects.limit_ranges, namespace),
         nodes=_nodes(objects.nodes),
         policies=None if objects.policies is None else policies_read(objects),
         classes=_classes(objects.classes),
@@ -214,6 +220,10 @@ def _claims(items: Sequence[Object] | None, namespace: str) -> Mapping[str, tupl
 
 def _quotas(items: Sequence[Object] | None, namespace: str) -> tuple[Quota, ...] | None:
     return None if items is None else tuple(map(quota, _inside(items, namespace)))
+
+
+def _limit_ranges(items: Sequence[Object] | None, namespace: str) -> tuple[Object, ...] | None:
+    return None if items is None else tuple(_inside(items, namespace))
 
 
 def _nodes(items: Sequence[Object] | None) -> tuple[Mapping[str, str], ...] | None:

@@ -14,6 +14,9 @@ cluster and shows the findings.
     surroundings    what is around an application: claims, quotas, nodes, policies, classes
     storage         claims that only one node can have
     quotas          quotas that the application, or its replacements, do not fit in
+    containers      containers of the pods that Spark will make
+    limits          containers that a quota or a LimitRange keeps from being made
+    writing         text without quotes
     names           names that two pods cannot have at a time
     failing         failures that Spark counts until it gives up
     spreading       executors and servers of the store that one failure may take together

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rekindle_operator.pods import APACHE, SIDECAR, Role
-from rekindle_operator.preflight import sizes, volumes
+from rekindle_operator.preflight import containers, sizes, volumes
 from rekindle_operator.preflight.volumes import Claim
 from rekindle_operator.preflight.workloads import (
     Restart,
@@ -15,6 +15,7 @@ from rekindle_operator.preflight.workloads import (
     Workload,
     is_spread,
     settings,
+    unquoted,
 )
 
 __all__ = ["workload"]
@@ -37,6 +38,8 @@ def workload(body: Record) -> Workload:
         if name.startswith(LABEL_SETTING)
     }
     executor = _template(spec, "executor").get("spec") or {}
+    driver_demand = sizes.driver_demand(conf, python=python)
+    executor_demand = sizes.executor_demand(conf, python=python)
     return Workload(
         namespace=metadata.get("namespace") or "",
         name=metadata["name"],
@@ -47,8 +50,8 @@ def workload(body: Record) -> Workload:
         driver_labels_field="spec.driverSpec.podTemplateSpec.metadata.labels",
         conf=conf,
         executors=sizes.executors_wanted(conf),
-        executor=sizes.executor_demand(conf, python=python),
-        driver=sizes.driver_demand(conf, python=python),
+        executor=executor_demand,
+        driver=driver_demand,
         claims=(*volumes.of_settings(conf), *_claims(spec)),
         driver_name=conf.get("spark.kubernetes.driver.pod.name", ""),
         driver_name_field="spec.sparkConf[spark.kubernetes.driver.pod.name]",
@@ -56,6 +59,11 @@ def workload(body: Record) -> Workload:
         spread=is_spread(executor),
         spread_field="spec.executorSpec.podTemplateSpec.spec.affinity",
         brings_sidecar=_brings_sidecar(template.get("spec") or {}),
+        pods={
+            "driver": containers.of_pod("driver", conf, driver_demand, template.get("spec") or {}),
+            "executor": containers.of_pod("executor", conf, executor_demand, executor),
+        },
+        unquoted=unquoted(body),
     )
 
 
@@ -88,5 +96,5 @@ def _restart(spec: Record) -> Restart:
 
 def _brings_sidecar(pod_spec: Record) -> bool:
     """Whether the manifest has the sidecar itself, so that nothing need be injected."""
-    containers = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
-    return any(container.get("name") == SIDECAR for container in containers)
+    there = [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
+    return any(container.get("name") == SIDECAR for container in there)

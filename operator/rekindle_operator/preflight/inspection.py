@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from rekindle_operator.policies import RecoveryPolicy
 from rekindle_operator.preflight import (
     failing,
+    limits,
     names,
     protecting,
     quotas,
     restarting,
     spreading,
     storage,
+    writing,
 )
 from rekindle_operator.preflight.findings import Finding, ordered
 from rekindle_operator.preflight.surroundings import DOMAIN_KEY, Surroundings
@@ -26,11 +28,13 @@ def application(subject: Workload, around: Surroundings) -> tuple[Finding, ...]:
     """What is wrong with an application, the worst first; nothing where all is well."""
     return ordered(
         (
+            *writing.check(subject),
             *protecting.check(subject, around),
             *restarting.check(subject),
             *names.check(subject, around),
             *storage.check(subject, around),
             *quotas.check(subject, around),
+            *limits.check(subject, around),
             *failing.check(subject),
             *spreading.check(subject),
         )

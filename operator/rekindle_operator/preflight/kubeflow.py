@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rekindle_operator.pods import KUBEFLOW, SIDECAR, Role
-from rekindle_operator.preflight import sizes, volumes
+from rekindle_operator.preflight import containers, sizes, volumes
 from rekindle_operator.preflight.volumes import Claim
-from rekindle_operator.preflight.workloads import Restart, Workload, is_spread, settings
+from rekindle_operator.preflight.workloads import Restart, Workload, is_spread, settings, unquoted
 
 __all__ = ["workload"]
 
@@ -20,6 +20,7 @@ DRIVER_NAME = "spark.kubernetes.driver.pod.name"
 FIELDS = {
     "cores": "spark.{role}.cores",
     "coreRequest": "spark.kubernetes.{role}.request.cores",
+    "coreLimit": "spark.kubernetes.{role}.limit.cores",
     "memory": "spark.{role}.memory",
     "memoryOverhead": "spark.{role}.memoryOverhead",
     "instances": "spark.{role}.instances",
@@ -34,6 +35,10 @@ def workload(body: Record) -> Workload:
     driver_name, driver_name_field = _driver_name(metadata["name"], driver, conf)
     python = spec.get("type") in ("Python", "R")
     labels = settings(metadata.get("labels"))
+    demands = {
+        "driver": sizes.driver_demand(conf, python=python),
+        "executor": sizes.executor_demand(conf, python=python),
+    }
     template = _template(driver)
     own = settings((template.get("metadata") or {}).get("labels")) | settings(driver.get("labels"))
     pod_spec = _template(executor).get("spec") or {}
@@ -48,8 +53,8 @@ def workload(body: Record) -> Workload:
         driver_labels_field="spec.driver.labels",
         conf=conf,
         executors=sizes.executors_wanted(conf),
-        executor=sizes.executor_demand(conf, python=python),
-        driver=sizes.driver_demand(conf, python=python),
+        executor=demands["executor"],
+        driver=demands["driver"],
         claims=(*volumes.of_settings(conf), *_claims(spec)),
         driver_name=driver_name,
         driver_name_field=driver_name_field,
@@ -57,12 +62,27 @@ def workload(body: Record) -> Workload:
         spread=is_spread(executor) or is_spread(pod_spec),
         spread_field="spec.executor.affinity",
         brings_sidecar=_brings_sidecar(driver, template),
+        pods={
+            role: containers.of_pod(
+                role,
+                conf,
+                demands[role],
+                _template(part).get("spec") or {},
+                (*(part.get("initContainers") or ()), *(part.get("sidecars") or ())),
+            )
+            for role, part in _roles(driver, executor)
+        },
+        unquoted=unquoted(body),
     )
+
+
+def _roles(driver: Record, executor: Record) -> tuple[tuple[Role, Record], ...]:
+    return ("driver", driver), ("executor", executor)
 
 
 def _settings(spec: Record, driver: Record, executor: Record) -> dict[str, str]:
     conf = settings(spec.get("sparkConf"))
-    for role, part in (("driver", driver), ("executor", executor)):
+    for role, part in _roles(driver, executor):
         for name, setting in FIELDS.items():
             if part.get(name) is not None:
                 conf[setting.format(role=role)] = str(part[name])
@@ -116,6 +136,6 @@ def _restart(policy: Record) -> Restart:
 def _brings_sidecar(driver: Record, template: Record) -> bool:
     """Whether the manifest has the sidecar itself, so that nothing need be injected."""
     pod_spec = template.get("spec") or {}
-    containers = [*(driver.get("initContainers") or ()), *(driver.get("sidecars") or ())]
-    containers += [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
-    return any(container.get("name") == SIDECAR for container in containers)
+    there = [*(driver.get("initContainers") or ()), *(driver.get("sidecars") or ())]
+    there += [*(pod_spec.get("initContainers") or ()), *(pod_spec.get("containers") or ())]
+    return any(container.get("name") == SIDECAR for container in there)

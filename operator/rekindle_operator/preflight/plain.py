@@ -82,6 +82,10 @@ def demand(pods: Iterable[Record]) -> Demand:
                 pods=1,
                 cpu_millis=quantities.requested(body, "cpu", quantities.cpu_millis),
                 memory_bytes=quantities.requested(body, "memory", quantities.memory_bytes),
+                cpu_limit_millis=sum(
+                    quantities.limited(container, "cpu", quantities.cpu_millis)
+                    for container in (body.get("spec") or {}).get("containers") or ()
+                ),
             )
     return total
 

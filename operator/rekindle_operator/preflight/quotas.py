@@ -57,6 +57,7 @@ def _judged(application: Workload, quota: Quota) -> Finding | None:
         max(0, whole.pods - held.pods),
         max(0, whole.cpu_millis - held.cpu_millis),
         max(0, whole.memory_bytes - held.memory_bytes),
+        max(0, whole.cpu_limit_millis - held.cpu_limit_millis),
     )
     fitting = count
     while fitting and quota.short(missing + each.times(fitting), Demand()):

@@ -27,22 +27,29 @@ Conf = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What pods request of a namespace's quota."""
+    """What pods take of a namespace's quota: requests, and limits of CPU where there are any."""
 
     pods: int = 0
     cpu_millis: int = 0
     memory_bytes: int = 0
+    cpu_limit_millis: int = 0
 
     def __add__(self, other: "Demand") -> "Demand":
         return Demand(
             self.pods + other.pods,
             self.cpu_millis + other.cpu_millis,
             self.memory_bytes + other.memory_bytes,
+            self.cpu_limit_millis + other.cpu_limit_millis,
         )
 
     def times(self, count: int) -> "Demand":
         """So many of them."""
-        return Demand(self.pods * count, self.cpu_millis * count, self.memory_bytes * count)
+        return Demand(
+            self.pods * count,
+            self.cpu_millis * count,
+            self.memory_bytes * count,
+            self.cpu_limit_millis * count,
+        )
 
 
 NOTHING = Demand()
@@ -76,6 +83,9 @@ def _demand(conf: Conf, role: str, *, python: bool) -> Demand:
         pods=1,
         cpu_millis=quantities.cpu_millis(cores or "1"),
         memory_bytes=heap + beside + _overhead(conf, role, heap, python=python),
+        cpu_limit_millis=quantities.cpu_millis(
+            conf.get(f"spark.kubernetes.{role}.limit.cores") or "0"
+        ),
     )
 
 

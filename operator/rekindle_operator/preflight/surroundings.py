@@ -23,6 +23,7 @@ DOMAIN_KEY = "topology.kubernetes.io/zone"
 NAMES = {
     "pods": ("pods", "count/pods"),
     "cpu": ("requests.cpu", "cpu"),
+    "cpu_limit": ("limits.cpu",),
     "memory": ("requests.memory", "memory", "limits.memory"),
 }
 Labels = Mapping[str, str]
@@ -32,18 +33,20 @@ Record = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Quota:
     """A quota: per name of a resource what it allows and what is used, in the units of `Demand`.
-    `scoped`: it holds for some pods only."""
+    `scoped`: it holds for some pods only. `resources`: all that it counts."""
 
     name: str
     hard: Mapping[str, int]
     used: Mapping[str, int]
     scoped: bool = False
+    resources: tuple[str, ...] = ()
 
     def short(self, wanted: Demand, held: Demand) -> tuple[str, ...]:
         """The resources of which there is not enough for `wanted` when `held` of it is there."""
         more = {
             "pods": wanted.pods - held.pods,
             "cpu": wanted.cpu_millis - held.cpu_millis,
+            "cpu_limit": wanted.cpu_limit_millis - held.cpu_limit_millis,
             "memory": wanted.memory_bytes - held.memory_bytes,
         }
         return tuple(
@@ -56,12 +59,13 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What could be read; None where nobody could. `claims` (name -> access modes) and `quotas` are
-    of the application's namespace, `policies` too; `nodes` are the labels of the nodes that take
-    pods, `classes` by name. `asked` is whether a cluster was asked at all."""
+    """What could be read; None where nobody could. `claims` (name -> access modes), `quotas` and
+    `limit_ranges` (objects) are of the application's namespace, `policies` too; `nodes` are the
+    labels of the nodes that take pods, `classes` by name. `asked`: whether a cluster was asked."""
 
     claims: Mapping[str, tuple[str, ...]] | None = None
     quotas: tuple[Quota, ...] | None = None
+    limit_ranges: tuple[Record, ...] | None = None
     nodes: tuple[Labels, ...] | None = None
     policies: tuple[RecoveryPolicy, ...] | None = None
     classes: Mapping[str, RecoveryClass] | None = None
@@ -75,11 +79,13 @@ class Surroundings:
 def quota(body: Record) -> Quota:
     """A quota from its object; InputError for quantities that are none."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
+    hard = status.get("hard") or spec.get("hard") or {}
     return Quota(
         name=body["metadata"]["name"],
-        hard=_amounts(status.get("hard") or spec.get("hard") or {}),
+        hard=_amounts(hard),
         used=_amounts(status.get("used") or {}),
         scoped=bool(spec.get("scopes") or spec.get("scopeSelector")),
+        resources=tuple(hard),
     )
 
 
@@ -118,7 +124,7 @@ def class_of(application: Workload, around: Surroundings) -> RecoveryClass | Non
 def _amounts(record: Record) -> dict[str, int]:
     found = {}
     for kind, names in NAMES.items():
-        amount = quantities.cpu_millis if kind == "cpu" else quantities.memory_bytes
+        amount = quantities.cpu_millis if "cpu" in kind else quantities.memory_bytes
         for name in names:
             if name in record:
                 found[name] = amount(record[name])

@@ -4,18 +4,20 @@ A value that `kubeflow`, `apache` and `plain` make, each from what it knows. Wha
 application is for `surroundings`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rekindle_operator.pods import Sidecar
+from rekindle_operator.pods import Role, Sidecar
 from rekindle_operator.policies import ApplicationKind
 from rekindle_operator.preflight.sizes import NOTHING, Demand
 from rekindle_operator.preflight.volumes import Claim
 
-__all__ = ["Restart", "Restarts", "Workload", "is_spread", "settings"]
+__all__ = ["Container", "Restart", "Restarts", "Workload", "is_spread", "settings", "unquoted"]
 
 Record = Mapping[str, Any]
+# What maps text to text, whatever has it.
+TEXTS = ("labels", "annotations", "matchLabels", "nodeSelector", "sparkConf", "hadoopConf")
 Restarts = Literal["never", "limited", "always", "unknown"]
 
 
@@ -31,6 +33,15 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """A container of a pod that is to be made: quantities by resource, as they are written."""
+
+    name: str
+    requests: Mapping[str, object]
+    limits: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """An application before its failure.
 
@@ -41,6 +52,8 @@ class Workload:
     `spread` says whether anything keeps executors apart, None where that is not known. `sidecar` is
     that of the driver that runs, None without one; with `brings_sidecar` the manifest has it.
     `named` is false for a driver that no label gives a name; `name` is then its pod's.
+    `pods` are the containers that pods of each role will have, none of pods that are there already.
+    `unquoted` are fields that have to be text and are written as something else.
     """
 
     namespace: str
@@ -64,6 +77,8 @@ class Workload:
     sidecar: Sidecar | None = None
     brings_sidecar: bool = False
     named: bool = True
+    pods: Mapping[Role, tuple[Container, ...]] = field(default_factory=dict)
+    unquoted: tuple[str, ...] = ()
 
     @property
     def whole(self) -> Demand:
@@ -89,3 +104,22 @@ def is_spread(spec: Record) -> bool:
         spec.get("topologySpreadConstraints"),
     )
     return any(wanted)
+
+
+def unquoted(body: Record) -> tuple[str, ...]:
+    """Fields of a manifest that have to be text and that YAML has read as something else, as it
+    does with `true`, `no`, 1.10 or 2026-11-28 without quotes: the API server refuses these."""
+    return tuple(_unquoted(body, ""))
+
+
+def _unquoted(value: object, path: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        of_text = path.rpartition(".")[2] in TEXTS
+        for key, item in value.items():
+            if of_text and not isinstance(item, str) and item is not None:
+                yield f"{path}[{key}], which is {item}"
+            else:
+                yield from _unquoted(item, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _unquoted(item, f"{path}[{number}]")

@@ -157,6 +157,7 @@ def around(**changed: Any) -> Surroundings:
     fields: dict[str, Any] = {
         "claims": {},
         "quotas": (),
+        "limit_ranges": (),
         "nodes": tuple({"topology.kubernetes.io/zone": zone} for zone in ZONES),
         "policies": (make_policy("all", selector=selector),),
         "classes": {"default": make_class(fencing=FENCING)},

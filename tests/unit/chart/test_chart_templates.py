@@ -133,6 +133,10 @@ def test_the_manifests_are_those_of_the_snapshot(
             ["operator.resources.requests.memory=2Gi"],
             ["operator.resources.requests.memory is 2Gi, above limits.memory, which is 768Mi"],
         ),
+        *(
+            ([f"operator.resources.requests.memory={text}"], ["requests.memory is", "above"])
+            for text in ("1Ei", "0.5Ei", "1Pi", "1E", "1e9", "+1e9", "1.e9", "900000000000m")
+        ),
         (["zookeeper.resources.limits.cpu=50m"], ["requests.cpu is 100m, above", "50m"]),
         (["zookeeper.image.tag="], ["give zookeeper.image.tag or zookeeper.image.digest"]),
         (["image.tag=a b"], ['image.tag is "a b": write it like 0.1.0']),

@@ -42,6 +42,7 @@ def findings(subject: Workload) -> list[Finding]:
         classes={"default": make_class("default", fencing={"mode": "DeleteNode"})},
         claims={"shared": ("ReadWriteMany",)},
         quotas=(),
+        limit_ranges=(),
         nodes=(),
     )
     return [*inspection.application(subject, around)]

@@ -24,6 +24,12 @@ from rekindle_operator import quantities
         ("2e3", 2_000_000),
         ("1E-1", 100),
         ("0", 0),
+        ("+1", 1000),
+        ("5.", 5000),
+        ("1e+03", 1_000_000),
+        ("1P", 10**18),
+        ("1n", 1),
+        (0.5, 500),
     ],
 )
 def test_cpu_is_counted_in_thousandths_of_a_core_and_rounded_up(
@@ -42,13 +48,46 @@ def test_cpu_is_counted_in_thousandths_of_a_core_and_rounded_up(
         ("1.5Ki", 1536),
         ("128974848", 128974848),
         ("100m", 1),
+        ("1Ei", 2**60),
+        ("0.5Ei", 2**59),
+        ("1Pi", 2**50),
+        ("1Ti", 2**40),
+        ("12e6", 12_000_000),
+        ("12E6", 12_000_000),
+        ("1e100", 2**63 - 1),
+        ("1e999999", 2**63 - 1),
+        ("8Ei", 2**63 - 1),
+        ("100E", 2**63 - 1),
+        (1e9, 10**9),
+        (10**22, 2**63 - 1),
     ],
 )
 def test_memory_is_counted_in_bytes(quantity: str, amount: int) -> None:
     assert quantities.memory_bytes(quantity) == amount
 
 
-@pytest.mark.parametrize("text", ["", "two", "1 core", "1mm", "m", "1e", "--1", "1KI"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "two",
+        "1 core",
+        "1mm",
+        "m",
+        "1e",
+        "--1",
+        "1KI",
+        "1K",
+        "1ei",
+        "1iE",
+        "1eE",
+        "nan",
+        "inf",
+        "0x10",
+        "1_0",
+        ".",
+    ],
+)
 def test_what_is_no_quantity_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(InputError, match="is not a quantity of Kubernetes; write a number"):
         quantities.cpu_millis(text)

@@ -98,7 +98,7 @@ SPOILT: list[tuple[str, str, Any, Concern, Severity]] = [
     (
         "apache",
         "spec/sparkConf/spark.excludeOnFailure.enabled",
-        True,
+        "true",
         Concern.FAILURES_LIMITED,
         Severity.NOTE,
     ),

@@ -1,0 +1,27 @@
+"""Fields that have to be text and that YAML reads as something else.
+
+Pure; `inspection` calls it.
+"""
+
+from collections.abc import Iterator
+
+from rekindle_operator.preflight.findings import Concern, Finding, Severity
+from rekindle_operator.preflight.workloads import Workload
+
+__all__ = ["check"]
+
+SHOWN_MAX = 5
+
+
+def check(application: Workload) -> Iterator[Finding]:
+    """All of them at once."""
+    found = application.unquoted
+    if not found:
+        return
+    more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+    yield Finding(
+        Concern.TEXT_UNQUOTED,
+        Severity.ERROR,
+        f"The API server refuses what is no text: {'; '.join(found[:SHOWN_MAX])}{more}.",
+        'put it into quotes, "true" for instance',
+    )
