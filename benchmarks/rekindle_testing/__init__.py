@@ -5,4 +5,6 @@ operator_builders  policies, classes and the longest status of a recovery
 problems           planner problems of a given size and kind
 runs               made-up runs with everything that a report is computed from
 runtime_builders   a source to build pipelines of, and a look at what is put on disk
+
+Tests import them, and so do benchmarks.
 """

@@ -66,7 +66,7 @@ What runs in the driver:
     files          the files of a store, wherever it lies
     local_files    in a folder that all nodes share
     object_files   on S3
-    s3_environment what the environment says of its server
+    s3_settings    what the environment says of its server
     hdfs_files     on HDFS
     disk           puts files and folders on disk for good
 """

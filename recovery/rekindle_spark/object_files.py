@@ -27,7 +27,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from rekindle_spark import s3_environment
+from rekindle_spark import s3_settings
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
@@ -123,11 +123,11 @@ class ObjectFiles:
 
     def _opened(self) -> S3Store:
         """A client as the environment says. Raises InputError for what cannot be meant there."""
-        config: S3Config = {**s3_environment.options()}  # type: ignore[typeddict-item]
+        config: S3Config = {**s3_settings.options()}  # type: ignore[typeddict-item]
         if not self.deletes_in_bulk:
             config["disable_bulk_delete"] = True
         client = dict(CLIENT)
-        trusted = s3_environment.authorities()
+        trusted = s3_settings.authorities()
         if trusted is not None:
             client["root_certificate"] = trusted
         with self._answers():

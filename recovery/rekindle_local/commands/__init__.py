@@ -1,7 +1,9 @@
 """Commands that need a cluster of local processes; pyproject.toml registers them.
 
-coordinator   coordinates the applications of a store
-demo          the demo, its report and its summary
+    coordinator   coordinates the applications of a store
+    demo          the demo, its report and its summary
+
+Other packages register theirs in the same way.
 """
 
 from rekindle_cli.cli import Command

@@ -1,5 +1,7 @@
-"""Stores on servers that speak S3 otherwise than Amazon's, and what the environment says of them;
-on a real server: tests/integration/test_object_store.py."""
+"""Stores on servers that speak S3 otherwise than Amazon's, and what the environment says of them.
+
+On a real server: tests/integration/test_object_store.py.
+"""
 
 import ipaddress
 import itertools
@@ -19,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 from s3_server import Quirks, S3Server, serving
 
 from rekindle.errors import InputError, RunError
-from rekindle_spark import files, s3_environment
+from rekindle_spark import files, s3_settings
 from rekindle_spark.object_files import ObjectFiles
 
 PLACES = itertools.count()
@@ -152,12 +154,12 @@ def test_what_cannot_be_meant_is_refused_by_name(
 def test_no_message_shows_a_secret() -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
         with pytest.raises(InputError) as refused:
-            s3_environment.options({name: "hid\nden"})
+            s3_settings.options({name: "hid\nden"})
         assert "hid" not in str(refused.value)
 
 
 def test_a_secret_may_have_blanks_within() -> None:
-    assert s3_environment.options({"AWS_SECRET_ACCESS_KEY": "pass word"}) == {}
+    assert s3_settings.options({"AWS_SECRET_ACCESS_KEY": "pass word"}) == {}
 
 
 @pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])
@@ -180,17 +182,17 @@ def test_a_private_authority_is_trusted_where_the_environment_names_it(
 @pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_a_file_of_authorities_that_will_not_do_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=f"{name}: names .*absent.pem, which cannot be read"):
-        s3_environment.authorities({name: str(tmp_path / "absent.pem")})
+        s3_settings.authorities({name: str(tmp_path / "absent.pem")})
     (tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\n")
     with pytest.raises(InputError, match=f"{name}: names .*key.pem, which has no certificate"):
-        s3_environment.authorities({name: str(tmp_path / "key.pem")})
-    assert s3_environment.authorities({name: " "}) is None
+        s3_settings.authorities({name: str(tmp_path / "key.pem")})
+    assert s3_settings.authorities({name: " "}) is None
 
 
 @pytest.mark.usefixtures("server")
 def test_a_panic_of_the_client_is_an_answer_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUST_BACKTRACE", "0")
-    monkeypatch.setattr(s3_environment, "options", lambda: {"aws_endpoint_url": "no-scheme:1"})
+    monkeypatch.setattr(s3_settings, "options", lambda: {"aws_endpoint_url": "no-scheme:1"})
     with pytest.raises(RunError, match="the client panicked"):
         files.check(place())
 
