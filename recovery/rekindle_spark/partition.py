@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle.errors import StepError
-from rekindle_spark import frames, poison
+from rekindle_spark import frames, poison, user_code
 from rekindle_spark.frames import Frame, Label, Packed
 from rekindle_spark.operators import KeyedStateful, columns, hashing
 from rekindle_spark.pipeline import Step
@@ -206,9 +206,12 @@ def _apply(step: Step, table: pa.Table, sieve: Sieve) -> pa.Table:
     result = sieve.run(table, step.function)
     if not isinstance(result, pa.Table) or not result.schema.equals(step.schema):
         got = result.schema if isinstance(result, pa.Table) else type(result).__name__
+        what = f"returned {_one_line(got)} where {_one_line(step.schema)} was declared"
+        if function := user_code.defined_at(step.function):
+            what += f", by {function}"
         raise StepError(
             where=f"step {step.name}",
-            what=f"returned {_one_line(got)} where {_one_line(step.schema)} was declared",
+            what=what,
             remedy="return a pyarrow.Table with the declared schema",
         )
     return result
@@ -221,7 +224,7 @@ def _guarded(step: Step, work: Callable[[], Any]) -> Any:
         raise StepError(
             where=f"step {step.name}",
             what=poison.raised(error),
-            remedy="mend the step's function and start again: committed output stays",
+            remedy=poison.MEND,
         ) from error
     return result
 

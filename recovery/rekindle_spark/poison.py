@@ -11,10 +11,22 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from polars.exceptions import PanicException
 
 from rekindle.errors import RekindleError, StepError
+from rekindle_spark import user_code
 
-__all__ = ["COLUMNS", "ENDING", "STRICT", "USERS_ERRORS", "Sieve", "Tolerance", "attempt", "raised"]
+__all__ = [
+    "COLUMNS",
+    "ENDING",
+    "MEND",
+    "STRICT",
+    "USERS_ERRORS",
+    "Sieve",
+    "Tolerance",
+    "attempt",
+    "raised",
+]
 
 # The output of a step's dead letters has the step's name with this behind, its rows these columns
 # behind those of the step's input.
@@ -25,8 +37,9 @@ COLUMNS = (
     pa.field("dead_letter_error", pa.string()),
 )
 
-# what a user's function may raise without an end to the host
-USERS_ERRORS = (Exception, SystemExit)
+# What a user's function may raise without an end to the host. A panic of polars is no Exception.
+USERS_ERRORS = (Exception, SystemExit, PanicException)
+MEND = "mend the step's function and start again: committed output stays"
 SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
 
 
@@ -129,11 +142,13 @@ class Sieve:
 
     def _fault(self, error: BaseException, place: str) -> StepError:
         what = f"{raised(error)}, at epoch {self.epoch} of {self.partition}, {place}"
-        remedy = "mend the step's function and start again: committed output stays"
+        remedy = MEND
         if self.letters:
             what += f", after {len(self.letters)} dead letters"
         elif not self.tolerance.letters_max:
             remedy += "; or give the step dead_letters=True"
+        if function := user_code.raised_at(error):
+            what += f", in {function}"
         fault = StepError(where=f"step {self.step}", what=what, remedy=remedy)
         fault.__cause__ = error
         return fault

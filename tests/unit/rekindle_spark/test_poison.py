@@ -142,7 +142,7 @@ def test_a_long_value_is_cut() -> None:
         )
         return noted.filter("checked", lambda table: 1 / (len(table) - len(table)))
 
-    with pytest.raises(StepError, match=r"row 0, at=.*, note='x{36}\.\.\.; "):
+    with pytest.raises(StepError, match=r"row 0, at=.*, note='x{36}\.\.\., in <lambda> \("):
         read(built(attach))
 
 

@@ -1,0 +1,88 @@
+"""Where users' code is: the file and line of a function, and of what it raised.
+
+A frame is the user's when its file is neither Rekindle's nor an installed library's. Functions
+that are sent to executors keep the names of their files, so a host gives the same places as the
+driver. Called by `poison` and `partition` for errors, and by `checks`.
+"""
+
+import functools
+import os
+import sysconfig
+import traceback
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+__all__ = ["code_of", "defined_at", "is_users_file", "place", "raised_at", "shown_file"]
+
+NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+INSTALLED = ("site-packages", "dist-packages")
+# The folder of Rekindle's packages. In a clone it is no installed library.
+OWN = Path(__file__).resolve().parents[1]
+
+
+@lru_cache(maxsize=4096)
+def is_users_file(file: str) -> bool:
+    """Say whether a file is a user's: not Rekindle's, not a library's, and a file at all."""
+    if not file.endswith(".py"):  # "<string>", or what Cython was compiled from
+        return False
+    path = Path(file)
+    if not set(INSTALLED).isdisjoint(path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+def shown_file(file: str) -> str:
+    """The shortest name of a file: relative where it lies below the current folder."""
+    try:
+        relative = os.path.relpath(file)
+    except (OSError, ValueError):  # the current folder is gone
+        return file
+    return file if relative.startswith(os.pardir) else relative
+
+
+def place(file: str, line: int) -> str:
+    """Write a place as "FILE:LINE", as editors and terminals open it."""
+    return f"{shown_file(file)}:{line}"
+
+
+def raised_at(error: BaseException) -> str:
+    """Name the user's function that raised, as "FUNCTION (FILE:LINE)"; empty where none did.
+
+    That is the last frame in a user's file: also of a helper, and not of a library it called. A
+    comprehension goes by the name of the function around it.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_users_file(frame.filename)]
+    if not own:
+        return ""
+    names = [frame.name for frame in own if frame.name not in NAMELESS]
+    return f"{(names or ['<module>'])[-1]} ({place(own[-1].filename, own[-1].lineno or 0)})"
+
+
+def code_of(function: object) -> CodeType | None:
+    """The code of a function, method, partial or callable object; None of a builtin."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    # A bound method lends its function's code; an instance has that of its class's __call__.
+    if not hasattr(function, "__code__") and callable(function):
+        function = type(function).__call__
+    code: Any = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def defined_at(function: object) -> str:
+    """Name a user's function as "FUNCTION (FILE:LINE)"; empty where its code is unknown."""
+    code = code_of(function)
+    if code is None or not is_users_file(code.co_filename):
+        return ""
+    return f"{code.co_name} ({place(code.co_filename, code.co_firstlineno)})"
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Path, ...]:
+    """The folders of Rekindle's packages and of the standard library."""
+    paths = sysconfig.get_paths()
+    own = [path for path in OWN.iterdir() if path.name.startswith("rekindle")]
+    return (*own, Path(paths["stdlib"]), Path(paths["platstdlib"]))
