@@ -12,9 +12,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rekindle.errors import StepError
+from rekindle_spark import arguments
 from rekindle_spark.files import Files
 
-__all__ = ["Outputs"]
+__all__ = ["Outputs", "check_schema"]
+
+# What pyarrow raises for rows or types that Parquet cannot hold.
+UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
 
 
 @dataclass(slots=True)
@@ -25,12 +30,54 @@ class Outputs:
     unfinished: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, query: str, name: str, table: pa.Table) -> None:
-        """Make one file, not in the store yet."""
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
-        self.unfinished[f"outputs/{query}/{name}"] = sink.getvalue().to_pybytes()
+        """Make one file, not in the store yet. Raises StepError for rows that Parquet cannot hold,
+        such as a null in a column that may have none."""
+        try:
+            content = _parquet(table)
+        except UNWRITABLE as error:
+            raise StepError(
+                where=f"query {query}",
+                what=f"has rows that cannot be written as Parquet ({_one_line(error)})",
+                remedy="change the column in a map before the sink",
+            ) from error
+        self.unfinished[f"outputs/{query}/{name}"] = content
 
     def put_in_place(self) -> None:
         """Put all files into the store; when this returns, they are there for good."""
         if self.unfinished:
             self.files.put(self.unfinished)
+
+
+def check_schema(where: str, schema: pa.Schema) -> None:
+    """Refuse a schema that Parquet cannot hold; raises InputError that names the column."""
+    if _unwritable(schema) is None:
+        return
+    for column in schema:
+        error = _unwritable(pa.schema([column]))
+        if error is not None:
+            arguments.refuse(
+                f"{where}: column {column.name!r}",
+                f"has type {column.type}, which Parquet cannot hold ({_one_line(error)})",
+                "change its type in a map step before, or leave it out",
+            )
+
+
+def _unwritable(schema: pa.Schema) -> Exception | None:
+    """Try to write a file without rows; return what that raised."""
+    try:
+        _parquet(schema.empty_table())
+    except UNWRITABLE as error:
+        return error
+    return None
+
+
+def _parquet(table: pa.Table) -> bytes:
+    """The content of a Parquet file with these rows."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
