@@ -15,15 +15,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pyspark import cloudpickle
-
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
 from rekindle.errors import RunError
 from rekindle.modes import OFF, ON
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
-from rekindle_spark import arrivals, jar, masters, program, publishing, restoring, staging, upgrades
+from rekindle_spark import (
+    arrivals,
+    jar,
+    masters,
+    program,
+    publishing,
+    restoring,
+    shipping,
+    staging,
+    upgrades,
+)
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.budget import Budget
@@ -83,6 +91,8 @@ def run(
     """
     built = program.build(pipeline)
     coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
+    # What cannot be sent to executors is refused here: later it would fence a driver that runs.
+    shipped = shipping.pack(built)
     patience = Patience(
         settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
     )
@@ -113,7 +123,8 @@ def run(
         file = stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
         store.patience = replace(patience, say=events.store_away)
-        application = _application(built, store, history, settings, exchange, events)
+        program_file = store.write_program(shipped)
+        application = _application(built, program_file, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store.generation)
         if sidecar is not None:
             sidecar.start()
@@ -183,13 +194,13 @@ def _run(application: Application, guidance: Guidance) -> None:
 
 def _application(
     built: Program,
+    program_file: str,
     store: Store,
     history: History,
     settings: Settings,
     exchange: Exchange,
     events: EventLog,
 ) -> Application:
-    file = store.write_program(cloudpickle.dumps(built))  # type: ignore[no-untyped-call]
     store.make_outputs(output for chain in built.chains for output in chain.outputs)
     sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
@@ -201,7 +212,7 @@ def _application(
     digests, committed = _committed(built, history, restore_points)
     return Application(
         program=built,
-        program_file=file,
+        program_file=program_file,
         store=store,
         exchange=exchange,
         settings=settings,
