@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rekindle.errors import InputError, StepError
 from rekindle_spark import files
-from rekindle_spark.outputs import Outputs
+from rekindle_spark.outputs import Outputs, check_schema
 from rekindle_testing.runtime_builders import watched_flushes
 
 ROWS = pa.table({"n": [1, 2, 3]})
@@ -52,3 +53,41 @@ def test_files_that_are_written_again_are_the_same_files(store: Path) -> None:
     before = {name: (store / name).read_bytes() for name in names(store)}
     write(store)
     assert {name: (store / name).read_bytes() for name in names(store)} == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([]),
+        pa.list_(pa.struct([])),
+        pa.month_day_nano_interval(),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+    ],
+)
+def test_a_column_that_parquet_cannot_hold_is_refused_by_its_name(kind: pa.DataType) -> None:
+    schema = pa.schema([("n", pa.int64()), ("odd", kind)])
+    with pytest.raises(
+        InputError, match=r"^step out: column 'odd': has type .*Parquet cannot hold"
+    ):
+        check_schema("step out", schema)
+
+
+def test_usual_columns_are_what_parquet_can_hold() -> None:
+    kinds = [
+        pa.bool_(),
+        pa.decimal128(20, 3),
+        pa.duration("us"),
+        pa.list_(pa.struct([("x", pa.float32())])),
+        pa.map_(pa.string(), pa.int8()),
+        pa.timestamp("ns", "UTC"),
+    ]
+    check_schema("step out", pa.schema([(f"c{i}", kind) for i, kind in enumerate(kinds)]))
+
+
+def test_rows_that_parquet_cannot_hold_name_the_query(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    outputs = Outputs(files.at(tmp_path))
+    with pytest.raises(
+        StepError, match=r"^query delays: has rows that .* is declared non-null"
+    ):
+        outputs.write("delays", "0-1.parquet", pa.table([pa.array([None], pa.int64())], schema))
