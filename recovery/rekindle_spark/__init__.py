@@ -5,6 +5,11 @@ What a user writes:
     replay         sources that replay files with event time at a chosen speed
     operators      keyed operators on Arrow data (windows, joins, custom state, top rows)
     arguments      checks of what a user gives to all these
+    testing        runs a pipeline on given tables in one process, for tests
+
+What is known of users' code:
+    user_code      the files and lines of users' functions
+    shipping       a program as the bytes that executors get
 
 What runs in an executor's host:
     frames         blocks on the wire: header, Arrow batch, digest

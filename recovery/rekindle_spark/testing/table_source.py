@@ -1,0 +1,104 @@
+"""A source that gives the rows of an Arrow table, in their order.
+
+It keeps the protocol `pipeline.Source` as `replay.Replay` does, and is pickled with its rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rekindle_spark import arguments
+from rekindle_spark.operators import columns, times
+
+__all__ = ["TableSource", "table_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table as a source; `event_time` names its time column, by which it must be sorted."""
+
+    table: pa.Table
+    event_time: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's schema."""
+        return self.table.schema
+
+    @property
+    def rows(self) -> int:
+        """Count the rows."""
+        return int(self.table.num_rows)
+
+    def check(self, step: str) -> None:
+        """Raise InputError that names the row without event time, or out of order."""
+        moments = self._moments()
+        where = f"step {step}: its table"
+        absent = np.flatnonzero(moments == times.NO_TIME)
+        if len(absent):
+            what = f"has no {self.event_time!r} in row {absent[0]}"
+            arguments.refuse(where, what, "give every row an event time")
+        earlier = np.flatnonzero(np.diff(moments) < 0)
+        if len(earlier):
+            what = f"is not sorted by {self.event_time!r}: row {earlier[0] + 1} is earlier than"
+            arguments.refuse(where, f"{what} the row before", "sort the rows by event time")
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        """Return the rows [begin, end), at most those that there are."""
+        return self.table.slice(begin, max(0, end - begin))
+
+    def rows_at(self, event_time: int) -> int:
+        """Count the rows with event time at most `event_time` (microseconds)."""
+        moment = min(max(event_time, times.INITIAL_WATERMARK), times.FINAL_WATERMARK)
+        return int(np.searchsorted(self._moments(), moment, side="right"))
+
+    def event_time_at(self, offset: int) -> int:
+        """Return the event time (microseconds) of a row, beyond the end that of the last row.
+
+        Without rows it is 0, which holds up no other source.
+        """
+        moments = self._moments()
+        return int(moments[min(offset, len(moments) - 1)]) if len(moments) else 0
+
+    def _moments(self) -> columns.Integers:
+        return times.microseconds(self.table[self.event_time])
+
+
+def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:
+    """Make a table with the columns and types of a schema, of what a user gave as rows.
+
+    That is a table of Arrow, polars or pandas, whose other columns are left out, or a list of
+    dicts, in which a column that is missing is null. Raises InputError for anything else.
+    """
+    if isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows):
+        return _of_dicts(where, rows, schema)
+    try:
+        table = rows if isinstance(rows, pa.Table) else pa.table(rows)
+    except (TypeError, ValueError, pa.ArrowException):
+        remedy = "give a table of Arrow, polars or pandas, or a list of dicts"
+        arguments.refuse(where, f"is {arguments.shown(rows)}, no table", remedy)
+    for name in schema.names:
+        if name not in table.column_names:
+            what = f"has no column {name!r}"
+            arguments.refuse(where, what, f"give it all of: {', '.join(schema.names)}")
+    try:
+        return table.select(schema.names).cast(schema)
+    except (ValueError, pa.ArrowException) as error:
+        arguments.refuse(where, f"does not fit the source's columns ({error})", "cast them before")
+
+
+def _of_dicts(where: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    known = set(schema.names)
+    for number, row in enumerate(rows):
+        unknown = [name for name in row if name not in known]
+        if unknown:
+            what = f"has the column {unknown[0]!r} in row {number}"
+            arguments.refuse(where, what, f"the source has: {', '.join(schema.names)}")
+    try:
+        return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        what = f"does not fit the source's columns ({' '.join(str(error).split())[:200]})"
+        arguments.refuse(where, what, "give values of the columns' types")
