@@ -73,6 +73,9 @@ COMMANDS = (
         "run",
         "Run a pipeline; a file named `finish` in the store ends it when all output is committed.",
     ),
+    Command("check", "Say what is wrong with a pipeline before it runs, without a cluster."),
+    Command("test", "Run a pipeline on given rows in this process, without a cluster."),
+    Command("init", "Write an example that runs: a pipeline, its data, settings and a test."),
     Command("savepoint", "End a pipeline at a checkpoint that a changed one can go on from."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command(

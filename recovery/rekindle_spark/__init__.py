@@ -8,6 +8,7 @@ What a user writes:
     testing        runs a pipeline on given tables in one process, for tests
 
 What is known of users' code:
+    checks         errors and warnings of a pipeline before it runs
     user_code      the files and lines of users' functions
     shipping       a program as the bytes that executors get
 

@@ -96,6 +96,33 @@ class Replay:
         """Rows in the file itself."""
         return int(self._open().metadata.num_rows)
 
+    def first(self, rows: int) -> pa.Table:
+        """The first rows of the file, at most `rows`, without reading a whole row group."""
+        assert self.columns is not None
+        batches = self._open().iter_batches(batch_size=rows, columns=list(self.columns))
+        batch = next(batches, None)
+        if batch is None:
+            return self.schema.empty_table()
+        return pa.Table.from_batches([batch]).select(list(self.columns)).cast(self.schema)
+
+    def row_group_bytes(self) -> list[int]:
+        """The size of each row group's columns that are read, not compressed."""
+        metadata = self._open().metadata
+        wanted = set(self.columns or ())
+        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+        return [
+            sum(
+                column.total_uncompressed_size
+                for column in map(group.column, range(group.num_columns))
+                if column.path_in_schema.partition(".")[0] in wanted
+            )
+            for group in groups
+        ]
+
+    def event_times(self) -> np.ndarray:
+        """The event times of the file's rows, in microseconds."""
+        return self._event_times()
+
     def read(self, begin: int, end: int) -> pa.Table:
         """Rows [begin, end) of the replay, at most what there is."""
         pieces = []

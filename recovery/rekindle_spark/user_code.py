@@ -11,14 +11,21 @@ import sysconfig
 import traceback
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType
-from typing import Any
+from types import FunctionType, MethodType
 
-__all__ = ["code_of", "defined_at", "is_users_file", "place", "raised_at", "shown_file"]
+__all__ = [
+    "defined_at",
+    "function_of",
+    "is_own_file",
+    "is_users_file",
+    "place",
+    "raised_at",
+    "shown_file",
+]
 
 NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 INSTALLED = ("site-packages", "dist-packages")
-# The folder of Rekindle's packages. In a clone it is no installed library.
+# Where Rekindle's packages are. In a clone that is among no installed libraries.
 OWN = Path(__file__).resolve().parents[1]
 
 
@@ -28,9 +35,15 @@ def is_users_file(file: str) -> bool:
     if not file.endswith(".py"):  # "<string>", or what Cython was compiled from
         return False
     path = Path(file)
-    if not set(INSTALLED).isdisjoint(path.parts):
+    if not set(INSTALLED).isdisjoint(path.parts) or is_own_file(file):
         return False
     return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+@lru_cache(maxsize=4096)
+def is_own_file(file: str) -> bool:
+    """Say whether a file is one of Rekindle's own."""
+    return any(Path(file).is_relative_to(folder) for folder in _own())
 
 
 def shown_file(file: str) -> str:
@@ -61,28 +74,34 @@ def raised_at(error: BaseException) -> str:
     return f"{(names or ['<module>'])[-1]} ({place(own[-1].filename, own[-1].lineno or 0)})"
 
 
-def code_of(function: object) -> CodeType | None:
-    """The code of a function, method, partial or callable object; None of a builtin."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    # A bound method lends its function's code; an instance has that of its class's __call__.
-    if not hasattr(function, "__code__") and callable(function):
-        function = type(function).__call__
-    code: Any = getattr(function, "__code__", None)
-    return code if isinstance(code, CodeType) else None
+def function_of(value: object) -> FunctionType | None:
+    """Return the function behind a method, partial or callable object; None behind a builtin."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    if not isinstance(value, FunctionType | MethodType | type) and callable(value):
+        value = type(value).__call__
+    if isinstance(value, MethodType):
+        value = value.__func__
+    return value if isinstance(value, FunctionType) else None
 
 
 def defined_at(function: object) -> str:
     """Name a user's function as "FUNCTION (FILE:LINE)"; empty where its code is unknown."""
-    code = code_of(function)
-    if code is None or not is_users_file(code.co_filename):
+    plain = function_of(function)
+    if plain is None or not is_users_file(plain.__code__.co_filename):
         return ""
+    code = plain.__code__
     return f"{code.co_name} ({place(code.co_filename, code.co_firstlineno)})"
 
 
 @lru_cache(maxsize=1)
+def _own() -> tuple[Path, ...]:
+    """The folders of Rekindle's packages."""
+    return tuple(path for path in OWN.iterdir() if path.name.startswith("rekindle"))
+
+
+@lru_cache(maxsize=1)
 def _libraries() -> tuple[Path, ...]:
-    """The folders of Rekindle's packages and of the standard library."""
+    """The folders of the standard library."""
     paths = sysconfig.get_paths()
-    own = [path for path in OWN.iterdir() if path.name.startswith("rekindle")]
-    return (*own, Path(paths["stdlib"]), Path(paths["platstdlib"]))
+    return (Path(paths["stdlib"]), Path(paths["platstdlib"]))

@@ -3,9 +3,11 @@
 They raise `RekindleError`s and leave exit codes to `rekindle_cli.cli`, which lists them. Commands
 of the local cluster and of the laboratory are beside what they run.
 
+    check            what is wrong with a pipeline before it runs
     check_history    judges a recorded history
     explain          why a query is not back yet
     forecast         what the loss of each failure domain would do
+    init             writes an example that runs
     pause            lets an application rest
     plan             one problem file in, one plan out
     priority         which queries matter more
@@ -15,5 +17,6 @@ of the local cluster and of the laboratory are beside what they run.
     sidecar          stands between one driver and ZooKeeper
     simulate         what a failure would do, with the coordinator's core
     status           how the applications of a store stand
+    test             runs a pipeline on given rows in this process
     verify           checks a report against the records of its run
 """

@@ -1,17 +1,15 @@
 """`rekindle run`: drives one pipeline on a Spark cluster until it is asked to finish."""
 
-import importlib.util
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +20,8 @@ from rekindle_cli.local_request import LocalRequest
 from rekindle_spark import masters
 
 if TYPE_CHECKING:
+    from rekindle.settings import Settings
+    from rekindle_cli.pipeline_file import LoadedPipeline
     from rekindle_cli.run_view import View
 
 __all__ = ["run"]
@@ -95,6 +95,19 @@ ApplicationName = Annotated[
         show_default="$REKINDLE_NAMESPACE/$REKINDLE_APPLICATION, default/application",
     ),
 ]
+ImportSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar="REKINDLE_IMPORT_SECONDS",
+        min=0.1,
+        max=3600,
+        help="How long the file may take to be imported.",
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option("--check/--no-check", help="Call functions with the first rows beforehand."),
+]
 
 
 def run(
@@ -125,6 +138,8 @@ def run(
             metavar="KEY=VALUE", help="Spark option; may be given many times.", show_default=False
         ),
     ] = None,
+    import_seconds: ImportSeconds = 120.0,
+    check: Check = True,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline; a file named `finish` in the store ends it when all output is committed.
@@ -132,6 +147,7 @@ def run(
     Example: rekindle run flights.py --store /shared/flights --master spark://127.0.0.1:7077
     """
     place_options = _options(conf or [])
+    checking = _Checking(pipeline, import_seconds, call=check)
     if local is not None:
         absent = {"--master": master, "--sidecar": sidecar, "--name": name, "--events": events}
         for option, value in absent.items():
@@ -145,7 +161,7 @@ def run(
             kill_after=kill_after,
             kill=kill,
         )
-        _run_locally(request, as_json=as_json)
+        _run_locally(request, checking, as_json=as_json)
         return
     options.check_absent("--kill-after", kill_after, "no --local: only its nodes are ours to kill")
     options.check_absent("--kill", kill, "no --local: only its nodes are ours to kill")
@@ -153,7 +169,7 @@ def run(
     masters.check(master, submitted=GATEWAY in os.environ)
     _check_sidecar(sidecar)
     place = _Place(found, master, events, sidecar, name, cluster_has_jar)
-    _run_on_cluster(pipeline, settings, place, place_options, as_json=as_json)
+    _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
 
 
 def _required(store: str | None) -> str:
@@ -178,8 +194,42 @@ class _Place:
     cluster_has_jar: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Checking:
+    """A pipeline as it was named, and how it is checked before anything is started.
+
+    `call`: whether its functions are called with the first rows.
+    """
+
+    pipeline: str
+    import_seconds: float
+    call: bool
+
+    def load(self, store: str, settings: "Settings") -> "LoadedPipeline":
+        """Make the pipeline; print all that can be known of it. Raises InputError for an error.
+
+        Functions are called for a new store only: a driver that starts again has to bring back the
+        queries that are well, and soon.
+        """
+        from rekindle_cli import pipeline_checks, pipeline_file
+        from rekindle_cli.guard import Limits
+        from rekindle_spark import files
+        from rekindle_spark.checks import Severity
+
+        loaded = pipeline_file.load(
+            self.pipeline, Limits(self.import_seconds, "--import-seconds")
+        )
+        files.check(store)
+        if self.call and pipeline_checks.is_new(store):
+            found = pipeline_checks.check(loaded, settings, slow=Severity.WARNING)
+        else:
+            found = pipeline_checks.check_uncalled(loaded, settings)
+        pipeline_checks.refuse_errors(found)
+        return loaded
+
+
 def _run_on_cluster(
-    pipeline: str,
+    checking: _Checking,
     settings: Path | None,
     given: _Place,
     conf: dict[str, str],
@@ -193,9 +243,8 @@ def _run_on_cluster(
 
     sampling.begin("driver")
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
-    built = _load(pipeline)
     own = files.folder(given.store) or Path()
-    files.check(given.store)
+    loaded = checking.load(given.store, wanted)
     events = given.events or own / "events.jsonl"
     _check_events(events, own)
     place = driver.Place(
@@ -210,11 +259,13 @@ def _run_on_cluster(
     view = run_view.make(wanted.runtime.nodes_expected, given.store, as_json=as_json)
     with ExitStack() as stack:
         if sys.stdout.isatty():
-            log = Path(f"{Path(pipeline.partition(':')[0]).stem}-driver.log")
+            log = Path(f"{loaded.path.stem}-driver.log")
             stack.enter_context(shown_run.log_apart(log))
             view.say(f"what Spark prints is in {log}")
         stack.enter_context(shown_run.shown(events, view))
-        driver.run(built, wanted, place, started=partial(_take_interrupts, given.store, view))
+        driver.run(
+            loaded.pipeline, wanted, place, started=partial(_take_interrupts, given.store, view)
+        )
     _summarise(view)
 
 
@@ -235,87 +286,19 @@ def _summarise(view: "View") -> None:
             print(line)
 
 
-def _run_locally(request: LocalRequest, *, as_json: bool) -> None:
+def _run_locally(request: LocalRequest, checking: _Checking, *, as_json: bool) -> None:
     """Run on a cluster of this machine; report what is wrong with the pipeline before it starts."""
     perform = local_request.performer()
     from rekindle import settings as settings_module
     from rekindle_cli import run_view
-    from rekindle_spark import files, program
 
     chosen = request.settings
-    if chosen:
-        settings_module.load(chosen)
-    program.build(_load(request.pipeline))
-    files.check(request.store)
+    wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
+    wanted = replace(wanted, runtime=replace(wanted.runtime, nodes_expected=request.nodes))
+    checking.load(request.store, wanted)
     view = run_view.make(request.nodes, request.store, as_json=as_json)
     perform(request, view)
     _summarise(view)
-
-
-def _load(argument: str) -> Any:
-    """The pipeline that a file's function makes; hosts get the file's code by value."""
-    from pyspark import cloudpickle
-
-    path_text, _, name = argument.partition(":")
-    path = Path(path_text)
-    if not path.is_file():
-        raise InputError(
-            where=f"pipeline file {path}", what="is not there", remedy="name a Python file"
-        )
-    module = _import(path)
-    function = getattr(module, name or "pipeline", None)
-    if not callable(function):
-        raise InputError(
-            where=f"pipeline file {path}",
-            what=f"has no function {name or 'pipeline'!r}",
-            remedy="define it, without parameters, to return a rekindle_spark.pipeline.Pipeline",
-        )
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    return _call(function, path)
-
-
-def _import(path: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location("rekindle_pipeline", path)
-    if specification is None or specification.loader is None:
-        raise InputError(
-            where=f"pipeline file {path}",
-            what="does not end in .py",
-            remedy="name a Python file",
-        )
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["rekindle_pipeline"] = module
-    try:
-        specification.loader.exec_module(module)
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _wrong(path, "cannot be imported", error) from error
-    return module
-
-
-def _call(function: Callable[[], Any], path: Path) -> Any:
-    from rekindle_spark.pipeline import Pipeline
-
-    try:
-        built = function()
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _wrong(path, f"{function.__name__}() failed", error) from error
-    if not isinstance(built, Pipeline):
-        raise InputError(
-            where=f"pipeline file {path}",
-            what=f"{function.__name__}() gave a {type(built).__name__}",
-            remedy="return a rekindle_spark.pipeline.Pipeline",
-        )
-    return built
-
-
-def _wrong(path: Path, what: str, error: BaseException) -> InputError:
-    cause = " ".join(f"{type(error).__name__}: {error}".split())
-    return InputError(
-        where=f"pipeline file {path}", what=f"{what}: {cause}", remedy="mend the file"
-    )
 
 
 def _check_events(path: Path, made: Path) -> None:

@@ -83,7 +83,8 @@ class DriverProcess:
                 "--settings",
                 str(settings),
             ),
-            *("--events", str(self.events), "--cluster-has-jar"),
+            # Whoever starts a driver here has had its pipeline checked, or wants it to fail.
+            *("--events", str(self.events), "--cluster-has-jar", "--no-check"),
             *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
         ]
         if sidecar is not None:

@@ -37,7 +37,7 @@ EPOCHS_MAX = 10_000
 OWN_ROWS_MAX = 10_000
 PLAN_EPOCH = 1
 
-Progress = Callable[[Cut], None]
+Progress = Callable[[Cut, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ def run(
 ) -> PipelineResult:
     """Do as `run_pipeline` does; return also what was read, and what came too late.
 
-    `settings` say how dead letters are found; `progress` is called before each epoch.
+    `settings` say how dead letters are found; `progress` is called before each partition, with
+    the cut of its epoch and its number.
     """
     arguments.check_whole("epochs", epochs, EPOCHS_MAX)
     if rows_max is not None:
@@ -107,10 +108,8 @@ def run(
     tolerance = Tolerance(runtime.dead_letter_tries, runtime.dead_letters_max)
     driver = _Driver(shipped, shipping.unpack(shipped), tolerance, repeat)
     for cut in _cuts(sources, whole.rows, epochs):
-        if progress is not None:
-            progress(cut)
         try:
-            driver.run_epoch(cut)
+            driver.run_epoch(cut, progress or (lambda *_: None))
         except StepError as error:
             # Nothing is committed here, and nothing has to be started again.
             remedy = error.remedy.replace(poison.MEND, "mend the step's function")
@@ -196,11 +195,12 @@ class _Driver:
         self.states = {number: partition.initial(chain) for number, chain in owners}
         self.outputs = Outputs(_MemoryFiles())
 
-    def run_epoch(self, cut: Cut) -> None:
-        """Run one epoch on all partitions, and once more where repeats are wanted."""
+    def run_epoch(self, cut: Cut, progress: Progress) -> None:
+        """Run one epoch on all partitions, each once more where repeats are wanted."""
         again = shipping.unpack(self.shipped) if self.repeat else None
         blocks: dict[int, list[bytes]] = {}
         for number, chain in enumerate(self.program.owner):
+            progress(cut, number)
             work = self._work(number, chain, cut)
             received = list(frames.frames(memoryview(b"".join(blocks.pop(number, [])))))
             before = self.states[number]

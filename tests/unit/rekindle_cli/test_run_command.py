@@ -155,3 +155,72 @@ def test_a_sidecar_that_is_no_socket_is_refused(
     options = ("--master", MASTER, "--sidecar", str(tmp_path / "file"))
     message = refused(tmp_path, capsys, "none.py", *options)
     assert message.startswith(f"--sidecar {tmp_path / 'file'}: is no socket; name the file")
+
+
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], rest: str, *options: str) -> list[str]:
+    """What a run says that is refused because of its event file, at the latest."""
+    file = pipeline_file(tmp_path, rest)
+    arguments = ("--master", MASTER, "--store", str(tmp_path / "store"), *options)
+    events = ("--events", str(tmp_path / "absent" / "events.jsonl"))
+    assert cli.run(cli.application, ["run", file, *arguments, *events]) == 2
+    said: list[str] = capsys.readouterr().err.splitlines()
+    return said
+
+
+FAILING = 'readings.map("failing", lambda t: t["x"], schema=readings.schema).sink("out")'
+
+
+def test_a_function_that_cannot_be_sent_is_refused_before_the_store_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = """
+    import threading
+    lock = threading.Lock()
+    readings.map("locked", lambda t: lock and t, schema=readings.schema).sink("out")
+    """
+    (said,) = run(tmp_path, capsys, rest)
+    assert said.startswith("step locked: uses the variable 'lock', which cannot be sent to exec")
+    assert not (tmp_path / "store").exists()
+
+
+def test_all_that_is_wrong_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = """
+    for n in range(2):
+        failing = readings.map(f"failing-{n}", lambda t: t["x"], schema=readings.schema)
+        failing.filter(f"odd-{n}", lambda t: hash("x") and t["value"]).sink(f"out-{n}")
+    """
+    said = run(tmp_path, capsys, rest)
+    assert [line.partition(" uses ")[0].partition(" raised ")[0] for line in said] == [
+        f"warning: {tmp_path / 'readings.py'}:12: step odd-0:",
+        f"warning: {tmp_path / 'readings.py'}:12: step odd-1:",
+        "step failing-0:",
+        "step failing-1:",
+    ]
+
+
+def test_on_a_store_that_was_run_before_no_function_is_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "store" / "generations").mkdir(parents=True)
+    (tmp_path / "store" / "generations" / "1.json").write_text("{}")
+    (end,) = run(tmp_path, capsys, FAILING)
+    assert end.startswith("event file ")
+
+
+def test_functions_need_not_be_called_beforehand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (end,) = run(tmp_path, capsys, FAILING, "--no-check")
+    assert end.startswith("event file ")
+    (end,) = run(tmp_path, capsys, FAILING)
+    assert end.startswith("step failing: raised KeyError")
+
+
+def test_a_file_that_blocks_on_import_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = "import time; time.sleep(1000)"
+    (said,) = run(tmp_path, capsys, rest, "--import-seconds", "0.3")
+    assert said.startswith(f"{tmp_path / 'readings.py'}:8: has run for 0.3 s and is not done; take")

@@ -1,0 +1,103 @@
+"""`rekindle check`: says what is wrong with a pipeline before it runs, without a cluster."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rekindle.errors import InputError
+
+__all__ = ["check"]
+
+
+def check(
+    pipeline: Annotated[
+        str,
+        typer.Argument(
+            metavar="PIPELINE.py",
+            help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
+            "another function.",
+        ),
+    ],
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
+    ] = None,
+    import_seconds: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="How long the file may take to be imported.")
+    ] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what is wrong with a pipeline before it runs, without a cluster.
+
+    Its functions are called with no rows and with the first rows of its sources. The exit code is
+    2 where there is an error, 0 where there are only warnings.
+
+    Example: rekindle check machines.py --settings settings.yaml
+    """
+    from rekindle import settings as settings_module
+    from rekindle_cli import pipeline_checks, pipeline_file
+    from rekindle_cli.guard import Limits
+    from rekindle_spark.checks.findings import Finding, has_errors, of_error
+
+    found: list[Finding] = []
+    described: dict[str, Any] = {}
+    wanted = settings_module.Settings()
+    try:
+        wanted = settings_module.load(settings) if settings else wanted
+    except InputError as error:
+        found.append(of_error(error))
+    try:
+        loaded = pipeline_file.load(pipeline, Limits(import_seconds, "--import-seconds"))
+    except InputError as error:
+        found.append(of_error(error))
+    else:
+        found += pipeline_checks.check(loaded, wanted)
+        described = _described(loaded.pipeline)
+    if as_json:
+        findings = [
+            {
+                "severity": finding.severity.value,
+                "where": finding.where,
+                "what": finding.what,
+                "remedy": finding.remedy,
+            }
+            for finding in found
+        ]
+        print(json.dumps({"findings": findings, "pipeline": described}, indent=2))
+    else:
+        pipeline_checks.show(found)
+        print(_summary(pipeline, found, described))
+    if has_errors(found):
+        raise typer.Exit(2)
+
+
+def _described(pipeline: Any) -> dict[str, Any]:
+    """How much a pipeline is."""
+    steps = pipeline.steps.values()
+    return {
+        "name": pipeline.name,
+        "sources": sum(step.kind == "source" for step in steps),
+        "steps": sum(step.kind not in ("source", "sink") for step in steps),
+        "queries": sum(step.kind == "sink" for step in steps),
+        "partitions": sum(step.parallelism for step in steps if step.kind in ("source", "keyed")),
+    }
+
+
+def _summary(argument: str, found: list[Any], described: dict[str, Any]) -> str:
+    errors = sum(finding.severity == "error" for finding in found)
+    counts = [_counted(errors, "error"), _counted(len(found) - errors, "warning")]
+    said = " and ".join(count for count in counts if count) or "nothing is wrong"
+    if not described:
+        return f"{argument}: {said}"
+    nouns = {"sources": "source", "steps": "step", "queries": "query", "partitions": "partition"}
+    parts = (_counted(described[key], noun) for key, noun in nouns.items())
+    return f"{argument}: {said} ({', '.join(part for part in parts if part)})"
+
+
+def _counted(number: int, noun: str) -> str:
+    if number == 0:
+        return ""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

@@ -1,0 +1,365 @@
+"""`rekindle test`: runs a pipeline on given rows in this process, without a cluster."""
+
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekindle.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+    from rich.table import Table
+
+    from rekindle.settings import Settings
+    from rekindle_cli.pipeline_file import LoadedPipeline
+    from rekindle_spark.arrivals import Cut
+    from rekindle_spark.pipeline import Pipeline
+    from rekindle_spark.testing import PipelineResult
+
+__all__ = ["test"]
+
+CELL_MAX = 60
+
+
+Argument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PIPELINE.py",
+        help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
+        "another function.",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="SOURCE=FILE",
+        help="Rows for a source, as .parquet, .csv or .jsonl; may be given many times.",
+        show_default="the pipeline's own sources",
+    ),
+]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Rows of all sources together at most, the earliest ones.",
+        show_default="all that is given; 10,000 of the pipeline's own sources",
+    ),
+]
+Epochs = Annotated[int, typer.Option(min=1, max=10_000, help="Epochs to cut them into.")]
+Parallelism = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        help="Partitions of each source and keyed step.",
+        show_default="as the pipeline says",
+    ),
+]
+Show = Annotated[int, typer.Option(min=0, help="Rows of each query to show.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write QUERY.parquet for each query.", show_default="none"),
+]
+Expect = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Compare the queries with QUERY.parquet, .csv or .jsonl, in any order of rows.",
+        show_default="none",
+    ),
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        help="Settings in YAML; those of dead letters count.",
+        show_default="all defaults",
+    ),
+]
+ImportSeconds = Annotated[
+    float, typer.Option(min=0.1, max=3600, help="How long the file may take to be imported.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def test(
+    pipeline: Argument,
+    inputs: Inputs = None,
+    rows: Rows = None,
+    epochs: Epochs = 3,
+    parallelism: Parallelism = None,
+    show: Show = 10,
+    output: Output = None,
+    expect: Expect = None,
+    settings: SettingsFile = None,
+    import_seconds: ImportSeconds = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline on given rows in this process, without a cluster.
+
+    It is the code that executors run, epoch by epoch and partition by partition. Each epoch runs
+    twice, the second time as after a failure; a repeat that differs is an error.
+
+    Example: rekindle test machines.py --input readings=readings.csv --epochs 5
+    """
+    loaded, tables, wanted = _loaded(pipeline, inputs or [], settings, import_seconds)
+    expected = {} if expect is None else _expected(expect, loaded.pipeline)
+    if output is not None:
+        _make(output)
+    options = {"epochs": epochs, "parallelism": parallelism, "rows_max": rows}
+    result = _run(loaded, tables, wanted, options)
+    if output is not None:
+        _write(output, result)
+    if as_json:
+        print(json.dumps(_record(loaded.pipeline, result, show), indent=2))
+    else:
+        _print(loaded.pipeline, result, epochs, show)
+    _compare(result, expected)
+
+
+def _loaded(
+    pipeline: str, inputs: Sequence[str], settings: Path | None, import_seconds: float
+) -> tuple["LoadedPipeline", dict[str, "pa.Table"], "Settings"]:
+    """The pipeline with the tables for its sources, and the settings."""
+    from rekindle import settings as settings_module
+    from rekindle_cli import pipeline_checks, pipeline_file
+    from rekindle_cli.guard import Limits
+
+    wanted = settings_module.load(settings) if settings else settings_module.Settings()
+    loaded = pipeline_file.load(pipeline, Limits(import_seconds, "--import-seconds"))
+    pipeline_checks.show(loaded.findings)
+    return loaded, _read_inputs(loaded.pipeline, inputs), wanted
+
+
+def _run(
+    loaded: "LoadedPipeline",
+    tables: Mapping[str, "pa.Table"],
+    settings: "Settings",
+    options: Mapping[str, Any],
+) -> "PipelineResult":
+    """Run it, however long it takes, with notes of what takes long."""
+    from rekindle_cli import pipeline_checks
+    from rekindle_cli.guard import Limits, guarded
+    from rekindle_spark import testing
+
+    what = f"pipeline file {loaded.path}"
+    with _progress(options["epochs"]) as say, guarded(what, Limits(math.inf)) as guard:
+
+        def progress(cut: "Cut", _: int) -> None:
+            guard.renew()
+            say(cut)
+
+        result = testing.run(
+            loaded.pipeline, tables, settings=settings.runtime, progress=progress, **options
+        )
+    pipeline_checks.show(guard.findings)
+    return result
+
+
+def _read_inputs(pipeline: "Pipeline", inputs: Sequence[str]) -> dict[str, "pa.Table"]:
+    from rekindle_cli import table_files
+
+    sources = {step.name: step for step in pipeline.steps.values() if step.kind == "source"}
+    tables: dict[str, pa.Table] = {}
+    for item in inputs:
+        name, equals, file = item.partition("=")
+        where = f"--input {item:.100}"
+        if not equals or not file:
+            raise InputError(where=where, what="is not SOURCE=FILE", remedy="write it like that")
+        if name not in sources:
+            remedy = f"name one of: {', '.join(sources)}"
+            raise InputError(where=where, what=f"there is no source {name!r}", remedy=remedy)
+        if name in tables:
+            raise InputError(where=where, what=f"gives {name} again", remedy="give it once")
+        schema = sources[name].schema
+        assert schema is not None
+        tables[name] = table_files.read(f"--input {name}", Path(file), schema)
+    return tables
+
+
+def _expected(folder: Path, pipeline: "Pipeline") -> dict[str, "pa.Table"]:
+    """The tables of a folder by query; each of its files must be one's."""
+    from rekindle_cli import table_files
+
+    queries = {step.name: step for step in pipeline.steps.values() if step.kind == "sink"}
+    where = f"--expect {folder}"
+    if not folder.is_dir():
+        raise InputError(where=where, what="is no folder", remedy="name one, see --output")
+    tables: dict[str, pa.Table] = {}
+    for file in sorted(folder.iterdir()):
+        if file.suffix not in table_files.ENDINGS:
+            continue
+        if file.stem not in queries:
+            remedy = f"name files after queries: {', '.join(queries)}"
+            raise InputError(where=f"{where}: {file.name}", what="is no query's", remedy=remedy)
+        tables[file.stem] = table_files.read(where, file, queries[file.stem].schema)
+    if not tables:
+        remedy = f"put files into it that end in {', '.join(table_files.ENDINGS)}"
+        raise InputError(where=where, what="holds no tables", remedy=remedy)
+    return tables
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            where=f"--output {folder}",
+            what=f"cannot be made ({error.strerror})",
+            remedy="name another folder",
+        ) from error
+
+
+def _write(folder: Path, result: "PipelineResult") -> None:
+    from rekindle_cli import table_files
+
+    for name, table in result.outputs.items():
+        try:
+            table_files.write(folder / f"{name}.parquet", table)
+        except OSError as error:
+            raise InputError(
+                where=f"--output {folder}",
+                what=f"cannot be written ({error.strerror or error})",
+                remedy="name another folder",
+            ) from error
+
+
+@contextmanager
+def _progress(epochs: int) -> Iterator[Callable[["Cut"], None]]:
+    """On a terminal: which epoch is on its way."""
+    from rich.console import Console
+
+    # Written to the file that is standard error now: a guard puts another one in its place.
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("starting") as status:
+        yield lambda cut: status.update(f"epoch {cut.epoch} of {epochs}, {cut.rows:,} rows")
+
+
+def _queries(pipeline: "Pipeline") -> list[tuple[str, float]]:
+    """Queries with their priorities, the most important first."""
+    sinks = [step for step in pipeline.steps.values() if step.kind == "sink"]
+    return sorted(((step.name, step.priority) for step in sinks), key=lambda query: -query[1])
+
+
+def _letters(pipeline: "Pipeline", result: "PipelineResult") -> dict[str, "pa.Table"]:
+    queries = dict(_queries(pipeline))
+    return {name: table for name, table in result.outputs.items() if name not in queries}
+
+
+def _record(pipeline: "Pipeline", result: "PipelineResult", show: int) -> dict[str, Any]:
+    def shown(table: "pa.Table") -> dict[str, Any]:
+        return {"rows": table.num_rows, "first": _rows(table, show)}
+
+    return {
+        "inputs": result.rows,
+        "has_more": result.has_more,
+        "late_rows": result.late_rows,
+        "queries": [
+            {"name": name, "priority": priority, **shown(result.outputs[name])}
+            for name, priority in _queries(pipeline)
+        ],
+        "dead_letters": [
+            {"name": name, **shown(table)} for name, table in _letters(pipeline, result).items()
+        ],
+    }
+
+
+def _rows(table: "pa.Table", show: int) -> list[dict[str, Any]]:
+    from rekindle_cli import table_files
+
+    return [table_files.plain(row) for row in table.slice(0, show).to_pylist()]
+
+
+def _print(pipeline: "Pipeline", result: "PipelineResult", epochs: int, show: int) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 10_000)
+    read = [f"{_counted(rows)} of {name}" for name, rows in result.rows.items()]
+    more = " (there are more)" if result.has_more else ""
+    said = "an epoch" if epochs == 1 else f"{epochs:,} epochs"
+    text = f"read {', '.join(read)}{more}, in {said}"
+    console.print(text, highlight=False, markup=False)
+    for step, rows in result.late_rows.items():
+        if rows:
+            text = f"step {step} dropped {_counted(rows)} that came too late"
+            console.print(text, highlight=False, markup=False)
+    for name, priority in _queries(pipeline):
+        _print_table(console, f"{name}, priority {priority:g}", result.outputs[name], show)
+    for name, table in _letters(pipeline, result).items():
+        if table.num_rows:
+            _print_table(console, name, table, show)
+
+
+def _print_table(console: "Console", title: str, table: "pa.Table", show: int) -> None:
+    text = f"\n{title}: {_counted(table.num_rows)}"
+    if 0 < show < table.num_rows:
+        text += f", the first {show:,}"
+    console.print(text, highlight=False, markup=False, style="bold")
+    if show and table.num_rows:
+        console.print(_drawn(table, show))
+
+
+def _drawn(table: "pa.Table", show: int) -> "Table":
+    import pyarrow.types as kinds
+    from rich import box
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    columns = [
+        Column(
+            Text(field.name),
+            justify="right"
+            if kinds.is_integer(field.type) or kinds.is_floating(field.type)
+            else "left",
+        )
+        for field in table.schema
+    ]
+    drawn = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in table.slice(0, show).to_pylist():
+        drawn.add_row(*(Text(_cell(value)) for value in row.values()))
+    return drawn
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = "" if value is None else str(value)
+    text = "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 3]}..."
+
+
+def _counted(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def _compare(result: "PipelineResult", expected: Mapping[str, "pa.Table"]) -> None:
+    """Raise RunError for the first query whose rows are not those that are expected."""
+    for name, table in expected.items():
+        wanted, found = (_counts(rows) for rows in (table, result.outputs[name]))
+        missing, others = wanted - found, found - wanted
+        if missing or others:
+            first = next(iter(missing or others))
+            side = "is missing" if missing else "is not expected"
+            raise RunError(
+                where=f"query {name}",
+                what=f"{missing.total():,} of {wanted.total():,} expected rows are missing and "
+                f"{others.total():,} others are there: {first} {side}",
+                remedy="mend the pipeline, or write what is right now with --output",
+            )
+
+
+def _counts(table: "pa.Table") -> Counter[str]:
+    """How often each row is there, as JSON."""
+    return Counter(json.dumps(row) for row in _rows(table, table.num_rows))

@@ -1,0 +1,334 @@
+"""Keeps users' code from ending, blocking, moving or flooding the command that calls it.
+
+While a guard is on, in the main thread:
+
+    reads standard input    InputError with the line: a driver on a cluster has none
+    os._exit, sys.exit      InputError with the line
+    runs for too long       a note after a while, then InputError with the line
+    starts a thread         it becomes a daemon, so that it cannot hold up the end; a finding
+    changes the folder      set back; a finding
+    prints                  to standard error, up to a limit
+
+Called by `pipeline_file` around a pipeline file's import, and by commands around its functions.
+"""
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, TextIO
+
+from rekindle.errors import InputError
+from rekindle_spark import user_code
+from rekindle_spark.checks.findings import Finding, warning
+
+__all__ = ["CodeTooSlowError", "Guard", "Limits", "guarded"]
+
+PRINTED_LINES_MAX = 200
+NOTE_SECONDS, TICK_SECONDS = 10.0, 0.25
+# How long code that ignores the interruption, or never returns from C, may go on.
+GRACE_SECONDS = 3.0
+# Guarded code finds another function under this name.
+EXIT_AT_ONCE = os._exit
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long users' code may take, and the option that lets it take longer."""
+
+    seconds_max: float
+    option: str = ""
+
+
+class CodeTooSlowError(InputError):
+    """Users' code was given up because it took too long."""
+
+
+class _TooSlow(BaseException):
+    """Users' code has run for too long. No Exception, or the code might catch it."""
+
+
+class _Exited(BaseException):
+    """Users' code has called os._exit, with this code."""
+
+
+@dataclass(slots=True)
+class Guard:
+    """What a guard has seen. `what` names the guarded code in messages.
+
+    `used_seconds` is how long the code has run since it last got on (`renew`).
+    """
+
+    what: str
+    findings: list[Finding] = field(default_factory=list)
+    line: str = ""
+    used_seconds: float = 0.0
+
+    def renew(self) -> None:
+        """Let the code have its whole time again: it has got on."""
+        self.used_seconds = 0.0
+
+    def refuse(self, what: str, remedy: str, frame: FrameType | None) -> NoReturn:
+        """Raise InputError for what the code does at the user's newest line."""
+        raise InputError(where=_where(self.what, frame), what=what, remedy=remedy)
+
+
+@contextmanager
+def guarded(what: str, limits: Limits) -> Iterator[Guard]:
+    """Run the code of the `with` block guarded; `what` names it, as "pipeline file x.py".
+
+    Raises InputError for what cannot be let pass; the rest is in the guard's findings.
+    """
+    guard, before = Guard(what), _current_folder()
+    printer = _Printer(sys.stderr, what)
+    stdin, start = sys.stdin, threading.Thread.start
+    sys.stdin = _NoInput(guard)
+    os._exit = _exit  # type: ignore[assignment]
+    threading.Thread.start = _noting(guard, start)  # type: ignore[method-assign, assignment]
+    try:
+        with redirect_stdout(printer), redirect_stderr(printer), _watched(guard, limits):
+            yield guard
+    except _Exited as error:
+        guard.refuse(f"calls os._exit({error})", "leave it out", _deepest(error))
+    finally:
+        sys.stdin, os._exit = stdin, EXIT_AT_ONCE
+        threading.Thread.start = start  # type: ignore[method-assign]
+        printer.close_limit()
+        _return_to(before, guard)
+
+
+def _where(what: str, frame: FrameType | None) -> str:
+    """The line of the newest frame in a user's file; the guarded code's name where none is."""
+    while frame is not None and not user_code.is_users_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return what
+    return user_code.place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _deepest(error: BaseException) -> FrameType | None:
+    """The frame that raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return None if trace is None else trace.tb_frame
+
+
+def _exit(code: int) -> NoReturn:
+    raise _Exited(code)
+
+
+def _noting(guard: Guard, start: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Thread.start for users' threads: they become daemons, and a finding."""
+
+    def noted(thread: threading.Thread) -> None:
+        frame = sys._getframe(1)
+        starter = _starter(frame)
+        is_quiet = thread.daemon and starter is not frame  # a library's, which ends with us
+        if starter is not None and not is_quiet:
+            thread.daemon = True
+            guard.findings.append(
+                warning(
+                    _where(guard.what, frame),
+                    f"starts the thread {thread.name!r}, which executors do not have",
+                    "start none while the pipeline is made; functions run in other processes",
+                )
+            )
+        start(thread)
+
+    return noted
+
+
+def _starter(frame: FrameType | None) -> FrameType | None:
+    """The user's frame that starts a thread, itself or by a library; None where we do."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if user_code.is_users_file(file):
+            return frame
+        if user_code.is_own_file(file):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _current_folder() -> str:
+    """The current folder; empty where it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _return_to(before: str, guard: Guard) -> None:
+    """Go back to the folder that the command was called in."""
+    now = _current_folder()
+    if now == before or not before:
+        return
+    os.chdir(before)
+    guard.findings.append(
+        warning(
+            guard.what,
+            f"changes the current folder to {now or 'one that is gone'}; it was set back",
+            "begin paths at Path(__file__).parent; executors have a current folder of their own",
+        )
+    )
+
+
+class _NoInput(io.TextIOBase):
+    """Standard input for users' code: reading it is refused."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def readable(self) -> bool:
+        """It looks readable, so that `input` comes here."""
+        return True
+
+    def isatty(self) -> bool:
+        """It is no terminal."""
+        return False
+
+    def fileno(self) -> int:
+        """It has no number, so that `input` reads by the methods below."""
+        raise io.UnsupportedOperation("fileno")
+
+    def read(self, _: int | None = -1, /) -> str:
+        """Refuse."""
+        self._refuse()
+
+    def readline(self, _: int = -1, /) -> str:  # type: ignore[override]
+        """Refuse."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        self._guard.refuse(
+            "reads standard input, which a driver on a cluster has not",
+            "read a file or an environment variable",
+            sys._getframe(2),
+        )
+
+
+class _Printer(io.TextIOBase):
+    """Passes on what users' code prints, up to a limit of lines while the guard is on.
+
+    Handlers of logging may keep it for longer than that.
+    """
+
+    def __init__(self, to: TextIO, what: str) -> None:
+        self._to, self._what = to, what
+        self._lines = 0
+        self._is_limited = True
+
+    def writable(self) -> bool:
+        """It can be written."""
+        return True
+
+    def fileno(self) -> int:
+        """It has the number of the file that it passes on to."""
+        return self._to.fileno()
+
+    def flush(self) -> None:
+        """Flush the file that it passes on to."""
+        self._to.flush()
+
+    def write(self, text: str) -> int:
+        """Pass on the text while the limit is not reached."""
+        if not self._is_limited or self._lines < PRINTED_LINES_MAX:
+            self._to.write(text)
+        self._lines += text.count("\n")
+        return len(text)
+
+    def close_limit(self) -> None:
+        """Say how much was left out; pass on everything from now on."""
+        more = self._lines - PRINTED_LINES_MAX
+        if self._is_limited and more > 0:
+            print(f"{self._what}: printed {more:,} more lines, left out here", file=self._to)
+        self._is_limited = False
+
+
+@contextmanager
+def _watched(guard: Guard, limits: Limits) -> Iterator[None]:
+    """Interrupt the block when it takes too long; only where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if watchdog.done.is_set():  # it was just in time
+            return
+        guard.line = _where(guard.what, frame)
+        raise _TooSlow
+
+    watchdog = _Watchdog(guard, limits, sys.stderr if sys.stderr is not None else io.StringIO())
+    before = signal.signal(signal.SIGUSR2, interrupt)
+    watchdog.start()
+    try:
+        yield
+    except _TooSlow:
+        raise _too_slow(guard, limits) from None
+    finally:
+        watchdog.done.set()
+        watchdog.join()
+        signal.signal(signal.SIGUSR2, before)
+
+
+def _too_slow(guard: Guard, limits: Limits) -> CodeTooSlowError:
+    remedy = "take out what it waits for, or what takes so long"
+    if limits.option:
+        remedy += f"; or give {limits.option} more"
+    return CodeTooSlowError(
+        where=guard.line or guard.what,
+        what=f"has run for {limits.seconds_max:g} s and is not done",
+        remedy=remedy,
+    )
+
+
+class _Watchdog(threading.Thread):
+    """Notes what takes long, interrupts the main thread, and ends the process where that fails."""
+
+    def __init__(self, guard: Guard, limits: Limits, notes: TextIO) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self.done = threading.Event()
+        self._guard, self._limits, self._notes = guard, limits, notes
+
+    def run(self) -> None:
+        """Wait for the end of the code, or for its time to be over."""
+        guard, noted = self._guard, 0.0
+        while guard.used_seconds < self._limits.seconds_max:
+            began, queued = time.monotonic(), _queued_seconds()
+            if self.done.wait(min(TICK_SECONDS, self._limits.seconds_max)):
+                return
+            # Neither a wait for a processor counts, nor that the whole process was stopped: on a
+            # busy machine an import takes several times as long.
+            passed = min(time.monotonic() - began, 2 * TICK_SECONDS)
+            guard.used_seconds += max(0.0, passed - (_queued_seconds() - queued))
+            noted = min(noted, guard.used_seconds)
+            if guard.used_seconds - noted >= NOTE_SECONDS:
+                noted = guard.used_seconds
+                self._note()
+        for _ in range(3):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+            if self.done.wait(GRACE_SECONDS / 3):
+                return
+        print(_too_slow(self._guard, self._limits), file=self._notes, flush=True)
+        EXIT_AT_ONCE(2)
+
+    def _note(self) -> None:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        print(f"{_where(self._guard.what, frame)}: is still running", file=self._notes, flush=True)
+
+
+def _queued_seconds() -> float:
+    """How long the main thread has waited for a processor; 0 where the kernel does not say."""
+    try:
+        text = Path(f"/proc/self/task/{os.getpid()}/schedstat").read_text()
+        return int(text.split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

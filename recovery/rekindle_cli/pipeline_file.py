@@ -1,0 +1,144 @@
+"""A pipeline file: imported under guard, and asked for its pipeline.
+
+Whatever the file does on import, what comes of it is a pipeline with findings, or an InputError
+with the file's line. Called by the commands `run`, `test` and `check`.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle
+
+from rekindle.errors import InputError
+from rekindle_cli.guard import Limits, guarded
+from rekindle_spark import user_code
+from rekindle_spark.checks.findings import Finding
+from rekindle_spark.pipeline import Pipeline
+
+__all__ = ["MODULE", "LoadedPipeline", "load"]
+
+# The name of the file's module, which is sent to executors by value.
+MODULE = "rekindle_pipeline"
+DEFAULT = "pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPipeline:
+    """The pipeline of a file, and what was found while it was made."""
+
+    pipeline: Pipeline
+    path: Path
+    findings: tuple[Finding, ...]
+
+
+def load(argument: str, limits: Limits) -> LoadedPipeline:
+    """Make the pipeline of "FILE.py" or "FILE.py:FUNCTION"; executors get its code by value.
+
+    Raises InputError, with the line where there is one, for a file that cannot be imported, for
+    a function that is missing or fails, and for all that a guard does not let pass.
+    """
+    path_text, _, name = argument.partition(":")
+    path, name = Path(path_text), name or DEFAULT
+    what = f"pipeline file {path}"
+    if not path.is_file():
+        refuse_as = "is a folder" if path.is_dir() else "is not there"
+        raise InputError(where=what, what=refuse_as, remedy="name a Python file")
+    with guarded(what, limits) as guard:
+        module = _import(path)
+        built = _call(_function(module, name, path), path)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return LoadedPipeline(built, path, tuple(guard.findings))
+
+
+def _import(path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(MODULE, path)
+    if specification is None or specification.loader is None:
+        raise InputError(
+            where=f"pipeline file {path}",
+            what="does not end in .py",
+            remedy="name a Python file",
+        )
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[MODULE] = module
+    try:
+        specification.loader.exec_module(module)
+    except InputError as error:
+        raise _placed(error) from error
+    except (Exception, SystemExit) as error:
+        raise _failed(path, "cannot be imported", error) from error
+    return module
+
+
+def _function(module: ModuleType, name: str, path: Path) -> Callable[[], Any]:
+    function: Any = getattr(module, name, None)
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    made = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
+    remedy = "define it, without parameters, to return a rekindle_spark.pipeline.Pipeline"
+    if made:
+        remedy = f"return {made[0]} from a function `def {name}():`"
+    raise InputError(where=f"pipeline file {path}", what=f"has no function {name!r}", remedy=remedy)
+
+
+def _call(function: Callable[[], Any], path: Path) -> Pipeline:
+    name = getattr(function, "__name__", DEFAULT)
+    try:
+        built = function()
+    except InputError as error:
+        raise _placed(error) from error
+    except (Exception, SystemExit) as error:
+        raise _failed(path, f"{name}() failed", error) from error
+    if not isinstance(built, Pipeline):
+        raise InputError(
+            where=f"pipeline file {path}",
+            what=f"{name}() gave {_kind(built)}",
+            remedy="return a rekindle_spark.pipeline.Pipeline",
+        )
+    return built
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _placed(error: InputError) -> InputError:
+    """The error with the user's line that led to it, where it does not say that already."""
+    function = user_code.raised_at(error)
+    place = function.rpartition(" (")[2].rstrip(")")
+    if not place or place in error.where:
+        return error
+    return InputError(where=f"{place}: {error.where}", what=error.what, remedy=error.remedy)
+
+
+def _failed(path: Path, what: str, error: BaseException) -> InputError:
+    """What the file raised, with its line."""
+    where, remedy = f"pipeline file {path}", "mend the file"
+    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        where = user_code.place(error.filename or str(path), error.lineno)
+        cause = f"{type(error).__name__}: {error.msg}"
+    elif function := user_code.raised_at(error):
+        where = function.rpartition(" (")[2].rstrip(")")
+    if isinstance(error, SystemExit):
+        cause = f"sys.exit({'' if error.code is None else repr(error.code)}) was called"
+        remedy = 'take it out, or put it behind `if __name__ == "__main__":`'
+    if isinstance(error, ModuleNotFoundError):
+        remedy = _remedy_for_missing(path, error)
+    return InputError(where=where, what=f"{what}: {cause}", remedy=remedy)
+
+
+def _remedy_for_missing(path: Path, error: ModuleNotFoundError) -> str:
+    """A module beside the file is not found: executors would not have it either."""
+    name = (error.name or "").partition(".")[0]
+    beside = path.parent / name
+    if name and (beside.is_dir() or beside.with_suffix(".py").is_file()):
+        return (
+            f"only the pipeline file itself is sent to executors: move what it needs of {name} "
+            "into it, or install that as a package on all nodes"
+        )
+    return "install it where this runs, and on all nodes"

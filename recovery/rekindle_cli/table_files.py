@@ -1,0 +1,112 @@
+"""Tables from files that people have, and back: Parquet, CSV and JSON lines.
+
+A CSV file has a line with the names of its columns; times are as in ISO 8601. Types are those of
+the columns that are wanted. Called by the command `test`.
+"""
+
+import math
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from rekindle.errors import InputError
+
+__all__ = ["ENDINGS", "plain", "read", "write"]
+
+# What pyarrow raises for content that is not what it should be.
+UNREADABLE = (pa.ArrowException, ValueError, KeyError)
+
+
+def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
+    """Read the columns of a schema from a file; other columns are left out.
+
+    Raises InputError, for `where`, that names file and cause.
+    """
+    reader = READERS.get(file.suffix.lower())
+    if reader is None:
+        raise InputError(
+            where=f"{where}: {file}",
+            what=f"has the ending {file.suffix!r}" if file.suffix else "has no ending",
+            remedy=f"give a file that ends in {', '.join(ENDINGS)}",
+        )
+    try:
+        table = reader(file, schema)
+    except OSError as error:
+        cause = error.strerror or str(error).splitlines()[0]
+        raise InputError(
+            where=f"{where}: {file}", what=f"cannot be read ({cause})", remedy="name another file"
+        ) from error
+    except UNREADABLE as error:
+        cause = " ".join(str(error).split())[:300]
+        raise InputError(
+            where=f"{where}: {file}",
+            what=f"does not hold the columns that are wanted ({cause})",
+            remedy=f"it needs {', '.join(f'{field.name}: {field.type}' for field in schema)}",
+        ) from error
+    for name in schema.names:
+        if name not in table.column_names:
+            raise InputError(
+                where=f"{where}: {file}",
+                what=f"has no column {name!r}",
+                remedy=f"it needs {', '.join(schema.names)}",
+            )
+    return table.select(schema.names)
+
+
+def write(file: Path, table: pa.Table) -> None:
+    """Write a table as Parquet."""
+    pq.write_table(table, file)
+
+
+def plain(value: Any) -> Any:
+    """A value of a row as JSON holds it: times as ISO 8601, what else it has not as text."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value
+
+
+def _read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
+    with pq.ParquetFile(file) as opened:
+        there = set(opened.schema_arrow.names)
+        table = opened.read(columns=[name for name in schema.names if name in there])
+    return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+
+
+def _read_csv(file: Path, schema: pa.Schema) -> pa.Table:
+    kinds = {field.name: field.type for field in schema}
+    options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
+    return pyarrow.csv.read_csv(file, convert_options=options)
+
+
+def _read_json(file: Path, schema: pa.Schema) -> pa.Table:
+    if file.stat().st_size == 0:
+        return schema.empty_table()
+    options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    return pyarrow.json.read_json(file, parse_options=options)
+
+
+READERS: dict[str, Callable[[Path, pa.Schema], pa.Table]] = {
+    ".parquet": _read_parquet,
+    ".csv": _read_csv,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".json": _read_json,
+}
+ENDINGS = tuple(READERS)

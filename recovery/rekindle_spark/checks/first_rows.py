@@ -1,0 +1,183 @@
+"""A pipeline on no rows and on the first rows of its sources: which steps fail, each by itself.
+
+The pipeline runs in this process, with the code of executors (`testing`). A step that fails is a
+finding; then it is taken out of the way, so that it gives no rows, and the rest runs again. Users'
+functions are called here, as in the first epochs of a run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rekindle.errors import InputError, RekindleError, RunError
+from rekindle.settings import RuntimeSettings
+from rekindle_spark import poison, testing
+from rekindle_spark.checks.findings import Finding, of_error, warning
+from rekindle_spark.operators import KeyedStateful, StatefulOperator
+from rekindle_spark.pipeline import Pipeline, Source, Step
+from rekindle_spark.replay import Replay
+
+__all__ = ["first_rows"]
+
+ROWS = 100
+
+
+def first_rows(
+    pipeline: Pipeline, settings: RuntimeSettings, progress: Callable[[], None] = lambda: None
+) -> list[Finding]:
+    """Run a pipeline on nothing, then on its first rows; each step that fails is a finding.
+
+    `progress` is called before each partition.
+    """
+    found: list[Finding] = []
+    inputs = {}
+    for step in pipeline.steps.values():
+        if step.kind == "source":
+            inputs[step.name], findings = _beginning(step)
+            found += findings
+    without_rows = {name: table.slice(0, 0) for name, table in inputs.items()}
+    current = pipeline
+    for tables in (without_rows, inputs):
+        current, findings = _failures(current, tables, settings, progress)
+        found += findings
+    return list(dict.fromkeys(found))
+
+
+def _beginning(step: Step) -> tuple[pa.Table, list[Finding]]:
+    """The first rows of a source, none where it cannot be read or gives something else."""
+    source: Source = step.function
+    none = source.schema.empty_table()
+    read: Callable[[], Any] = lambda: source.read(0, ROWS)  # noqa: E731
+    if isinstance(source, Replay):
+        read = lambda: source.first(ROWS)  # noqa: E731
+    try:
+        result, error = poison.attempt(read)
+    except RekindleError as raised:
+        return none, [of_error(raised)]
+    where = f"step {step.name}"
+    if error is not None:
+        what = f"its source cannot be read: {poison.raised(error)}"
+        return none, [of_error(InputError(where=where, what=what, remedy="mend the source"))]
+    if not isinstance(result, pa.Table) or not result.schema.equals(source.schema):
+        got = result.schema if isinstance(result, pa.Table) else type(result).__name__
+        what = f"its source gave {' '.join(str(got).split())[:200]} instead of its schema"
+        return none, [of_error(InputError(where=where, what=what, remedy="mend the source"))]
+    return result, []
+
+
+def _failures(
+    pipeline: Pipeline,
+    tables: dict[str, pa.Table],
+    settings: RuntimeSettings,
+    progress: Callable[[], None],
+) -> tuple[Pipeline, list[Finding]]:
+    """The findings of some tables, and the pipeline without the steps that fail on them."""
+    found: list[Finding] = []
+    for _ in pipeline.steps:
+        try:
+            result = testing.run(
+                pipeline,
+                tables,
+                epochs=1,
+                parallelism=1,
+                settings=settings,
+                progress=lambda *_: progress(),
+            )
+        except RunError as error:
+            found.append(of_error(error))
+            name = _step_named(error, pipeline)
+            if name is None:  # what fails is no function: the rest stays unknown
+                break
+            pipeline = _without(pipeline, name)
+        except InputError as error:
+            found.append(of_error(error))
+            break
+        else:
+            found += _letters(result.outputs)
+            break
+    return pipeline, found
+
+
+def _letters(outputs: dict[str, pa.Table]) -> list[Finding]:
+    """Dead letters among the first rows are a sign of a function that is wrong for all."""
+    found = []
+    for name, table in outputs.items():
+        if name.endswith(poison.ENDING) and table.num_rows:
+            error = table[poison.COLUMNS[2].name][0].as_py()
+            found.append(
+                warning(
+                    f"step {name.removesuffix(poison.ENDING)}",
+                    f"makes dead letters of {table.num_rows} of the first rows ({error})",
+                    "see that these rows are meant to be left out",
+                )
+            )
+    return found
+
+
+def _step_named(error: RunError, pipeline: Pipeline) -> str | None:
+    """The step with a function that an error names."""
+    kind, _, rest = error.where.partition(" ")
+    name = rest.partition(", ")[0]
+    step = pipeline.steps.get(name)
+    if kind != "step" or step is None or step.kind not in ("map", "filter", "keyed"):
+        return None
+    is_function = step.kind != "keyed" or isinstance(step.function, KeyedStateful)
+    return name if is_function else None
+
+
+def _without(pipeline: Pipeline, name: str) -> Pipeline:
+    """The pipeline with a step that gives no rows, and calls nothing."""
+    changed = Pipeline(pipeline.name)
+    for step in pipeline.steps.values():
+        changed.steps[step.name] = _silent(step) if step.name == name else step
+    return changed
+
+
+def _silent(step: Step) -> Step:
+    assert step.schema is not None
+    if step.kind == "map":
+        return replace(step, function=_NoRows(step.schema), deterministic=True)
+    if step.kind == "filter":
+        return replace(step, function=_Nothing(), deterministic=True)
+    keyed: KeyedStateful = step.function
+    operator = _NoOutput()
+    operator.value_schema = keyed.operator.value_schema
+    silent = KeyedStateful(
+        step.name,
+        keyed.input_schema,
+        keyed.event_time,
+        keyed.keys,
+        operator,
+        keyed.output_schema,
+        keyed.output_event_time,
+        keyed.arrival_order,
+    )
+    return replace(step, function=silent, deterministic=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoRows:
+    """A map that gives no rows."""
+
+    schema: pa.Schema
+
+    def __call__(self, _: pa.Table) -> pa.Table:
+        return self.schema.empty_table()
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A filter that keeps no rows."""
+
+    def __call__(self, table: pa.Table) -> pa.Array:
+        return pa.array([False] * table.num_rows, pa.bool_())
+
+
+class _NoOutput(StatefulOperator):
+    """A stateful operator that emits nothing."""
+
+    def handle(self, *_: Any) -> tuple[()]:
+        """Emit nothing."""
+        return ()

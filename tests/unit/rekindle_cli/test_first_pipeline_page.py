@@ -1,0 +1,79 @@
+"""The page for the first pipeline: its commands work as they stand, and say what it shows.
+
+They run one after the other in an empty folder, all but those that need a cluster.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rekindle_cli import cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "first-pipeline.md"
+# Lines that are indented by four are commands; a block behind them is what the last one prints.
+PART = re.compile(r"((?:^    \S.*\n)+)(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
+NEEDS_A_CLUSTER = "rekindle run "
+
+
+def parts() -> Iterator[tuple[list[str], str]]:
+    """Commands of the page, with what the last of them prints, as far as the page shows it."""
+    for commands, shown in PART.findall(PAGE.read_text(encoding="utf-8")):
+        yield [line.strip() for line in commands.splitlines()], shown
+
+
+def plain(text: str) -> str:
+    """Text without what depends on the width of a column."""
+    return " ".join(re.sub("[─]+", " ", text).split())
+
+
+class Shell:
+    """Runs commands as a terminal does, `rekindle` in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def run(self, command: str) -> str:
+        """What a command prints; the exit code must be 0, or 2 where an error is printed."""
+        name, *arguments = command.split()
+        if name == "cd":
+            self.monkeypatch.chdir(arguments[0])
+            return ""
+        if name == "rekindle":
+            code = cli.run(cli.application, arguments)
+            out, err = self.capsys.readouterr()
+            assert code == (2 if err.startswith("error: ") else 0), err
+            return str(err + out)
+        if name == "pytest":
+            command = f"{sys.executable} -m pytest -p no:cacheprovider {' '.join(arguments)}"
+        ended = subprocess.run(command, shell=True, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+
+def test_the_commands_of_the_page_work_as_they_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    shell, ran = Shell(capsys, monkeypatch), 0
+    for commands, shown in parts():
+        said = ""
+        for command in commands:
+            if not command.startswith(NEEDS_A_CLUSTER):
+                said, ran = shell.run(command), ran + 1
+        for line in shown.splitlines():
+            assert plain(line) in plain(said), f"{commands[-1]} does not print {line!r}"
+    assert ran >= 10
+
+
+def test_the_page_shows_code_of_the_example() -> None:
+    """What is shown of the pipeline is in it, and of the tests, up to layout."""
+    example = Path(cli.__file__).parent / "example"
+    files = [example / "web_log.py", example / "test_web_log.py.template"]
+    there = plain("\n".join(file.read_text(encoding="utf-8") for file in files))
+    first, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert plain(first) in there

@@ -1,0 +1,238 @@
+"""A pipeline file: whatever it does on import, a pipeline comes of it or one sentence."""
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import InputError
+from rekindle_cli import pipeline_file
+from rekindle_cli.guard import Limits
+from rekindle_cli.pipeline_file import LoadedPipeline
+
+TEXT = """
+import pyarrow as pa
+from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.testing import TableSource
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+{head}
+def pipeline():
+    built = Pipeline("p")
+    rows = built.source("rows", TableSource(SCHEMA.empty_table(), "at"))
+    {body}
+    rows.sink("out")
+    return built
+"""
+HEAD_LINE = 6
+# More than an import takes on a busy machine, and the least that a test can wait for.
+AMPLE, SHORT = Limits(600.0), Limits(0.3, "--import-seconds")
+
+
+def written(tmp_path: Path, head: str = "", body: str = "") -> Path:
+    file = tmp_path / "machines.py"
+    file.write_text(TEXT.format(head=head, body=body))
+    return file
+
+
+def load(tmp_path: Path, head: str = "", body: str = "", limits: Limits = AMPLE) -> LoadedPipeline:
+    return pipeline_file.load(str(written(tmp_path, head, body)), limits)
+
+
+def refusal(tmp_path: Path, head: str = "", body: str = "", limits: Limits = AMPLE) -> str:
+    """The message, in which the file is FILE."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, head, body, limits)
+    said = str(caught.value)
+    assert "\n" not in said
+    return said.replace(str(tmp_path / "machines.py"), "FILE")
+
+
+def test_a_sound_file_gives_its_pipeline_without_findings(tmp_path: Path) -> None:
+    loaded = load(tmp_path)
+    assert list(loaded.pipeline.steps) == ["rows", "out"]
+    assert loaded.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("x = (", "FILE:6: cannot be imported: SyntaxError: "),
+        ("x = y", "FILE:6: cannot be imported: NameError: name 'y' is not defined; mend the file"),
+        ("import sys; sys.exit(3)", "FILE:6: cannot be imported: sys.exit(3) was called; take it"),
+        ("raise SystemExit", "FILE:6: cannot be imported: sys.exit() was called"),
+        ("import os; os._exit(3)", "FILE:6: calls os._exit(3); leave it out"),
+        (
+            "x = input('name? ')",
+            "FILE:6: reads standard input, which a driver on a cluster has not",
+        ),
+        ("import sys; sys.stdin.read()", "FILE:6: reads standard input"),
+        ("import sys; list(sys.stdin)", "FILE:6: reads standard input"),
+        ("import not_there.at_all", "No module named 'not_there'; install it where this runs, and"),
+        ("def f(): f()\nf()", "FILE:6: cannot be imported: RecursionError: "),
+        ("assert False, 'a\\nb'", "FILE:6: cannot be imported: AssertionError: a b"),
+    ],
+)
+def test_what_a_file_does_wrong_on_import_is_one_sentence_with_its_line(
+    tmp_path: Path, head: str, message: str
+) -> None:
+    assert message in refusal(tmp_path, head)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("{}['x']", "FILE:10: pipeline() failed: KeyError: 'x'; mend the file"),
+        ("return", "pipeline file FILE: pipeline() gave nothing; return a rekindle_spark"),
+        ("return 3", "pipeline file FILE: pipeline() gave a int; return a rekindle_spark"),
+        ("rows.sink('x', priority=99)", "FILE:10: step x: priority: is 99; give a number from 1"),
+        ("exit(4)", "FILE:10: pipeline() failed: sys.exit(4) was called"),
+    ],
+)
+def test_what_the_function_does_wrong_is_one_sentence_with_its_line(
+    tmp_path: Path, body: str, message: str
+) -> None:
+    assert message in refusal(tmp_path, body=body)
+
+
+def test_a_step_added_by_a_helper_is_refused_at_the_helpers_line(tmp_path: Path) -> None:
+    head = "def add(rows):\n    rows.filter('odd', 3)"
+    assert refusal(tmp_path, head, "add(rows)").startswith("FILE:7: step odd: predicate: is 3")
+
+
+def test_a_module_beside_the_file_is_not_sent_to_executors(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text("")
+    said = refusal(tmp_path, "import helpers")
+    assert (
+        "only the pipeline file itself is sent to executors: move what it needs of helpers" in said
+    )
+
+
+def test_a_pipeline_that_no_function_returns_is_pointed_at(tmp_path: Path) -> None:
+    file = tmp_path / "machines.py"
+    file.write_text("from rekindle_spark.pipeline import Pipeline\nmine = Pipeline('p')\n")
+    with pytest.raises(
+        InputError, match=r"has no function 'pipeline'; return mine from a function"
+    ):
+        pipeline_file.load(str(file), AMPLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.py", "is not there; name a Python file"),
+        (".", "is a folder; name a Python file"),
+        ("text.txt", "does not end in .py; name a Python file"),
+        ("machines.py:other", "has no function 'other'; define it"),
+    ],
+)
+def test_what_is_no_pipeline_file_is_refused(tmp_path: Path, name: str, message: str) -> None:
+    written(tmp_path)
+    (tmp_path / "text.txt").write_text("")
+    with pytest.raises(InputError) as caught:
+        pipeline_file.load(str(tmp_path / name), AMPLE)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "import time; time.sleep(1000)",
+        "while True: pass",
+        "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "import time\nwhile True:\n    try: time.sleep(1)\n    except Exception: pass",
+        "import subprocess; subprocess.run(['sleep', '1000'])",
+    ],
+)
+def test_a_file_that_blocks_is_given_up_with_its_line(tmp_path: Path, head: str) -> None:
+    said = refusal(tmp_path, head, limits=SHORT)
+    assert said.startswith(("FILE:6: has run for 0.3 s and is not done", "FILE:8: has run for"))
+    assert said.endswith("; or give --import-seconds more")
+
+
+def test_threads_that_a_file_starts_are_a_finding_and_hold_up_no_end(tmp_path: Path) -> None:
+    head = (
+        "import threading\nDONE = threading.Event()\n"
+        "THREAD = threading.Thread(target=DONE.wait, name='poller')\nTHREAD.start()"
+    )
+    loaded = load(tmp_path, head)
+    (finding,) = loaded.findings
+    assert finding.where.endswith("machines.py:9")
+    assert finding.what == "starts the thread 'poller', which executors do not have"
+    module = sys.modules[pipeline_file.MODULE]
+    assert module.THREAD.daemon
+    module.DONE.set()
+    module.THREAD.join()
+
+
+def test_a_thread_in_the_background_of_a_library_is_no_finding(tmp_path: Path) -> None:
+    head = (
+        "import multiprocessing.util, logging.handlers, queue\n"
+        "LISTENER = logging.handlers.QueueListener(queue.Queue())\nLISTENER.start()"
+    )
+    assert load(tmp_path, head).findings == ()
+    sys.modules[pipeline_file.MODULE].LISTENER.stop()
+
+
+def test_the_current_folder_is_set_back(tmp_path: Path) -> None:
+    before = Path.cwd()
+    (finding,) = load(tmp_path, "import os; os.chdir('/')").findings
+    assert finding.what == "changes the current folder to /; it was set back"
+    assert Path.cwd() == before
+
+
+def test_what_a_file_prints_goes_to_standard_error_up_to_a_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load(tmp_path, "for n in range(100_000): print('line', n)")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 201
+    assert err.splitlines()[-1].endswith("printed 99,800 more lines, left out here")
+
+
+def test_what_a_log_handler_of_the_file_writes_later_is_not_limited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "import sys\nSTREAM = sys.stderr\nfor n in range(300): print(n)"
+    load(tmp_path, head)
+    capsys.readouterr()
+    print("after", file=sys.modules[pipeline_file.MODULE].STREAM)
+    assert capsys.readouterr().err == "after\n"
+
+
+def test_everything_is_as_before_once_a_file_was_loaded(tmp_path: Path) -> None:
+    before = (sys.stdin, sys.stdout, sys.stderr, os._exit, threading.Thread.start)
+    for head in ("", "x = y", "import os; os._exit(3)", "input()"):
+        with suppress(InputError):
+            load(tmp_path, head)
+        assert (sys.stdin, sys.stdout, sys.stderr, os._exit, threading.Thread.start) == before
+
+
+def test_code_that_cannot_be_interrupted_ends_the_process_with_one_sentence(
+    tmp_path: Path,
+) -> None:
+    head = "import time\nwhile True:\n    try: time.sleep(100)\n    except BaseException: pass"
+    file = written(tmp_path, head)
+    command = [sys.executable, "-m", "rekindle_cli", "check", str(file), "--import-seconds", "0.3"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert f"{file}:8: has run for 0.3 s and is not done" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "test"])
+def test_a_thread_of_the_file_does_not_keep_the_command_from_ending(
+    tmp_path: Path, command: str
+) -> None:
+    head = "import threading, time\nthreading.Thread(target=time.sleep, args=(10_000,)).start()"
+    ended = subprocess.run(
+        [sys.executable, "-m", "rekindle_cli", command, str(written(tmp_path, head))],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "machines.py:7: starts the thread" in ended.stderr
