@@ -93,7 +93,12 @@ def guarded(what: str, limits: Limits) -> Iterator[Guard]:
     os._exit = _exit  # type: ignore[assignment]
     threading.Thread.start = _noting(guard, start)  # type: ignore[method-assign, assignment]
     try:
-        with redirect_stdout(printer), redirect_stderr(printer), _watched(guard, limits):
+        with (
+            user_code.shown_from(before),
+            redirect_stdout(printer),
+            redirect_stderr(printer),
+            _watched(guard, limits),
+        ):
             yield guard
     except _Exited as error:
         guard.refuse(f"calls os._exit({error})", "leave it out", _deepest(error))

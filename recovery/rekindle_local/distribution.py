@@ -5,9 +5,7 @@ build each time, and `java -version`. cluster.py and zookeeper.py call it.
 """
 
 import os
-import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rekindle.errors import InputError, RunError
+from rekindle_spark import java
 
 __all__ = ["SMALL_NODE_OPTIONS", "Distribution", "build_command", "find_distribution", "find_java"]
 
-JAVA_VERSION_MIN = 17
 DAEMON_HEAP_MEGABYTES = 128
 LAUNCHER_SECONDS_MAX = 60.0
 # Measured on two cores: a worker registers after 2.6 s of CPU instead of 4.9 s.
@@ -65,7 +63,7 @@ def find_distribution() -> Distribution:
 
     Raises `InputError` where one is missing or java is too old.
     """
-    java, version = find_java()
+    found, version = find_java()
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise InputError(
@@ -77,7 +75,7 @@ def find_distribution() -> Distribution:
         raise InputError(
             where=str(home / "jars"), what="holds no spark-core jar", remedy="reinstall pyspark"
         )
-    return Distribution(java, version, home, core.name.split("_")[1].split("-")[0])
+    return Distribution(found, version, home, core.name.split("_")[1].split("-")[0])
 
 
 def build_command(
@@ -116,35 +114,5 @@ def find_java() -> tuple[Path, str]:
 
     Raises `InputError` where it is missing or too old.
     """
-    java = _find_java()
-    return java, _read_java_version(java)
-
-
-def _find_java() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if found is None:
-        raise InputError(
-            where="JAVA_HOME" if home else "PATH",
-            what="there is no java",
-            remedy=f"install a JDK {JAVA_VERSION_MIN} or newer",
-        )
-    return Path(found)
-
-
-def _read_java_version(java: Path) -> str:
-    done = subprocess.run(
-        [java, "-version"],
-        capture_output=True,
-        text=True,
-        timeout=LAUNCHER_SECONDS_MAX,
-        check=False,
-    )
-    match = re.search(r'version "(\d+)', done.stderr)
-    if match is None or int(match[1]) < JAVA_VERSION_MIN:
-        raise InputError(
-            where=str(java),
-            what=f"is not Java {JAVA_VERSION_MIN} or newer: {done.stderr.strip()[:200]}",
-            remedy=f"install a JDK {JAVA_VERSION_MIN} or newer, or point JAVA_HOME to one",
-        )
-    return done.stderr
+    found = java.find()
+    return found, java.read_version(found)

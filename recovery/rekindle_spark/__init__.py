@@ -10,6 +10,7 @@ What a user writes:
 What is known of users' code:
     checks         errors and warnings of a pipeline before it runs
     user_code      the files and lines of users' functions
+    printing       what their functions print and log, on its way to the driver's log
     shipping       a program as the bytes that executors get
 
 What runs in an executor's host:
@@ -62,6 +63,7 @@ What runs in the driver:
     guidance       whose orders are followed: the coordinator's, or those of the core in here
     reporting      what the driver says of itself
     sidecar        the driver's end of the sidecar: HTTP on a Unix socket
+    java           the Java on this machine
     masters        whether a Spark master answers, before anything waits for it
     membership     executors that come, go and fall silent
     statistics     windows of measured cost, calibration of the replay's rate

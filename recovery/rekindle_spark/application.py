@@ -112,7 +112,11 @@ class Application:
             "attempt": self.attempts,
             "moved_at": self.moved_at,
             "ordering": self.ordering,
-            "dead_letters": [runtime.dead_letter_tries, runtime.dead_letters_max],
+            "dead_letters": [
+                runtime.dead_letter_tries,
+                runtime.dead_letters_max,
+                runtime.dead_letters_percent_max,
+            ],
             "store": self.store.files.place,
             "memory_bytes_max": runtime.host_memory_bytes_max,
         }

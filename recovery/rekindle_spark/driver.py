@@ -24,6 +24,7 @@ from rekindle.settings import ADAPTIVE, Settings
 from rekindle_spark import (
     arrivals,
     jar,
+    java,
     masters,
     program,
     publishing,
@@ -101,6 +102,7 @@ def run(
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
         if place.master is not None:
+            java.find()
             masters.await_answer(place.master)
         exchange = Exchange(
             pipeline.name,

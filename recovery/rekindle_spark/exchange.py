@@ -15,6 +15,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from rekindle.errors import RunError
+from rekindle_spark import java
 
 __all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "without_room"]
 
@@ -152,6 +153,8 @@ class Exchange:
         try:
             self.context = SparkContext(conf=conf)
         except Exception as error:
+            if SparkContext._gateway is None:  # its Java ended at once
+                java.read_version(java.find())
             raise RunError(
                 where=f"Spark master {conf.get('spark.master')}",
                 what=f"gave no application: {_cause(error)}",

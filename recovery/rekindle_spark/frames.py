@@ -22,6 +22,7 @@ __all__ = [
     "Label",
     "Packed",
     "batch_of",
+    "by_target",
     "combined_digest",
     "decode",
     "digest",
@@ -114,6 +115,14 @@ def frames(data: memoryview) -> Iterator[Frame]:
         begin = position + HEADER.size
         position = begin + fields[-1]
         yield Frame(*fields[1:-1], data[begin:position])  # type: ignore[call-arg]
+
+
+def by_target(data: memoryview) -> dict[tuple[int, int], list[Frame]]:
+    """Sort all frames in a stretch of blocks by target and epoch."""
+    found: dict[tuple[int, int], list[Frame]] = {}
+    for frame in frames(data):
+        found.setdefault((frame.target, frame.epoch), []).append(frame)
+    return found
 
 
 def raw(frame: Frame) -> bytes:

@@ -38,6 +38,7 @@ from rekindle_spark import (
     inputs,
     memory,
     partition,
+    printing,
     sampling,
     states,
     turns,
@@ -117,7 +118,7 @@ class Host:
             self._fence(request)
             if isinstance(data, OverBudget):
                 raise data
-            self._run(program, request, _sorted_frames(data), done)
+            self._run(program, request, frames.by_target(data), done)
         except (RekindleError, Refused) as error:
             report.update(status="refused", text=str(error))
             return report, []
@@ -324,13 +325,6 @@ def _checkpoint_file(
     return files.at(request["store"]), file_name(epoch, program.partition_names[number], kind)
 
 
-def _sorted_frames(data: memoryview) -> dict[tuple[int, int], list[Frame]]:
-    received: dict[tuple[int, int], list[Frame]] = {}
-    for frame in frames.frames(data):
-        received.setdefault((frame.target, frame.epoch), []).append(frame)
-    return received
-
-
 def _serve(host: Host, connection: socket.socket) -> bool:
     """One request of one task; a caller that has gone is no error. Returns whether this thread may
     serve others: not once it has yielded to them."""
@@ -349,6 +343,7 @@ def _serve(host: Host, connection: socket.socket) -> bool:
             except Exception:
                 text, blocks = traceback.format_exc(), []
                 report = {"status": "failed", "executor": request.get("executor"), "text": text}
+            report["printed"] = printing.taken()
             _reply(connection, report, blocks)
     except (OSError, struct.error):
         pass
@@ -388,6 +383,7 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
     sampling.begin("host", refuses=False)
+    printing.install()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(64)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle.errors import StepError
-from rekindle_spark import frames, poison, user_code
+from rekindle_spark import frames, poison, printing, user_code
 from rekindle_spark.frames import Frame, Label, Packed
 from rekindle_spark.operators import KeyedStateful, columns, hashing
 from rekindle_spark.pipeline import Step
@@ -88,14 +88,16 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     or StepError where a user's function raises or returns another schema.
     """
     chain = program.owner[work.partition]
-    sieves = _sieves(program, chain, work)
-    if chain.keyed:
-        inputs, watermark = _gather(program, work, received)
-        rows = sum(table.num_rows for table in inputs)
-        operator_state, table = _process(chain, state, inputs, watermark, sieves.get(chain.name))
-    else:
-        table = _guarded(chain.root, lambda: chain.root.function.read(*_share(chain, work)))
-        rows, watermark, operator_state = table.num_rows, work.watermark, None
+    name, sieves = program.partition_names[work.partition], _sieves(program, chain, work)
+    with printing.at(chain.name, name, work.epoch):
+        if chain.keyed:
+            inputs, watermark = _gather(program, work, received)
+            rows = sum(table.num_rows for table in inputs)
+            sieve = sieves.get(chain.name)
+            operator_state, table = _process(chain, state, inputs, watermark, sieve)
+        else:
+            table = _guarded(chain.root, lambda: chain.root.function.read(*_share(chain, work)))
+            rows, watermark, operator_state = table.num_rows, work.watermark, None
     exits = [(edge, _targets(program, edge, work)) for edge in program.outputs[chain.index]]
     exits = [(edge, targets) for edge, targets in exits if targets]
     counted = chain.sinks if work.readers is None else ()
@@ -123,9 +125,9 @@ def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
     operator, sieves = chain.root.function, {}
     for name, step in steps.items():
         if step is not chain.root:
-            event_time = steps[step.inputs[0]].event_time
+            event_time, function = steps[step.inputs[0]].event_time, step.function
         elif isinstance(operator, KeyedStateful):
-            event_time = operator.event_time
+            event_time, function = operator.event_time, operator.operator.handle
         else:
             continue
         sieves[name] = Sieve(
@@ -135,6 +137,7 @@ def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
             (event_time, *chain.root.keys),
             work.tolerance if step.dead_letters else poison.STRICT,
             None if chain.keyed or step.inputs[0] != chain.name else _share(chain, work)[0],
+            function=function,
         )
     return sieves
 
@@ -142,6 +145,8 @@ def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
 def _process(
     chain: Chain, state: State, inputs: Sequence[pa.Table], watermark: int, sieve: Sieve | None
 ) -> tuple[Any, pa.Table]:
+    if sieve is not None:
+        sieve.rows = sum(table.num_rows for table in inputs)
     call = (state.operator, inputs, state.watermark, watermark, *([] if sieve is None else [sieve]))
     operator_state, table = _guarded(chain.root, lambda: chain.root.function.process(*call))
     return operator_state, table
@@ -196,7 +201,9 @@ def _stateless(
     tables = {chain.name: table}
     for step in chain.steps:
         if step.name in needed:
-            tables[step.name] = _apply(step, tables[step.inputs[0]], sieves[step.name])
+            sieve = sieves[step.name]
+            with printing.at(step.name, sieve.partition, sieve.epoch):
+                tables[step.name] = _apply(step, tables[step.inputs[0]], sieve)
     return tables
 
 

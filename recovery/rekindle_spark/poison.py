@@ -46,10 +46,15 @@ SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """How often a row is tried alone, and how many rows a step may leave out in an epoch of a
-    partition."""
+    partition: a number, or a share of the rows where that is more."""
 
     tries: int
     letters_max: int
+    percent_max: float = 0.0
+
+    def letters_of(self, rows: int) -> int:
+        """Return how many of so many rows may be left out."""
+        return max(self.letters_max, int(rows * self.percent_max / 100))
 
 
 # of a step without dead letters
@@ -60,8 +65,8 @@ STRICT = Tolerance(1, 0)
 class Sieve:
     """Runs one step's function in one partition and epoch; `letters` are the rows it left out.
 
-    `columns` tell a row best. `first_row` is the offset in the source of the table's first row,
-    where the rows come straight from one.
+    `columns` tell a row best. `rows` is how many there are. `first_row` is the offset in the source of the table's first row,
+    where the rows come straight from one. `function` is the user's.
     """
 
     step: str
@@ -70,6 +75,8 @@ class Sieve:
     columns: Sequence[str]
     tolerance: Tolerance
     first_row: int | None = None
+    rows: int = 0
+    function: object = None
     letters: list[pa.Table] = field(default_factory=list)
 
     def run(self, table: pa.Table, function: Callable[[pa.Table], Any]) -> Any:
@@ -77,6 +84,7 @@ class Sieve:
 
         Raises StepError where the step has no dead letters, or too many.
         """
+        self.rows = table.num_rows
         result, error = attempt(partial(function, table))
         if error is None:
             return result
@@ -99,8 +107,8 @@ class Sieve:
             if error is None:
                 return result, None
         assert error is not None
-        if len(self.letters) >= self.tolerance.letters_max:
-            raise self._fault(error, self._shown(row, number))
+        if len(self.letters) >= self.tolerance.letters_of(self.rows):
+            raise self._fault(error, self._shown(row, number), one_too_many=True)
         why = (self.step, self.epoch, raised(error))
         for column, value in zip(COLUMNS, why, strict=True):
             row = row.append_column(column, pa.array([value], column.type))
@@ -140,14 +148,20 @@ class Sieve:
             values.insert(0, f"row {number}")
         return ", ".join(values)
 
-    def _fault(self, error: BaseException, place: str) -> StepError:
+    def _fault(
+        self, error: BaseException, place: str, *, one_too_many: bool = False
+    ) -> StepError:
         what = f"{raised(error)}, at epoch {self.epoch} of {self.partition}, {place}"
         remedy = MEND
         if self.letters:
             what += f", after {len(self.letters)} dead letters"
+            if one_too_many:
+                what += f" of {self.rows:,} rows, the most it may have"
+                remedy += "; or raise dead_letters_max or dead_letters_percent_max in the settings"
         elif not self.tolerance.letters_max:
             remedy += "; or give the step dead_letters=True"
-        if function := user_code.raised_at(error):
+        # what is called with the wrong parameters raises in here
+        if function := user_code.raised_at(error) or user_code.defined_at(self.function):
             what += f", in {function}"
         fault = StepError(where=f"step {self.step}", what=what, remedy=remedy)
         fault.__cause__ = error

@@ -12,7 +12,7 @@ from typing import Any
 
 from rekindle.errors import DamagedError, RunError, StepError
 from rekindle.modes import ON
-from rekindle_spark import budget, exchange, jobs, publishing, staging, timing
+from rekindle_spark import budget, exchange, jobs, printing, publishing, staging, timing
 from rekindle_spark.application import Application
 from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
@@ -230,6 +230,7 @@ def _judge(
     failure: str,
 ) -> Result:
     partitions = _partitions(reports)
+    printing.show(reports)
     result = Result(False, 0.0, memory=budget.readings(reports))
     for report in reports:
         result.acknowledgements += report.get("acks", [])

@@ -9,6 +9,8 @@ import functools
 import os
 import sysconfig
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import FunctionType, MethodType
@@ -21,12 +23,15 @@ __all__ = [
     "place",
     "raised_at",
     "shown_file",
+    "shown_from",
 ]
 
 NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 INSTALLED = ("site-packages", "dist-packages")
 # Where Rekindle's packages are. In a clone that is among no installed libraries.
 OWN = Path(__file__).resolve().parents[1]
+# Where names of files begin; empty: in the current folder.
+_folders = [""]
 
 
 @lru_cache(maxsize=4096)
@@ -49,10 +54,20 @@ def is_own_file(file: str) -> bool:
 def shown_file(file: str) -> str:
     """The shortest name of a file: relative where it lies below the current folder."""
     try:
-        relative = os.path.relpath(file)
+        relative = os.path.relpath(file, _folders[-1] or os.curdir)
     except (OSError, ValueError):  # the current folder is gone
         return file
     return file if relative.startswith(os.pardir) else relative
+
+
+@contextmanager
+def shown_from(folder: str) -> Iterator[None]:
+    """Inside, names of files begin in a folder, though the current one may change."""
+    _folders.append(folder)
+    try:
+        yield
+    finally:
+        _folders.pop()
 
 
 def place(file: str, line: int) -> str:

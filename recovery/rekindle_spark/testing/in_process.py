@@ -105,7 +105,9 @@ def run(
     sources = _sources(built)
     whole = _whole(sources, rows_max)
     runtime = settings or RuntimeSettings()
-    tolerance = Tolerance(runtime.dead_letter_tries, runtime.dead_letters_max)
+    tolerance = Tolerance(
+        runtime.dead_letter_tries, runtime.dead_letters_max, runtime.dead_letters_percent_max
+    )
     driver = _Driver(shipped, shipping.unpack(shipped), tolerance, repeat)
     for cut in _cuts(sources, whole.rows, epochs):
         try:

@@ -13,7 +13,7 @@ import pytest
 
 from rekindle_cli import cli
 
-PAGE = Path(__file__).parents[2] / "docs" / "first-pipeline.md"
+PAGE = Path(__file__).parents[3] / "docs" / "first-pipeline.md"
 # Lines that are indented by four are commands; a block behind them is what the last one prints.
 PART = re.compile(r"((?:^    \S.*\n)+)(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
 NEEDS_A_CLUSTER = "rekindle run "
