@@ -27,6 +27,14 @@ class EventFile:
 
     def fresh(self) -> list[dict[str, Any]]:
         """Events since the last call; a line that is not complete yet is left for the next."""
+        found = []
+        for line in self.fresh_lines():
+            with suppress(ValueError):  # a process that was killed may have left a torn one
+                found.append(json.loads(line))
+        return found
+
+    def fresh_lines(self) -> list[bytes]:
+        """Lines since the last call, whatever they hold."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:
@@ -34,8 +42,4 @@ class EventFile:
             data = file.read()
         self._read += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found = []
-        for line in lines:
-            with suppress(ValueError):  # a process that was killed may have left a torn one
-                found.append(json.loads(line))
-        return found
+        return lines

@@ -27,13 +27,14 @@ import yaml
 from rekindle.errors import InputError, RunError
 from rekindle.protocol.tree import Place
 from rekindle_cli import shown_run
+from rekindle_cli.event_files import EventFile
 from rekindle_cli.local_request import LocalRequest
 from rekindle_cli.run_view import View
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.provisioning import Provisioning
-from rekindle_spark import files, jar
+from rekindle_spark import files, jar, printing
 from rekindle_spark.store import SAVEPOINT_REQUEST
 
 __all__ = ["perform"]
@@ -101,6 +102,7 @@ class _Run:
     control: ControlPlane
     provisioning: Provisioning
     driver: DriverProcess
+    log: EventFile
     interrupts: int = 0
     asked: bool = False
     recovered_at: float | None = None
@@ -132,7 +134,7 @@ class _Run:
                     place=place,
                 )
             )
-            run = cls(request, view, cluster, control, provisioning, driver)
+            run = cls(request, view, cluster, control, provisioning, driver, EventFile(driver.log))
             stack.callback(driver.end)
             stack.callback(provisioning.close)
             stack.callback(view.stop)
@@ -188,6 +190,13 @@ class _Run:
         for record in self.control.events.fresh():
             if record["kind"] in OF_COORDINATOR:
                 self.view.show(record)
+        self._show_prints()
+
+    def _show_prints(self) -> None:
+        """Show what users' functions print: the log is gone once the run is over."""
+        for line in self.log.fresh_lines():
+            if line.startswith(printing.PREFIX.encode()):
+                self.view.say(line.decode(errors="replace"))
 
     def _kill_when_due(self) -> None:
         wanted = self.request.kill_after_seconds

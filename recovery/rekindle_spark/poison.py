@@ -65,8 +65,8 @@ STRICT = Tolerance(1, 0)
 class Sieve:
     """Runs one step's function in one partition and epoch; `letters` are the rows it left out.
 
-    `columns` tell a row best. `rows` is how many there are. `first_row` is the offset in the source of the table's first row,
-    where the rows come straight from one. `function` is the user's.
+    `columns` tell a row best. `first_row` is the offset in the source of the table's first row,
+    where the rows come straight from one. `rows` is how many there are, `function` the user's.
     """
 
     step: str
@@ -148,9 +148,7 @@ class Sieve:
             values.insert(0, f"row {number}")
         return ", ".join(values)
 
-    def _fault(
-        self, error: BaseException, place: str, *, one_too_many: bool = False
-    ) -> StepError:
+    def _fault(self, error: BaseException, place: str, *, one_too_many: bool = False) -> StepError:
         what = f"{raised(error)}, at epoch {self.epoch} of {self.partition}, {place}"
         remedy = MEND
         if self.letters:

@@ -1,6 +1,7 @@
-"""`rekindle run --local` as a user calls it: a loss, an orderly end, and nothing left behind."""
+"""`rekindle run --local` as a user calls it: a loss, prints, an orderly end, nothing left."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,15 +16,24 @@ from rekindle_local import processes
 LIMIT_SECONDS = 300.0
 ROWS = 20_000
 PIPELINE = """
+import logging
 from pathlib import Path
 
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.replay import Replay
 
 
+def seen(rides):
+    if rides.num_rows:
+        print("rows:", rides.num_rows)
+        logging.getLogger("rides").info("zones: %d", len(rides["zone"].unique()))
+    return rides
+
+
 def pipeline():
     built = Pipeline("rides")
     rides = built.source("rides", Replay(str(Path(__file__).with_name("rides.parquet")), "at"))
+    rides = rides.map("seen", seen, schema=rides.schema)
     rides.window("minutes", keys=["zone"], size_seconds=60, aggregates={"rides": count()}).sink(
         "rides-per-minute", priority=5
     )
@@ -74,7 +84,10 @@ def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
         process.wait()
     is_back()
     assert kinds[-1] == "savepoint"
-    assert "killing 1 of 2 nodes" in (tmp_path / "said").read_text()
+    shown = (tmp_path / "said").read_text()
+    assert "killing 1 of 2 nodes" in shown
+    assert re.search(r"printed by step seen, rides/0, epoch \d+: rows: \d+\n", shown)
+    assert re.search(r"printed by step seen, rides/0, epoch \d+: INFO rides: zones: \d\n", shown)
     assert [*(tmp_path / "rides-store" / "outputs" / "rides-per-minute").glob("*.parquet")]
     assert not [*temporary.glob("rekindle-*")]
     assert processes.session_processes(process.pid) == ()

@@ -216,9 +216,7 @@ class _Checking:
         from rekindle_spark import files
         from rekindle_spark.checks import Severity
 
-        loaded = pipeline_file.load(
-            self.pipeline, Limits(self.import_seconds, "--import-seconds")
-        )
+        loaded = pipeline_file.load(self.pipeline, Limits(self.import_seconds, "--import-seconds"))
         files.check(store)
         if self.call and pipeline_checks.is_new(store):
             found = pipeline_checks.check(loaded, settings, slow=Severity.WARNING)

@@ -153,7 +153,9 @@ def test_a_wrong_pipeline_is_refused_with_step_and_remedy(
         pytest.param(
             "def pipeline(name):\n    return 7", ["pipeline()", "TypeError"], id="parameters"
         ),
-        pytest.param("import os; os._exit(0)", ["wrong.py:1: calls os._exit(0)"], id="ends at once"),
+        pytest.param(
+            "import os; os._exit(0)", ["wrong.py:1: calls os._exit(0)"], id="ends at once"
+        ),
         pytest.param("x = input()", ["wrong.py:1: reads standard input"], id="asks the user"),
         pytest.param(
             "import absent_package", ["No module named 'absent_package'", "install it"], id="import"
@@ -336,11 +338,12 @@ def test_a_column_that_parquet_cannot_hold_is_refused_where_the_sink_is_added(
 ) -> None:
     body = """
     kind = pa.month_day_nano_interval()
-    changed = readings.map("changed", lambda t: t, schema=readings.schema.append(pa.field("gap", kind)))
+    schema = readings.schema.append(pa.field("gap", kind))
+    changed = readings.map("changed", lambda t: t, schema=schema)
     changed.sink("rows")
     """
     message = refuse(write_pipeline(file, body))
-    assert message.startswith(f"{file.with_name('wrong.py')}:11: step rows: column 'gap': has type")
+    assert message.startswith(f"{file.with_name('wrong.py')}:12: step rows: column 'gap': has type")
 
 
 @pytest.mark.parametrize(

@@ -189,12 +189,12 @@ def test_all_that_is_wrong_is_said_at_once(
     rest = """
     for n in range(2):
         failing = readings.map(f"failing-{n}", lambda t: t["x"], schema=readings.schema)
-        failing.filter(f"odd-{n}", lambda t: hash("x") and t["value"]).sink(f"out-{n}")
+        failing.filter(f"odd-{n}", lambda t: hash("x") and t["value"].is_valid()).sink(f"out-{n}")
     """
     said = run(tmp_path, capsys, rest)
     assert [line.partition(" uses ")[0].partition(" raised ")[0] for line in said] == [
-        f"warning: {tmp_path / 'readings.py'}:12: step odd-0:",
-        f"warning: {tmp_path / 'readings.py'}:12: step odd-1:",
+        f"warning: {tmp_path / 'readings.py'}:11: step odd-0:",
+        f"warning: {tmp_path / 'readings.py'}:11: step odd-1:",
         "step failing-0:",
         "step failing-1:",
     ]

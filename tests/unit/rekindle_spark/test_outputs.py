@@ -87,7 +87,5 @@ def test_usual_columns_are_what_parquet_can_hold() -> None:
 def test_rows_that_parquet_cannot_hold_name_the_query(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     outputs = Outputs(files.at(tmp_path))
-    with pytest.raises(
-        StepError, match=r"^query delays: has rows that .* is declared non-null"
-    ):
+    with pytest.raises(StepError, match=r"^query delays: has rows that .* is declared non-null"):
         outputs.write("delays", "0-1.parquet", pa.table([pa.array([None], pa.int64())], schema))

@@ -99,12 +99,12 @@ def read(made: Program, tolerance: Tolerance = Tolerance(3, 100), number: int = 
     return partition.run(made, work, partition.initial(made.owner[number]), [])
 
 
-def add_up(made: Program) -> Outcome:
+def add_up(made: Program, tolerance: Tolerance = Tolerance(3, 100)) -> Outcome:  # noqa: B008
     """The stateful step after all that the source gives."""
     blocks = [block for number in (0, 1) for _, block in read(made, number=number).blocks]
     received = list(frames.frames(memoryview(b"".join(blocks))))
     state = partition.initial(made.owner[2])
-    return partition.run(made, Work(2, 1, 3, tolerance=Tolerance(3, 100)), state, received)
+    return partition.run(made, Work(2, 1, 3, tolerance=tolerance), state, received)
 
 
 def sizes(outcome: Outcome, output: str) -> list[int]:
@@ -197,6 +197,21 @@ def test_too_many_letters_are_a_broken_function() -> None:
     assert len(sizes(read(mapped(raising(range(30, 34))), Tolerance(3, 4)), "out")) == 16
     with pytest.raises(StepError, match=r"source row 34, .*, after 4 dead letters"):
         read(mapped(raising(range(30, 35))), Tolerance(3, 4))
+
+
+def test_letters_may_be_a_number_or_a_share_of_the_rows_whichever_is_more() -> None:
+    a_third = Tolerance(1, 4, 33.0)
+    assert len(sizes(read(mapped(raising(range(30, 36))), a_third), "out")) == 14
+    with pytest.raises(StepError) as caught:
+        read(mapped(raising(range(30, 37))), a_third)
+    assert "after 6 dead letters of 20 rows, the most it may have" in caught.value.what
+    remedy = "raise dead_letters_max or dead_letters_percent_max in the settings"
+    assert caught.value.remedy.endswith(remedy)
+
+
+def test_the_share_of_letters_of_a_stateful_step_is_that_of_its_rows() -> None:
+    with pytest.raises(StepError, match="after 2 dead letters of 40 rows"):
+        add_up(summed({11, 13, 27}), Tolerance(1, 1, 5.0))
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])
