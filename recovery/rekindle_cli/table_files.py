@@ -5,6 +5,7 @@ the columns that are wanted. Called by the command `test`.
 """
 
 import math
+import os
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -39,7 +40,7 @@ def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
     try:
         table = reader(file, schema)
     except OSError as error:
-        cause = error.strerror or str(error).splitlines()[0]
+        cause = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
         raise InputError(
             where=f"{where}: {file}", what=f"cannot be read ({cause})", remedy="name another file"
         ) from error

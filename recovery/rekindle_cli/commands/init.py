@@ -53,5 +53,6 @@ def _next(folder: Path, names: list[str]) -> str:
             "  rekindle check web_log.py --settings settings.yaml",
             "  rekindle test web_log.py",
             "  pytest",
+            "  rekindle run web_log.py --settings settings.yaml --local 4 --kill-after 30s",
         ]
     )

@@ -15,13 +15,14 @@ from rekindle_cli import cli
 
 PAGE = Path(__file__).parents[3] / "docs" / "first-pipeline.md"
 # Lines that are indented by four are commands; a block behind them is what the last one prints.
-PART = re.compile(r"((?:^    \S.*\n)+)(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"((?:^    \S[^\n]*\n)+)(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
 NEEDS_A_CLUSTER = "rekindle run "
 
 
 def parts() -> Iterator[tuple[list[str], str]]:
     """Commands of the page, with what the last of them prints, as far as the page shows it."""
-    for commands, shown in PART.findall(PAGE.read_text(encoding="utf-8")):
+    text = re.sub(r"```python\n.*?```\n", "", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for commands, shown in PART.findall(text):
         yield [line.strip() for line in commands.splitlines()], shown
 
 
