@@ -40,6 +40,17 @@ EXTRAS = {
 GROUP = "rekindle.commands"
 # How typer tells of a wrong or a missing parameter.
 PARAMETER = re.compile(r"(?:Invalid value for|Missing \w+) '(?P<name>[^']+)'(?:: (?P<why>.*))?")
+# What a machine may have too little of. Any other error of the system is a bug, with a traceback.
+REMEDIES = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there, or raise the quota",
+    errno.EMFILE: "let this process open more files (ulimit -n)",
+    errno.ENFILE: "end what holds files open on this machine",
+    errno.EADDRINUSE: "end what listens there, or let the system choose a port",
+    errno.EADDRNOTAVAIL: "end what holds the ports of this machine",
+    errno.EAGAIN: "let this user start more processes (ulimit -u)",
+    errno.ENOMEM: "free some memory",
+}
 EXAMPLE = "Example: rekindle demo --nodes 10 --kill 8 --report out"
 
 
@@ -153,7 +164,10 @@ def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str])
         print(end="", flush=True)
     except OSError as error:
         if not _output_fails():
-            raise
+            if error.errno not in REMEDIES:
+                raise
+            print(_of_machine(error), file=sys.stderr)
+            return 1
         if error.errno != errno.EPIPE:  # who reads only the first lines, as `head`, knows it
             print(_not_written(error), file=sys.stderr)
         return 1
@@ -254,6 +268,15 @@ def _not_written(error: OSError) -> RunError:
         where="standard output",
         what=f"cannot be written ({error.strerror})",
         remedy="make room where it goes, or send it elsewhere",
+    )
+
+
+def _of_machine(error: OSError) -> RunError:
+    """What this machine has too little of, where no command has a better sentence."""
+    return RunError(
+        where=str(error.filename or "this machine"),
+        what=f"{error.strerror or error}",
+        remedy=REMEDIES[error.errno or 0],
     )
 
 

@@ -41,7 +41,9 @@ def test_the_products_wheel_has_nothing_of_the_laboratory(tmp_path: Path) -> Non
     print(*found, sep="\n")
     assert {name.partition("/")[0] for name in found} == PRODUCT
     kinds = {Path(name).suffix for name in found}
-    assert kinds <= {".py", ".jar", ".sql", ".typed"}, "sources of Java, tests or data of others"
+    assert kinds <= {".py", ".jar", ".sql", ".typed", ".template", ".yaml"}, (
+        "sources of Java, tests or data of others"
+    )
     assert [name for name in found if name.endswith(".jar")] == [
         "rekindle_spark/jvm/rekindle-exchange.jar"
     ]

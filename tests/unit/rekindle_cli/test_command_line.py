@@ -1,5 +1,6 @@
 """The command line: what it lists, what it imports, and how errors end."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -48,6 +49,28 @@ def test_an_interrupted_command_ends_with_130_and_no_traceback(
 ) -> None:
     assert cli.run(application_that_raises(KeyboardInterrupt()), []) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"),
+            "this machine: Cannot assign requested address; end what holds the ports of this ",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/data/x"),
+            "/data/x: No space left on device; make room there",
+        ),
+    ],
+)
+def test_what_the_machine_has_too_little_of_is_one_sentence(
+    error: OSError, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(application_that_raises(error), []) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(message)
+    assert said.count("\n") == 1
 
 
 def test_a_command_whose_extra_is_not_installed_names_it(

@@ -329,6 +329,7 @@ def test_the_example_is_made_and_nothing_is_overwritten(tmp_path: Path, command:
         "  rekindle check web_log.py --settings settings.yaml",
         "  rekindle test web_log.py",
         "  pytest",
+        "  rekindle run web_log.py --settings settings.yaml --local 4 --kill-after 30s",
     ]
     (folder / "web_log.py").write_text("mine")
     for name in names[:-1]:

@@ -1,0 +1,214 @@
+"""Wrong settings, options, stores and machines end `rekindle run` with one line.
+
+It names place and remedy; the exit code is 2, and nothing has been started.
+
+The last tests run the command as a process.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from wrong_pipelines import GOOD, NOBODY, write_pipeline
+
+import rekindle
+from rekindle_cli import cli
+from rekindle_spark.store import Store
+
+Run = Callable[..., str]
+SOURCES = str(Path(rekindle.__file__).parents[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("runtime: {epoch_secnds: 1}", "runtime.epoch_secnds: is not a setting; did you mean"),
+        ("runtime: {epoch_seconds: soon}", "runtime.epoch_seconds: is 'soon'"),
+        ("policy: {priorities: {rows: 12}}", "policy.priorities.rows: is 12"),
+    ],
+)
+def test_wrong_settings_are_refused_with_file_and_field(
+    refuse: Run, file: Path, text: str, words: str
+) -> None:
+    settings = file.with_name("settings.yaml")
+    settings.write_text(text)
+    message = refuse(write_pipeline(file, GOOD), "--settings", str(settings))
+    assert message.startswith(str(settings))
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"runtime: [", "is not YAML"),
+        (b"- runtime", "is "),
+        (b"\xff\xfe", "settings.yaml"),
+        (b"runtime: {epoch_seconds: 1, epoch_seconds: 2}", "epoch_seconds"),
+        (b"policy: {strategy: fast}", "policy.strategy: is 'fast'"),
+        (b"runtime: {nodes_expected: 0}", "runtime.nodes_expected: is 0"),
+    ],
+)
+def test_a_settings_file_of_another_form_is_refused(
+    refuse: Run, file: Path, content: bytes, words: str
+) -> None:
+    settings = file.with_name("settings.yaml")
+    settings.write_bytes(content)
+    message = refuse(write_pipeline(file, GOOD), "--settings", str(settings))
+    assert message.startswith(str(settings))
+    assert words in message
+
+
+def test_settings_that_are_not_there_are_refused(refuse: Run, file: Path) -> None:
+    path = write_pipeline(file, GOOD)
+    assert "cannot be read" in refuse(path, "--settings", str(file.with_name("none.yaml")))
+
+
+def test_an_option_that_is_no_pair_is_refused(refuse: Run, file: Path) -> None:
+    message = refuse(write_pipeline(file, GOOD), "--conf", "spark.executor.memory")
+    assert "--conf spark.executor.memory: is not KEY=VALUE" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--nodes", "3"], "no such option"),
+        (["--settings"], "requires an argument"),
+        (["--master", "local[4]"], "--master: is 'local[4]', which has no executors"),
+        (["--master", "spark://host"], "--master: is 'spark://host'"),
+        (["--conf", "executor.memory=1g"], "is no option of spark"),
+        (["--local", "2"], "--master: is given beside --local"),
+        (["--kill-after", "30s"], "--kill-after"),
+        (["--import-seconds", "0"], "--import-seconds"),
+        (["--name", "a/b/c"], "a/b/c"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(
+    refuse: Run, file: Path, options: list[str], words: str
+) -> None:
+    assert words in refuse(write_pipeline(file, GOOD), *options).lower()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--local", "0"], "--local: is 0"),
+        (["--local", "many"], "--local"),
+        (["--local", "4", "--kill", "2"], "--kill: is given without --kill-after"),
+        (["--local", "4", "--kill-after", "soon"], "--kill-after"),
+        (["--local", "4", "--kill-after", "5s", "--kill", "9"], "--kill"),
+        ([], "--master: is missing"),
+    ],
+)
+def test_a_wrong_option_of_a_local_run_is_refused_by_name(
+    file: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    store = ("--store", str(file.with_name("store")))
+    path = str(write_pipeline(file, GOOD))
+    assert cli.run(cli.application, ["run", path, *store, *options]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ("/proc/store", "checkpoint store /proc/store: cannot be written"),
+        ("ftp://host/store", "ftp"),
+        ("s3://", "s3://"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_refused(
+    refuse: Run, file: Path, store: str, words: str
+) -> None:
+    assert words in refuse(write_pipeline(file, GOOD), "--store", store)
+
+
+@pytest.mark.parametrize("options", [[], ["--local", "2"]])
+def test_a_machine_without_java_is_told_where_it_was_looked_for(
+    tmp_path: Path,
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    place = options or ["--master", NOBODY]
+    path = str(write_pipeline(file, GOOD))
+    arguments = ["run", path, "--store", str(tmp_path / "store"), *place]
+    assert cli.run(cli.application, arguments) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == (
+        f"JAVA_HOME {tmp_path}: there is no java; install a JDK 17 or newer, "
+        "or point JAVA_HOME to one"
+    )
+
+
+def test_an_old_java_is_refused_with_its_version(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    arguments = ["run", str(write_pipeline(file, GOOD)), "--store", str(tmp_path / "store")]
+    assert cli.run(cli.application, [*arguments, "--local", "2"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"{java}: is not Java 17 or newer: openjdk version")
+
+
+def test_the_store_of_another_pipeline_is_refused_and_its_driver_lives(
+    refuse: Run, file: Path
+) -> None:
+    store = Store(file.with_name("store"))
+    store.open(0.0)
+    store.log_offsets(1, {"cut_at": 0.0, "offsets": {"other": [0, 1]}, "watermark": 0})
+    store.commit({"at": 0.0, "plan_epoch": 1, "finished": {"other/0": [1, 1, [""]]}, "outputs": []})
+    message = refuse(write_pipeline(file, GOOD))
+    assert "pipeline readings: is not the one that wrote this checkpoint store" in message
+    assert "empty store" in message
+    store.check_generation()
+
+
+def test_a_store_that_cannot_be_a_folder_is_refused(refuse: Run, file: Path) -> None:
+    file.with_name("store").write_text("")
+    assert "checkpoint store" in refuse(write_pipeline(file, GOOD))
+
+
+def test_an_event_file_that_cannot_be_written_is_refused(refuse: Run, file: Path) -> None:
+    path = write_pipeline(file, GOOD)
+    message = refuse(path, "--events", str(file.with_name("absent") / "events.jsonl"))
+    assert "event file" in message
+
+
+def run_command(pipeline: Path, master: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "rekindle_cli", "run", str(pipeline)),
+            *("--store", str(pipeline.with_name("store")), "--master", master),
+        ],
+        env={**os.environ, "PYTHONPATH": SOURCES},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_prints_one_line_and_no_traceback(file: Path) -> None:
+    ended = run_command(write_pipeline(file, 'readings.sink("rows", priority=70)'), NOBODY)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr == (
+        f"{file.with_name('wrong.py')}:9: step rows: priority: is 70; "
+        "give a number from 1 (least) to 10 (most important)\n"
+    )
+
+
+def test_a_master_that_spark_does_not_know_is_named(file: Path) -> None:
+    ended = run_command(write_pipeline(file, GOOD), "park://nowhere")
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.startswith("--master: is 'park://nowhere'")
