@@ -13,7 +13,8 @@ import pytest
 
 from rekindle_cli import cli
 
-PAGE = Path(__file__).parents[3] / "docs" / "first-pipeline.md"
+ROOT = Path(__file__).parents[3]
+PAGE, README = ROOT / "docs" / "first-pipeline.md", ROOT / "README.md"
 # Lines that are indented by four are commands; a block behind them is what the last one prints.
 PART = re.compile(r"((?:^    \S[^\n]*\n)+)(?:\n```\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
 NEEDS_A_CLUSTER = "rekindle run "
@@ -69,6 +70,21 @@ def test_the_commands_of_the_page_work_as_they_stand(
         for line in shown.splitlines():
             assert plain(line) in plain(said), f"{commands[-1]} does not print {line!r}"
     assert ran >= 10
+
+
+def test_the_pipeline_of_the_readme_runs_on_the_data_of_the_example(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_screen = README.read_text(encoding="utf-8").partition("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", first_screen, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(cli.application, ["init", "."]) == 0
+    Path("traffic.py").write_text(code, encoding="utf-8")
+    capsys.readouterr()
+    assert cli.run(cli.application, ["test", "traffic.py", "--rows", "500", "--show", "1"]) == 0
+    out, _ = capsys.readouterr()
+    assert "failures, priority 10: " in out
+    assert "traffic, priority 2: " in out
 
 
 def test_the_page_shows_code_of_the_example() -> None:

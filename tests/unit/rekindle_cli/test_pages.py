@@ -1,14 +1,19 @@
-"""Pages of settings and events: all that there are, with their defaults, and no others."""
+"""Pages: settings, events and commands in them are those that there are, with their defaults."""
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from rekindle.settings import Policy, RuntimeSettings
+from rekindle_cli import cli
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -79,3 +84,30 @@ def test_the_page_of_formats_has_each_kind_of_event() -> None:
     found = set(written())
     assert {"cut", "node-suspected"} <= found
     assert found <= told, "not told"
+
+
+COMMAND = re.compile(r"^    rekindle ((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words behind `rekindle` of each command of a page, as a shell would have them."""
+    for text in COMMAND.findall(page.read_text(encoding="utf-8")):
+        line = re.sub(r"\\\n\s*", "", text).partition("   ")[0].partition(" # ")[0]
+        with suppress(ValueError):  # brackets and quotes of a grammar, not a command
+            yield shlex.split(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_are_there_with_their_options(page: Path) -> None:
+    for words in commands(page):
+        command: Any = typer.main.get_command(cli.application(words))
+        named = iter(words)
+        while hasattr(command, "commands"):
+            name = next(named)
+            assert name in command.commands, f"{page.name}: rekindle {' '.join(words)}"
+            command = command.commands[name]
+        there = {option for parameter in command.params for option in parameter.opts}
+        there |= {option for parameter in command.params for option in parameter.secondary_opts}
+        given = {word.partition("=")[0].strip("[],") for word in named if word.startswith("--")}
+        assert given <= there | {"--help"}, f"{page.name}: rekindle {' '.join(words)}"
