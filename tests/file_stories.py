@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rekindle.errors import RunError
-from rekindle_spark import files as places
-from rekindle_spark.files import Files
 from rekindle_spark.store import Store
+from rekindle_store import files as places
+from rekindle_store.files import Files
 
 __all__ = ["STORIES", "Story", "a_newer_driver_fences_an_older_one"]
 
@@ -60,6 +60,15 @@ def files_are_listed_with_those_of_folders_below(files: Files) -> None:
     files.create("commits/3.json", b"another")
     assert sorted(files.names("checkpoints")) == ["3.json", "3/rows-0.state"]
     assert files.names("offsets") == []
+    assert sorted(files.stream_names("checkpoints")) == ["3.json", "3/rows-0.state"]
+    assert list(files.stream_names("offsets")) == []
+
+
+def a_file_has_a_size_and_one_that_is_not_there_has_none(files: Files) -> None:
+    files.put({"commits/1.json": b"seven 7", "commits/2.json": b""})
+    assert (files.size("commits/1.json"), files.size("commits/2.json")) == (7, 0)
+    with pytest.raises(FileNotFoundError):
+        files.size("commits/3.json")
 
 
 def what_is_removed_is_gone_and_so_is_what_never_was_there(files: Files) -> None:
@@ -94,6 +103,7 @@ STORIES: tuple[Story, ...] = (
     ones_own_content_counts_as_made_and_anothers_does_not,
     what_is_put_takes_the_place_of_what_is_there,
     files_are_listed_with_those_of_folders_below,
+    a_file_has_a_size_and_one_that_is_not_there_has_none,
     what_is_removed_is_gone_and_so_is_what_never_was_there,
     a_file_that_is_not_there_is_told_from_a_store_that_is_away,
 )

@@ -11,9 +11,10 @@ from rekindle.errors import InputError
 from rekindle.settings import Settings
 from rekindle_cli.guard import CodeTooSlowError, Limits, guarded
 from rekindle_cli.pipeline_file import LoadedPipeline
-from rekindle_spark import checks, files
+from rekindle_spark import checks
 from rekindle_spark.checks import Finding, Severity
 from rekindle_spark.checks.findings import has_errors, of_error
+from rekindle_store import files
 
 __all__ = ["FUNCTION_LIMITS", "check", "check_uncalled", "is_new", "refuse_errors", "show"]
 

@@ -34,8 +34,9 @@ from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.provisioning import Provisioning
-from rekindle_spark import files, jar, printing
+from rekindle_spark import jar, printing
 from rekindle_spark.store import SAVEPOINT_REQUEST
+from rekindle_store import files
 
 __all__ = ["perform"]
 

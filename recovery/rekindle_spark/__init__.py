@@ -71,10 +71,4 @@ What runs in the driver:
     compilation    compiles a folder of Java sources into a jar
     jar            builds the Java classes
     ranges         stretches of consecutive numbers
-    files          the files of a store, wherever it lies
-    local_files    in a folder that all nodes share
-    object_files   on S3
-    s3_settings    what the environment says of its server
-    hdfs_files     on HDFS
-    disk           puts files and folders on disk for good
 """

@@ -33,7 +33,6 @@ from rekindle.errors import DamagedError, RekindleError
 from rekindle.modes import ON
 from rekindle_spark import (
     allowance,
-    files,
     frames,
     inputs,
     memory,
@@ -53,6 +52,7 @@ from rekindle_spark.program import Program
 from rekindle_spark.restoring import Kind, file_name
 from rekindle_spark.serving import Threads
 from rekindle_spark.turns import Turns
+from rekindle_store import files
 
 __all__ = ["Host", "main"]
 

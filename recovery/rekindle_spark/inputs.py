@@ -10,10 +10,10 @@ docs/formats.md.
 from collections.abc import Iterable, Mapping, Sequence
 
 from rekindle_spark import frames, ranges, sealed
-from rekindle_spark.files import Files
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Incomplete
 from rekindle_spark.program import Program
+from rekindle_store.files import Files
 
 __all__ = ["chosen", "load", "save"]
 

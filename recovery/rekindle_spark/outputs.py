@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rekindle.errors import StepError
 from rekindle_spark import arguments
-from rekindle_spark.files import Files
+from rekindle_store.files import Files
 
 __all__ = ["Outputs", "check_schema"]
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from rekindle.errors import DamagedError, RunError
-from rekindle_spark.files import Files
+from rekindle_store.files import Files
 
 __all__ = ["load", "seal"]
 

@@ -19,9 +19,9 @@ from polars.exceptions import PolarsError
 
 from rekindle_spark import deltas, sealed
 from rekindle_spark.deltas import Marks
-from rekindle_spark.files import Files
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
+from rekindle_store.files import Files
 
 __all__ = ["Checkpoints", "Versions", "Writing", "load", "read", "seal"]
 

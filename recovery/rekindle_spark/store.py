@@ -25,8 +25,9 @@ from typing import Any
 
 from rekindle import records
 from rekindle.errors import DamagedError, FencedError
-from rekindle_spark import files, restoring
+from rekindle_spark import restoring
 from rekindle_spark.patience import Patience
+from rekindle_store import files
 
 __all__ = ["DRAIN_REQUEST", "FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
 

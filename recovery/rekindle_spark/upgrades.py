@@ -15,11 +15,11 @@ from typing import Any
 from rekindle.errors import InputError
 from rekindle_spark import partition, states
 from rekindle_spark.arrivals import Cut
-from rekindle_spark.files import Files
 from rekindle_spark.operators import scaling
 from rekindle_spark.program import Chain, Program
 from rekindle_spark.restoring import file_name
 from rekindle_spark.store import History, Store
+from rekindle_store.files import Files
 
 __all__ = ["carry_over", "check", "is_needed"]
 

@@ -22,8 +22,8 @@ from rekindle_local import processes, stored
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
-from rekindle_spark import files
 from rekindle_spark.store import DRAIN_REQUEST
+from rekindle_store import files
 
 LIMIT_SECONDS = 180.0
 POLL_SECONDS = 0.05

@@ -11,8 +11,8 @@ from name_node import NameNode
 
 from rekindle.errors import RunError
 from rekindle_cli import cli
-from rekindle_spark import files
-from rekindle_spark.hdfs_files import UNFINISHED, HdfsFiles
+from rekindle_store import files
+from rekindle_store.hdfs_files import UNFINISHED, HdfsFiles
 
 NUMBERS = itertools.count(1)
 

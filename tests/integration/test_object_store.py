@@ -12,10 +12,10 @@ from object_server import BUCKET, LOUD, LosesFirstAnswer, ObjectServer, set_envi
 
 from rekindle.errors import InputError
 from rekindle_cli import cli
-from rekindle_spark import files
-from rekindle_spark.files import Files
-from rekindle_spark.object_files import ObjectFiles
 from rekindle_spark.patience import Patience
+from rekindle_store import files
+from rekindle_store.files import Files
+from rekindle_store.object_files import ObjectFiles
 from testbed.binaries import VERSITYGW
 
 Prepare = Callable[..., Application]

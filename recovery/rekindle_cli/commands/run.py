@@ -213,8 +213,8 @@ class _Checking:
         """
         from rekindle_cli import pipeline_checks, pipeline_file
         from rekindle_cli.guard import Limits
-        from rekindle_spark import files
         from rekindle_spark.checks import Severity
+        from rekindle_store import files
 
         loaded = pipeline_file.load(self.pipeline, Limits(self.import_seconds, "--import-seconds"))
         files.check(store)
@@ -237,7 +237,8 @@ def _run_on_cluster(
     """Be the driver of a pipeline on a cluster that exists."""
     from rekindle import settings as settings_module
     from rekindle_cli import run_view, shown_run
-    from rekindle_spark import driver, files, sampling
+    from rekindle_spark import driver, sampling
+    from rekindle_store import files
 
     sampling.begin("driver")
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
@@ -269,8 +270,8 @@ def _run_on_cluster(
 
 def _take_interrupts(store: str, view: "View") -> None:
     from rekindle_cli import shown_run
-    from rekindle_spark import files
     from rekindle_spark.store import SAVEPOINT_REQUEST
+    from rekindle_store import files
 
     shown_run.interrupts_end_in_order(lambda: files.at(store).put({SAVEPOINT_REQUEST: b""}), view)
 

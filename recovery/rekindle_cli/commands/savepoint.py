@@ -33,8 +33,8 @@ def savepoint(
     Example: rekindle savepoint /shared/flights
     """
     options.check_range("--wait-seconds", wait_seconds, 1.0, 86_400.0)
-    from rekindle_spark import files
     from rekindle_spark.store import SAVEPOINT_REQUEST, numbered
+    from rekindle_store import files
 
     found = files.at(store)
     try:

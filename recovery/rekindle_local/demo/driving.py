@@ -21,7 +21,7 @@ from rekindle.protocol.tree import Place
 from rekindle_cli.event_files import EventFile
 from rekindle_local import processes
 from rekindle_local.watcher import Watcher
-from rekindle_spark import files
+from rekindle_store import files
 
 __all__ = ["DriverProcess"]
 

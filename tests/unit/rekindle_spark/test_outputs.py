@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rekindle.errors import InputError, StepError
-from rekindle_spark import files
 from rekindle_spark.outputs import Outputs, check_schema
+from rekindle_store import files
 from rekindle_testing.runtime_builders import watched_flushes
 
 ROWS = pa.table({"n": [1, 2, 3]})

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputError, RunError
-from rekindle_spark import files
-from rekindle_spark.files import Files
+from rekindle_store import files
+from rekindle_store.files import Files
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from file_stories import STORIES, Story
@@ -87,6 +87,7 @@ def test_nothing_is_made_in_a_store_that_is_away(store: Files, tmp_path: Path) -
         lambda: store.put({"commits/1.json": b"one"}),
         lambda: store.make_folder("checkpoints/1"),
         lambda: store.read("commits/1.json"),
+        lambda: store.size("commits/1.json"),
     )
     for attempt in attempts:
         with pytest.raises(OSError, match=r"is away|No such file"):

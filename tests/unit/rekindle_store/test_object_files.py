@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 from s3_server import Quirks, S3Server, serving
 
 from rekindle.errors import InputError, RunError
-from rekindle_spark import files, s3_settings
-from rekindle_spark.object_files import ObjectFiles
+from rekindle_store import files, s3_settings
+from rekindle_store.object_files import ObjectFiles
 
 PLACES = itertools.count()
 UNKNOWN = [(501, "NotImplemented"), (405, "MethodNotAllowed"), (400, "MissingContentMD5")]

@@ -57,15 +57,25 @@ class HdfsFiles:
         with self._answers(), self.client.read(self._path(name)) as reader:
             return bytes(reader.read())
 
+    def size(self, name: str) -> int:
+        """See `files.Files`."""
+        with self._answers():
+            return int(self.client.get_file_info(self._path(name)).length)
+
     def names(self, folder: str) -> list[str]:
         """See `files.Files`."""
+        return list(self.stream_names(folder))
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        """See `files.Files`. The server lists some at a time."""
         top = self._path(folder)
         try:
             with self._answers():
-                found = list(self.client.list_status(top, recursive=True))
+                for status in self.client.list_status(top, recursive=True):
+                    if not status.isdir:
+                        yield status.path.removeprefix(f"{top}/")
         except FileNotFoundError:
-            return []
-        return [status.path.removeprefix(f"{top}/") for status in found if not status.isdir]
+            return
 
     def remove(self, names: Iterable[str]) -> None:
         """See `files.Files`."""

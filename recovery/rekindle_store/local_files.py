@@ -6,11 +6,11 @@ that must not be there yet gets its name by a hard link, which only one of two w
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from rekindle_spark import disk
+from rekindle_store import disk
 
 __all__ = ["LocalFiles"]
 
@@ -65,10 +65,17 @@ class LocalFiles:
         try:
             return path.read_bytes()
         except FileNotFoundError as error:
-            own, *below = Path(name).parts
-            if not (self.directory / own if below else self.directory).is_dir():
-                raise OSError(errno.EIO, "the store is away", str(path)) from error
+            self._check_there(name, error)
         return path.read_bytes()
+
+    def size(self, name: str) -> int:
+        """See `files.Files`, and `read` for a file that is not there."""
+        path = self.directory / name
+        try:
+            return path.stat().st_size
+        except FileNotFoundError as error:
+            self._check_there(name, error)
+        return path.stat().st_size
 
     def names(self, folder: str) -> list[str]:
         """See `files.Files`."""
@@ -78,6 +85,26 @@ class LocalFiles:
             for found, _, names in os.walk(top, onerror=_pass_on)
             for name in names
         ]
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        """See `files.Files`."""
+        try:
+            with os.scandir(self.directory / folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        below = self.stream_names(f"{folder}/{entry.name}")
+                        yield from (f"{entry.name}/{name}" for name in below)
+                    else:
+                        yield entry.name
+        except FileNotFoundError:  # the folder is missing, or went while it was listed
+            return
+
+    def _check_there(self, name: str, error: FileNotFoundError) -> None:
+        """Raise OSError where not only the file is missing, but the store's folder for it."""
+        own, *below = Path(name).parts
+        if not (self.directory / own if below else self.directory).is_dir():
+            path = str(self.directory / name)
+            raise OSError(errno.EIO, "the store is away", path) from error
 
     def remove(self, names: Iterable[str]) -> None:
         """Folders that are emptied go as well, but for the top ones."""

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from rekindle.errors import InputError, RunError
-from rekindle_spark.local_files import LocalFiles
+from rekindle_store.local_files import LocalFiles
 
 __all__ = ["Files", "at", "check", "exists", "folder"]
 
@@ -65,8 +65,14 @@ class Files(Protocol):
     def read(self, name: str) -> bytes:
         """A file's content. Raises FileNotFoundError when it is not there, though the store is."""
 
+    def size(self, name: str) -> int:
+        """A file's size in bytes. Raises FileNotFoundError as `read` does."""
+
     def names(self, folder: str) -> list[str]:
         """The files in a folder and below it, by their paths in it; none of a missing folder."""
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        """The same names one after the other: a long log's are never all in memory."""
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, as far as they are there."""
@@ -128,13 +134,20 @@ def _at(place: str) -> Files:
 
 def _remote(place: str) -> Files:
     # Their libraries cost a host time and memory, and most have no use for them.
-    if place.lower().startswith("hdfs"):
-        from rekindle_spark.hdfs_files import HdfsFiles
+    try:
+        if place.lower().startswith("hdfs"):
+            from rekindle_store.hdfs_files import HdfsFiles
 
-        return HdfsFiles(place)
-    from rekindle_spark.object_files import ObjectFiles
+            return HdfsFiles(place)
+        from rekindle_store.object_files import ObjectFiles
 
-    return ObjectFiles(place)
+        return ObjectFiles(place)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            where=f"checkpoint store {place}",
+            what=f"needs {error.name}, which is not installed",
+            remedy="install rekindle[stores]",
+        ) from error
 
 
 def _write_nothing(folder: Path) -> None:

@@ -27,7 +27,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from rekindle_spark import s3_settings
+from rekindle_store import s3_settings
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
@@ -94,11 +94,27 @@ class ObjectFiles:
         with self._answers():
             return bytes(self.store.get(name).bytes())
 
+    def size(self, name: str) -> int:
+        """See `files.Files`."""
+        try:
+            with self._answers():
+                return int(self.store.head(name)["size"])
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        # The answer to HEAD has no body that tells a missing object from a missing bucket.
+        return len(self.read(name))
+
     def names(self, folder: str) -> list[str]:
         """See `files.Files`."""
+        return list(self.stream_names(folder))
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        """See `files.Files`. The server lists a thousand at a time."""
         with self._answers():
-            found = [meta["path"] for page in self.store.list(folder) for meta in page]
-        return [path.removeprefix(f"{folder}/") for path in found]
+            for page in self.store.list(folder):
+                for meta in page:
+                    yield meta["path"].removeprefix(f"{folder}/")
 
     def remove(self, names: Iterable[str]) -> None:
         """See `files.Files`."""

@@ -1,0 +1,12 @@
+"""The checkpoint store without the runtime: its files, wherever they lie.
+
+    files           the files of a store by a place: a folder or a URL
+    local_files     in a folder that all nodes share
+    object_files    on S3
+    s3_settings     what the environment says of its server
+    hdfs_files      on HDFS
+    disk            puts files and folders on disk for good
+
+The runtime writes with it. It imports nothing of the runtime, of Spark or of a terminal, so that
+readers need none of these.
+"""
