@@ -2,6 +2,13 @@
 
 No clock, no chance, no Spark: values in, values out. Runtime and shells stand on it.
 
+It also gives users the functions that read output, without the runtime (docs/output.md):
+
+    rekindle.read(store, query).polars()     the committed rows of a query
+    rekindle.committed_files(store, query)   the files with these rows
+
+Their code is in `rekindle_store`, and loaded when one of them is first used.
+
     errors         the tree of errors, with exit codes
     topology       the pipeline's graph: operators, partitions, queries, closures
     reasons        the one list of reasons for decisions
@@ -23,4 +30,27 @@ No clock, no chance, no Spark: values in, values out. Runtime and shells stand o
     forecast       what a failure would do, before it happens
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rekindle_store.committed_files import CommittedFile, committed_files
+    from rekindle_store.query_output import Output, read
+
+__all__ = ["CommittedFile", "Output", "committed_files", "read"]
+
 __version__ = "0.1.0"
+
+OF_READERS = {
+    "CommittedFile": "rekindle_store.committed_files",
+    "Output": "rekindle_store.query_output",
+    "committed_files": "rekindle_store.committed_files",
+    "read": "rekindle_store.query_output",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What readers use: an executor's host imports this package too, and must start fast."""
+    if name not in OF_READERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(OF_READERS[name]), name)

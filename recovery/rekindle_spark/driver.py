@@ -113,7 +113,8 @@ def run(
         )
         stack.callback(exchange.stop)
         started()
-        history = store.open(time.time())
+        outputs = [output for chain in built.chains for output in chain.outputs]
+        history = store.open(time.time(), outputs)
         owed = staging.unpublished(history)
         if owed is not None:
             store.commit(owed)

@@ -74,7 +74,8 @@ def _unwritable(schema: pa.Schema) -> Exception | None:
 def _parquet(table: pa.Table) -> bytes:
     """The content of a Parquet file with these rows."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    # Readers find a flipped bit by the pages' checksums.
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 

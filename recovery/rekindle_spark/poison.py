@@ -15,6 +15,7 @@ from polars.exceptions import PanicException
 
 from rekindle.errors import RekindleError, StepError
 from rekindle_spark import user_code
+from rekindle_store.committed_files import DEAD_LETTERS
 
 __all__ = [
     "COLUMNS",
@@ -28,9 +29,9 @@ __all__ = [
     "raised",
 ]
 
-# The output of a step's dead letters has the step's name with this behind, its rows these columns
-# behind those of the step's input.
-ENDING = ".dead-letters"
+# The output of a step's dead letters has the step's name with this behind; its rows have these
+# columns behind those of the step's input.
+ENDING = DEAD_LETTERS
 COLUMNS = (
     pa.field("dead_letter_step", pa.string()),
     pa.field("dead_letter_epoch", pa.int64()),

@@ -58,17 +58,23 @@ class Store:
         self.generation = 0
         self.commits = 0
 
-    def open(self, now: float) -> History:
-        """Take the next generation, fence older ones, and read what they left."""
-        return self.patience.through(lambda: self._open(now))
+    def open(self, now: float, outputs: Iterable[str] = ()) -> History:
+        """Take the next generation, fence older ones, and read what they left.
 
-    def _open(self, now: float) -> History:
+        `outputs` are the pipeline's queries and outputs of dead letters, for readers who look for
+        one that has no rows yet.
+        """
+        names = sorted(set(outputs))
+        start = {"started_at": now, **({"outputs": names} if names else {})}
+        return self.patience.through(lambda: self._open(now, start))
+
+    def _open(self, now: float, start: Mapping[str, Any]) -> History:
         for name in ("generations", "offsets", "commits", "checkpoints", "outputs"):
             self.files.make_folder(name)
         while True:
             self.generation = max(numbered(self.files, "generations"), default=0) + 1
             try:
-                self._create("generations", self.generation, "generation", {"started_at": now})
+                self._create("generations", self.generation, "generation", start)
                 break
             except FencedError:
                 continue

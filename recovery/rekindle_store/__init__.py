@@ -1,11 +1,15 @@
-"""The checkpoint store without the runtime: its files, wherever they lie.
+"""The checkpoint store without the runtime: its files, wherever they lie, and the output in it.
 
-    files           the files of a store by a place: a folder or a URL
-    local_files     in a folder that all nodes share
-    object_files    on S3
-    s3_settings     what the environment says of its server
-    hdfs_files      on HDFS
-    disk            puts files and folders on disk for good
+    files            the files of a store by a place: a folder or a URL
+    local_files      in a folder that all nodes share
+    object_files     on S3
+    s3_settings      what the environment says of its server
+    hdfs_files       on HDFS
+    disk             puts files and folders on disk for good
+    readers          what readers share: opening a store, errors as sentences, reading ahead
+    commit_log       the records that say what counts, as a stream
+    committed_files  the output files that count
+    query_output     their rows, as Arrow, pandas or polars
 
 The runtime writes with it. It imports nothing of the runtime, of Spark or of a terminal, so that
 readers need none of these.

@@ -145,10 +145,13 @@ def test_every_name_in_all_exists() -> None:
 def names_bound_by(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name for alias in node.names}
-    # Assignments, also below `if TYPE_CHECKING:` or `try:`.
+    # Imports and assignments, also below `if TYPE_CHECKING:` or `try:`.
     return {
+        alias.asname or alias.name
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Import | ast.ImportFrom)
+        for alias in inner.names
+    } | {
         inner.id
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)

@@ -1,0 +1,246 @@
+"""Which output files of a checkpoint store count: those that a commit record names, and no others.
+
+    commit_log ──► OutputLog ──► rekindle.committed_files: path, epoch, rows, bytes of each
+                       └───────► query_output: their rows
+
+Output files lie in the store before they count, and some never will. So readers do not list
+folders: they go by the commit log, and this is their supported way to it.
+
+For users: docs/output.md.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from rekindle.errors import DamagedError, InputError
+from rekindle_store import commit_log
+from rekindle_store.commit_log import Record
+from rekindle_store.files import Files
+from rekindle_store.readers import opened, read_ahead, reading
+
+__all__ = ["DEAD_LETTERS", "CommittedFile", "NamedFile", "OutputLog", "committed_files"]
+
+# The output of a step's dead letters has the step's name with this behind.
+DEAD_LETTERS = ".dead-letters"
+# Commit records of one look at the log: the files that they name are in memory together.
+RECORDS_MAX = 256
+NAMES_SHOWN_MAX = 8
+PARTITION = re.compile(r"([A-Za-z0-9._-]+)/([0-9]{1,9})")
+FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file as a commit record names it; `name` is its path below the store."""
+
+    query: str
+    partition: int
+    epoch: int
+    rows: int
+    name: str
+    commit: int
+    committed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """A Parquet file whose rows count: those of one query partition and epoch.
+
+    `path` is absolute, or a URL where the store is elsewhere. `commit` is the number of the commit
+    record that names the file, and `committed_at` that record's time in seconds since 1970. The
+    output of a step's dead letters is a `query` named `STEP.dead-letters`.
+    """
+
+    query: str
+    partition: int
+    epoch: int
+    rows: int
+    bytes: int
+    path: str
+    commit: int
+    committed_at: float
+
+
+@dataclass(slots=True)
+class OutputLog:
+    """The output files that a store's commit log names, from one look at it to the next.
+
+    `last` is the number of the newest commit record that has been read, and `outputs` are the
+    queries that the records read so far name. `skipped` is the newest file of an epoch before
+    `since`. `ended` says that the end of the log has been seen.
+    """
+
+    files: Files
+    query: str | None = None
+    since: int = 0
+    last: int = 0
+    outputs: set[str] = field(default_factory=set)
+    skipped: NamedFile | None = None
+    ended: bool = False
+
+    def look(self) -> list[NamedFile] | None:
+        """The files that the next commit records name; None at the end of the log.
+
+        After an error the next look begins where this one has: nothing is left out.
+        """
+        found: list[NamedFile] = []
+        last = self.last
+        with reading(self.files.place):
+            with closing(commit_log.commits(self.files, self.last)) as commits:
+                for number, record in islice(commits, RECORDS_MAX):
+                    found += self._files_of(number, record)
+                    last = number
+            if last == self.last:
+                return None if self._is_end() else []
+        self.last = last
+        return found
+
+    def check_declared(self) -> None:
+        """Raise InputError for a query that no driver has had, as far as drivers have recorded
+        their queries: older ones have not."""
+        declared, all_recorded = self._declared()
+        if self.query is not None and all_recorded and self.query not in declared:
+            raise self._unknown(declared)
+
+    def check_known(self) -> None:
+        """Raise InputError for a query that no record of the log, which has been read to its end,
+        and no driver knows."""
+        if self.query is not None and self.query not in self.outputs:
+            declared, _ = self._declared()
+            if self.query not in declared:
+                raise self._unknown(declared | self.outputs)
+
+    def with_size(self, file: NamedFile) -> CommittedFile:
+        """The file with its size. Raises InputError where it is not there."""
+        return self.counted(file, self.of_store(file, self.files.size))
+
+    def of_store(self, file: NamedFile, action: Callable[[str], Result]) -> Result:
+        """What an action on a file's name gives. Raises InputError where the file is not there."""
+        with reading(self.files.place):
+            try:
+                return action(file.name)
+            except FileNotFoundError as error:
+                raise DamagedError(
+                    where=f"{self.files.place}/{file.name}",
+                    what=f"is not there, but commit record {file.commit} names it",
+                    remedy="restore it from a copy of the store",
+                ) from error
+
+    def counted(self, file: NamedFile, size_bytes: int) -> CommittedFile:
+        """The file as it is shown to users."""
+        return CommittedFile(
+            query=file.query,
+            partition=file.partition,
+            epoch=file.epoch,
+            rows=file.rows,
+            bytes=size_bytes,
+            path=f"{self.files.place.rstrip('/')}/{file.name}",
+            commit=file.commit,
+            committed_at=file.committed_at,
+        )
+
+    def _is_end(self) -> bool:
+        """Whether there is no further record. The log is listed once, and not for each look of
+        somebody who follows it."""
+        if self.ended:
+            return True
+        newest = commit_log.newest(self.files)
+        if newest < self.last:
+            raise InputError(
+                where=f"commit record {self.last} of checkpoint store {self.files.place}",
+                what=f"is not there: the newest one is {newest}",
+                remedy="begin with the first record: the store is another one, or was begun anew",
+            )
+        if newest > self.last:
+            commit_log.check_next(self.files, self.last)
+        self.ended = newest == self.last
+        return self.ended
+
+    def _files_of(self, number: int, record: Record) -> Iterator[NamedFile]:
+        for query_partition, epoch, rows, file, _ in record["outputs"]:
+            query, partition = _checked(query_partition, file, number)
+            self.outputs.add(query)
+            if self.query not in (None, query):
+                continue
+            name = f"outputs/{query}/{file}"
+            found = NamedFile(query, partition, epoch, rows, name, number, record["at"])
+            if epoch >= self.since:
+                yield found
+            else:
+                self.skipped = found
+
+    def _declared(self) -> tuple[set[str], bool]:
+        """The outputs that drivers have recorded at their starts, and whether all of them have."""
+        outputs: set[str] = set()
+        all_recorded = True
+        with reading(self.files.place):
+            starts = reversed(commit_log.generations(self.files))
+            for start in read_ahead(starts, partial(commit_log.generation, self.files)):
+                outputs.update(start.get("outputs", ()))
+                all_recorded &= "outputs" in start
+                if self.query in outputs:  # the newest driver knows what is asked for mostly
+                    break
+        return outputs, all_recorded
+
+    def _unknown(self, known: set[str]) -> InputError:
+        assert self.query is not None
+        letters = f"{self.query}{DEAD_LETTERS}"
+        close = difflib.get_close_matches(self.query, sorted(known), n=5, cutoff=0.5)
+        shown = close or sorted(known)
+        more = f" and {len(shown) - NAMES_SHOWN_MAX} more" if len(shown) > NAMES_SHOWN_MAX else ""
+        remedy = f"name one of: {', '.join(shown[:NAMES_SHOWN_MAX])}{more}"
+        if letters in known:
+            remedy = f"it is a step with dead letters: name {letters}"
+        return InputError(
+            where=f"query {self.query!r:.120}",
+            what=f"is no query of checkpoint store {self.files.place}",
+            remedy=remedy if known else "wait until a run of its pipeline has started",
+        )
+
+
+def _checked(query_partition: str, file: str, number: int) -> tuple[str, int]:
+    """Query and partition of a name in a commit record; InputError where no driver has made it, so
+    that no record leads a reader out of the store's folder."""
+    match = PARTITION.fullmatch(query_partition)
+    if match is None or match[1].startswith(".") or FILE.fullmatch(file) is None:
+        raise DamagedError(
+            where=f"commits/{number}.json",
+            what=f"names {query_partition!r:.120} and {file!r:.120}, which no driver does",
+            remedy="restore it from a copy of the store",
+        )
+    return match[1], int(match[2])
+
+
+def committed_files(
+    store: str | Path, query: str | None = None, *, since: int = 0, after: int = 0
+) -> Iterator[CommittedFile]:
+    """Yield the output files that count, in the order in which they came to count.
+
+    Only those of one query, or of all; only those of epochs from `since` on; only those that a
+    commit record behind number `after` names. To go on later from where a listing has ended, pass
+    the highest `commit` of it as `after`. An epoch may come to count after a later one of another
+    partition, so `since` does not replace `after` for that.
+
+    It is a stream: memory does not grow with the log. Raises InputError for a store that is not
+    there, cannot be read or is damaged, and for a query that it does not have; RunError when its
+    server does not answer.
+    """
+    log = OutputLog(opened(store), query, since=since, last=after)
+    log.check_declared()
+    return _listed(log, whole=after == 0)
+
+
+def _listed(log: OutputLog, *, whole: bool) -> Iterator[CommittedFile]:
+    while (found := log.look()) is not None:
+        yield from read_ahead(found, log.with_size)
+    if whole:
+        log.check_known()

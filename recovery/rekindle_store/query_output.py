@@ -1,0 +1,257 @@
+"""The committed rows of a query, as Arrow, pandas or polars.
+
+    rekindle.read(store, query) ──► Output ──► arrow(), pandas(), polars()    all rows
+                                       ├─────► tables()                      a file at a time
+                                       └─────► follow()                      and what comes later
+
+Rows come in the order in which they came to count. Within one partition of a query that is the
+order of epochs; partitions may be at different epochs. For users: docs/output.md.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle.errors import InputError, RunError
+from rekindle_store import commit_log
+from rekindle_store.committed_files import (
+    DEAD_LETTERS,
+    CommittedFile,
+    NamedFile,
+    OutputLog,
+    committed_files,
+)
+from rekindle_store.readers import opened, read_ahead, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+__all__ = ["Output", "read"]
+
+POLL_SECONDS = 1.0
+# How long somebody who follows waits for a store that does not answer.
+PATIENCE_SECONDS = 600.0
+RETRY_SECONDS = 1.0
+
+
+def read(
+    store: str | Path,
+    query: str,
+    *,
+    since: int = 0,
+    limit: int | None = None,
+    dead_letters: bool = False,
+) -> "Output":
+    """The committed output of a query of a checkpoint store; a driver may be running.
+
+    `store` is what `rekindle run --store` was given. Rows are those of epochs from `since` on,
+    `limit` of them at most. With `dead_letters` `query` names a step, and the rows are those that
+    it left out.
+
+    Raises InputError for a store that is not there, cannot be read or is damaged, and for a query
+    that it does not have; RunError when its server does not answer.
+    """
+    if limit is not None and limit < 0:
+        raise InputError(where="limit", what=f"is {limit}", remedy="give a number of rows, or None")
+    output = Output(str(store), f"{query}{DEAD_LETTERS}" if dead_letters else query, since, limit)
+    output.check()
+    return output
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The output of a query. Nothing is read before it is asked for, and each call reads anew, so
+    a later one has more of a query that runs."""
+
+    store: str
+    query: str
+    since: int = 0
+    limit: int | None = None
+
+    def check(self) -> None:
+        """Raise what is wrong with store or query, as far as that can be known at once."""
+        self._log().check_declared()
+
+    def files(self) -> Iterator[CommittedFile]:
+        """Yield the files with these rows, without reading them."""
+        return committed_files(self.store, self.query, since=self.since)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows of one file after the other; memory does not grow with the output.
+
+        Raises InputError for a query without output so far, too.
+        """
+        yield from self._limited(self._parts(self._log()))
+
+    def follow(
+        self, *, only_new: bool = False, waiting: Callable[[str | None], None] = lambda _: None
+    ) -> Iterator[pa.Table]:
+        """Yield the same, and then what comes to count, within a second or two, without an end but
+        for `limit`.
+
+        With `only_new` it begins with what comes from now on. A store that does not answer is
+        waited for: `waiting` is called with the cause, and with None when it answers again. Raises
+        RunError when that takes longer than ten minutes.
+        """
+        yield from self._limited(_Follower(self._log(), waiting).tables(only_new=only_new))
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table.
+
+        Raises InputError where the pipeline was changed such that columns have another type.
+        """
+        log = self._log()
+        tables = list(self._limited(self._parts(log)))
+        if not tables:
+            assert log.skipped is not None, "a query without any file was refused"
+            return _table(log, log.skipped).slice(0, 0)
+        try:
+            return pa.concat_tables(tables, promote_options="default")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(
+                where=f"query {self.query!r:.120}",
+                what=f"has columns whose type was changed ({str(error).partition(chr(10))[0]})",
+                remedy="read it table by table, with tables(), or with `since` behind the change",
+            ) from error
+
+    def polars(self) -> "pl.DataFrame":
+        """All rows as a polars DataFrame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def pandas(self) -> "pd.DataFrame":
+        """All rows as a pandas DataFrame. Raises InputError where pandas is not installed."""
+        try:
+            return self.arrow().to_pandas()
+        except ModuleNotFoundError as error:
+            raise InputError(
+                where="pandas()",
+                what=f"needs {error.name}, which is not installed",
+                remedy="install it, or use polars() or arrow()",
+            ) from error
+
+    def _log(self) -> OutputLog:
+        return OutputLog(opened(self.store), self.query, since=self.since)
+
+    def _parts(self, log: OutputLog) -> Iterator[pa.Table]:
+        while (found := log.look()) is not None:
+            yield from read_ahead(found, partial(_table, log))
+        log.check_known()
+        if self.query not in log.outputs:
+            raise InputError(
+                where=f"query {self.query!r:.120}",
+                what="has no output yet",
+                remedy="wait until rows of it are committed, as `rekindle output --follow` does",
+            )
+
+    def _limited(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        left = self.limit
+        for table in tables:
+            if left is None:
+                yield table
+                continue
+            yield table.slice(0, left)
+            left -= table.num_rows
+            if left <= 0:
+                return
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Reads a log whose driver goes on writing; `waiting` is told when the store is away."""
+
+    log: OutputLog
+    waiting: Callable[[str | None], None]
+    away_since: float | None = None
+
+    def tables(self, *, only_new: bool) -> Iterator[pa.Table]:
+        """Yield the rows of each file, and wait for more at the end of the log."""
+        with reading(self.log.files.place):
+            store = commit_log.identity(self.log.files)
+            if only_new:
+                self.log.last = commit_log.newest(self.log.files)
+                self.log.ended = True
+        known = only_new
+        while True:
+            try:
+                self._check_same(store)
+                found = self.log.look()
+                if found is None and not known:
+                    self.log.check_known()
+                    known = True
+            except RunError as trouble:
+                self._wait(trouble)
+                continue
+            self._answers()
+            if found is None:
+                time.sleep(POLL_SECONDS)
+            yield from self._read(found or [])
+
+    def _read(self, found: list[NamedFile]) -> Iterator[pa.Table]:
+        done = 0
+        while done < len(found):
+            try:
+                for table in read_ahead(found[done:], partial(_table, self.log)):
+                    yield table
+                    done += 1
+                self._answers()
+            except RunError as trouble:
+                self._wait(trouble)
+
+    def _check_same(self, store: str) -> None:
+        """Raise InputError where the store is another one now, whose records would follow those
+        that were read without belonging to them."""
+        with reading(self.log.files.place):
+            now = commit_log.identity(self.log.files)
+        if now != store:
+            raise InputError(
+                where=f"checkpoint store {self.log.files.place}",
+                what="was begun anew while it was followed",
+                remedy="start again to read it from its first record",
+            )
+
+    def _wait(self, trouble: RunError) -> None:
+        now = time.monotonic()
+        if self.away_since is None:
+            self.away_since = now
+            self.waiting(str(trouble))
+        if now - self.away_since > PATIENCE_SECONDS:
+            raise trouble
+        time.sleep(RETRY_SECONDS)
+
+    def _answers(self) -> None:
+        if self.away_since is not None:
+            self.away_since = None
+            self.waiting(None)
+
+
+def _table(log: OutputLog, file: NamedFile) -> pa.Table:
+    """The rows of a file. Raises InputError where it is missing or damaged."""
+    data = log.of_store(file, log.files.read)
+    try:
+        source = pa.BufferReader(data)
+        table = pq.ParquetFile(source, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(log, file, f"cannot be read ({str(error).partition(chr(10))[0]})") from error
+    if table.num_rows != file.rows:
+        what = f"has {table.num_rows} rows, where commit record {file.commit} says {file.rows}"
+        raise _damaged(log, file, what)
+    return table
+
+
+def _damaged(log: OutputLog, file: NamedFile, what: str) -> InputError:
+    return InputError(
+        where=f"{log.files.place}/{file.name}",
+        what=what,
+        remedy="restore it from a copy of the store",
+    )
