@@ -88,6 +88,7 @@ COMMANDS = (
     Command("test", "Run a pipeline on given rows in this process, without a cluster."),
     Command("init", "Write an example that runs: a pipeline, its data, settings and a test."),
     Command("savepoint", "End a pipeline at a checkpoint that a changed one can go on from."),
+    Command("output", "Show the committed rows of a query, also while its pipeline runs."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command(
         "simulate",

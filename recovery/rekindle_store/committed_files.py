@@ -25,7 +25,15 @@ from rekindle_store.commit_log import Record
 from rekindle_store.files import Files
 from rekindle_store.readers import opened, read_ahead, reading
 
-__all__ = ["DEAD_LETTERS", "CommittedFile", "NamedFile", "OutputLog", "committed_files"]
+__all__ = [
+    "DEAD_LETTERS",
+    "CommittedFile",
+    "NamedFile",
+    "OutputLog",
+    "QuerySummary",
+    "committed_files",
+    "summaries",
+]
 
 # The output of a step's dead letters has the step's name with this behind.
 DEAD_LETTERS = ".dead-letters"
@@ -70,6 +78,26 @@ class CommittedFile:
     committed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class QuerySummary:
+    """What a query has committed; epochs and the time of the newest file are None without files."""
+
+    query: str
+    files: int = 0
+    rows: int = 0
+    first_epoch: int | None = None
+    last_epoch: int | None = None
+    committed_at: float | None = None
+
+    def with_file(self, file: NamedFile) -> "QuerySummary":
+        """The same with a file more."""
+        first = file.epoch if self.first_epoch is None else min(self.first_epoch, file.epoch)
+        last = file.epoch if self.last_epoch is None else max(self.last_epoch, file.epoch)
+        return QuerySummary(
+            self.query, self.files + 1, self.rows + file.rows, first, last, file.committed_at
+        )
+
+
 @dataclass(slots=True)
 class OutputLog:
     """The output files that a store's commit log names, from one look at it to the next.
@@ -103,6 +131,10 @@ class OutputLog:
                 return None if self._is_end() else []
         self.last = last
         return found
+
+    def declared(self) -> set[str]:
+        """The queries and outputs of dead letters that drivers have recorded at their starts."""
+        return self._declared()[0]
 
     def check_declared(self) -> None:
         """Raise InputError for a query that no driver has had, as far as drivers have recorded
@@ -237,6 +269,19 @@ def committed_files(
     log = OutputLog(opened(store), query, since=since, last=after)
     log.check_declared()
     return _listed(log, whole=after == 0)
+
+
+def summaries(store: str | Path) -> list[QuerySummary]:
+    """What each query of a store, and each output of dead letters, has committed so far, by name.
+
+    Raises what `committed_files` does.
+    """
+    log = OutputLog(opened(store))
+    found = {query: QuerySummary(query) for query in log.declared()}
+    while (files := log.look()) is not None:
+        for file in files:
+            found[file.query] = found.get(file.query, QuerySummary(file.query)).with_file(file)
+    return [found[query] for query in sorted(found)]
 
 
 def _listed(log: OutputLog, *, whole: bool) -> Iterator[CommittedFile]:

@@ -86,7 +86,8 @@ class Output:
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of one file after the other; memory does not grow with the output.
 
-        Raises InputError for a query without output so far, too.
+        Without any rows it is one table of no rows. Raises InputError for a query without output
+        so far, too.
         """
         yield from self._limited(self._parts(self._log()))
 
@@ -96,9 +97,9 @@ class Output:
         """Yield the same, and then what comes to count, within a second or two, without an end but
         for `limit`.
 
-        With `only_new` it begins with what comes from now on. A store that does not answer is
-        waited for: `waiting` is called with the cause, and with None when it answers again. Raises
-        RunError when that takes longer than ten minutes.
+        With `only_new` it begins with what comes from now on. It waits for a query that has no
+        output yet, and for a store that does not answer: `waiting` is called with the cause, and
+        with None when that is over. Raises RunError when a store does not answer for ten minutes.
         """
         yield from self._limited(_Follower(self._log(), waiting).tables(only_new=only_new))
 
@@ -107,13 +108,8 @@ class Output:
 
         Raises InputError where the pipeline was changed such that columns have another type.
         """
-        log = self._log()
-        tables = list(self._limited(self._parts(log)))
-        if not tables:
-            assert log.skipped is not None, "a query without any file was refused"
-            return _table(log, log.skipped).slice(0, 0)
         try:
-            return pa.concat_tables(tables, promote_options="default")
+            return pa.concat_tables(self.tables(), promote_options="default")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(
                 where=f"query {self.query!r:.120}",
@@ -144,8 +140,12 @@ class Output:
         return OutputLog(opened(self.store), self.query, since=self.since)
 
     def _parts(self, log: OutputLog) -> Iterator[pa.Table]:
+        has_rows = False
         while (found := log.look()) is not None:
+            has_rows |= bool(found)
             yield from read_ahead(found, partial(_table, log))
+        if not has_rows and log.skipped is not None:
+            yield _table(log, log.skipped).slice(0, 0)
         log.check_known()
         if self.query not in log.outputs:
             raise InputError(
@@ -168,7 +168,7 @@ class Output:
 
 @dataclass(slots=True)
 class _Follower:
-    """Reads a log whose driver goes on writing; `waiting` is told when the store is away."""
+    """Reads a log whose driver goes on writing; `waiting` is called as `Output.follow` says."""
 
     log: OutputLog
     waiting: Callable[[str | None], None]
@@ -187,8 +187,8 @@ class _Follower:
                 self._check_same(store)
                 found = self.log.look()
                 if found is None and not known:
-                    self.log.check_known()
                     known = True
+                    self._check_known()
             except RunError as trouble:
                 self._wait(trouble)
                 continue
@@ -207,6 +207,11 @@ class _Follower:
                 self._answers()
             except RunError as trouble:
                 self._wait(trouble)
+
+    def _check_known(self) -> None:
+        self.log.check_known()
+        if self.log.query not in self.log.outputs:
+            self.waiting(f"query {self.log.query!r:.120}: has no output yet")
 
     def _check_same(self, store: str) -> None:
         """Raise InputError where the store is another one now, whose records would follow those

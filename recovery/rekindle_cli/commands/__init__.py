@@ -8,6 +8,7 @@ of the local cluster and of the laboratory are beside what they run.
     explain          why a query is not back yet
     forecast         what the loss of each failure domain would do
     init             writes an example that runs
+    output           the committed rows of a query
     pause            lets an application rest
     plan             one problem file in, one plan out
     priority         which queries matter more
