@@ -66,7 +66,7 @@ class Reports:
 
     def progress(self, following: Following, *, alone: bool) -> ProgressReport:
         """Where everything is now."""
-        application = self.application
+        application, now = self.application, time.time()
         with application.lock:
             names, progress = application.program.partition_names, application.progress
             executors = dict(application.executors)
@@ -104,8 +104,9 @@ class Reports:
             alone=alone,
             finished=self.finished,
             stopped=stopped,
-            lags=lags(application, time.time()),
+            lags=lags(application, now),
             moving=moves,
+            at=now,
         )
 
     def incarnation(self, executor: str) -> str:
@@ -143,7 +144,7 @@ def gist(progress: ProgressReport) -> ProgressReport:
         )
         for node, seen in progress.nodes.items()
     }
-    return msgspec.structs.replace(progress, sequence=0, epoch=0, lags={}, nodes=nodes)
+    return msgspec.structs.replace(progress, sequence=0, epoch=0, lags={}, nodes=nodes, at=None)
 
 
 def lags(application: Application, now: float) -> dict[str, float]:

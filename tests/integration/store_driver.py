@@ -277,6 +277,7 @@ class StoreDriver:
                 directive=self.following.directive,
                 paused=self.paused,
                 lags={"busiest": 1.0, "ranking": 1.0},
+                at=time.time(),
             )
 
     def _put(self, report: Any) -> None:

@@ -86,6 +86,7 @@ def test_status_and_explain_say_what_is_wrong_and_what_would_help(
     wait_until(lambda: "no-coordinator" in reasons(hosts))
     driver.end()
     wait_until(lambda: "driver-silent" in reasons(hosts))
+    wait_until(lambda: standing(hosts)["queries"][0]["lag_seconds"] > 3.0)
 
 
 def test_status_goes_on_showing_while_the_store_comes_and_goes(

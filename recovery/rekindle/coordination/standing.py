@@ -82,7 +82,8 @@ class PlanStanding:
 @dataclass(frozen=True, slots=True)
 class QueryStanding:
     """`live` of its `partitions` run in every epoch. `priority` holds until `until` (None: for
-    ever), `own_priority` is the pipeline's and the policy's."""
+    ever), `own_priority` is the pipeline's and the policy's. The lag of a driver that is silent or
+    gone grows from its last report on."""
 
     name: str
     priority: float
@@ -184,7 +185,7 @@ def _progress(view: View) -> ProgressReport | None:
 def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[QueryStanding]:
     progress, report = _progress(view), view.reading.topology
     live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
-    lags = {} if progress is None else progress.lags
+    lags = _lags(progress, driver, now)
     parallelism = {item.name: item.parallelism for item in report.topology.operators}
     stopped = stopped_queries(state)
     for query in report.topology.queries:
@@ -207,6 +208,16 @@ def _queries(view: View, state: State, driver: Driver, now: float) -> Iterator[Q
             partitions=count,
             lag_seconds=lags.get(query.name),
         )
+
+
+def _lags(progress: ProgressReport | None, driver: Driver, now: float) -> Mapping[str, float]:
+    """Seconds by query. What a driver that is not there had committed gets older all the time."""
+    if progress is None:
+        return {}
+    if driver not in (Driver.GONE, Driver.SILENT) or progress.at is None:
+        return progress.lags
+    since = max(0.0, now - progress.at)
+    return {query: lag + since for query, lag in progress.lags.items()}
 
 
 def stopped_queries(state: State) -> dict[str, tuple[str, ...]]:
@@ -274,7 +285,7 @@ def _about_driver(view: View, driver: Driver) -> Iterator[Notice]:
     if driver is Driver.GONE:
         yield Notice(Reason.DRIVER_LOST, "The driver is gone; another one is asked for.")
     elif driver is Driver.SILENT:
-        text = "The driver has no heartbeat: what is shown is its last report."
+        text = "The driver has no heartbeat: what is shown is its last report; lags go on growing."
         yield Notice(Reason.DRIVER_SILENT, text)
     elif progress is None:
         yield Notice(Reason.WAITING_FOR_NODES, "The driver has not reported any node yet.")

@@ -133,7 +133,8 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     driver has no orders from a coordinator and plans by itself. `finished`: the run has ended in
     order, and nothing is to be brought back. `stopped` (query partition -> why) cannot go on until
     a driver starts with a mended function. `moving` (partition -> node) are moves that it has taken
-    and yet to make; None while it can make none.
+    and yet to make; None while it can make none. `lags` are in seconds at the moment `at`, by the
+    driver's clock; None where an older driver does not report it.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -151,6 +152,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     stopped: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
     lags: dict[Name, Seconds] = {}
     moving: Placement | None = None
+    at: Seconds | None = None
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):

@@ -135,6 +135,38 @@ def test_a_driver_without_heartbeat_is_silent_and_one_that_ended_is_gone() -> No
     assert set(phases(found).values()) == {Phase.WAITING}
 
 
+def test_the_lag_of_a_driver_that_is_not_there_goes_on_growing() -> None:
+    desk = running()
+    desk.report(at=desk.now)
+    desk.decide()
+    reported = desk.now - 1.0
+
+    def lags() -> list[float | None]:
+        return [query.lag_seconds for query in desk.stands().queries]
+
+    assert lags() == [1.5, 2.5], "the driver is there: the next report is on its way"
+    desk.reading = replace(desk.reading, heartbeat=None)
+    desk.decide()
+    desk.now = reported + 60.0
+    assert lags() == [61.5, 62.5]
+    desk.reading = replace(desk.reading, driver_gone=True)
+    desk.decide()
+    desk.now = reported + 3_600.0
+    assert lags() == [3_601.5, 3_602.5]
+    desk.now = reported - 5.0
+    assert lags() == [1.5, 2.5], "a clock that is behind the driver's takes nothing off"
+
+
+def test_the_lag_of_a_run_that_has_ended_or_of_an_older_driver_stays() -> None:
+    for fields in ({"finished": True, "at": 1_000.0}, {}):
+        desk = running()
+        desk.report(**fields)
+        desk.reading = replace(desk.reading, heartbeat=None)
+        desk.decide()
+        desk.now += 60.0
+        assert [query.lag_seconds for query in desk.stands().queries] == [1.5, 2.5]
+
+
 def test_a_run_that_has_ended_in_order_wants_nothing() -> None:
     desk = running()
     desk.report(finished=True)
