@@ -125,7 +125,7 @@ class Driver:
         found: dict[str, Any] = answer
         return found
 
-    def topology(self, operators: int = 1) -> TopologyReport:
+    def topology(self, operators: int = 1, **fields: Any) -> TopologyReport:
         """Its topology report."""
         names = [f"operator-{number}" for number in range(operators)]
         return TopologyReport(
@@ -137,6 +137,7 @@ class Driver:
             ),
             policy=Policy(),
             nodes_expected=1,
+            **fields,
         )
 
     def progress(self, **fields: Any) -> ProgressReport:
@@ -151,11 +152,11 @@ class Driver:
         }
         return ProgressReport(**{**common, **fields})
 
-    def begin(self) -> None:
+    def begin(self, store: str = "") -> None:
         """Introduce itself and say what every start says."""
-        status, answer = self.handshake()
+        status, answer = self.handshake(store=store)
         assert status == 200, answer
-        self.report(self.topology())
+        self.report(self.topology(store=store))
         self.report(self.progress())
 
     def directives(self, after: int = 0, wait: float = 0.0) -> tuple[int, Any]:
