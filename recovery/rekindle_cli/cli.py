@@ -110,6 +110,7 @@ COMMANDS = (
         "pause", "Let an application finish its epoch and start no other, until it is resumed."
     ),
     Command("resume", "Let a paused application go on."),
+    Command("reset", "Forget an application in the coordination store, to start it over."),
     Command("sidecar", "Carry the reports of one driver to ZooKeeper, and directives back."),
 )
 

@@ -35,6 +35,10 @@ class Deliveries:
         path = self._place.path(report.name)
         version, standing = self._standing(report.name)
         decided = precedence.compare(standing, report.stamp)
+        if decided in (Precedence.FENCED, Precedence.FOREIGN):
+            self.forget()  # no driver ends for what has been removed since it was read
+            version, standing = self._standing(report.name)
+            decided = precedence.compare(standing, report.stamp)
         if decided is not Precedence.WRITE:
             return decided, standing
         topology = self._place.path(tree.TOPOLOGY)

@@ -3,15 +3,18 @@
     no handshake ──handshake──► generation G ──handshake of G+1──► generation G+1
                                      │
                   a newer generation in the store: every request of G is fenced
+                  another checkpoint store's history there: every request is refused
 
-`endpoints` brings requests, `tending` brings what the store says and takes what it is to get. All
-of them run on the event loop, so nothing here needs a lock.
+A driver with another checkpoint store than the one before is a beginning, for generations count
+within one store. `endpoints` brings requests, `tending` brings what the store says and takes what
+it is to get. All of them run on the event loop, so nothing here needs a lock.
 """
 
 import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -37,7 +40,7 @@ from rekindle_sidecar.figures import Figures
 from rekindle_sidecar.held import KINDS, Held, HeldReport
 from rekindle_sidecar.inbox import Envelope, Inbox
 from rekindle_sidecar.logs import tell
-from rekindle_sidecar.precedence import Stamp
+from rekindle_sidecar.precedence import Stamp, are_foreign
 from rekindle_sidecar.refusals import Cause, Refusal
 
 __all__ = ["Desk", "Line"]
@@ -83,6 +86,8 @@ class Desk:
         self.news = asyncio.Event()
         self.generation = 0
         self.fenced_by = 0
+        self.store = ""
+        self.other_store: Callable[[], Refusal] | None = None
         self.heartbeat: Heartbeat | None = None
         self.arriving = False
         self.store_reachable = False
@@ -112,6 +117,7 @@ class Desk:
                     remedy="give each driver the socket of its own sidecar",
                 )
             )
+        self._take_store(hello)
         self._refuse_older("handshake", hello.generation)
         if hello.generation > self.generation:
             self.held = Held()
@@ -141,7 +147,8 @@ class Desk:
         report = _report(data)
         self._admit("report", report.generation, line)
         name = KINDS[type(report)]
-        stamp = Stamp(report.generation, report.sequence)
+        of_store = report.store if isinstance(report, TopologyReport) else ""
+        stamp = Stamp(report.generation, report.sequence, of_store)
         self.figures.reports[name] += 1
         if not self.held.take(HeldReport(name, stamp, protocol.encode(report))):
             self.figures.repeated += 1
@@ -204,7 +211,8 @@ class Desk:
         self._lines = {line for line in self._lines if not line.is_closing()}
         self._contact = contact.connected(self._contact, len(self._lines), now)
         there = contact.is_there(self._contact, now, self.contact_seconds)
-        return self.heartbeat if there and self.generation >= self.fenced_by else None
+        fenced = self.generation < self.fenced_by or self.other_store is not None
+        return self.heartbeat if there and not fenced else None
 
     def fence(self, newer: int) -> None:
         """The store has something of a generation: older drivers end, their requests first."""
@@ -214,6 +222,14 @@ class Desk:
         if self.fenced:
             self.held = Held()
             tell("fenced", generation=self.generation, by=newer)
+        self.ring()
+
+    def refuse_store(self, generation: int, *, is_there: bool) -> None:
+        """The coordination store has the history of another checkpoint store, up to `generation`,
+        whose driver `is_there` or not: the one here ends, its requests first."""
+        self.other_store = partial(refusals.other_store, self.place, generation, is_there=is_there)
+        self.held = Held()
+        tell("other-store", generation=self.generation, known=generation)
         self.ring()
 
     def refill(self, found: Inbox) -> None:
@@ -264,7 +280,19 @@ class Desk:
             raise Refusal(428, Cause.NO_HANDSHAKE, error)
         self._hear(line)
 
+    def _take_store(self, hello: Handshake) -> None:
+        """Begin again where the driver has another checkpoint store than the one before, or one
+        whose generations begin anew."""
+        self.other_store = None  # whether it is one is to be seen again
+        begins = not self.store and hello.generation < self.generation
+        if hello.store and (begins or are_foreign(self.store, hello.store)):
+            self.generation = self.fenced_by = 0
+            self.held = Held()
+        self.store = hello.store or self.store
+
     def _refuse_older(self, where: str, generation: int) -> None:
+        if self.other_store is not None:
+            raise self.other_store()
         newer = max(self.generation, self.fenced_by)
         if generation < newer:
             raise refusals.fenced(where, generation, newer)
@@ -282,6 +310,7 @@ class Desk:
             since=self._wall_clock(),
             host=hello.host or socket.gethostname(),
             process_id=hello.process_id or peer,
+            store=hello.store,
         )
         known = self.heartbeat
         if known is not None and known == msgspec.structs.replace(heartbeat, since=known.since):

@@ -18,10 +18,12 @@ __all__ = ["Heartbeats", "Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`up`: a heartbeat of this generation stands; `newer`: the generation that does instead."""
+    """`up`: a heartbeat of this generation stands; `newer`: the generation that does instead;
+    `foreign`: the generation of a driver with another checkpoint store that does."""
 
     up: bool
     newer: int = 0
+    foreign: int = 0
 
 
 class Heartbeats:
@@ -45,6 +47,8 @@ class Heartbeats:
                 newer = 0
             return Outcome(up=False, newer=newer)
         decided = precedence.compare_heartbeats(standing, wanted, arriving)
+        if decided is Precedence.FOREIGN:
+            return Outcome(up=False, foreign=newer)
         if decided is Precedence.WRITE:
             self._made = wanted
             expected = {self._path: None if found is None else found[1]}

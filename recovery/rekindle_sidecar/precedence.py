@@ -5,14 +5,14 @@ record gives way only to a newer one, and every write is made on the condition t
 compared with is still there. Pure; `deliveries` and `heartbeats` ask.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
 
 from rekindle.protocol import Heartbeat
 
-__all__ = ["Precedence", "Stamp", "compare", "compare_heartbeats", "stamp_of"]
+__all__ = ["Precedence", "Stamp", "are_foreign", "compare", "compare_heartbeats", "stamp_of"]
 
 
 class Precedence(StrEnum):
@@ -21,14 +21,22 @@ class Precedence(StrEnum):
     WRITE = "write"
     KEEP = "keep"
     FENCED = "fenced"  # and its driver has to end
+    FOREIGN = "foreign"  # of another checkpoint store, and our driver has to end
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """What every report has; the higher one is newer."""
+    """What every report has; the higher one is newer. `store` is of a topology: generations of
+    different checkpoint stores say nothing about each other."""
 
     generation: int
     sequence: int
+    store: str = field(default="", compare=False)
+
+
+def are_foreign(one: str, other: str) -> bool:
+    """Whether two checkpoint stores are known not to be the same."""
+    return bool(one and other and one != other)
 
 
 def stamp_of(data: bytes) -> Stamp | None:
@@ -41,6 +49,8 @@ def stamp_of(data: bytes) -> Stamp | None:
 
 def compare(standing: Stamp | None, ours: Stamp) -> Precedence:
     """Of a report over the one that stands."""
+    if standing is not None and are_foreign(standing.store, ours.store):
+        return Precedence.FOREIGN
     if standing is None or standing < ours:
         return Precedence.WRITE
     return Precedence.FENCED if standing.generation > ours.generation else Precedence.KEEP
@@ -54,6 +64,8 @@ def compare_heartbeats(standing: Heartbeat | None, ours: Heartbeat, arriving: bo
     """
     if standing is None:
         return Precedence.WRITE
+    if are_foreign(standing.store, ours.store):
+        return Precedence.FOREIGN
     if standing.generation > ours.generation:
         return Precedence.FENCED
     if standing.generation == ours.generation and (standing == ours or not arriving):

@@ -9,8 +9,9 @@ from enum import StrEnum
 from typing import Any
 
 from rekindle.errors import InputError
+from rekindle.protocol.tree import Place
 
-__all__ = ["Cause", "Refusal", "fenced", "malformed"]
+__all__ = ["Cause", "Refusal", "fenced", "malformed", "other_store"]
 
 
 class Cause(StrEnum):
@@ -20,6 +21,7 @@ class Cause(StrEnum):
     OVERSIZED = "oversized"
     VERSION = "version"
     FENCED = "fenced"
+    OTHER_STORE = "other-store"
     NO_HANDSHAKE = "no-handshake"
     UNKNOWN = "unknown"  # no such path or method
 
@@ -44,6 +46,23 @@ class Refusal(Exception):
 def malformed(error: InputError) -> Refusal:
     """A message that is not as the schema says."""
     return Refusal(400, Cause.MALFORMED, error)
+
+
+def other_store(place: Place, generation: int, *, is_there: bool) -> Refusal:
+    """A driver whose checkpoint store is not the one that the application has had up to a driver
+    of `generation`, which `is_there` still, or not."""
+    what = f"has another checkpoint store, with a history up to generation {generation}"
+    remedy = (
+        f"name that store, give another name, or start over with `rekindle reset {place}`, which "
+        "forgets that history"
+    )
+    if is_there:
+        what = f"has a driver of generation {generation}, with another checkpoint store"
+        remedy = "give this one another name, or end that one"
+    error = InputError(where=f"application {place}", what=what, remedy=remedy)
+    return Refusal(
+        409, Cause.OTHER_STORE, error, {"fenced": True, "generation": generation, "store": "other"}
+    )
 
 
 def fenced(where: str, generation: int, newer: int) -> Refusal:

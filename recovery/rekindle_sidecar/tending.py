@@ -106,6 +106,8 @@ class Tender:
             raise
         if outcome.newer:
             desk.fence(outcome.newer)
+        if outcome.foreign:
+            desk.refuse_store(outcome.foreign, is_there=True)
         self._tell_heartbeat(outcome.up)
 
     async def _deliver(self) -> None:
@@ -118,6 +120,9 @@ class Tender:
             decided, standing = await asyncio.to_thread(self._deliveries.write, report)
             if decided is Precedence.FENCED and standing is not None:
                 desk.fence(standing.generation)
+            if decided is Precedence.FOREIGN and standing is not None:
+                desk.refuse_store(standing.generation, is_there=False)
+                return
             held.settled(report)
             if report.name == tree.TOPOLOGY:
                 topology = standing

@@ -199,12 +199,7 @@ class Control:
     def _confer(self) -> None:
         self.conferred_at = time.monotonic()
         if self.guidance.fenced:
-            raise RunError(
-                where="sidecar",
-                what=f"knows of a newer driver of this application ({self.guidance.fenced})",
-                remedy="let that one go on; where none runs, this store is not the one it had: "
-                "see that the right one is mounted, and start again",
-            )
+            raise self.guidance.fenced
         self.reports.seen = self.membership.sightings()
         advice = self.guidance.confer(self.application.paused)
         alone = self.guidance.alone

@@ -128,7 +128,7 @@ def run(
         store.patience = replace(patience, say=events.store_away)
         program_file = store.write_program(shipped)
         application = _application(built, program_file, store, history, settings, exchange, events)
-        sidecar = _sidecar(place, store.generation)
+        sidecar = _sidecar(place, store)
         if sidecar is not None:
             sidecar.start()
             stack.callback(sidecar.stop)
@@ -136,7 +136,7 @@ def run(
         _run(application, guidance)
 
 
-def _sidecar(place: Place, generation: int) -> Sidecar | None:
+def _sidecar(place: Place, store: Store) -> Sidecar | None:
     if place.sidecar is None:
         return None
     hello = Handshake(
@@ -144,9 +144,10 @@ def _sidecar(place: Place, generation: int) -> Sidecar | None:
         newest=protocol.VERSION,
         namespace=place.identity.namespace,
         application=place.identity.application,
-        generation=generation,
+        generation=store.generation,
         host=socket.gethostname(),
         process_id=os.getpid(),
+        store=store.identity(),
     )
     return Sidecar(place.sidecar, hello)
 

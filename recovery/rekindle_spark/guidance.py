@@ -19,6 +19,7 @@ import msgspec
 from rekindle import coordination
 from rekindle.coordination import Case, Instruction, Reading, following
 from rekindle.coordination.following import Following
+from rekindle.errors import FencedError
 from rekindle.protocol import (
     Acknowledgement,
     Directive,
@@ -49,8 +50,8 @@ class Contact(Protocol):
         """Whether there are directives to be looked at."""
 
     @property
-    def fenced(self) -> str:
-        """Why this driver must stop, once a newer one is known."""
+    def fenced(self) -> FencedError | None:
+        """Why this driver must stop, once a newer one is known, or another store's history."""
 
     @property
     def unreadable(self) -> frozenset[int]:
@@ -106,9 +107,9 @@ class Guidance:
         return self.contact is not None and self.contact.waiting
 
     @property
-    def fenced(self) -> str:
-        """Why this driver must stop, when a newer one is known."""
-        return "" if self.contact is None else self.contact.fenced
+    def fenced(self) -> FencedError | None:
+        """Why this driver must stop, once a newer one is known, or another store's history."""
+        return None if self.contact is None else self.contact.fenced
 
     @property
     def alone(self) -> bool:

@@ -177,6 +177,7 @@ def topology_report(application: Application, *, resumed: bool) -> TopologyRepor
         hints=_hints(application),
         resumed=resumed,
         checkpoint_at=application.cuts[newest].cut_at if resumed and newest else None,
+        store=application.store.identity(),
     )
 
 

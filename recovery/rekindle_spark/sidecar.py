@@ -10,12 +10,12 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rekindle import protocol
-from rekindle.errors import InputError
+from rekindle.errors import FencedError, InputError
 from rekindle.protocol import Acknowledgement, Directive, Handshake, Report, forms
 
 __all__ = ["Sidecar"]
@@ -24,14 +24,20 @@ ANSWER_SECONDS_MAX = 5.0
 WAIT_SECONDS = 5
 RETRY_SECONDS = 0.5
 ACKNOWLEDGEMENTS_MAX = 1_000
+OF_ERRORS = ("where", "what", "remedy")
 
 
 class Refused(Exception):
-    """The sidecar has answered with an error."""
+    """The sidecar has answered with an error; `body` is its JSON, as far as it is an object."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text[:300]}")
         self.status = status
+        try:
+            body = json.loads(text)
+        except (ValueError, RecursionError):
+            body = None
+        self.body: dict[str, Any] = body if isinstance(body, dict) else {}
 
 
 class Sidecar:
@@ -50,7 +56,7 @@ class Sidecar:
         self._sending = False
         self._stopping = False
         self._contact_at = time.monotonic()
-        self._fenced = ""
+        self._fenced: FencedError | None = None
         self.trouble = ""
         self._threads = [
             threading.Thread(target=self._keep, args=(work,), name=name, daemon=True)
@@ -77,8 +83,8 @@ class Sidecar:
         return self._contact_at
 
     @property
-    def fenced(self) -> str:
-        """Why this driver must stop, once a newer one is known."""
+    def fenced(self) -> FencedError | None:
+        """Why this driver must stop, once a newer one is known, or another store's history."""
         return self._fenced
 
     @property
@@ -129,7 +135,7 @@ class Sidecar:
             except Refused as refused:
                 self.trouble = str(refused)
                 if refused.status == http.HTTPStatus.CONFLICT:
-                    self._fenced = str(refused)
+                    self._fenced = _reason_to_stop(self._hello, refused.body)
             except (OSError, http.client.HTTPException, InputError, KeyError, ValueError) as error:
                 self.trouble = f"{type(error).__name__}: {error}"
             finally:
@@ -211,6 +217,21 @@ class Sidecar:
     def _rest(self, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping, timeout=seconds)
+
+
+def _reason_to_stop(hello: Handshake, body: Mapping[str, Any]) -> FencedError:
+    """What a driver ends with that the sidecar does not take any more."""
+    place = f"{hello.namespace}/{hello.application}"
+    if "store" in body:
+        where, what, remedy = (str(body.get(name, ""))[:1_000] for name in OF_ERRORS)
+        return FencedError(where=where, what=what, remedy=remedy)
+    return FencedError(
+        where=f"application {place}",
+        what=f"has had a driver of generation {body.get('generation', '?')}, this one is of "
+        f"generation {hello.generation}",
+        remedy="let the newer one go on; where none runs, name the checkpoint store that the "
+        f"application had, or start over with `rekindle reset {place}`",
+    )
 
 
 class _Channel:

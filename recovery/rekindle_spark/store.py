@@ -27,7 +27,7 @@ from rekindle import records
 from rekindle.errors import DamagedError, FencedError
 from rekindle_spark import restoring
 from rekindle_spark.patience import Patience
-from rekindle_store import files
+from rekindle_store import commit_log, files
 
 __all__ = ["DRAIN_REQUEST", "FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
 
@@ -86,6 +86,10 @@ class Store:
             except FencedError:
                 self.check_generation()
         return self.read()
+
+    def identity(self) -> str:
+        """A name that this store shares with its copies alone; generations count within it."""
+        return self.patience.through(lambda: commit_log.identity(self.files))
 
     def read(self) -> History:
         """What drivers have left up to now; changes nothing.

@@ -6,7 +6,7 @@ thread of the connection, one after the other; they should only note that there 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from rekindle.errors import InputError
 from rekindle_zookeeper import leftovers
@@ -110,6 +110,11 @@ class Connection:
         """Remove a record with its pieces, if it is there; with `version` only that one, and
         raise Conflict when it is another."""
         self._records.remove(path, version)
+
+    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
+        """Remove records with their pieces, as far as they are there, in one step; or nothing, and
+        raise Conflict, where the record `absent` is there."""
+        self._records.remove_together(paths, absent=absent)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
         """Have it called when the record or its children may have changed, and after each connect,

@@ -9,7 +9,7 @@ record is the number of its changes; one that is removed and made again begins a
 calls it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -128,6 +128,21 @@ class Records:
             if self.commit([steps.delete(path, found.version), *map(steps.delete, pieces)], path):
                 return
         raise _restless(path)
+
+    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
+        """Remove records with their pieces, as far as they are there, in one step; or nothing, and
+        raise Conflict, where the record `absent` is there."""
+        for _ in range(ATTEMPTS_MAX):
+            stats = self._stats({*paths, absent}, absent)
+            _compare({absent: None}, stats)
+            found = {path: stat for path in paths if (stat := stats[path]) is not None}
+            named = {piece for path, stat in found.items() for piece in self.pieces(path, stat)}
+            pieces = [piece for piece in sorted(named) if self.stat(piece)]
+            removing = [steps.delete(path, stat.version) for path, stat in found.items()]
+            wanted = [steps.require(absent, None), *removing, *map(steps.delete, pieces)]
+            if self.commit(wanted, absent):
+                return
+        raise _restless(absent)
 
     def commit(self, wanted: Iterable[Step], path: str) -> bool:
         """Do all steps or, when something is not as they demand, none; which of the two."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from coordinator_views import Coordinate, Drive, await_looks, reasons, rekindle, standing
+from coordinator_views import Coordinate, Drive, await_looks, kinds, reasons, rekindle, standing
 from store_driver import lose_three, wait_until
 
 from rekindle.protocol import PlanOrder
@@ -87,6 +87,27 @@ def test_status_and_explain_say_what_is_wrong_and_what_would_help(
     driver.end()
     wait_until(lambda: "driver-silent" in reasons(hosts))
     wait_until(lambda: standing(hosts)["queries"][0]["lag_seconds"] > 3.0)
+
+
+def test_an_application_that_is_reset_begins_anew_beside_a_coordinator_that_knew_it(
+    zookeeper: LocalZookeeper, coordinate: Coordinate, drive: Drive
+) -> None:
+    hosts = zookeeper.connect_string
+    driver, coordinator = drive(generation=3), coordinate()
+    wait_until(lambda: driver.is_whole)
+    rekindle(hosts, "priority", "set", "test/flights", "ranking", "1")
+    assert "has a driver that is there" in rekindle(hosts, "reset", "test/flights", "--yes", code=2)
+    driver.end()
+    wait_until(lambda: standing(hosts)["driver"] != "there")
+    shown = rekindle(hosts, "reset", "test/flights", "--yes")
+    assert "coordination  incident, losses and plans" in shown
+    assert "name one of" not in rekindle(hosts, "reset", "test/flights", "--yes", code=2)
+    fresh = drive(generation=1)
+    wait_until(lambda: fresh.is_whole)
+    found = standing(hosts)
+    assert (found["generation"], found["notices"]) == (1, [])
+    assert [query["priority"] for query in found["queries"]] == [4, 9]
+    assert "application-stopped" not in kinds(coordinator)
 
 
 def test_status_goes_on_showing_while_the_store_comes_and_goes(

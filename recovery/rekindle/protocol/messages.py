@@ -49,6 +49,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 Percent = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+# Of a checkpoint store (`rekindle_store.commit_log.identity`); empty from older drivers.
+StoreIdentity = Annotated[str, msgspec.Meta(max_length=200)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=ITEMS_MAX)]
 Placement = Annotated[dict[Name, Name], msgspec.Meta(max_length=ITEMS_MAX)]
 Mode = Literal["on", "off"]
@@ -61,7 +63,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 class Handshake(Message, frozen=True):
     """A driver introduces itself: who it is, and which versions of the protocol it speaks.
 
-    `host` and `process_id` are for whoever has to find out whether it is gone.
+    `host` and `process_id` are for whoever has to find out whether it is gone. `store` tells its
+    checkpoint store from others: generations count within one.
     """
 
     oldest: Generation
@@ -71,6 +74,7 @@ class Handshake(Message, frozen=True):
     generation: Generation
     host: str = ""
     process_id: Count = 0
+    store: StoreIdentity = ""
 
 
 class HandshakeAnswer(Message, frozen=True):
@@ -112,7 +116,7 @@ class TopologyReport(Report, frozen=True, tag="topology", tag_field="kind"):
     costs are measured.
 
     `resumed`: there was earlier work in the checkpoint store, the newest checkpoint of which was
-    taken at `checkpoint_at`.
+    taken at `checkpoint_at`. `store` tells that store from others.
     """
 
     program: Name
@@ -122,6 +126,7 @@ class TopologyReport(Report, frozen=True, tag="topology", tag_field="kind"):
     hints: dict[Name, Percent] = {}
     resumed: bool = False
     checkpoint_at: Seconds | None = None
+    store: StoreIdentity = ""
 
 
 class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
@@ -172,12 +177,14 @@ class CheckpointReport(Report, frozen=True, tag="checkpoint", tag_field="kind"):
 
 
 class Heartbeat(Message, frozen=True):
-    """Says that a driver is there; gone with its session. `process_id` is of the driver."""
+    """Says that a driver is there; gone with its session. `process_id` is of the driver, `store`
+    tells its checkpoint store from others."""
 
     generation: Generation
     since: Seconds
     host: str = ""
     process_id: Count = 0
+    store: StoreIdentity = ""
 
 
 class PlanOrder(Message, frozen=True, tag="plan", tag_field="kind"):

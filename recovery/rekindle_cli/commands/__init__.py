@@ -12,6 +12,7 @@ of the local cluster and of the laboratory are beside what they run.
     pause            lets an application rest
     plan             one problem file in, one plan out
     priority         which queries matter more
+    reset            forgets an application, to start it over
     resume           ends a pause
     run              drives one pipeline on a Spark cluster
     savepoint        ends a pipeline at a checkpoint that a changed one can go on from

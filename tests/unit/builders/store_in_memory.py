@@ -4,7 +4,7 @@ For tests of what stands on a connection: the same promises and the same errors,
 thread. Who was first leads.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rekindle_simulation import stores
@@ -111,6 +111,19 @@ class ConnectionInMemory:
         if version is not None and (found is None or found[1] != version):
             raise Conflict(path)
         self.shared.store.remove(path)
+
+    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
+        self._answer()
+        if self.shared.store.get(absent) is not None:
+            raise Conflict(absent)
+        for path in paths:
+            self.shared.store.remove(path)
+
+    def sweep(self, folder: str, seen: Mapping[str, int]) -> dict[str, int]:
+        """No record is split here."""
+        del folder, seen
+        self._answer()
+        return {}
 
     def unwatch(self, path: str) -> None:
         self.watches.pop(path, None)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,30 @@ def test_a_report_gives_way_only_to_a_newer_one(standing: Stamp | None, ours: St
     assert (decided is Precedence.WRITE) == newer
     fenced = standing is not None and standing.generation > ours.generation
     assert (decided is Precedence.FENCED) == fenced
+
+
+@given(stamps, stamps)
+def test_a_report_of_another_store_neither_replaces_nor_keeps_whatever_its_number(
+    there: Stamp, here: Stamp
+) -> None:
+    standing, ours = replace(there, store="one"), replace(here, store="other")
+    assert precedence.compare(standing, ours) is Precedence.FOREIGN
+    for unknown in (replace(there, store=""), replace(there, store="other")):
+        assert precedence.compare(unknown, ours) is precedence.compare(there, here)
+    assert precedence.compare(standing, here) is precedence.compare(there, here)
+
+
+def test_a_heartbeat_of_another_store_is_left_alone() -> None:
+    standing = Heartbeat(generation=1, since=1.0, store="one")
+    for generation in (1, 2):
+        ours = Heartbeat(generation=generation, since=2.0, store="other")
+        assert precedence.compare_heartbeats(standing, ours, True) is Precedence.FOREIGN
+
+
+def test_the_stamp_of_a_topology_has_its_store() -> None:
+    stamp = precedence.stamp_of(b'{"kind":"topology","generation":2,"sequence":0,"store":"one"}')
+    assert stamp is not None
+    assert stamp.store == "one"
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"generation": "x", "sequence": 1}', b"["])

@@ -110,6 +110,59 @@ def test_a_lower_generation_neither_speaks_nor_introduces_itself() -> None:
     assert office.desk.generation == 3
 
 
+def test_a_driver_with_another_store_than_the_one_before_is_a_beginning() -> None:
+    office = Office()
+    office.handshake(7, store="one")
+    office.desk.fence(8)
+    office.handshake(1, store="other")
+    office.report(1, 1)
+    assert (office.desk.generation, office.desk.fenced) == (1, False)
+    assert len(office.desk.held) == 1
+
+
+def test_a_driver_that_says_its_store_after_one_that_did_not_may_begin_anew() -> None:
+    office = Office()
+    office.handshake(7)
+    office.handshake(1, store="other")
+    assert office.desk.generation == 1
+
+
+def test_of_one_store_the_older_driver_is_refused_as_ever() -> None:
+    office = Office()
+    office.handshake(7, store="one")
+    assert refusal(office.handshake, 6).status == 409
+    assert refusal(lambda: office.handshake(6, store="one")).status == 409
+
+
+@pytest.mark.parametrize(
+    ("is_there", "what", "remedy"),
+    [
+        (False, "has another checkpoint store, with a history up to", "over with `rekindle reset"),
+        (True, "has a driver of generation 7, with another checkpoint store", "end that one"),
+    ],
+)
+def test_a_history_of_another_store_refuses_the_driver_until_another_comes(
+    is_there: bool, what: str, remedy: str
+) -> None:
+    office = Office()
+    office.handshake(1, store="other")
+    office.report(1, 1)
+    assert office.desk.wanted_heartbeat() is not None
+    office.desk.refuse_store(7, is_there=is_there)
+    assert office.desk.wanted_heartbeat() is None
+    assert len(office.desk.held) == 0
+    for call in (lambda: office.report(2, 1), office.directives):
+        found = refusal(call)
+        assert (found.status, found.cause) == (409, Cause.OTHER_STORE)
+        assert found.body["where"] == "application default/application"
+        assert what in found.body["what"]
+        assert remedy in found.body["remedy"]
+        assert (found.body["fenced"], found.body["store"]) == (True, "other")
+    office.handshake(2, store="other")
+    office.report(3, 2)
+    assert office.desk.wanted_heartbeat() is not None
+
+
 def test_what_a_fenced_driver_says_does_not_keep_the_newer_ones_heartbeat() -> None:
     office = Office()
     office.handshake(2)

@@ -19,9 +19,11 @@ from rekindle_spark.sidecar import Sidecar
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Takes reports when it is let; `taken` are their sequence numbers, `answered` those of
-    directives that were answered. It hangs up on the first `hang_ups` answers."""
+    directives that were answered. It hangs up on the first `hang_ups` answers. With a `refusal`
+    it takes nothing, and says that."""
 
     daemon_threads = True
+    refusal: dict[str, Any] | None = None
 
     def __init__(self, path: Path) -> None:
         self.taken: list[int] = []
@@ -58,8 +60,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer({"directives": []})
 
     def _answer(self, more: dict[str, Any]) -> None:
-        content = json.dumps({"store_reachable": True, **more}).encode()
-        self.send_response(200)
+        refusal = self.server.refusal
+        answer = {"store_reachable": True, **more} if refusal is None else refusal
+        content = json.dumps(answer).encode()
+        self.send_response(200 if refusal is None else 409)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -81,6 +85,39 @@ def client(path: Path) -> Sidecar:
 
 def report(sequence: int) -> CheckpointReport:
     return CheckpointReport(generation=1, sequence=sequence, epoch=1, at=0.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"fenced": True, "generation": 7, "where": "report", "what": "x", "remedy": "y"},
+            "application a/b: has had a driver of generation 7, this one is of generation 1; let "
+            "the newer one go on; where none runs, name the checkpoint store that the application "
+            "had, or start over with `rekindle reset a/b`",
+        ),
+        (
+            {"fenced": True, "store": "other", "where": "here", "what": "that", "remedy": "do it"},
+            "here: that; do it",
+        ),
+        ({}, "application a/b: has had a driver of generation ?, this one is of generation 1; let"),
+    ],
+)
+def test_a_driver_that_is_refused_knows_why_in_a_sentence(
+    body: dict[str, Any], message: str, path: Path
+) -> None:
+    with Server(path) as server:
+        server.refusal = body
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        speaker = client(path)
+        speaker.start()
+        end = time.monotonic() + 10
+        while speaker.fenced is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert str(speaker.fenced).startswith(message)
+        speaker.stop()
+        server.shutdown()
 
 
 def test_the_last_report_is_taken_before_the_client_stops(path: Path) -> None:

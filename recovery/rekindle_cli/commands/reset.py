@@ -1,0 +1,167 @@
+"""`rekindle reset`: forgets an application in the coordination store, to start it over.
+
+    look at what is there ──► show it ──► asked, or --yes ──► remove it, unless a driver has come
+
+Generations count within a checkpoint store, and the coordination store remembers the highest. So a
+driver on a new checkpoint store is refused under the old name until that history is removed here.
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from rekindle import protocol
+from rekindle.errors import InputError, RunError
+from rekindle.protocol import Heartbeat, tree
+from rekindle.protocol.tree import Place
+from rekindle_cli import store_access
+from rekindle_cli.store_access import Application, Hosts, SecretFile
+from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
+
+__all__ = ["reset"]
+
+# What each record is, for whoever decides whether it may go.
+RECORDS = {
+    tree.TOPOLOGY: "pipeline and policy",
+    tree.STATISTICS: "measured costs and sizes of states",
+    tree.PROGRESS: "what ran where, and the newest plan",
+    tree.CHECKPOINT: "which checkpoint was the newest",
+    tree.COORDINATION: "incident, losses and plans, as the coordinator remembers them",
+    tree.ORDERS: "priorities and a pause that people have ordered",
+}
+FOLDERS = {
+    tree.DIRECTIVES: "orders to its drivers",
+    tree.ACKS: "answers to these orders",
+    tree.PIECES: "parts of large records",
+}
+UNKNOWN = "a record that this version does not know"
+SESSION_SECONDS = 10.0
+
+Yes = Annotated[bool, typer.Option("--yes", help="Remove it without asking.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the coordination store has of an application: records by name, numbers by folder."""
+
+    place: Place
+    records: tuple[str, ...]
+    folders: Mapping[str, int]
+
+
+def reset(
+    application: Application, zookeeper: Hosts, secret_file: SecretFile = None, yes: Yes = False
+) -> None:
+    """Forget an application in the coordination store, to start it over.
+
+    Its driver must have ended. The checkpoint store with its output is not touched.
+
+    Example: rekindle reset default/flights --zookeeper 127.0.0.1:2181
+    """
+    with store_access.opened(zookeeper, secret_file, SESSION_SECONDS) as connection:
+        place = store_access.find(connection, application)
+        _check_no_driver(connection, place)
+        typer.echo(_shown(_look(connection, place)))
+        if not yes:
+            _ask()
+        _remove(connection, place)
+    typer.echo(
+        f"{place}: removed. The checkpoint store is not touched: to start over, give the next "
+        "`rekindle run` an empty --store, and remove the old one when nobody reads its output any "
+        "more. With the old one a driver goes on from its last checkpoint."
+    )
+
+
+def _look(connection: Connection, place: Place) -> Found:
+    names = connection.children(place.path())
+    others = [name for name in names if name not in (*RECORDS, *FOLDERS, tree.HEARTBEAT)]
+    return Found(
+        place,
+        (*(name for name in RECORDS if name in names), *others),
+        {name: len(connection.children(place.path(name))) for name in FOLDERS if name in names},
+    )
+
+
+def _check_no_driver(connection: Connection, place: Place) -> None:
+    """Raise InputError while a driver is there: it would write everything again."""
+    path = place.path(tree.HEARTBEAT)
+    found = connection.get(path)
+    if found is None:
+        return
+    what = "has a driver that is there"
+    with suppress(InputError):
+        heartbeat = protocol.decode(found[0], Heartbeat, path)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(heartbeat.since))
+        what += f": generation {heartbeat.generation}, process {heartbeat.process_id} on "
+        what += f"{heartbeat.host!r}, since {since}"
+    raise InputError(
+        where=f"application {place}",
+        what=what,
+        remedy="end it first, with `rekindle savepoint STORE` or a file named finish in the "
+        f"store; one that was killed is gone within {SESSION_SECONDS:.0f} s",
+    )
+
+
+def _shown(found: Found) -> str:
+    width = max(map(len, (*RECORDS, *FOLDERS)))
+    lines = [f"{found.place}: this is what the coordination store has of it"]
+    for name in found.records:
+        lines.append(f"  {ascii(name)[1:-1]:{width}}  {RECORDS.get(name, UNKNOWN)}")
+    for name, count in found.folders.items():
+        if count:
+            lines.append(f"  {name:{width}}  {FOLDERS[name]}: {count:,}")
+    return "\n".join(lines)
+
+
+def _ask() -> None:
+    """Go on only if somebody says so."""
+    if not sys.stdin.isatty():
+        raise InputError(
+            where="rekindle reset",
+            what="removes what is shown above, and nobody can be asked",
+            remedy="add --yes",
+        )
+    if not typer.confirm("Remove all of it?"):
+        typer.echo("Nothing was removed.")
+        raise typer.Exit(1)
+
+
+def _remove(connection: Connection, place: Place) -> None:
+    """The records together, unless a driver has come; what only they give a meaning to before
+    them, so that nothing of it is left if this is interrupted and begun again."""
+    _check_no_driver(connection, place)
+    for folder in (tree.DIRECTIVES, tree.ACKS):
+        for name in connection.children(place.path(folder)):
+            connection.remove(place.path(folder, name))
+    records = [name for name in connection.children(place.path()) if name not in FOLDERS]
+    try:
+        connection.remove_together(
+            [place.path(name) for name in records if name != tree.HEARTBEAT],
+            absent=place.path(tree.HEARTBEAT),
+        )
+    except Conflict as conflict:
+        _check_no_driver(connection, place)
+        raise RunError(
+            where=f"application {place}",
+            what="has had a driver meanwhile",
+            remedy="end whoever starts it, and try again",
+        ) from conflict
+    left = connection.sweep(place.path(), {})
+    connection.sweep(place.path(), left)
+    for path in (*(place.path(folder) for folder in FOLDERS), place.path()):
+        _remove_empty(connection, path)
+
+
+def _remove_empty(connection: Connection, path: str) -> None:
+    """A folder; one in which the next driver has made records already stays."""
+    try:
+        connection.remove(path)
+    except StoreUnreachable:
+        raise
+    except RunError:
+        return
