@@ -8,13 +8,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from output_stores import Writer, rows
 
-from rekindle.errors import RunError
+import rekindle
+from rekindle.errors import InputError, RunError
 from rekindle_spark.store import Store
 from rekindle_store import files as places
 from rekindle_store.files import Files
 
-__all__ = ["STORIES", "Story", "a_newer_driver_fences_an_older_one"]
+__all__ = [
+    "STORIES",
+    "Story",
+    "a_newer_driver_fences_an_older_one",
+    "output_is_read_as_it_was_committed",
+]
 
 Story = Callable[[Files], None]
 WRITERS = 16
@@ -96,6 +103,33 @@ def a_newer_driver_fences_an_older_one(place: str) -> None:
     with pytest.raises(RunError, match="driver of generation 1: generation 2 has started"):
         older.commit({"at": 2.0, "plan_epoch": 1, "finished": {}, "outputs": []})
     assert [record["generation"] for record in newer.read().commits] == [1, 2]
+
+
+def output_is_read_as_it_was_committed(place: str) -> None:
+    """Of a whole store at a place that nobody has used."""
+    with pytest.raises(InputError, match="is not there, or no pipeline has run on it"):
+        rekindle.read(place, "hourly")
+    writer = Writer(place)
+    for epoch in range(1, 40):
+        writer.epoch("hourly", epoch % 2, epoch, *range(epoch))
+    writer.put("hourly", 0, 40, rows(999))
+    output = rekindle.read(place, "hourly")
+    numbers = [number for epoch in range(1, 40) for number in range(epoch)]
+    assert output.arrow()["n"].to_pylist() == numbers
+    found = list(rekindle.committed_files(place))
+    assert [(file.partition, file.epoch, file.rows) for file in found] == [
+        (epoch % 2, epoch, epoch) for epoch in range(1, 40)
+    ]
+    assert all(file.bytes > 100 and file.path.startswith(place) for file in found)
+    with pytest.raises(InputError, match="query 'busiest': has no output yet"):
+        rekindle.read(place, "busiest").arrow()
+    places.at(place).remove(["outputs/hourly/1-000000039.parquet"])
+    for look in (output.arrow, lambda: list(output.files())):
+        with pytest.raises(InputError, match="is not there, but commit record 39 names it"):
+            look()
+    places.at(place).remove(["commits/7.json"])
+    with pytest.raises(InputError, match=r"7\.json: is not there, but what came later is"):
+        output.arrow()
 
 
 STORIES: tuple[Story, ...] = (

@@ -34,9 +34,10 @@ class Heartbeats:
         self._path = place.path(tree.HEARTBEAT)
         self._made: Heartbeat | None = None
 
-    def keep(self, wanted: Heartbeat | None, *, arriving: bool) -> Outcome:
-        """Bring about what is wanted, as far as a newer driver's heartbeat allows; `arriving`: the
-        driver has introduced itself here since the last time."""
+    def keep(self, wanted: Heartbeat | None, *, store: str, arriving: bool) -> Outcome:
+        """Bring about what is wanted, as far as a newer driver's heartbeat allows. `store` is the
+        checkpoint store of the driver here; `arriving`: it has introduced itself since the last
+        time."""
         found = self._connection.get(self._path)
         standing = None if found is None else _decoded(found[0], self._path)
         newer = 0 if standing is None else standing.generation
@@ -44,6 +45,8 @@ class Heartbeats:
             # a driver that was here and is away takes only its own heartbeat along
             if found is not None and standing is not None and standing == self._made:
                 self._connection.remove(self._path, found[1])
+                newer = 0
+            if standing is not None and precedence.are_foreign(standing.store, store):
                 newer = 0
             return Outcome(up=False, newer=newer)
         decided = precedence.compare_heartbeats(standing, wanted, arriving)

@@ -100,7 +100,9 @@ class Tender:
         # what happens from here on is news
         self._heartbeat_known, self._wanted, desk.arriving = True, wanted, False
         try:
-            outcome = await asyncio.to_thread(self._heartbeats.keep, wanted, arriving=arriving)
+            outcome = await asyncio.to_thread(
+                self._heartbeats.keep, wanted, store=desk.store, arriving=arriving
+            )
         except BaseException:
             self._heartbeat_known, desk.arriving = False, desk.arriving or arriving
             raise

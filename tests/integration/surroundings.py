@@ -89,6 +89,19 @@ class Surroundings:
         self.stack.callback(self.application.driver.end)
         return self.application
 
+    def begin_anew(self) -> Application:
+        """An application on a checkpoint store of its own, under the name of the one before; not
+        started yet."""
+        self.application = Application(
+            self.cluster,
+            self.directory / "anew",
+            self.inputs,
+            control=self.application.control,
+            on_start=self._publish_driver,
+        )
+        self.stack.callback(self.application.driver.end)
+        return self.application
+
     def standing(self) -> Standing:
         """What `rekindle status` shows of the application."""
         control = self.application.control

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import name_node
 import pytest
-from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
+from file_stories import (
+    STORIES,
+    Story,
+    a_newer_driver_fences_an_older_one,
+    output_is_read_as_it_was_committed,
+)
 from name_node import NameNode
 
 from rekindle.errors import RunError
@@ -50,6 +55,10 @@ def test_on_hdfs(story: Story, store: HdfsFiles) -> None:
 
 def test_a_newer_driver_fences_an_older_one(place: str) -> None:
     a_newer_driver_fences_an_older_one(place)
+
+
+def test_output_on_hdfs_is_read_as_it_was_committed(place: str) -> None:
+    output_is_read_as_it_was_committed(place)
 
 
 def test_a_sound_place_is_accepted_and_nothing_is_left_there(place: str) -> None:

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import loud_skips
 import pytest
-from application import LASTING, Application
-from file_stories import STORIES, Story, a_newer_driver_fences_an_older_one
+from application import LASTING, Application, compare
+from file_stories import (
+    STORIES,
+    Story,
+    a_newer_driver_fences_an_older_one,
+    output_is_read_as_it_was_committed,
+)
 from object_server import BUCKET, LOUD, LosesFirstAnswer, ObjectServer, set_environment
 
+import rekindle
 from rekindle.errors import InputError
 from rekindle_cli import cli
 from rekindle_spark.patience import Patience
@@ -68,6 +74,22 @@ def test_a_record_whose_answer_got_lost_is_made_once_and_counts(
 
 def test_a_newer_driver_fences_an_older_one(server: ObjectServer) -> None:  # noqa: ARG001
     a_newer_driver_fences_an_older_one(fresh())
+
+
+@pytest.mark.usefixtures("server")
+def test_output_on_a_server_is_read_as_it_was_committed() -> None:
+    output_is_read_as_it_was_committed(fresh())
+
+
+@pytest.mark.usefixtures("server")
+def test_a_reader_is_told_of_a_bucket_that_is_not_there_and_of_wrong_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \(The specified bucket does not exist"):
+        rekindle.read("s3://nobody/store", "hourly")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    with pytest.raises(InputError, match=r"cannot be read .*; see that it is there, and AWS_A"):
+        rekindle.read(fresh(), "hourly")
 
 
 def test_a_server_that_is_away_is_neither_an_absent_file_nor_an_empty_store(
@@ -181,3 +203,5 @@ def test_losses_a_killed_driver_and_an_outage_of_the_server_change_no_row(
     application.await_event("recovered", after=begin)
     application.finish()
     assert list(kept.glob("checkpoints/*/*.state"))
+    for query, rows in application.outputs().items():
+        compare(query, rekindle.read(place, query).polars(), rows)

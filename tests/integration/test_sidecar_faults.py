@@ -234,6 +234,25 @@ def test_a_driver_with_another_store_does_not_disturb_the_one_that_is_there(
     there.report(there.progress())
 
 
+def test_a_driver_that_was_refused_for_another_one_is_taken_once_that_is_reset(
+    start: Start, store: Connection, zookeeper: LocalZookeeper
+) -> None:
+    there, sidecar = Driver(start(), 7), start()
+    there.begin(store="one")
+    wait_until(lambda: generation_shown(store) == 7)
+    refused = Driver(sidecar, 1)
+    assert "has a driver of generation 7" in refusal_of(refused, "other")["what"]
+    refused.part()
+    time.sleep(2.0)  # the sidecar looks at the heartbeat of the other driver meanwhile
+    there.part()
+    wait_until(lambda: generation_shown(store) is None)
+    line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
+    assert cli.run(cli.application, line) == 0
+    again = Driver(sidecar, 2)
+    again.begin(store="other")
+    wait_until(lambda: generation_shown(store) == 2)
+
+
 def test_after_a_reset_the_same_sidecar_takes_a_driver_with_a_fresh_store(
     start: Start, store: Connection, zookeeper: LocalZookeeper
 ) -> None:

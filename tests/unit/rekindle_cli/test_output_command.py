@@ -166,6 +166,24 @@ def test_who_follows_gets_rows_as_they_come_until_it_is_interrupted(
     assert (running.returncode, errors) == (130, "")
 
 
+def test_it_runs_where_no_runtime_is_installed(place: str) -> None:
+    absent = ("aiohttp", "duckdb", "kazoo", "pandas", "py4j", "pyspark", "rekindle_spark")
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({absent!r}))\n"
+        "from rekindle_cli import cli\n"
+        f"sys.exit(cli.run(cli.application, ['output', {place!r}, 'hourly']))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "n  name\n1  row 1\n2  row 2\n3  row 3\n"
+
+
 def test_who_follows_ends_with_enough_rows(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, place, "hourly", "--follow", "--limit", "2").splitlines()[1:] == [
         "1  row 1",

@@ -20,6 +20,19 @@ def test_a_fresh_store_has_no_history_and_the_first_generation(tmp_path: Path) -
     assert (history.offsets, history.commits, history.checkpoint) == ({}, [], None)
 
 
+def test_a_start_records_what_its_pipeline_puts_out(tmp_path: Path) -> None:
+    Store(tmp_path).open(10.0, ["hourly", "busiest", "hourly"])
+    record = json.loads((tmp_path / "generations/1.json").read_text())
+    assert record["outputs"] == ["busiest", "hourly"]
+    Store(tmp_path).open(20.0)
+    assert "outputs" not in json.loads((tmp_path / "generations/2.json").read_text())
+
+
+def test_a_store_has_the_same_identity_for_all_its_drivers(tmp_path: Path) -> None:
+    older, newer = opened(tmp_path / "one"), opened(tmp_path / "one")
+    assert older.identity() == newer.identity() != ""
+
+
 def test_reading_changes_nothing(tmp_path: Path) -> None:
     history = Store(tmp_path / "new").read()
     assert history.commits == []

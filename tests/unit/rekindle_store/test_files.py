@@ -12,7 +12,7 @@ from rekindle_store import files
 from rekindle_store.files import Files
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from file_stories import STORIES, Story
+from file_stories import STORIES, Story, output_is_read_as_it_was_committed
 
 FOLDERS = ("commits", "offsets", "checkpoints")
 
@@ -28,6 +28,10 @@ def store(tmp_path: Path) -> Files:
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_in_a_folder(story: Story, store: Files) -> None:
     story(store)
+
+
+def test_output_in_a_folder_is_read_as_it_was_committed(tmp_path: Path) -> None:
+    output_is_read_as_it_was_committed(str(tmp_path / "store"))
 
 
 @pytest.mark.parametrize(
