@@ -199,7 +199,7 @@ class OutputLog:
 
     def _files_of(self, number: int, record: Record) -> Iterator[NamedFile]:
         for query_partition, epoch, rows, file, _ in record["outputs"]:
-            query, partition = _checked(query_partition, file, number)
+            query, partition = self._checked(query_partition, file, number)
             self.outputs.add(query)
             if self.query not in (None, query):
                 continue
@@ -209,6 +209,18 @@ class OutputLog:
                 yield found
             else:
                 self.skipped = found
+
+    def _checked(self, query_partition: str, file: str, number: int) -> tuple[str, int]:
+        """Query and partition of a name in a commit record. Raises DamagedError for what no driver
+        writes, so that no record leads a reader out of the store's folder."""
+        match = PARTITION.fullmatch(query_partition)
+        if match is None or match[1].startswith(".") or FILE.fullmatch(file) is None:
+            raise DamagedError(
+                where=f"{self.files.place}/commits/{number}.json",
+                what=f"names {query_partition!r:.120} and {file!r:.120}, which no driver does",
+                remedy="restore it from a copy of the store",
+            )
+        return match[1], int(match[2])
 
     def _declared(self) -> tuple[set[str], bool]:
         """The outputs that drivers have recorded at their starts, and whether all of them have."""
@@ -237,19 +249,6 @@ class OutputLog:
             what=f"is no query of checkpoint store {self.files.place}",
             remedy=remedy if known else "wait until a run of its pipeline has started",
         )
-
-
-def _checked(query_partition: str, file: str, number: int) -> tuple[str, int]:
-    """Query and partition of a name in a commit record; InputError where no driver has made it, so
-    that no record leads a reader out of the store's folder."""
-    match = PARTITION.fullmatch(query_partition)
-    if match is None or match[1].startswith(".") or FILE.fullmatch(file) is None:
-        raise DamagedError(
-            where=f"commits/{number}.json",
-            what=f"names {query_partition!r:.120} and {file!r:.120}, which no driver does",
-            remedy="restore it from a copy of the store",
-        )
-    return match[1], int(match[2])
 
 
 def committed_files(

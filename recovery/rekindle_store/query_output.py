@@ -99,7 +99,7 @@ class Output:
 
         With `only_new` it begins with what comes from now on. It waits for a query that has no
         output yet, and for a store that does not answer: `waiting` is called with the cause, and
-        with None when that is over. Raises RunError when a store does not answer for ten minutes.
+        with None when the store answers again. Raises RunError when it does not for ten minutes.
         """
         yield from self._limited(_Follower(self._log(), waiting).tables(only_new=only_new))
 
@@ -202,9 +202,9 @@ class _Follower:
         while done < len(found):
             try:
                 for table in read_ahead(found[done:], partial(_table, self.log)):
+                    self._answers()
                     yield table
                     done += 1
-                self._answers()
             except RunError as trouble:
                 self._wait(trouble)
 

@@ -65,7 +65,10 @@ def _told(place: str | Path, error: OSError) -> InputError | RunError:
     if error.errno in LASTING:
         remedy = FOLDER_REMEDY if error.errno == errno.ENOTDIR else "have its rights changed"
         if not is_local:
-            remedy = "see that it is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
+            name = (
+                "HADOOP_USER_NAME" if str(place).lower().startswith("hdfs") else "AWS_ACCESS_KEY_ID"
+            )
+            remedy = f"see that it is there, and {name} and the like (docs/stores.md)"
         return InputError(where=where, what=f"cannot be read ({said})", remedy=remedy)
     return RunError(
         where=where,

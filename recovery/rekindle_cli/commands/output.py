@@ -239,4 +239,5 @@ def _write_file(file: Path, chosen: str, tables: Iterable[pa.Table]) -> None:
 
 def _tell_waiting(why: str | None) -> None:
     """Why nothing comes, where there is somebody to tell."""
-    print("going on" if why is None else f"{why}: waiting", file=sys.stderr, flush=True)
+    text = "the store answers again" if why is None else f"{why}: waiting"
+    print(text, file=sys.stderr, flush=True)

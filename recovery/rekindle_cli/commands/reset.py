@@ -103,7 +103,8 @@ def _check_no_driver(connection: Connection, place: Place) -> None:
         where=f"application {place}",
         what=what,
         remedy="end it first, with `rekindle savepoint STORE` or a file named finish in the "
-        f"store; one that was killed is gone within {SESSION_SECONDS:.0f} s",
+        "store; the heartbeat of one that was killed goes after its sidecar's session time, mostly "
+        f"{SESSION_SECONDS:.0f} s",
     )
 
 
