@@ -1,4 +1,9 @@
-"""Drivers of a coordinator that stand still, die, or are there twice: no row changes."""
+"""Drivers of a coordinator that stand still, die, or are there twice: no row changes, also for who
+follows the output. Another store under their name is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 from application import Application
 from control_plane_harms import (
@@ -8,15 +13,19 @@ from control_plane_harms import (
     recovering_once,
     stopped,
 )
+from followed_output import assert_read_as_committed, followed
 from harms import meet
 from sidecar_process import Sidecar
 from surroundings import PLACE, SESSION_SECONDS, Surroundings
 
+from rekindle.protocol import tree
 from rekindle_local import processes
+
+NEAR_SECONDS = 2.0
 
 
 def test_a_driver_is_replaced_when_it_is_gone_for_certain_and_not_before(
-    surroundings: Surroundings,
+    surroundings: Surroundings, tmp_path: Path
 ) -> None:
     application = surroundings.make()
     application.start_and_recover()
@@ -30,15 +39,36 @@ def test_a_driver_is_replaced_when_it_is_gone_for_certain_and_not_before(
                 assert processes.await_condition(
                     lambda: is_silent(surroundings, 2 * SESSION_SECONDS), limit_seconds=90.0
                 )
+                its_lag_grows(surroundings)
             application.await_event("confirmed", after=begin, node=FIRST)
         assert not application.happened("driver-requested")
 
-    meet(
-        application,
-        one_that_stands_still_longer_than_its_session_is_not_replaced,
-        one_is_started_again_when_it_is_gone_for_certain,
+    with followed(application, "rises", tmp_path / "rises.json") as rises:
+        meet(
+            application,
+            one_that_stands_still_longer_than_its_session_is_not_replaced,
+            one_is_started_again_when_it_is_gone_for_certain,
+        )
+        of_two_only_the_newer_commits_though_the_older_is_cut_from_the_store(surroundings)
+        rises.assert_all(surroundings.application)
+    assert_read_as_committed(surroundings.application)
+    another_store_under_its_name_is_refused_until_the_name_is_reset(surroundings)
+
+
+def its_lag_grows(surroundings: Surroundings) -> None:
+    """Nobody reports, and what `rekindle status` shows goes by how long that has been so."""
+
+    def lags() -> list[float]:
+        return [query.lag_seconds or 0.0 for query in surroundings.standing().queries]
+
+    before = lags()
+    assert min(before) > SESSION_SECONDS
+    assert processes.await_condition(
+        lambda: all(
+            later > earlier + NEAR_SECONDS for earlier, later in zip(before, lags(), strict=True)
+        ),
+        limit_seconds=60.0,
     )
-    of_two_only_the_newer_commits_though_the_older_is_cut_from_the_store(surroundings)
 
 
 def one_is_started_again_when_it_is_gone_for_certain(application: Application) -> None:
@@ -80,3 +110,26 @@ def of_two_only_the_newer_commits_though_the_older_is_cut_from_the_store(
     generations = [record["generation"] for record in newer.commits()]
     assert generations == sorted(generations)
     assert set(generations) == {1, 2, 3}
+
+
+def another_store_under_its_name_is_refused_until_the_name_is_reset(
+    surroundings: Surroundings,
+) -> None:
+    assert processes.await_condition(
+        lambda: surroundings.record(tree.HEARTBEAT) is None, limit_seconds=60.0
+    )
+    fresh = surroundings.begin_anew()
+    fresh.start()
+    assert fresh.await_end() == 1
+    assert fresh.last_words() == (
+        f"application {PLACE}: has another checkpoint store, with a history up to generation 3; "
+        f"name that store, give another name, or start over with `rekindle reset {PLACE}`, which "
+        "forgets that history"
+    )
+    assert not fresh.happened("cut")
+    assert fresh.control is not None
+    command = [sys.executable, "-m", "rekindle_cli", "reset", str(PLACE), "--yes"]
+    hosts = ("--zookeeper", fresh.control.zookeeper.connect_string)
+    subprocess.run([*command, *hosts], check=True, timeout=120)
+    fresh.start_and_recover()
+    assert surroundings.standing().generation == 2
