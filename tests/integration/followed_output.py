@@ -1,4 +1,4 @@
-"""Output as readers have it while an application runs: followed by the command, and read at once."""
+"""Output as readers have it while an application runs: followed by the command, or read whole."""
 
 import os
 import signal

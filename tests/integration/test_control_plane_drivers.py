@@ -1,5 +1,7 @@
-"""Drivers of a coordinator that stand still, die, or are there twice: no row changes, also for who
-follows the output. Another store under their name is refused."""
+"""Drivers of a coordinator that stand still, die, or are there twice: no row changes.
+
+Nor does it for who follows the output meanwhile. Another store under their name is refused.
+"""
 
 import subprocess
 import sys

@@ -23,7 +23,6 @@ from sidecar_process import (
 
 from rekindle.errors import RunError
 from rekindle.protocol import tree
-from rekindle_cli import cli
 from rekindle_local.zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
@@ -185,109 +184,6 @@ def test_a_newer_driver_at_the_same_sidecar_fences_the_older_one(
     ):
         assert (status, answer["fenced"], answer["generation"]) == (409, True, 2)
     wait_until(lambda: generation_shown(store) == 2)
-
-
-def refusal_of(driver: Driver, store: str) -> dict[str, Any]:
-    """What a driver with that checkpoint store is told once it is refused."""
-    assert driver.handshake(store=store)[0] == 200
-    answers: list[dict[str, Any]] = []
-
-    def is_refused() -> bool:
-        status, answer = driver.ask("POST", "/v1/reports", driver.topology(store=store))
-        answers.append(answer)
-        return status == 409
-
-    wait_until(is_refused)
-    return answers[-1]
-
-
-@pytest.mark.parametrize("generation", [1, 2, 3])
-def test_a_driver_with_a_fresh_store_under_an_old_name_is_refused_and_changes_nothing(
-    generation: int, start: Start, store: Connection
-) -> None:
-    older = Driver(start(), 2)
-    older.begin(store="one")
-    wait_until(lambda: progress_in(store) is not None)
-    older.part()
-    wait_until(lambda: generation_shown(store) is None)
-    before = (topology_in(store), progress_in(store))
-    fresh = Driver(start(), generation)
-    found = refusal_of(fresh, "other")
-    assert (found["where"], found["fenced"]) == ("application default/application", True)
-    assert found["what"] == "has another checkpoint store, with a history up to generation 2"
-    assert "or start over with `rekindle reset default/application`" in found["remedy"]
-    wait_until(lambda: generation_shown(store) is None)
-    assert (topology_in(store), progress_in(store)) == before
-
-
-def test_a_driver_with_another_store_does_not_disturb_the_one_that_is_there(
-    start: Start, store: Connection
-) -> None:
-    there = Driver(start(), 1)
-    there.begin(store="one")
-    wait_until(lambda: generation_shown(store) == 1)
-    before = store.get(PLACE.path(tree.HEARTBEAT))
-    found = refusal_of(Driver(start(), 1), "other")
-    assert found["what"] == "has a driver of generation 1, with another checkpoint store"
-    assert "give this one another name" in found["remedy"]
-    assert store.get(PLACE.path(tree.HEARTBEAT)) == before
-    there.report(there.progress())
-
-
-def test_a_driver_that_was_refused_for_another_one_is_taken_once_that_is_reset(
-    start: Start, store: Connection, zookeeper: LocalZookeeper
-) -> None:
-    there, sidecar = Driver(start(), 7), start()
-    there.begin(store="one")
-    wait_until(lambda: generation_shown(store) == 7)
-    refused = Driver(sidecar, 1)
-    assert "has a driver of generation 7" in refusal_of(refused, "other")["what"]
-    refused.part()
-    time.sleep(2.0)  # the sidecar looks at the heartbeat of the other driver meanwhile
-    there.part()
-    wait_until(lambda: generation_shown(store) is None)
-    line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert cli.run(cli.application, line) == 0
-    again = Driver(sidecar, 2)
-    again.begin(store="other")
-    wait_until(lambda: generation_shown(store) == 2)
-
-
-def test_after_a_reset_the_same_sidecar_takes_a_driver_with_a_fresh_store(
-    start: Start, store: Connection, zookeeper: LocalZookeeper
-) -> None:
-    sidecar = start()
-    older = Driver(sidecar, 7)
-    older.begin(store="one")
-    older.acknowledge(1)
-    wait_until(lambda: store.children(PLACE.path(tree.ACKS)) == [tree.numbered(1)])
-    line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert cli.run(cli.application, line) == 2, "its driver is there"
-    older.part()
-    wait_until(lambda: generation_shown(store) is None)
-    fresh = Driver(sidecar, 1)
-    assert "history up to generation 7" in refusal_of(fresh, "other")["what"]
-    wait_until(lambda: generation_shown(store) is None)
-    assert cli.run(cli.application, line) == 0
-    assert store.children(PLACE.path()) == []
-    again = Driver(sidecar, 2)
-    again.begin(store="other")
-    wait_until(lambda: generation_shown(store) == 2 and progress_in(store) is not None)
-    assert getattr(topology_in(store), "store", None) == "other"
-
-
-def test_a_large_record_goes_with_its_pieces_in_a_reset(
-    start: Start, store: Connection, zookeeper: LocalZookeeper
-) -> None:
-    driver = Driver(start())
-    driver.handshake()
-    driver.report(driver.topology(operators=20_000))
-    wait_until(lambda: len(store.children(PLACE.path(tree.PIECES))) > 1)
-    driver.part()
-    wait_until(lambda: generation_shown(store) is None)
-    line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert cli.run(cli.application, line) == 0
-    assert store.children(PLACE.path()) == []
 
 
 def test_a_sidecar_that_was_killed_goes_on_where_the_store_is(
