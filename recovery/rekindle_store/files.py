@@ -23,11 +23,12 @@ from urllib.parse import unquote
 from rekindle.errors import InputError, RunError
 from rekindle_store.local_files import LocalFiles
 
-__all__ = ["Files", "at", "check", "exists", "folder"]
+__all__ = ["ANSWERED", "Files", "at", "check", "exists", "folder"]
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
 PLACES_CACHED_MAX = 16
+# There was an answer of the server, and it was an error.
 ANSWERED = (errno.EREMOTEIO, errno.EBUSY, errno.EOPNOTSUPP)
 CONDITIONAL = "use a server that knows conditional writes (docs/stores.md)"
 # What folders without hard links answer, by system and driver.

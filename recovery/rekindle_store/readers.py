@@ -62,6 +62,10 @@ def reading(place: str | Path) -> Iterator[None]:
 def _told(place: str | Path, error: OSError) -> InputError | RunError:
     where, said = f"checkpoint store {place}", (error.strerror or str(error)).partition("\n")[0]
     is_local = files.folder(place) is not None
+    if error.errno == errno.EPROTO:
+        remedy = "name a file with its authority in AWS_CA_BUNDLE (docs/stores.md)"
+        what = f"has a certificate that is not trusted ({said})"
+        return InputError(where=where, what=what, remedy=remedy)
     if error.errno in LASTING:
         remedy = FOLDER_REMEDY if error.errno == errno.ENOTDIR else "have its rights changed"
         if not is_local:
@@ -70,9 +74,10 @@ def _told(place: str | Path, error: OSError) -> InputError | RunError:
             )
             remedy = f"see that it is there, and {name} and the like (docs/stores.md)"
         return InputError(where=where, what=f"cannot be read ({said})", remedy=remedy)
+    answers = error.errno in files.ANSWERED and not is_local
     return RunError(
         where=where,
-        what=f"does not answer ({said})",
+        what=f"{'answers with an error' if answers else 'does not answer'} ({said})",
         remedy="see that it is there and its server runs (docs/stores.md), and try again",
     )
 

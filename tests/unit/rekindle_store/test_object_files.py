@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 from s3_server import Quirks, S3Server, serving
 
+import rekindle
 from rekindle.errors import InputError, RunError
 from rekindle_store import files, s3_settings
 from rekindle_store.object_files import ObjectFiles
@@ -173,6 +174,8 @@ def test_a_private_authority_is_trusted_where_the_environment_names_it(
         use(monkeypatch, server.address)
         with pytest.raises(InputError, match=r"is not trusted .UnknownIssuer.*AWS_CA_BUNDLE"):
             files.check(place())
+        with pytest.raises(InputError, match=r"is not trusted .UnknownIssuer.*AWS_CA_BUNDLE"):
+            rekindle.read(place(), "hourly")
         monkeypatch.setenv(name, f"{authority}\n")
         files.check(place())
         assert server.objects == {}
