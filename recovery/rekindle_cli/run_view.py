@@ -5,6 +5,7 @@ for a cluster that exists, `rekindle_local.local_run` for one on this machine.
 """
 
 import json
+import shlex
 import sys
 import time
 from collections import deque
@@ -141,7 +142,7 @@ class RunView:
         """Return sentences about the whole run, for its end."""
         found = [f"{self.rows:,} rows were read; {self.losses} nodes were lost."]
         found += [f"{query} stopped: {why}" for query, why in sorted(self.stopped.items())]
-        return [*found, f"Output: {self.output}"]
+        return [*found, f"Read the output with: rekindle output {shlex.quote(self.output)}"]
 
     # The events of the driver, one method for each kind.
 

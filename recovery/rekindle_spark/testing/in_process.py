@@ -333,6 +333,14 @@ class _MemoryFiles:
             raise FileNotFoundError(name)
         return self.contents[name]
 
+    def size(self, name: str) -> int:
+        """Return a file's bytes."""
+        return len(self.read(name))
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        """List the files below a folder, one after the other."""
+        yield from self.names(folder)
+
     def names(self, folder: str) -> list[str]:
         """List the files below a folder."""
         names: Sequence[str] = list(self.contents)

@@ -49,7 +49,10 @@ def test_the_rate_is_of_rows_between_the_cuts() -> None:
     for epoch in range(11):
         seen.show({"kind": "cut", "epoch": epoch, "rows": 500, "cut_at": 100.0 + epoch / 2})
     assert "1,000 rows/s" in seen._line()
-    assert seen.summary()[0] == "5,500 rows were read; 0 nodes were lost."
+    assert seen.summary() == [
+        "5,500 rows were read; 0 nodes were lost.",
+        "Read the output with: rekindle output out",
+    ]
 
 
 def test_a_terminal_has_a_table_with_the_most_important_query_first_and_markup_as_it_is() -> None:
