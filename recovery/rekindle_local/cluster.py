@@ -26,8 +26,8 @@ from rekindle_local.machines import CPU_QUOTA, Machines, Node
 __all__ = ["LocalCluster", "Node"]
 
 MASTER_HOST = "127.0.0.1"
-# A host's socket lies there (HostProcess.java), and the path of a Unix socket ends at 107 bytes.
-TEMPORARY_BYTES_MAX = 107 - len("/rekindle-4194304.sock")
+# A host's socket lies there (HostFolder.java), and the path of a Unix socket ends at 107 bytes.
+TEMPORARY_BYTES_MAX = 107 - len("/rekindle-abcdefghij/s")
 _MASTER_ELECTED = re.compile(r"Starting Spark master at (spark://\S+)[\s\S]*New state: ALIVE")
 _WORKER_REGISTERED = re.compile("Successfully registered with master")
 

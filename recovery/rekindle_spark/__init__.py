@@ -29,6 +29,7 @@ What runs in an executor's host:
     sampling       where the CPU of host and driver goes, by samples of stacks, when asked for
     turns          one piece of work at a time, the most urgent first
     serving        threads that serve requests, kept for the next ones
+    host_socket    where the host listens, for its own JVM alone
     host           the resident process: socket, requests, priorities
 
 What runs in the driver:

@@ -17,13 +17,13 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 import gc
 import json
 import pickle
-import select
 import socket
 import struct
 import sys
 import traceback
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import polars
@@ -34,6 +34,7 @@ from rekindle.modes import ON
 from rekindle_spark import (
     allowance,
     frames,
+    host_socket,
     inputs,
     memory,
     partition,
@@ -50,7 +51,6 @@ from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import Kind, file_name
-from rekindle_spark.serving import Threads
 from rekindle_spark.turns import Turns
 from rekindle_store import files
 
@@ -361,21 +361,9 @@ def _reply(
     connection.sendall(b"".join(parts))
 
 
-def _end_with(jvm: int) -> None:
-    """End this process when the JVM has ended, however it ended."""
-    try:
-        descriptor = os.pidfd_open(jvm)
-    except ProcessLookupError:
-        os._exit(0)
-    if os.getppid() != jvm:  # it ended before it could be watched
-        os._exit(0)
-    select.select([descriptor], [], [])
-    os._exit(0)
-
-
 def main() -> None:
     """Serve until the JVM ends."""
-    path, jvm = sys.argv[1], int(sys.argv[2])
+    path, jvm = Path(sys.argv[1]), int(sys.argv[2])
     memory.share_arena()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
@@ -384,11 +372,8 @@ def main() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
     sampling.begin("host", refuses=False)
     printing.install()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    listener.listen(64)
-    Threads(listener, partial(_serve, host)).start()
-    _end_with(jvm)
+    host_socket.serve(path, jvm, partial(_serve, host))
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -41,10 +41,9 @@ final class HostProcess {
     }
   }
 
-  private HostProcess(String python) {
+  private HostProcess(String python) throws IOException {
     this.python = python;
-    long pid = ProcessHandle.current().pid();
-    this.socket = Path.of(System.getProperty("java.io.tmpdir"), "rekindle-" + pid + ".sock");
+    this.socket = HostFolder.make().resolve(HostFolder.SOCKET);
     Runtime.getRuntime().addShutdownHook(new Thread(this::end));
   }
 
@@ -135,6 +134,7 @@ final class HostProcess {
     if (running != null) running.destroyForcibly();
     try {
       Files.deleteIfExists(socket);
+      Files.deleteIfExists(socket.getParent());
     } catch (IOException gone) {
       return;
     }

@@ -12,7 +12,7 @@ from rekindle_local import processes
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 
-PID_MAX = 4194304
+FOLDER = "rekindle-abcdefghij"  # as HostFolder.java calls them
 
 
 @pytest.mark.parametrize("depth", [1, 30])
@@ -21,11 +21,13 @@ def test_the_socket_of_a_host_has_a_path_that_unix_takes(depth: int) -> None:
         directory = Path(short, *["deep"] * depth)
         cluster = LocalCluster(directory=directory, nodes=1, cpu_quota=None)
         cluster.temporary.mkdir(parents=True)
-        path = cluster.temporary / f"rekindle-{PID_MAX}.sock"
+        path = cluster.temporary / FOLDER / "s"
+        path.parent.mkdir()
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
         assert cluster.temporary.is_relative_to(directory) == (depth == 1)
         path.unlink()
+        path.parent.rmdir()
         cluster.temporary.rmdir()
 
 
