@@ -29,6 +29,7 @@ What runs in an executor's host:
     sampling       where the CPU of host and driver goes, by samples of stacks, when asked for
     turns          one piece of work at a time, the most urgent first
     serving        threads that serve requests, kept for the next ones
+    native         holds native libraries to one thread, and to common instructions
     host_socket    where the host listens, for its own JVM alone
     host           the resident process: socket, requests, priorities
 
@@ -46,6 +47,7 @@ What runs in the driver:
     publishing     makes output count: the commit record, and what tells of it
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished
+    repeats        what is said of a repeat that gave something else
     timing         how long each executor's task took, by the driver's clock
     stragglers     which executors are slow
     jobs           epochs and catch-up pieces as job specifications

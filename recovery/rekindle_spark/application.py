@@ -53,6 +53,7 @@ class Application:
     """The state of one driver. `newest` is the last epoch that has run, `begun` the last that is
     running or has; `attempts` counts its jobs, `checkpoint_attempt` is the last of them
     that was to write states for a checkpoint. `staged` holds epochs that are not committed yet,
+    `machines` are the kinds of CPU of all executors that there have been,
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made."""
 
     program: Program
@@ -73,6 +74,7 @@ class Application:
     plan_epoch: int = 0
     losses: int = 0
     executors: dict[str, str] = field(default_factory=dict)
+    machines: dict[str, str] = field(default_factory=dict)
     warm: set[str] = field(default_factory=set)
     claimed: set[int] = field(default_factory=set)
     failure: Exception | None = None

@@ -10,9 +10,10 @@ outlives failed and cancelled jobs. It never raises at a caller: what went wrong
 
 import os
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+from rekindle_spark import native
+
+# Before any library that goes by them is imported.
+os.environ.update(native.pinned(os.environ))
 
 import gc
 import json
@@ -110,6 +111,7 @@ class Host:
             "status": "ok",
             "executor": request["executor"],
             "host": os.getpid(),
+            "machine": native.machine(),
             "partitions": {},
         }
         done = Done(Outputs(files.at(request["store"])))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.errors import DamagedError, RunError, StepError
+from rekindle.errors import DamagedError, StepError
 from rekindle.modes import ON
-from rekindle_spark import budget, exchange, jobs, printing, publishing, staging, timing
+from rekindle_spark import budget, exchange, jobs, printing, publishing, repeats, staging, timing
 from rekindle_spark.application import Application
 from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
@@ -236,6 +236,8 @@ def _judge(
         result.acknowledgements += report.get("acks", [])
         if "cpu" in report:
             _merge_cpu(result.cpu, report["executor"], report["cpu"])
+        if "machine" in report:
+            application.machines[report["executor"]] = report["machine"]
         if report["status"] == "host-lost":
             result.stateless_executors.add(report["executor"])
             result.hostless_executors.add(report["executor"])
@@ -305,11 +307,8 @@ def _check_digests(application: Application, partitions: Mapping[int, Any]) -> N
         for epoch, _, digest, _ in outcome["epochs"]:
             known = application.digests.setdefault((number, epoch), digest)
             if known != digest:
-                raise RunError(
-                    where=f"step {application.program.owner[number].name}, epoch {epoch}",
-                    what="gave another output when it ran again on the same input",
-                    remedy="take clocks, random numbers and unordered data out of its function",
-                )
+                step = application.program.owner[number].name
+                raise repeats.differing(step, epoch, application.machines.values())
 
 
 def _retain(

@@ -20,6 +20,7 @@ cluster and shows the findings.
     names           names that two pods cannot have at a time
     failing         failures that Spark counts until it gives up
     spreading       executors and servers of the store that one failure may take together
+    mixing          nodes of several kinds
     restarting      whether anybody starts the driver again
     protecting      policy, class, label and sidecar
     inspection      all of these checks, in order

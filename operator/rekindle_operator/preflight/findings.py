@@ -50,6 +50,7 @@ class Concern(Explained):
     EXECUTORS_TOGETHER = "executors-together", "nothing keeps executors apart"
     DOMAINS_TOO_FEW = "domains-too-few", "fewer than three failure domains for the store"
     DOMAINS_UNLABELLED = "domains-unlabelled", "no node says which failure domain it is in"
+    NODES_MIXED = "nodes-mixed", "what runs again on another node may differ in the last bit"
     NOT_CHECKED = "not-checked", "something could not be read, so it was not looked at"
 
 

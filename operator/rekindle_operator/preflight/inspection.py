@@ -9,6 +9,7 @@ from rekindle_operator.policies import RecoveryPolicy
 from rekindle_operator.preflight import (
     failing,
     limits,
+    mixing,
     names,
     protecting,
     quotas,
@@ -44,5 +45,5 @@ def application(subject: Workload, around: Surroundings) -> tuple[Finding, ...]:
 def cluster(around: Surroundings, policies: Iterable[RecoveryPolicy]) -> tuple[Finding, ...]:
     """What is wrong with the cluster, by the failure domain keys of the policies that hold."""
     keys = {policy.spec.failure_domain_keys[0] for policy in policies} or {DOMAIN_KEY}
-    found = (item for key in sorted(keys) for item in spreading.check_cluster(around, key))
-    return ordered(dict.fromkeys(found))
+    found = [item for key in sorted(keys) for item in spreading.check_cluster(around, key)]
+    return ordered(dict.fromkeys((*found, *mixing.check_cluster(around))))
