@@ -18,3 +18,6 @@ if ! grep -q '^[^:]*:[^:]*:185:' /etc/passwd; then
   echo 'spark:x:185:' >> /etc/group
   echo 'spark:x:185:185:Spark:/tmp:/usr/sbin/nologin' >> /etc/passwd
 fi
+# As there too: a user of OpenShift's ranges is of group 0, and has no name (entrypoint.sh).
+chgrp 0 /etc/passwd
+chmod g+w /etc/passwd

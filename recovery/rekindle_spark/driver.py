@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
@@ -98,7 +99,7 @@ def run(
         settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
     )
     store = Store(place.store, patience)
-    upgrades.check(built, store.read())
+    _check_history(built, settings, store.read())
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
         if place.master is not None:
@@ -113,6 +114,9 @@ def run(
         )
         stack.callback(exchange.stop)
         started()
+        # The same for one that could not write its events. The store makes its own folder first.
+        early = place.events.parent.is_dir()
+        file = stack.enter_context(open_events(place.events)) if early else None
         outputs = [output for chain in built.chains for output in chain.outputs]
         history = store.open(time.time(), outputs)
         owed = staging.unpublished(history)
@@ -123,7 +127,7 @@ def run(
             upgrades.check(built, history)
             upgrades.carry_over(built, store, history, time.time())
             history = store.read()
-        file = stack.enter_context(open_events(place.events))
+        file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
         store.patience = replace(patience, say=events.store_away)
         program_file = store.write_program(shipped)
@@ -134,6 +138,31 @@ def run(
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
         _run(application, guidance)
+
+
+def _check_history(built: Program, settings: Settings, history: History) -> None:
+    """Read what a start goes on from as it will be read once a generation has been taken: what
+    cannot be read ends this driver, and not the one that runs. Raises InputError for another
+    pipeline, DamagedError for a record that cannot be read."""
+    upgrades.check(built, history)
+    if upgrades.is_needed(built, history):
+        return
+    staging.unpublished(history)
+    _committed(built, history, restoring.from_record(history.checkpoint, built))
+    _cuts(built, settings, history)
+
+
+def _cuts(built: Program, settings: Settings, history: History) -> dict[int, Cut]:
+    """The cuts that the store has; without any the one at which the input begins."""
+    cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
+    if not cuts:
+        rate = settings.runtime.rows_per_second
+        cuts[0] = arrivals.beginning(_sources(built), time.time(), rate)
+    return cuts
+
+
+def _sources(built: Program) -> dict[str, Any]:
+    return {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
 
 
 def _sidecar(place: Place, store: Store) -> Sidecar | None:
@@ -206,12 +235,9 @@ def _application(
     events: EventLog,
 ) -> Application:
     store.make_outputs(output for chain in built.chains for output in chain.outputs)
-    sources = {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
-    cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
+    cuts = _cuts(built, settings, history)
     restore_points = restoring.from_record(history.checkpoint, built)
     runtime = settings.runtime
-    if not cuts:
-        cuts[0] = arrivals.beginning(sources, time.time(), runtime.rows_per_second)
     last = cuts[max(cuts)]
     digests, committed = _committed(built, history, restore_points)
     return Application(
@@ -223,7 +249,7 @@ def _application(
         events=events,
         progress=Progress(built, restore_points),
         arrivals=Arrivals(
-            sources,
+            _sources(built),
             last,
             runtime.rows_per_epoch_max,
             runtime.epoch_seconds * runtime.epoch_stretch_max,

@@ -18,7 +18,8 @@ from rekindle_zookeeper.watches import Watches, dispatch
 __all__ = ["Connection", "check_hosts", "connect"]
 
 LABEL = r"[A-Za-z0-9_-]{1,63}"
-HOST = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{{1,5}}))?")
+# A dot at the end of a name keeps search domains off it.
+HOST = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{{1,5}}))?")
 PORT_MAX = 65_535
 
 

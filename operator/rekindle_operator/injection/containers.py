@@ -11,7 +11,7 @@ from typing import Any
 
 from rekindle_operator import spark_containers
 from rekindle_operator.injection.terms import Body, SidecarTerms
-from rekindle_operator.provisioning.bodies import items, mapping
+from rekindle_operator.provisioning.bodies import items, mapping, text
 from rekindle_operator.resources import written
 from rekindle_operator.spark_containers import SIDECAR
 
@@ -34,6 +34,8 @@ SECRET_FILE = "secret"
 # Readable by whatever user Spark runs as; mounted into the sidecar alone.
 SECRET_MODE = 0o444
 METRICS_PORT = 9465
+# OpenShift's security context constraints that a pod has been admitted by.
+SCC_ANNOTATION, SCC_OF_RANGES = "openshift.io/scc", "restricted"
 # The user of Spark's own images.
 SPARK_USER = 185
 
@@ -132,24 +134,26 @@ def _may_listen(pod: Body) -> bool:
     )
 
 
-def _user(pod: Body) -> int:
-    """The user that Spark runs as."""
+def _user(pod: Body) -> int | None:
+    """The user that Spark runs as; None where OpenShift gives all containers of the pod one of its
+    namespace's range, and refuses any other. By then it has mostly written that into them."""
     container = items(pod, "spec", "containers")[spark_container(pod)]
     for holder in (container, mapping(pod, "spec")):
         user = mapping(holder, "securityContext").get("runAsUser")
         if isinstance(user, int):
             return user
-    return SPARK_USER
+    constraints = text(pod, "metadata", "annotations", SCC_ANNOTATION)
+    return None if constraints.startswith(SCC_OF_RANGES) else SPARK_USER
 
 
-def _security(user: int) -> Json:
-    return {
+def _security(user: int | None) -> Json:
+    found = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
         "privileged": False,
         "readOnlyRootFilesystem": True,
         # A kubelet does not start a root user's container that must not be root's.
         "runAsNonRoot": user != 0,
-        "runAsUser": user,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+    return found if user is None else {**found, "runAsUser": user}

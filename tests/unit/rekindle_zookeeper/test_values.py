@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import rekindle_zookeeper
 from rekindle.errors import InputError, RunError
 from rekindle.protocol import tree
-from rekindle_zookeeper import access, splitting
+from rekindle_zookeeper import access, connections, splitting
 
 PLACE = tree.Place("default", "application")
 
@@ -21,6 +21,13 @@ PLACE = tree.Place("default", "application")
 def test_what_is_no_list_of_servers_is_refused(hosts: str) -> None:
     with pytest.raises(InputError, match="is no server; give HOST:PORT of each"):
         rekindle_zookeeper.connect(hosts)
+
+
+@pytest.mark.parametrize(
+    "hosts", ["zk-0.zk.svc.cluster.local.:2181", "host.", "[::1]:2181", "a,b.:2181", "host_1:1"]
+)
+def test_a_list_of_servers_may_have_names_that_end_with_a_dot(hosts: str) -> None:
+    connections.check_hosts(hosts)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe", b"a\x07b", b"x" * 1001])

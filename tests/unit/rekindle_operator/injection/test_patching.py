@@ -283,3 +283,14 @@ def test_a_pod_that_comes_again_gets_nothing_more(
 
 def spark(**more: Any) -> Body:
     return objects.container("spark-kubernetes-driver", **more)
+
+
+def test_on_openshift_the_sidecar_has_no_user_but_that_of_the_range() -> None:
+    def user(scc: str, of_container: Body) -> object:
+        pod = driver(containers=[spark(securityContext=of_container)])
+        pod["metadata"]["annotations"] = {"openshift.io/scc": scc}
+        return sidecar_of(patched(pod, terms()))["securityContext"].get("runAsUser")
+
+    assert user("restricted-v2", {"runAsUser": 1000680000}) == 1000680000
+    assert user("restricted-v2", {}) is None
+    assert user("nonroot-v2", {}) == 185
