@@ -4,13 +4,22 @@
     ├── InputError   bad input or wrong usage: exit code 2, nothing was started or lost
     └── RunError     the run failed or a check found a wrong row: exit code 1
         ├── StepError    a step of the pipeline raised, or returned what it did not declare
+        │   └── ColumnError  a column has what cannot be taken on; its step is not known yet
         ├── FencedError  a newer generation or plan has taken over
         └── DamagedError what is in the store is not what was written there
 
 Every error prints as one sentence, `where: what; remedy`. Assertions stay for bugs of our own.
 """
 
-__all__ = ["DamagedError", "FencedError", "InputError", "RekindleError", "RunError", "StepError"]
+__all__ = [
+    "ColumnError",
+    "DamagedError",
+    "FencedError",
+    "InputError",
+    "RekindleError",
+    "RunError",
+    "StepError",
+]
 
 
 class RekindleError(Exception):
@@ -40,6 +49,15 @@ class RunError(RekindleError):
 
 class StepError(RunError):
     """A step of the pipeline raised, or returned what it did not declare."""
+
+
+class ColumnError(StepError):
+    """A column has what cannot be taken on; `where` begins with it."""
+
+    def at(self, step: str) -> StepError:
+        """The error with its step."""
+        where = f"step {step}, {self.where}"
+        return StepError(where=where, what=self.what, remedy=self.remedy)
 
 
 class FencedError(RunError):

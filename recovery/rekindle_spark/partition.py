@@ -5,14 +5,15 @@ Pure: the same state and the same frames give the same results. The host keeps t
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from rekindle.errors import StepError
+from rekindle.errors import ColumnError, StepError
 from rekindle_spark import frames, poison, printing, user_code
 from rekindle_spark.frames import Frame, Label, Packed
-from rekindle_spark.operators import KeyedStateful, columns, hashing
+from rekindle_spark.operators import KeyedStateful, carried, columns, hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import Sieve, Tolerance
 from rekindle_spark.program import Chain, Edge, Program
@@ -105,7 +106,7 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     tables = _stateless(chain, table, ends, sieves)
     blocks, sums = _exchanged(program, work, watermark, tables, exits)
     sinks = {
-        sink.name: _sunk(chain, work, tables[sink.inputs[0]], sums)
+        sink.name: _guarded(sink, partial(_sunk, chain, work, tables[sink.inputs[0]], sums))
         for sink in counted
         if tables[sink.inputs[0]].num_rows
     }
@@ -210,23 +211,38 @@ def _stateless(
 def _apply(step: Step, table: pa.Table, sieve: Sieve) -> pa.Table:
     if step.kind == "filter":
         return sieve.run(table, lambda part: part.filter(step.function(part)))
-    result = sieve.run(table, step.function)
-    if not isinstance(result, pa.Table) or not result.schema.equals(step.schema):
-        got = result.schema if isinstance(result, pa.Table) else type(result).__name__
-        what = f"returned {_one_line(got)} where {_one_line(step.schema)} was declared"
-        if function := user_code.defined_at(step.function):
-            what += f", by {function}"
-        raise StepError(
-            where=f"step {step.name}",
-            what=what,
-            remedy="return a pyarrow.Table with the declared schema",
-        )
-    return result
+    return sieve.run(table, lambda part: _declared(step, step.function(part)))
+
+
+def _declared(step: Step, result: Any) -> pa.Table:
+    """What a map has returned, in the layout that was declared. Raises StepError for other columns,
+    and an error of Arrow's for a null where none may be, which counts as the function's."""
+    assert step.schema is not None
+    if isinstance(result, pa.Table):
+        if result.schema.equals(step.schema):
+            fields = enumerate(step.schema)
+            if all(field.nullable or not result.column(i).null_count for i, field in fields):
+                return result
+            return carried.converted(result, step.schema)
+        if carried.differ_in_layout(result.schema, step.schema):
+            return carried.converted(result, step.schema)
+    got = result.schema if isinstance(result, pa.Table) else type(result).__name__
+    what = f"returned {_one_line(got)} where {_one_line(step.schema)} was declared"
+    if function := user_code.defined_at(step.function):
+        what += f", by {function}"
+    raise StepError(
+        where=f"step {step.name}",
+        what=what,
+        remedy="return a pyarrow.Table with the declared schema",
+    )
 
 
 def _guarded(step: Step, work: Callable[[], Any]) -> Any:
     """Run a source or operator: whatever it raises becomes a StepError that names the step."""
-    result, error = poison.attempt(work)
+    try:
+        result, error = poison.attempt(work)
+    except ColumnError as error_of_column:
+        raise error_of_column.at(step.name) from error_of_column
     if error is not None:
         raise StepError(
             where=f"step {step.name}",
@@ -251,15 +267,18 @@ def _exchanged(
 ) -> tuple[list[tuple[int, bytes]], list[bytes]]:
     """Frames for the targets of each edge, and the digests of their rows. Edges that are alike have
     their rows reduced, split and encoded once."""
+    chain = program.owner[work.partition]
     packed: dict[Hashable, dict[int, Packed]] = {}
     blocks: list[tuple[int, bytes]] = []
     sums: list[bytes] = []
+    steps = {step.name: step for step in (chain.root, *chain.steps)}
     for edge, targets in exits:
         first = program.chains[edge.consumer].first
         places = tuple(target - first for target in targets)
         alike = program.alike[edge.index], places
         if alike not in packed:
-            packed[alike] = _packed(program, edge, tables[edge.step], places)
+            pack = partial(_packed, program, edge, tables[edge.step], places)
+            packed[alike] = _guarded(steps[edge.step], pack)
         rows = [packed[alike].get(place, frames.NOTHING) for place in places]
         label = Label(edge.index, work.partition, 0, work.plan_epoch, work.epoch, watermark)
         made = frames.encode_each(label, zip(targets, rows, strict=True))

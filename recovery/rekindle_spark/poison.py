@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from polars.exceptions import PanicException
 
 from rekindle.errors import RekindleError, StepError
 from rekindle_spark import user_code
@@ -38,8 +37,9 @@ COLUMNS = (
     pa.field("dead_letter_error", pa.string()),
 )
 
-# What a user's function may raise without an end to the host. A panic of polars is no Exception.
-USERS_ERRORS = (Exception, SystemExit, PanicException)
+# What a user's function may raise without an end to the host: a panic of a library in Rust is no
+# Exception, nor is SystemExit. Ctrl-C is the user's own, wherever it comes.
+USERS_ERRORS = BaseException
 MEND = "mend the step's function and start again: committed output stays"
 SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
 
@@ -171,7 +171,7 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What a user's function gives, or what it raises; nothing of that may end the host."""
     try:
         return function(), None
-    except RekindleError:
+    except (RekindleError, KeyboardInterrupt):
         raise
     except USERS_ERRORS as error:
         return None, error
@@ -179,12 +179,28 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 def raised(error: BaseException) -> str:
     """What was raised, on one line."""
-    return f"raised {type(error).__name__}: {' '.join(str(error).split())[:SHOWN_ERROR_MAX]}"
+    return f"raised {type(error).__name__}: {_said(error)[:SHOWN_ERROR_MAX]}"
+
+
+def _said(error: BaseException) -> str:
+    """The text of an error, on one line and in UTF-8, whatever its class makes of it."""
+    try:
+        text = " ".join(str(error).split())
+        return text.encode("utf-8", "backslashreplace").decode()
+    except Exception as raised_by_it:
+        return f"(its text raised {type(raised_by_it).__name__})"
+
+
+def _is_text(value: pa.Scalar) -> bool:
+    return bool(pa.types.is_string(value.type) or pa.types.is_large_string(value.type))
 
 
 def _short(value: pa.Scalar) -> str:
     """A value on one line, long ones cut."""
-    if pa.types.is_temporal(value.type) and value.is_valid:
-        return str(value.cast(pa.string()).as_py())
-    text = repr(value.as_py())
+    try:
+        if pa.types.is_temporal(value.type) and value.is_valid:
+            return str(value.cast(pa.string()).as_py())
+        text = repr(value.as_py())
+    except Exception:  # Python has no such value: a year above 9999, text that is no UTF-8
+        text = " ".join(str(value.cast(pa.binary()).as_py() if _is_text(value) else value).split())
     return text if len(text) <= SHOWN_VALUE_MAX else f"{text[: SHOWN_VALUE_MAX - 3]}..."

@@ -5,10 +5,13 @@
     tops         the largest rows per event time
     joins        rows of two inputs whose event times lie close together
     stateful     custom operators with a value per key
+    sums         exact sums of integers and decimals
     hashing      which partition a row belongs to
     scaling      states for another parallelism
+    carried      which types columns have, and layouts of the same values
     columns      Arrow columns as numpy and Python values, checks of columns
     python_rows  Arrow columns as rows of Python values, and back
+    readable     rows that Python has values for
     grouping     rows with equal keys, rows in order
     tables       states as tables and back
     times        watermarks and event times in microseconds

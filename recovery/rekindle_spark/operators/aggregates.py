@@ -1,26 +1,43 @@
 """What a window can compute, in two halves: partial values that add up, and the result of them.
 
-Nulls are ignored as in SQL. Integer sums are exact modulo 2**64; float sums are added in the order
-of the rows, first within one producer's epoch. A NaN makes a sum and a mean NaN and is above all
+Nulls are ignored as in SQL. Sums of integers and decimals are exact: those of 64-bit integers have
+128 bits until a window closes, so that a mean is right wherever the sum goes, and a total that does
+not fit its type is told (Overflow) whatever was added first. Float sums are added in the order of
+the rows, first within one producer's epoch. A NaN makes a sum and a mean NaN and is above all
 numbers. Called by `windows`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping
+from rekindle_spark.operators import columns, grouping, sums
 from rekindle_spark.operators.grouping import Groups
+from rekindle_spark.operators.sums import Overflow
 
-__all__ = ["ROWS", "Aggregate", "Partial", "check", "combine", "merge", "partials", "result"]
+__all__ = [
+    "OVER",
+    "ROWS",
+    "Aggregate",
+    "Overflow",
+    "Partial",
+    "check",
+    "combine",
+    "completed",
+    "fields",
+    "merge",
+    "partials",
+    "result",
+]
 
 FUNCTIONS = ("count", "sum", "min", "max", "mean")
-INT64_MAX = 2**63 - 1
+DECIMAL_DIGITS_MAX = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +47,55 @@ class Aggregate:
     function: str
     column: str | None = None
 
-    def parts(self) -> tuple["Partial", ...]:
+    def parts(self, schema: pa.Schema) -> tuple["Partial", ...]:
         """The partial values that the result is made of, the main one first."""
         if self.column is None:
             return (ROWS,)
-        if self.function in ("sum", "mean"):
-            return (Partial("sum", self.column), Partial("count", self.column))
-        return (Partial(self.function, self.column),)
+        if self.function not in ("sum", "mean"):
+            return (Partial(self.function, self.column),)
+        word, count = _word(schema.field(self.column).type), Partial("count", self.column)
+        parts = Partial("sum", self.column, word), count
+        return (*parts, OVER) if word else parts
 
     def kind(self, schema: pa.Schema) -> pa.DataType:
         """The type of the result."""
-        return pa.float64() if self.function == "mean" else self.parts()[0].kind(schema)
+        if self.function == "mean":
+            return pa.float64()
+        kind = self.parts(schema)[0].kind(schema)
+        if self.function == "sum" and kinds.is_decimal(kind):
+            return pa.decimal128(DECIMAL_DIGITS_MAX, kind.scale)
+        return kind
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A partial value: `function` rows, count, sum, min or max; shared between aggregates."""
+    """A partial value: `function` rows, count, sum, min or max, shared between aggregates; or
+    `over`: how often sums have gone over 64 bits, of all for which `word` says what these are."""
 
     function: str
     column: str = ""
+    word: str = ""
 
     @property
     def name(self) -> str:
-        """Its column in combined tables; no user's column is likely to be called so."""
-        return f"#{self.function} {self.column}".strip()
+        """Its column in combined tables."""
+        return f"#{self.function} {self.column}" if self.column else f"#{self.function}"
 
     def kind(self, schema: pa.Schema) -> pa.DataType:
         """Its type."""
         if self.function in ("rows", "count"):
             return pa.int64()
         kind = schema.field(self.column).type
-        if self.function == "sum":
-            return pa.float64() if kinds.is_floating(kind) else pa.int64()
-        return kind
+        if self.function != "sum":
+            return kind
+        if kinds.is_decimal(kind):
+            return pa.decimal256(sums.WIDE_DECIMAL, kind.scale)
+        if kinds.is_floating(kind):
+            return pa.float64()
+        return pa.uint64() if self.word == sums.UNSIGNED else pa.int64()
 
 
-ROWS = Partial("rows")
+ROWS, OVER = Partial("rows"), Partial("over")
 
 
 def check(where: str, aggregates: Any, schema: pa.Schema) -> None:
@@ -95,56 +125,168 @@ def _check_aggregate(where: str, aggregate: Any, schema: pa.Schema) -> None:
     kind = schema.field(column).type
     if function in ("min", "max"):
         columns.check_keys(where, schema, [column])
-    number = kinds.is_integer(kind) or kinds.is_floating(kind)
-    if function in ("sum", "mean") and not number:
-        arguments.refuse(
-            where, f"column {column!r} has type {kind}", "use a column of integers or floats"
-        )
+    if function in ("sum", "mean"):
+        _check_number(where, column, kind)
 
 
-def partials(aggregates: Mapping[str, Aggregate]) -> tuple[Partial, ...]:
-    """The partial values of all aggregates, each once, the number of rows first."""
-    parts = (part for aggregate in aggregates.values() for part in aggregate.parts())
-    return tuple(dict.fromkeys([ROWS, *parts]))
+def _check_number(where: str, column: str, kind: pa.DataType) -> None:
+    what = f"column {column!r} has type {kind}"
+    if kinds.is_decimal256(kind):
+        arguments.refuse(where, what, "make it a decimal of at most 38 digits in a map before")
+    if not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)):
+        arguments.refuse(where, what, "use a column of integers, floats or decimals")
 
 
-def combine(partial: Partial, table: pa.Table, groups: Groups) -> pa.Array:
-    """A partial value per group from rows as they come."""
-    if partial.function == "rows":
-        return pa.array(np.bincount(groups.ids, minlength=groups.count))
-    array = columns.whole(table[partial.column])
-    if partial.function == "count":
+def _word(kind: pa.DataType) -> str:
+    """What the 64 bits of a sum are where few values can leave them; else nothing."""
+    if kinds.is_int64(kind):
+        return sums.SIGNED
+    return sums.UNSIGNED if kinds.is_uint64(kind) else ""
+
+
+def partials(aggregates: Mapping[str, Aggregate], schema: pa.Schema) -> tuple[Partial, ...]:
+    """The partial values of all aggregates, each once: the number of rows first, OVER last."""
+    parts = [part for aggregate in aggregates.values() for part in aggregate.parts(schema)]
+    found = dict.fromkeys([ROWS, *parts])
+    return tuple(sorted(found, key=lambda part: part == OVER))
+
+
+def fields(parts: Sequence[Partial], schema: pa.Schema) -> list[pa.Field]:
+    """The columns of combined tables for some partial values of rows with that schema."""
+    over = pa.field(OVER.name, pa.binary(8 * len(_wide(parts))))
+    return [over if part == OVER else pa.field(part.name, part.kind(schema)) for part in parts]
+
+
+def combine(parts: Sequence[Partial], table: pa.Table, groups: Groups) -> list[pa.Array]:
+    """The partial values per group from rows as they come."""
+    made = {ROWS: pa.array(np.bincount(groups.ids, minlength=groups.count))}
+    numbers: dict[Partial, columns.Integers] = {}
+    for part in parts:
+        if part.column:
+            array = columns.whole(table[part.column])
+            if part.function == "sum" and kinds.is_integer(array.type):
+                numbers[part] = columns.integers(array)
+            else:
+                made[part] = _combined(part, array, groups, made[ROWS])
+    return _with_sums(parts, made, numbers, None, groups)
+
+
+def _combined(part: Partial, array: pa.Array, groups: Groups, rows: pa.Array) -> pa.Array:
+    if part.function == "count":
         present = columns.valid(array)
-        ids = groups.ids if present is None else groups.ids[present]
-        return pa.array(np.bincount(ids, minlength=groups.count))
-    if partial.function == "sum":
-        return pa.array(grouping.add(groups, _numbers(array)))
-    return grouping.extreme(groups, array, partial.function == "min")
+        if present is None:
+            return rows
+        return pa.array(np.bincount(groups.ids[present], minlength=groups.count))
+    if part.function != "sum":
+        return grouping.extreme(groups, array, part.function == "min")
+    if kinds.is_decimal(array.type):
+        return sums.decimals(groups, array)
+    return pa.array(grouping.add(groups, _floats(array)))
 
 
-def merge(partial: Partial, array: pa.Array, groups: Groups) -> pa.Array:
-    """A partial value per group from partial values."""
-    if partial.function in ("min", "max"):
-        return grouping.extreme(groups, array, partial.function == "min")
-    return pa.array(grouping.add(groups, array.to_numpy()))
+def merge(parts: Sequence[Partial], table: pa.Table, groups: Groups) -> list[pa.Array]:
+    """The partial values per group from partial values."""
+    made: dict[Partial, pa.Array] = {}
+    numbers: dict[Partial, columns.Integers] = {}
+    over = None
+    for part in parts:
+        array = columns.whole(table[part.name])
+        if part.function in ("min", "max"):
+            made[part] = grouping.extreme(groups, array, part.function == "min")
+        elif part == OVER:
+            over = sums.over_counts(array)
+        elif kinds.is_integer(array.type):
+            numbers[part] = columns.integers(array)
+        elif kinds.is_decimal(array.type):
+            made[part] = sums.decimals(groups, array)
+        else:
+            made[part] = pa.array(grouping.add(groups, array.to_numpy()))
+    return _with_sums(parts, made, numbers, over, groups)
 
 
-def result(aggregate: Aggregate, table: pa.Table) -> pa.Array:
-    """The aggregate per row of a table of partial values."""
-    parts = aggregate.parts()
-    main = columns.whole(table[parts[0].name])
-    if len(parts) == 1:
+def _with_sums(
+    parts: Sequence[Partial],
+    made: dict[Partial, pa.Array],
+    numbers: Mapping[Partial, columns.Integers],
+    over: columns.Integers | None,
+    groups: Groups,
+) -> list[pa.Array]:
+    """All partial values: those that are made, and sums of whole numbers."""
+    if numbers:
+        words = [part.word for part in numbers]
+        values = np.stack(list(numbers.values()))
+        added, over = sums.whole_numbers(groups, values, words, over)
+        for part, row in zip(numbers, added, strict=True):
+            made[part] = pa.array(row.view(np.uint64) if part.word == sums.UNSIGNED else row)
+    if parts[-1] == OVER:
+        made[OVER] = sums.over_column(over, len(_wide(parts)), groups.count)
+    return [made[part] for part in parts]
+
+
+def _wide(parts: Sequence[Partial]) -> list[Partial]:
+    """The sums that may leave 64 bits, as OVER has them."""
+    return [part for part in parts if part.word]
+
+
+def completed(parts: Sequence[Partial], table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Partial values of a state that was written before sums had 128 bits, as these are now."""
+    if table.schema.equals(schema):
+        return table
+    if OVER in parts and OVER.name not in table.column_names:
+        over = sums.over_column(None, len(_wide(parts)), table.num_rows)
+        table = table.append_column(OVER.name, over)
+    arrays = [
+        pa.array(columns.integers(columns.whole(column)).view(np.uint64))
+        if kinds.is_uint64(field.type) and kinds.is_int64(column.type)
+        else column
+        for field, column in zip(schema, table.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def result(
+    aggregate: Aggregate, parts: Sequence[Partial], table: pa.Table, schema: pa.Schema
+) -> pa.Array:
+    """The aggregate per row of a table of the partial values `parts` of rows with that schema.
+    Raises Overflow for a sum that does not fit its type."""
+    main_part, *rest = aggregate.parts(schema)
+    main = columns.whole(table[main_part.name])
+    if not rest:
         return main
-    counts = columns.whole(table[parts[1].name]).to_numpy()
-    values = main.to_numpy()
+    counts = columns.whole(table[rest[0].name]).to_numpy()
+    if kinds.is_decimal(main.type):
+        return _decimals(aggregate, main, counts)
+    if kinds.is_floating(main.type):
+        values = main.to_numpy()
+        values = values / np.maximum(counts, 1) if aggregate.function == "mean" else values
+        return pa.array(values, mask=counts == 0)
+    low, signed, over = columns.integers(main), main_part.word != sums.UNSIGNED, None
+    if main_part.word:
+        all_over = sums.over_counts(columns.whole(table[OVER.name]))
+        over = None if all_over is None else all_over[_wide(parts).index(main_part)]
     if aggregate.function == "mean":
-        values = values / np.maximum(counts, 1)
-    return pa.array(values, mask=counts == 0)
+        return pa.array(sums.quotients(low, over, signed, counts), mask=counts == 0)
+    if over is not None and over.any():
+        raise Overflow(int(np.flatnonzero(over)[0]), main_part.column)
+    return pa.array(low if signed else low.view(np.uint64), mask=counts == 0)
 
 
-def _numbers(array: pa.Array) -> np.ndarray:
-    """Values as int64 or float64, nulls as 0."""
-    if kinds.is_integer(array.type):
-        return columns.integers(array)
+def _decimals(aggregate: Aggregate, main: pa.Array, counts: np.ndarray) -> pa.Array:
+    """Sums of decimals with as many digits as there may be, or their means."""
+    numbers, scale = sums.unscaled(main), main.type.scale
+    if aggregate.function == "mean":
+        divisors = (max(1, count) * 10**scale for count in counts.tolist())
+        means = [number / by for number, by in zip(numbers, divisors, strict=True)]
+        return pa.array(np.array(means, np.float64), mask=counts == 0)
+    for row, number in enumerate(numbers):
+        if abs(number) >= 10**DECIMAL_DIGITS_MAX:
+            raise Overflow(row, aggregate.column or "")
+    present = pa.array(counts != 0)
+    nothing = pa.scalar(None, main.type)
+    return pc.if_else(present, main, nothing).cast(pa.decimal128(DECIMAL_DIGITS_MAX, scale))
+
+
+def _floats(array: pa.Array) -> np.ndarray:
+    """Values as float64, nulls as 0."""
     filled = array.fill_null(0) if array.null_count else array
     return np.asarray(filled, np.float64)

@@ -12,19 +12,23 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from rekindle.errors import ColumnError
 from rekindle_spark import arguments
+from rekindle_spark.operators import carried
 
 __all__ = [
     "Integers",
     "Mask",
     "batch",
     "canonical",
+    "check_cases",
     "check_columns",
     "check_event_time",
     "check_keys",
     "check_names",
     "check_no_nanoseconds",
     "check_schema",
+    "comparable",
     "has_integers",
     "integers",
     "python_values",
@@ -36,19 +40,41 @@ __all__ = [
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 INT64_MIN = np.int64(-(2**63))
+TIMESTAMP = pa.timestamp("us")
+# The first and the last microsecond that Python's datetime has.
+PYTHON_EARLIEST, PYTHON_LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column as one array."""
     if isinstance(column, pa.Array):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    try:
+        return column.combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise _too_large(f"a column of type {column.type}", column) from error
 
 
 def batch(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch."""
+    """A table as one batch. Raises ColumnError where a column is too large for that."""
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        sizes = {name: table[name].nbytes for name in table.column_names}
+        name = max(sizes, key=lambda name: sizes[name])
+        raise _too_large(f"column {name!r}", table[name])
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _too_large(where: str, column: pa.ChunkedArray) -> ColumnError:
+    size, rows = column.nbytes, len(column)
+    return ColumnError(
+        where=where,
+        what=f"has {size:,} bytes in {rows:,} rows at once, {size // max(1, rows):,} in each, and "
+        "2,147,483,647 is the most",
+        remedy="take fewer rows in an epoch (rows_per_epoch_max), or more partitions",
+    )
 
 
 def valid(array: pa.Array) -> Mask | None:
@@ -69,8 +95,20 @@ def canonical(array: pa.Array) -> pa.Array:
     return pa.array(values, array.type, mask=None if present is None else ~present)
 
 
+def comparable(array: pa.Array) -> pa.Array:
+    """The array as a type that Arrow compares, sorts and encodes: extensions as what they are
+    stored as, decimals of few digits as those of 38."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return array.storage
+    if kinds.is_decimal32(array.type) or kinds.is_decimal64(array.type):
+        return array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    return array
+
+
 def has_integers(kind: pa.DataType) -> bool:
     """Whether `integers` takes a type: booleans, integers, dates, times and durations."""
+    if kinds.is_interval(kind):
+        return False
     return bool(kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_temporal(kind))
 
 
@@ -102,10 +140,14 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         words = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
         texts: list[Any] = words[encoded.indices.to_numpy()].tolist()
         return texts
-    fast = kind == pa.timestamp("us") or kinds.is_integer(kind) or kinds.is_floating(kind)
+    fast = kind == TIMESTAMP or kinds.is_integer(kind) or kinds.is_floating(kind)
     if not fast or array.null_count == len(array):
         return list(array.to_pylist())
     filled = array.fill_null(array.drop_null()[0]) if array.null_count else array
+    if kind == TIMESTAMP and len(filled):
+        moments = np.asarray(filled.view(pa.int64()))
+        if int(moments.min()) < PYTHON_EARLIEST or int(moments.max()) > PYTHON_LATEST:
+            raise OverflowError("a time is not in the years 1 to 9999, which Python has")
     values: list[Any] = filled.to_numpy(zero_copy_only=False).tolist()
     present = valid(array)
     if present is not None:
@@ -119,6 +161,7 @@ def check_schema(where: str, schema: Any, event_time: Any) -> None:
     arguments.check_kind(f"{where}: schema", schema, pa.Schema, "give a pyarrow.Schema")
     check_names(where, schema.names)
     check_event_time(where, schema, event_time)
+    carried.check(where, schema)
 
 
 def check_columns(where: str, schema: pa.Schema, names: Any) -> None:
@@ -137,7 +180,7 @@ def check_event_time(where: str, schema: pa.Schema, name: Any) -> None:
     """Refuse what is not a column of type timestamp[us]."""
     check_columns(f"{where}: event time", schema, [name])
     kind = schema.field(name).type
-    if kind != pa.timestamp("us"):
+    if kind != TIMESTAMP:
         arguments.refuse(
             f"{where}: event time {name!r}", f"has type {kind}", "make it timestamp[us]"
         )
@@ -149,13 +192,32 @@ def check_keys(where: str, schema: pa.Schema, names: Any, floats: bool = True) -
     check_names(where, names)
     for name in names:
         kind = schema.field(name).type
-        texts = kinds.is_string(kind) or kinds.is_binary(kind)
-        if not (has_integers(kind) or (floats and kinds.is_floating(kind)) or texts):
+        if not (has_integers(kind) or (floats and kinds.is_floating(kind)) or _has_bytes(kind)):
+            words = "integers, decimals, booleans, times, strings or bytes"
             arguments.refuse(
                 where,
                 f"column {name!r} has type {kind}",
-                "use integers, booleans, times, strings or bytes" + ", or floats" * floats,
+                f"use {words}{', or floats' * floats}",
             )
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    """Whether values are text, bytes, decimals or UUIDs, which have an order and a hash."""
+    texts = kinds.is_string(kind) or kinds.is_large_string(kind)
+    plain = kinds.is_binary(kind) or kinds.is_large_binary(kind)
+    fixed = kinds.is_fixed_size_binary(kind) or kinds.is_decimal(kind) or kind == pa.uuid()
+    return bool(texts or plain or fixed)
+
+
+def check_cases(where: str, names: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Refuse names that differ only in case: readers of Parquet take them for one column."""
+    seen = {name.casefold(): name for name in others}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            what = f"is called as {other!r} but for upper and lower case"
+            remedy = "rename one in a map before: most readers of Parquet take them for the same"
+            arguments.refuse(f"{where}: column {name!r}", what, remedy)
 
 
 def check_no_nanoseconds(where: str, schema: pa.Schema) -> None:

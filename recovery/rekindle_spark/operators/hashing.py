@@ -4,7 +4,9 @@ Version 1. A row's hash starts at 0; for each key column in order, `hash = mix(h
 where `mix` is splitmix64's step (Steele, Lea and Flood, OOPSLA 2014) and `column_hash`, of 64 bits:
     booleans, integers, dates, times    mix(value as int64, in its own unit; uint64 by its bits)
     floats                              mix(IEEE bits as float64; one zero, one NaN)
-    strings, bytes                      BLAKE2b with an 8-byte digest, read as little-endian
+    strings, bytes, UUIDs               BLAKE2b with an 8-byte digest, read as little-endian
+    decimals                            the same, of the number without its point in 16 bytes
+                                        (decimal256: 32), two's complement, the least first
     null                                NULL_HASH
 The partition is the hash's upper 32 bits scaled to [0, partitions). A change of any of this would
 send a key to another partition than its state: it needs a new HASH_VERSION and a migration.
@@ -103,8 +105,11 @@ def _column_hashes(array: pa.Array) -> Hashes:
 
 
 def _text_hashes(array: pa.Array) -> Hashes:
-    encoded = array.dictionary_encode("encode")
-    texts = encoded.dictionary.cast(pa.binary()).to_pylist()
+    encoded = columns.comparable(array).dictionary_encode("encode")
+    words = encoded.dictionary
+    if kinds.is_decimal(words.type):
+        words = words.view(pa.binary(words.type.byte_width))
+    texts = words.cast(pa.large_binary()).to_pylist()
     distinct: Hashes = np.array([_text_hash(text or b"") for text in texts], np.uint64)
     return np.take(distinct, np.asarray(encoded.indices))
 

@@ -141,7 +141,7 @@ class IntervalJoin:
         if rows.num_rows == 0:
             empty = np.empty(0, np.int64)
             return Side(rows, empty.view(np.uint64), empty), 0
-        moments = times.microseconds(rows[self.event_times[slot]])
+        moments = times.arriving(rows, self.event_times[slot])
         wanted = moments > times.late(previous_watermark)
         late_rows = len(wanted) - int(np.count_nonzero(wanted))
         for key in self.keys:
@@ -204,6 +204,7 @@ class IntervalJoin:
             if kinds.is_floating(one.type):
                 same &= grouping.order_values(one).values == grouping.order_values(other).values
             else:
+                one, other = columns.comparable(one), columns.comparable(other)
                 same &= pc.equal(one, other).to_numpy(zero_copy_only=False)
         return same
 

@@ -4,7 +4,7 @@ Called by `stateful`, whose users see rows one by one: what is done here is done
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from types import NoneType
 from typing import Any, cast
@@ -29,6 +29,8 @@ EXACT = {
     pa.string(): str,
     pa.timestamp("us"): datetime,
 }
+# of these no part of a value of Python's is lost
+WHOLE_TIMES = (pa.timestamp("us"), pa.time64("us"), pa.duration("us"))
 
 
 def tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]:
@@ -68,7 +70,33 @@ def typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     where they are of another."""
     if kinds.is_integer(kind) and not set(map(type, values)) <= {int, NoneType}:
         values = [_integer(value) for value in values]
-    return pa.array(values, kind)
+    array = pa.array(values, kind)
+    if kinds.is_temporal(kind) and kind not in WHOLE_TIMES:
+        _check_times(values, array)
+    return array
+
+
+def _check_times(values: Sequence[Any], array: pa.Array) -> None:
+    """Refuse times that a coarse type has cut, as Arrow does without a word."""
+    for given, kept in zip(values, array, strict=True):
+        if given is not None and not isinstance(given, pa.Scalar) and _differs(given, kept.as_py()):
+            raise TypeError(
+                f"found {given!r:.60}, of which {array.type} keeps {kept.as_py()!s:.40}"
+            )
+
+
+def _differs(given: Any, kept: Any) -> bool:
+    """Whether a time is another one now; numbers, which are in the type's unit, are as they are."""
+    if isinstance(given, datetime) and isinstance(kept, date) and not isinstance(kept, datetime):
+        kept = datetime.combine(kept, time())
+    if isinstance(given, datetime) and isinstance(kept, datetime):
+        return _instant(given) != _instant(kept)
+    return type(given) is type(kept) and bool(given != kept)
+
+
+def _instant(moment: datetime) -> datetime:
+    """A time without a zone is taken for one of UTC, as Arrow does."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _integer(value: Any) -> int | None:

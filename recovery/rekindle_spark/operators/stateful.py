@@ -27,7 +27,7 @@ import pyarrow.types as kinds
 
 from rekindle.errors import RekindleError, StepError
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping, python_rows, tables, times
+from rekindle_spark.operators import columns, grouping, python_rows, readable, tables, times
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
@@ -164,11 +164,11 @@ class KeyedStateful:
     ) -> tuple[KeyedValues, pa.Table]:
         """Take new rows; hand over those with event time up to `watermark`, key by key.
 
-        Where `handle` raises for a key's rows, they are handed over one by one through `sieve`.
+        Where `handle` raises for a key's rows, they go one by one, through `sieve`.
         """
         rows, late_rows = inputs[0], state.late_rows
         if rows.num_rows:
-            in_time = times.microseconds(rows[self.event_time]) > times.late(previous_watermark)
+            in_time = times.arriving(rows, self.event_time) > times.late(previous_watermark)
             if not in_time.all():
                 late_rows += int(np.count_nonzero(~in_time))
                 rows = tables.select_rows(rows, in_time)
@@ -228,19 +228,18 @@ class KeyedStateful:
         levels = (groups.ids,) if self.arrival_order else (moments[due], groups.ids)
         order = np.lexsort(levels)
         ordered = tables.select_rows(rows, due[order])
+        try:
+            cells = python_rows.tuples(ordered.columns, len(due))
+        except Exception as error:
+            due = readable.places(rows, due, sieve, error)
+            return self._handle(values, rows, moments, due, sieve)
         moments, ids = moments[due[order]], groups.ids[order]
         begins = np.flatnonzero(np.diff(ids, prepend=-1))
         newest: list[int] = np.maximum.reduceat(moments, begins).tolist()
         firsts = pa.array(groups.first)
         names = python_rows.tuples([key.take(firsts) for key in keys], groups.count)
-        given = _Due(
-            ordered,
-            moments.tolist(),
-            python_rows.tuples(ordered.columns, len(due)),
-            python_rows.as_dicts(tuple(self.input_schema.names)),
-            sieve,
-            [],
-        )
+        as_dicts = python_rows.as_dicts(tuple(self.input_schema.names))
+        given = _Due(ordered, moments.tolist(), cells, as_dicts, sieve, [])
         changed = dict(values)
         spans = pairwise([*begins.tolist(), len(ids)])
         for key, span, moment in zip(names, spans, newest, strict=True):
@@ -268,7 +267,7 @@ class KeyedStateful:
                     emitted.append(row)
                 else:
                     emitted.append(self._emitted(row))
-        except RekindleError:
+        except (RekindleError, KeyboardInterrupt):
             raise
         except USERS_ERRORS as error:
             del emitted[before:]

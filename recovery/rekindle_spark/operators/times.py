@@ -6,28 +6,33 @@ Holds no clock. Called by all operators.
 import numpy as np
 import pyarrow as pa
 
+from rekindle.errors import ColumnError
 from rekindle_spark import arguments
 from rekindle_spark.operators import columns
-from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators.columns import TIMESTAMP, Integers
 
 __all__ = [
+    "EARLIEST",
     "FINAL_WATERMARK",
     "INITIAL_WATERMARK",
+    "LATEST",
     "NO_TIME",
     "TIMESTAMP",
+    "arriving",
     "duration_microseconds",
     "late",
     "microseconds",
     "timestamps",
 ]
 
-TIMESTAMP = pa.timestamp("us")
 FINAL_WATERMARK = 2**63 - 1
 INITIAL_WATERMARK = -(2**63)
 # A row without event time gets one before every real one (the year -144,000): it is always late,
 # and arithmetic on it does not overflow.
 NO_TIME = -(2**62)
 LATE_FOR_EVER = -(2**61)
+# Event times that rows may have: the years -71,000 to 148,000.
+EARLIEST, LATEST = LATE_FOR_EVER + 1, 2**62
 DURATION_SECONDS_MAX = 1e11
 
 
@@ -35,6 +40,23 @@ def microseconds(column: pa.ChunkedArray) -> Integers:
     """Event times as int64; a null lies before everything."""
     array = columns.whole(column).view(pa.int64())
     return np.asarray(array.fill_null(NO_TIME) if array.null_count else array)
+
+
+def arriving(rows: pa.Table, name: str) -> Integers:
+    """Event times of rows that come to an operator. Raises ColumnError for one that is so early, or
+    so late, that windows and bounds could not be reckoned from it."""
+    found = microseconds(rows[name])
+    if len(found) and (int(found.min()) < EARLIEST or int(found.max()) > LATEST):
+        present = columns.valid(columns.whole(rows[name]))
+        wrong = (found < EARLIEST) | (found > LATEST)
+        places = np.flatnonzero(wrong if present is None else wrong & present)
+        if len(places):
+            raise ColumnError(
+                where=f"column {name!r}, row {places[0]}",
+                what=f"has the event time {found[places[0]]} us, which is in no calendar",
+                remedy="leave such rows out in a filter before",
+            )
+    return found
 
 
 def timestamps(times: Integers) -> pa.Array:

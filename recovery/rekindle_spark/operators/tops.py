@@ -82,7 +82,7 @@ class Top:
         """Take rows; emit those whose event time lies in (previous_watermark, watermark]."""
         rows, late_rows = inputs[0], state.late_rows
         if rows.num_rows:
-            on_time = times.microseconds(rows[self.event_time]) > times.late(previous_watermark)
+            on_time = times.arriving(rows, self.event_time) > times.late(previous_watermark)
             if not on_time.all():
                 late_rows += int(np.count_nonzero(~on_time))
                 rows = tables.select_rows(rows, on_time)

@@ -13,10 +13,11 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
+from rekindle.errors import StepError
 from rekindle_spark import arguments
 from rekindle_spark.operators import aggregates as parts
 from rekindle_spark.operators import columns, grouping, tables, times
-from rekindle_spark.operators.aggregates import Aggregate
+from rekindle_spark.operators.aggregates import Aggregate, Overflow
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.times import FINAL_WATERMARK, NO_TIME, TIMESTAMP
 
@@ -62,11 +63,16 @@ class WindowAggregate:
         self.aggregates = dict(aggregates)
         self.size, self.slide = _durations(where, size_seconds, slide_seconds)
         self.pane = gcd(self.size, self.slide)
-        self.partials = parts.partials(aggregates)
+        self.input_schema = input_schema
+        self.partials = parts.partials(aggregates, input_schema)
+        _check_own(f"{where}: keys", keys, [PANE, *(partial.name for partial in self.partials)])
         key_fields = [pa.field(key, input_schema.field(key).type) for key in keys]
         self.combined_schema = pa.schema(
-            [*key_fields, pa.field(PANE, TIMESTAMP)]
-            + [pa.field(partial.name, partial.kind(input_schema)) for partial in self.partials]
+            [
+                *key_fields,
+                pa.field(PANE, TIMESTAMP),
+                *parts.fields(self.partials, input_schema),
+            ]
         )
         self.output_schema = pa.schema(
             [*key_fields, pa.field("window_start", TIMESTAMP), pa.field("window_end", TIMESTAMP)]
@@ -89,18 +95,14 @@ class WindowAggregate:
         """Aggregate one producer's rows of one epoch by keys and pane."""
         if table.num_rows == 0:
             return self.no_panes
-        rows = times.microseconds(table[self.event_time])
+        rows = times.arriving(table, self.event_time)
         panes = rows - rows % self.pane
         keys = [columns.canonical(columns.whole(table[key])) for key in self.keys]
         groups = grouping.group([panes // self.pane, *keys], len(panes))
-        return pa.Table.from_arrays(
-            [
-                *(columns.take(key, groups.first) for key in keys),
-                times.timestamps(panes[groups.first]),
-                *(parts.combine(partial, table, groups) for partial in self.partials),
-            ],
-            schema=self.combined_schema,
-        )
+        made = parts.combine(self.partials, table, groups)
+        heads = [columns.take(key, groups.first) for key in keys]
+        heads.append(times.timestamps(panes[groups.first]))
+        return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)
 
     def process(
         self,
@@ -126,7 +128,8 @@ class WindowAggregate:
         return [scalars, state.panes]
 
     def load(self, dumped: Sequence[pa.Table]) -> WindowState:
-        return WindowState(dumped[1], **tables.load_scalars(dumped[0]))
+        panes = parts.completed(self.partials, dumped[1], self.combined_schema)
+        return WindowState(panes, **tables.load_scalars(dumped[0]))
 
     def state_bytes(self, state: WindowState) -> int:
         return int(state.panes.nbytes)
@@ -146,12 +149,10 @@ class WindowAggregate:
         """One row per keys and `starts`, which become the pane column."""
         keys = [columns.whole(table[key]) for key in self.keys]
         groups = grouping.group([starts // self.pane, *keys], len(starts))
-        arrays = [*(columns.take(key, groups.first) for key in keys)]
-        arrays.append(times.timestamps(starts[groups.first]))
-        for partial in self.partials:
-            array = columns.whole(table[partial.name])
-            arrays.append(parts.merge(partial, array, groups))
-        return pa.Table.from_arrays(arrays, schema=self.combined_schema)
+        made = parts.merge(self.partials, table, groups)
+        heads = [columns.take(key, groups.first) for key in keys]
+        heads.append(times.timestamps(starts[groups.first]))
+        return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)
 
     def _close(self, panes: pa.Table, previous_watermark: int, watermark: int) -> pa.Table:
         begins = times.microseconds(panes[PANE])
@@ -170,14 +171,25 @@ class WindowAggregate:
         order = grouping.sort_rows([(windows[name], False) for name in (PANE, *self.keys)])
         windows = windows.take(pa.array(order))
         begins = times.microseconds(windows[PANE])
-        return pa.Table.from_arrays(
-            [
-                *(windows[key] for key in self.keys),
-                times.timestamps(begins),
-                times.timestamps(begins + self.size),
-                *(parts.result(aggregate, windows) for aggregate in self.aggregates.values()),
-            ],
-            schema=self.output_schema,
+        keys = [windows[key] for key in self.keys]
+        try:
+            made = [
+                parts.result(aggregate, self.partials, windows, self.input_schema)
+                for aggregate in self.aggregates.values()
+            ]
+        except Overflow as error:
+            raise self._too_much(error, keys) from error
+        heads = [*keys, times.timestamps(begins), times.timestamps(begins + self.size)]
+        return pa.Table.from_arrays([*heads, *made], schema=self.output_schema)
+
+    def _too_much(self, error: Overflow, keys: Sequence[pa.ChunkedArray]) -> StepError:
+        """What says for which keys a total does not fit its type."""
+        named = zip(self.keys, keys, strict=True)
+        of_keys = ", ".join(f"{name}={str(key[error.row])[:40]}" for name, key in named)
+        return StepError(
+            where=f"step {self.name}, column {error.column!r}",
+            what=f"has a total that does not fit its type{of_keys and ', for '}{of_keys}",
+            remedy="take the mean of it, or make the column float64 in a map before",
         )
 
     def _closes_at(self, panes: Integers, watermark: int) -> int:
@@ -197,6 +209,14 @@ class WindowAggregate:
 
     def _last_starts(self, panes: Integers) -> Integers:
         return panes - panes % self.slide
+
+
+def _check_own(where: str, keys: Sequence[str], own: Sequence[str]) -> None:
+    """Refuse keys with names that columns of partial values have."""
+    for key in keys:
+        if key in own:
+            what = f"column {key!r} has a name that windows give to columns of their own"
+            arguments.refuse(where, what, "rename it in a map before")
 
 
 def _durations(where: str, size_seconds: float, slide_seconds: float | None) -> tuple[int, int]:
