@@ -3,22 +3,27 @@
 A replay is a row order that never changes: the file's rows as they stand (they must be sorted
 by event time), then, where `repeat_every_seconds` is given, the same rows again with event
 times shifted by that much, for ever. How fast rows arrive is the driver's matter (`arrivals`).
+
+Columns are given in plain layouts (`operators.carried`), event times as microseconds of UTC, where
+each of them is a whole one.
 """
 
 import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rekindle.errors import InputError
 from rekindle_spark import arguments
+from rekindle_spark.operators import carried
 from rekindle_spark.operators.columns import check_columns, check_names
-from rekindle_spark.operators.times import duration_microseconds
+from rekindle_spark.operators.times import EARLIEST, LATEST, TIMESTAMP, duration_microseconds
+from rekindle_spark.source_files import SourceFile
 
 __all__ = ["Replay"]
 
@@ -29,8 +34,9 @@ ROW_GROUPS_CACHED_MAX = 16
 class Replay:
     """One Parquet file as a source; `columns` narrows it, `event_time` names its time column.
 
-    Raises InputError where the file is missing, is no Parquet file or lacks a column; `check`
-    where event times are null, not sorted, or would overlap when they repeat.
+    Raises InputError where the file is missing, is no Parquet file, lacks a column or has one of a
+    type that cannot be carried, and where it is another one than before; `check` where event times
+    are null, not sorted, no whole microseconds, or would overlap when they repeat.
     """
 
     path: str | Path
@@ -38,7 +44,7 @@ class Replay:
     columns: tuple[str, ...] | None = None
     repeat_every_seconds: float | None = None
     schema: pa.Schema = field(init=False)
-    _file: pq.ParquetFile | None = field(init=False, default=None)
+    _file: SourceFile = field(init=False)
     _times: np.ndarray | None = field(init=False, default=None)
     _starts: np.ndarray | None = field(init=False, default=None)
     _groups: "OrderedDict[int, pa.Table]" = field(init=False, default_factory=OrderedDict)
@@ -46,6 +52,7 @@ class Replay:
     def __post_init__(self) -> None:
         _check_path(self.path)
         where = f"source file {self.path}"
+        self._file = SourceFile(str(self.path))
         whole = self._open().schema_arrow
         names = whole.names if self.columns is None else self.columns
         check_columns(f"{where}: columns", whole, names)
@@ -54,23 +61,25 @@ class Replay:
         if self.repeat_every_seconds is not None:
             duration_microseconds(f"{where}: repeat_every_seconds", self.repeat_every_seconds)
         self.columns = tuple(dict.fromkeys([*names, self.event_time]))
-        self.schema = pa.schema([_plain(whole.field(name)) for name in self.columns])
+        fields = [self._field(whole.field(name)) for name in self.columns]
+        self.schema = pa.schema(fields)
+        carried.check(where, self.schema)
 
-    def __getstate__(self) -> tuple[str, str, tuple[str, ...] | None, float | None, bytes]:
+    def __getstate__(self) -> tuple[Any, ...]:
         return (
             str(self.path),
             self.event_time,
             self.columns,
             self.repeat_every_seconds,
             self.schema.serialize().to_pybytes(),
+            self._file.identity,
         )
 
-    def __setstate__(
-        self, saved: tuple[str, str, tuple[str, ...] | None, float | None, bytes]
-    ) -> None:
+    def __setstate__(self, saved: tuple[Any, ...]) -> None:
         self.path, self.event_time, self.columns, self.repeat_every_seconds = saved[:4]
         self.schema = pa.ipc.read_schema(pa.py_buffer(saved[4]))
-        self._file = self._times = self._starts = None
+        self._file = SourceFile(saved[0], saved[5])
+        self._times = self._starts = None
         self._groups = OrderedDict()
 
     def check(self, step: str) -> None:
@@ -82,6 +91,11 @@ class Replay:
             what = f"has rows without event time in {self.event_time!r}"
             remedy = "leave them out when you write the file, or give them a time"
             arguments.refuse(where, what, remedy)
+        if int(times.min()) < EARLIEST or int(times.max()) > LATEST:
+            what = f"has event times in {self.event_time!r} that are no times of any calendar"
+            remedy = f"keep them from {EARLIEST:,} to {LATEST:,} microseconds since 1970"
+            arguments.refuse(where, what, remedy)
+        self._check_int96(where)
         if np.any(np.diff(times) < 0):
             what = f"is not sorted by {self.event_time!r}"
             arguments.refuse(where, what, "sort the rows by event time when you write the file")
@@ -152,23 +166,47 @@ class Replay:
         return round((self.repeat_every_seconds or 0) * 1_000_000)
 
     def _open(self) -> pq.ParquetFile:
-        if self._file is None:
-            try:
-                # not mapped into memory: a file that is cut short would end the process
-                self._file = pq.ParquetFile(self.path)
-            except (OSError, pa.ArrowException) as error:
-                raise InputError(
-                    where=f"source file {self.path}",
-                    what=f"cannot be read as Parquet ({error})",
-                    remedy="bring it back, or write it as a Parquet file",
-                ) from error
-        return self._file
+        return self._file.open()
+
+    def _field(self, given: pa.Field) -> pa.Field:
+        """A column of the file as it is given."""
+        if given.name == self.event_time and pa.types.is_timestamp(given.type):
+            return pa.field(given.name, TIMESTAMP)
+        return carried.plain_field(given)
 
     def _event_times(self) -> np.ndarray:
         if self._times is None:
-            column = self._open().read([self.event_time])[self.event_time]
-            self._times = column.cast(pa.timestamp("us")).to_numpy().astype("int64")
+            groups = range(self._open().metadata.num_row_groups)
+            pieces = [self._file.row_group(group, [self.event_time]) for group in groups]
+            times = [
+                self._column(piece[self.event_time], self.event_time).to_numpy() for piece in pieces
+            ]
+            self._times = np.concatenate(times).astype("int64") if times else np.empty(0, "int64")
         return self._times
+
+    def _column(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """A column as its field in `schema` says. Raises InputError for values that do not fit."""
+        kind = self.schema.field(name).type
+        try:
+            if name == self.event_time and pa.types.is_timestamp(column.type):
+                return column.cast(pa.timestamp("us", column.type.tz)).cast(kind)
+            return carried.column(column, kind)
+        except pa.ArrowInvalid as error:
+            where, what = f"source file {self.path}: column {name!r}", "cannot be read exactly as"
+            remedy = "write it with values that can, or as another type"
+            arguments.refuse(where, f"{what} {kind} ({str(error)[:200]})", remedy)
+
+    def _check_int96(self, where: str) -> None:
+        """Refuse times of 96 bits with nanoseconds: they are read as microseconds."""
+        physical = self._open().schema
+        old = [physical.column(place) for place in range(len(physical))]
+        names = {column.path.partition(".")[0] for column in old if column.physical_type == "INT96"}
+        for name in sorted(names & set(self.columns or ())):
+            exact = pq.ParquetFile(str(self.path)).read([name])[name]
+            cut = self._open().read([name])[name]
+            if pa.types.is_timestamp(exact.type) and _is_cut(exact, cut):
+                what = f"has times with nanoseconds in {name!r}, as INT96"
+                arguments.refuse(where, what, "write them as microseconds, or as int64")
 
     def _laps(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         size = self.file_rows
@@ -201,8 +239,9 @@ class Replay:
         table = self._groups.get(group)
         if table is None:
             assert self.columns is not None
-            table = self._open().read_row_group(group, columns=list(self.columns))
-            table = table.select(list(self.columns)).cast(self.schema)
+            table = self._file.row_group(group, list(self.columns))
+            columns = [self._column(table[name], name) for name in self.columns]
+            table = pa.Table.from_arrays(columns, schema=self.schema)
             self._groups[group] = table
             if len(self._groups) > ROW_GROUPS_CACHED_MAX:
                 self._groups.popitem(last=False)
@@ -211,7 +250,7 @@ class Replay:
     def _shift(self, rows: pa.Table, lap: int) -> pa.Table:
         index = rows.schema.get_field_index(self.event_time)
         shift = pa.scalar(lap * self._period(), pa.duration("us"))
-        return rows.set_column(index, self.schema.field(index), pc.add(rows[index], shift))
+        return rows.set_column(index, self.schema.field(index), pc.add_checked(rows[index], shift))
 
 
 def _check_path(path: object) -> None:
@@ -225,7 +264,10 @@ def _check_path(path: object) -> None:
         arguments.refuse(where, "is not there", "check the path, or make the file first")
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    """A field as frames carry it: nullable, and its values instead of numbers in a dictionary."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    return pa.field(field.name, kind)
+def _is_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> bool:
+    """Whether nanoseconds are more than the microseconds made of them. Where they do not reach
+    (years before 1678 and after 2262) they are no measure."""
+    nanoseconds = exact.cast(pa.int64()).fill_null(0).to_numpy()
+    microseconds = cut.cast(pa.int64()).fill_null(0).to_numpy()
+    reached = np.abs(microseconds) < np.iinfo("int64").max // 1000 - 1
+    return bool(np.any(nanoseconds[reached] != microseconds[reached] * 1000))
