@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,40 @@ def test_tables_without_rows_or_columns_are_no_exception() -> None:
     assert again(table([]), table([]))[0].num_rows == 0
     nothing = pa.table({})
     assert again(nothing, nothing)[0].num_rows == 0
+
+
+FLOATS = pa.list_(pa.float64())
+ALIKE = {
+    "zeros in lists": (pa.array([[0.0]], FLOATS), pa.array([[-0.0]], FLOATS)),
+    "zeros in structs": (pa.array([{"a": 0.0}]), pa.array([{"a": -0.0}])),
+    "zeros in maps": (
+        pa.array([[("a", 0.0)]], pa.map_(pa.string(), pa.float64())),
+        pa.array([[("a", -0.0)]], pa.map_(pa.string(), pa.float64())),
+    ),
+    "items in other lists": (pa.array([[1, 2], [3]]), pa.array([[1], [2, 3]])),
+    "no list": (pa.array([[]], FLOATS), pa.array([None], FLOATS)),
+    "no struct": (
+        pa.array([None], pa.struct([("a", pa.int8())])),
+        pa.array([{"a": None}], pa.struct([("a", pa.int8())])),
+    ),
+    "seconds that overflow as milliseconds": (
+        pa.array([5], pa.timestamp("s")),
+        pa.array([2**61 + 5], pa.timestamp("s")),
+    ),
+    "durations": (pa.array([5], pa.duration("s")), pa.array([2**61 + 5], pa.duration("s"))),
+}
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_values_that_are_alike_but_not_the_same_are_fresh(case: str) -> None:
+    one, other = (pa.table({"x": array}) for array in ALIKE[case])
+    runs, fresh = deltas.changes(deltas.marks(one), deltas.marks(other), other)
+    assert deltas.apply(one, runs, fresh)["x"].to_string() == other["x"].to_string()
+    assert fresh.num_rows == other.num_rows
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_what_has_stayed_is_found_whatever_its_type(case: str) -> None:
+    table = pa.table({"x": ALIKE[case][0]})
+    runs, fresh = deltas.changes(deltas.marks(table), deltas.marks(table), table)
+    assert (runs.num_rows, fresh.num_rows) == (1, 0)
