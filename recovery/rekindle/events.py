@@ -94,13 +94,22 @@ def last(events: Sequence[Event], kind: str, until: float = math.inf) -> Event |
 
 def _record(line: str, where: str) -> Mapping[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_once)
     except ValueError as error:
         raise _bad(where, f"is no JSON ({error})") from error
     if not isinstance(record, dict):
         raise _bad(where, "is no JSON object")
     if record.get("version") != VERSION:
         raise _bad(where, f"has version {record.get('version')!r}, known is {VERSION}")
+    return record
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key is twice: Python keeps the last one without a word."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(k for k in keys if keys.count(k) > 1)!r:.60} is there twice")
     return record
 
 

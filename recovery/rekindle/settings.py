@@ -10,6 +10,7 @@ here acts on a setting.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -40,6 +41,8 @@ INCREMENTAL, BLOCKING = "incremental", "blocking"
 ALWAYS, ADAPTIVE = "always", "adaptive"
 EVEN, DOMAINS = "even", "domains"
 DAY_SECONDS = 86_400.0
+# Octal numbers, and such to the base of 60.
+MISREAD = re.compile(r"[-+]?0[0-9]+|.*:.*")
 
 
 class _Kind(Protocol):
@@ -243,6 +246,8 @@ def _check_keys(node: yaml.Node, where: str, place: str, seen: set[int]) -> None
     if id(node) in seen:
         return
     seen.add(id(node))
+    if isinstance(node, yaml.ScalarNode):
+        _check_number(node, f"{where}: {place}" if place else where)
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _check_keys(item, where, place, seen)
@@ -257,6 +262,15 @@ def _check_keys(node: yaml.Node, where: str, place: str, seen: set[int]) -> None
             _refuse(f"{where}: {path}", what, "keep one of them")
         lines[name] = line
         _check_keys(value, where, path, seen)
+
+
+def _check_number(node: yaml.ScalarNode, where: str) -> None:
+    """Refuse a number that YAML 1.1 reads as another than a person does: 010 as 8, 1:30 as 90."""
+    text = node.value.replace("_", "")
+    is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+    if is_number and node.style is None and MISREAD.fullmatch(text):
+        remedy = "write it in decimal digits without zeros in front, in the unit of the setting"
+        _refuse(where, f"is {node.value}, which YAML takes for another number", remedy)
 
 
 def _check_known(record: Iterable[str], known: Iterable[str], place: str) -> None:

@@ -1,7 +1,7 @@
 """JSON from a file of people's: read once, with nothing in it twice, or refused with the place.
 
 Python's reader keeps the last of two equal keys without a word. What the fields mean is for the
-caller to check; `problem` calls it.
+caller to check. Called by whatever reads files that people write or mend.
 """
 
 import json
@@ -16,7 +16,7 @@ DIGITS_MAX = 100
 SHOWN_MAX = 60  # characters of a value, or of a field's name, in a message
 
 
-def read(content: bytes, where: str) -> object:
+def read(content: bytes, where: str, remedy: str = "write one JSON object in UTF-8") -> object:
     """What `content`, JSON in UTF-8, holds; `where` is the file in messages.
 
     Raises InputError where it is no JSON, or an object has a key twice.
@@ -41,9 +41,7 @@ def read(content: bytes, where: str) -> object:
         )
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else error
-        raise InputError(
-            where=where, what=f"is not JSON ({why})", remedy="write one JSON object in UTF-8"
-        ) from error
+        raise InputError(where=where, what=f"is not JSON ({why})", remedy=remedy) from error
     for place, found in _objects(record) if repeated else ():
         if id(found) in repeated:
             inside = f"{short(place)}: " if place else ""

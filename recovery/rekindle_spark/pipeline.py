@@ -206,6 +206,7 @@ class Stream:
                 what = "has the name of a column that reports add to a query's rows"
                 arguments.refuse(f"{where}: column {column!r}", what, "rename it in a map step")
         outputs.check_schema(where, self.schema)
+        columns.check_cases(where, self.schema.names, REPORTED_COLUMNS)
         self.pipeline.add(
             Step(name, "sink", (self.name,), 1, None, self.schema, self.event_time, (), priority)
         )
@@ -240,6 +241,8 @@ class Stream:
                 arguments.refuse(f"{where}: column {column.name!r}", what, "rename it before")
         if dead_letters:
             outputs.check_schema(f"{where}: dead letters", self.schema)
+            added = [column.name for column in poison.COLUMNS]
+            columns.check_cases(f"{where}: dead letters", self.schema.names, added)
         step = replace(step, dead_letters=dead_letters, deterministic=deterministic)
         return self.pipeline.add(step)
 

@@ -27,6 +27,8 @@ __all__ = ["ANSWERED", "Files", "at", "check", "exists", "folder"]
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
+# What URLs, or object stores, give a meaning of their own.
+MISREAD = re.compile(r"[?#%\\^{}\[\]`\"<>|*~\s\x00-\x1f\x7f]")
 PLACES_CACHED_MAX = 16
 # There was an answer of the server, and it was an error.
 ANSWERED = (errno.EREMOTEIO, errno.EBUSY, errno.EOPNOTSUPP)
@@ -98,7 +100,23 @@ def folder(place: str | Path) -> Path | None:
             what="is no place that is known",
             remedy="name a folder, s3://BUCKET/PREFIX or hdfs://HOST:PORT/FOLDER",
         )
+    _check_url(str(place), rest)
     return None
+
+
+def _check_url(place: str, rest: str) -> None:
+    """Refuse a URL that says another place than it seems to: what is behind `?` and `#` is none of
+    the path, and `//`, `.` and `..` are other keys for some and the same for others."""
+    wrong = MISREAD.search(rest)
+    path = rest.partition("/")[2].removesuffix("/")
+    parts = path.split("/") if path else []
+    found = wrong[0] if wrong else next((part for part in parts if part in ("", ".", "..")), None)
+    if found is not None:
+        raise InputError(
+            where=f"checkpoint store {place}",
+            what=f"has {found or '//'!r} in its path, which does not mean the same everywhere",
+            remedy="use letters, digits and -_.!=+@,() there, and one / between the parts",
+        )
 
 
 def exists(files: Files, name: str) -> bool:

@@ -3,13 +3,13 @@
 Computes nothing. `check` calls it; `batch` and `commits` read output files themselves.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rekindle import events as run_events
+from rekindle import strict_json
 from rekindle.errors import InputError
 from rekindle.events import Event
 from rekindle.report.inputs import Inputs
@@ -94,10 +94,7 @@ def _text(directory: Path, name: str) -> str:
 
 
 def _record(directory: Path, name: str) -> Mapping[str, Any]:
-    try:
-        record = json.loads(_text(directory, name))
-    except ValueError as error:
-        raise InputError(where=name, what=f"is no JSON ({error})", remedy=REMEDY) from error
+    record = strict_json.read(_text(directory, name).encode(), name, REMEDY)
     if not isinstance(record, dict):
         raise InputError(where=name, what="is no JSON object", remedy=REMEDY)
     if record.get("version") != VERSION:

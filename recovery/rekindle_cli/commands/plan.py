@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from rekindle import planning
+from rekindle import planning, strict_json
 from rekindle.errors import InputError
 from rekindle.problem import (
     Answer,
@@ -87,12 +87,8 @@ def _content(file: Path, remedy: str) -> bytes:
 
 def _last_plan(answer_file: Path) -> Answer:
     """What an earlier run has printed."""
-    try:
-        record = json.loads(_content(answer_file, f"with what {PRINTED}"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            where=str(answer_file), what="is not JSON", remedy=f"give what {PRINTED}"
-        ) from error
+    content = _content(answer_file, f"with what {PRINTED}")
+    record = strict_json.read(content, str(answer_file), f"give what {PRINTED}")
     return answer_from_record(record, str(answer_file))
 
 

@@ -63,3 +63,9 @@ def test_the_last_event_of_a_kind_can_be_asked_for_up_to_a_time() -> None:
     found = (Event(-3.0, "warm"), Event(-1.0, "warm"), Event(1.0, "warm"))
     assert events.last(found, "warm", until=0.0) == found[1]
     assert events.last(found, "finish") is None
+
+
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    line = '{"version": 1, "kind": "finish", "t": 1, "t": 2}'
+    with pytest.raises(InputError, match=r"line 1: is no JSON \('t' is there twice\)"):
+        events.parse(line)

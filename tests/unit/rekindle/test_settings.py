@@ -129,6 +129,21 @@ def test_what_is_not_yaml_or_no_mapping_is_refused(text: str | bytes, message: s
     assert refused(text).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "number", ["010", "-0777", "+01", "0_10", "1:30", "-1:30:00", "1:30.5", "08", "00"]
+)
+def test_a_number_that_yaml_reads_as_another_is_refused(number: str) -> None:
+    text = f"runtime:\n  epoch_seconds: {number}".encode()
+    with pytest.raises(InputError, match=r"settings\.yaml: runtime\.epoch_seconds: is "):
+        settings.parse(text, "settings.yaml")
+
+
+@pytest.mark.parametrize("number", ["10", "0.5", "1_0", "0x10", "1.0e+1", "+2"])
+def test_a_number_that_everybody_reads_in_the_same_way_is_taken(number: str) -> None:
+    text = f"runtime:\n  epoch_seconds: {number}".encode()
+    assert settings.parse(text, "settings.yaml").runtime.epoch_seconds in (0.5, 2, 10, 16)
+
+
 def test_a_key_that_is_given_twice_is_refused_with_both_lines() -> None:
     text = "policy:\n  strategy: blocking\n  cpu_cap: 0.5\n  strategy: incremental\n"
     assert refused(text) == (

@@ -171,7 +171,7 @@ def test_what_the_last_plan_has_placed_on_full_nodes_is_placed_again(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "answer.json: is not JSON; give what"),
+        ("{", "answer.json: is not JSON ("),
         ("{}", "answer.json"),
         ("[]", "answer.json"),
         (json.dumps(PROBLEM), "answer.json: is a problem, not an answer; give what"),

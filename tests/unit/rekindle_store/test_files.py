@@ -54,6 +54,20 @@ def test_another_kind_of_place_is_refused(place: str) -> None:
         files.at(place)
 
 
+@pytest.mark.parametrize("scheme", ["s3://bucket", "s3a://bucket", "hdfs://host:8020"])
+@pytest.mark.parametrize(
+    "path", ["a?b", "a#b", "a//b", "a%20b", "a b", "./a", "a/../b", "a*", "a\\b", "a//"]
+)
+def test_a_url_that_says_another_place_than_it_seems_to_is_refused(scheme: str, path: str) -> None:
+    with pytest.raises(InputError, match="which does not mean the same everywhere"):
+        files.folder(f"{scheme}/{path}")
+
+
+@pytest.mark.parametrize("path", ["", "/", "/a", "/a/", "/a/b=1/c+d@e", "/ä"])
+def test_a_url_of_usual_characters_is_a_place(path: str) -> None:
+    assert files.folder(f"s3://bucket{path}") is None
+
+
 def test_what_could_not_be_written_takes_no_room(
     store: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -254,7 +254,8 @@ def test_an_input_file_with_other_content_is_bad_input(run: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("report.json", "{", "report.json: is no JSON"),
+        ("report.json", "{", "report.json: is not JSON"),
+        ("report.json", '{"version": 1, "version": 1}', "report.json: 'version': is there twice"),
         ("report.json", '{"version": 7}', "report.json: version: is 7"),
         ("queries.sql", "-- query: a\nSELEC 1", r"queries.sql: has no query b|queries.sql"),
         ("events.jsonl", "{}\n", "events.jsonl: line 1: has version None"),
