@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import RunError
 from rekindle.protocol.tree import Place
 from rekindle_local import cluster_files
 from rekindle_local.cluster_files import Process, RequestFile
@@ -116,7 +116,7 @@ class Provisioning:
         while not self._ending.wait(LOOK_SECONDS):
             try:
                 self.step(time.monotonic())
-            except (InputError, OSError) as error:
+            except Exception as error:
                 self._errors.append(error)
 
     def _take(self, request: RequestFile | None, now: float) -> None:

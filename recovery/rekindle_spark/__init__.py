@@ -3,6 +3,7 @@
 What a user writes:
     pipeline       named steps: sources, map, filter, window, join, stateful, top, sinks
     replay         sources that replay files with event time at a chosen speed
+    source_files   the file of a source, which must stay the one that the run began with
     operators      keyed operators on Arrow data (windows, joins, custom state, top rows)
     arguments      checks of what a user gives to all these
     testing        runs a pipeline on given tables in one process, for tests
@@ -31,6 +32,7 @@ What runs in an executor's host:
     serving        threads that serve requests, kept for the next ones
     native         holds native libraries to one thread, and to common instructions
     host_socket    where the host listens, for its own JVM alone
+    answers        what a host answers, and its bytes
     host           the resident process: socket, requests, priorities
 
 What runs in the driver:

@@ -77,7 +77,7 @@ class Application:
     machines: dict[str, str] = field(default_factory=dict)
     warm: set[str] = field(default_factory=set)
     claimed: set[int] = field(default_factory=set)
-    failure: Exception | None = None
+    failure: BaseException | None = None
     stopping: bool = False
     paused: bool = False
     sheds: bool = False

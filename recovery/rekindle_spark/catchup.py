@@ -67,7 +67,7 @@ class CatchUp:
         while not self.application.stopping:
             try:
                 self._attend()
-            except Exception as error:
+            except BaseException as error:  # whoever waits for this thread is told, whatever it is
                 self.application.failure = error
                 return
             time.sleep(POLL_SECONDS)

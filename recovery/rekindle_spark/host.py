@@ -24,6 +24,7 @@ import sys
 import traceback
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from rekindle.errors import DamagedError, RekindleError
 from rekindle.modes import ON
 from rekindle_spark import (
     allowance,
+    answers,
     frames,
     host_socket,
     inputs,
@@ -48,7 +50,7 @@ from rekindle_spark import (
 from rekindle_spark.frames import Frame
 from rekindle_spark.memory import OverBudget
 from rekindle_spark.outputs import Outputs
-from rekindle_spark.partition import Incomplete, Outcome, State, Work
+from rekindle_spark.partition import Incomplete, State, Work
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import Kind, file_name
@@ -177,7 +179,7 @@ class Host:
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
-                epochs.append([epoch, outcome.rows, outcome.digest, _sinks(outcome)])
+                epochs.append([epoch, outcome.rows, outcome.digest, answers.sinks(outcome)])
         except Missing as missing:
             done.add(number, {"status": "missing", "text": str(missing)}, [])
         except Incomplete as incomplete:
@@ -188,6 +190,10 @@ class Host:
             status = "damaged" if isinstance(error, DamagedError) else "error"
             fault = {"where": error.where, "what": error.what, "remedy": error.remedy}
             done.add(number, {"status": status, **fault}, [])
+        except (OSError, OverBudget):
+            raise
+        except BaseException as error:  # panics of native libraries are no Exception
+            done.add(number, {"status": "error", **answers.fault(program, item, error)}, [])
         else:
             size = sum(len(block) for _, block in blocks)
             done.add(number, {"status": "ok", "epochs": epochs, "bytes": size}, blocks)
@@ -281,14 +287,6 @@ def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch
     return replace(work, **given, tolerance=tolerance)
 
 
-def _sinks(outcome: Outcome) -> dict[str, list[Any]]:
-    """Rows, file and digest of each sink that got rows, as the report says it."""
-    return {
-        query: [sunk.table.num_rows, sunk.file, sunk.digest]
-        for query, sunk in outcome.sinks.items()
-    }
-
-
 def _preserve(
     program: Program,
     request: dict[str, Any],
@@ -304,6 +302,11 @@ def _preserve(
         size = inputs.save(*place, inputs.chosen(program, number, wanted, received))
     except Incomplete as incomplete:
         done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
+    except (OSError, RekindleError):
+        raise
+    except BaseException as error:
+        told = {"from": item["checkpoint"], "to": item["checkpoint"], **item}
+        done.add(number, {"status": "error", **answers.fault(program, told, error)}, [])
     else:
         done.add(number, {"status": "ok", "bytes": size}, [])
 
@@ -339,28 +342,23 @@ def _serve(host: Host, connection: socket.socket) -> bool:
             (total,) = struct.unpack(">q", reader.read(8))
             if turns.yields(request):
                 turns.yield_to_others()
-            data = host.gauge.receive(reader, total, request)
-            try:
-                report, blocks = host.answer(request, data)
-            except Exception:
-                text, blocks = traceback.format_exc(), []
-                report = {"status": "failed", "executor": request.get("executor"), "text": text}
-            report["printed"] = printing.taken()
-            _reply(connection, report, blocks)
+            connection.sendall(_answered(host, request, reader, total))
     except (OSError, struct.error):
         pass
     return not turns.yields(request)
 
 
-def _reply(
-    connection: socket.socket, report: dict[str, Any], blocks: list[tuple[int, list[bytes]]]
-) -> None:
-    text = json.dumps(report).encode()
-    parts = [struct.pack(">i", len(text)), text, struct.pack(">i", len(blocks))]
-    for target, pieces in blocks:
-        parts.append(struct.pack(">ii", target, sum(map(len, pieces))))
-        parts += pieces
-    connection.sendall(b"".join(parts))
+def _answered(host: Host, request: dict[str, Any], reader: BufferedReader, size: int) -> bytes:
+    """The bytes of an answer: also where something was raised that nobody has foreseen, a panic of
+    a native library included, or where the answer does not fit its form."""
+    try:
+        data = host.gauge.receive(reader, size, request)
+        report, blocks = host.answer(request, data)
+        return answers.encode({**report, "printed": printing.taken()}, blocks)
+    except BaseException:
+        text = traceback.format_exc()
+        report = {"status": "failed", "executor": request.get("executor"), "text": text}
+        return answers.encode({**report, "printed": printing.taken()}, [])
 
 
 def main() -> None:

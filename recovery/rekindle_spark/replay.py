@@ -117,7 +117,7 @@ class Replay:
         batch = next(batches, None)
         if batch is None:
             return self.schema.empty_table()
-        return pa.Table.from_batches([batch]).select(list(self.columns)).cast(self.schema)
+        return self._given(pa.Table.from_batches([batch]))
 
     def row_group_bytes(self) -> list[int]:
         """The size of each row group's columns that are read, not compressed."""
@@ -184,6 +184,11 @@ class Replay:
             self._times = np.concatenate(times).astype("int64") if times else np.empty(0, "int64")
         return self._times
 
+    def _given(self, rows: pa.Table) -> pa.Table:
+        """Rows of the file as the source gives them."""
+        columns = [self._column(rows[name], name) for name in self.schema.names]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
     def _column(self, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         """A column as its field in `schema` says. Raises InputError for values that do not fit."""
         kind = self.schema.field(name).type
@@ -239,9 +244,7 @@ class Replay:
         table = self._groups.get(group)
         if table is None:
             assert self.columns is not None
-            table = self._file.row_group(group, list(self.columns))
-            columns = [self._column(table[name], name) for name in self.columns]
-            table = pa.Table.from_arrays(columns, schema=self.schema)
+            table = self._given(self._file.row_group(group, list(self.columns)))
             self._groups[group] = table
             if len(self._groups) > ROW_GROUPS_CACHED_MAX:
                 self._groups.popitem(last=False)

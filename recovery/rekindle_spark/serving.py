@@ -44,7 +44,7 @@ class Threads:
             connection, goes_on = self._accept(), False
             try:
                 goes_on = self.serve(connection)
-            except Exception:
+            except BaseException:  # a panic of a native library is no Exception
                 traceback.print_exc()
             with self.lock:
                 self.waiting += goes_on
@@ -56,7 +56,7 @@ class Threads:
                 self.waiting -= 1
                 if self.waiting == 0:
                     self._start_one()
-        except (OSError, RuntimeError):  # no descriptor, no thread
+        except BaseException:  # no descriptor, no thread
             traceback.print_exc()
             os._exit(1)
         return connection

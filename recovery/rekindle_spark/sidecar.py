@@ -10,6 +10,7 @@ import json
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ WAIT_SECONDS = 5
 RETRY_SECONDS = 0.5
 ACKNOWLEDGEMENTS_MAX = 1_000
 OF_ERRORS = ("where", "what", "remedy")
+# What a sidecar that ends, or one of another version, may lead to.
+FORESEEN = (OSError, http.client.HTTPException, InputError, KeyError, ValueError)
 
 
 class Refused(Exception):
@@ -136,8 +139,10 @@ class Sidecar:
                 self.trouble = str(refused)
                 if refused.status == http.HTTPStatus.CONFLICT:
                     self._fenced = _reason_to_stop(self._hello, refused.body)
-            except (OSError, http.client.HTTPException, InputError, KeyError, ValueError) as error:
+            except Exception as error:  # a thread that ended would be a driver that says nothing
                 self.trouble = f"{type(error).__name__}: {error}"
+                if not isinstance(error, FORESEEN):
+                    traceback.print_exc()
             finally:
                 channel.close()
             self._rest(RETRY_SECONDS)

@@ -10,14 +10,14 @@ A file has a whole state, or what has changed since the file of an earlier check
 
 import queue
 import threading
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from polars.exceptions import PolarsError
 
-from rekindle_spark import deltas, sealed
+from rekindle_spark import deltas, poison, sealed
 from rekindle_spark.deltas import Marks
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
@@ -113,7 +113,12 @@ class Checkpoints:
             batch = [self.pending.get()]
             while not self.pending.empty():
                 batch.append(self.pending.get())
-            for done in self._write(batch):
+            try:
+                acknowledged = self._write(batch)
+            except BaseException:  # the thread outlives whatever it is, and the log has it
+                traceback.print_exc()
+                continue
+            for done in acknowledged:
                 self.written.put(done)
 
     def _write(self, batch: list[Writing]) -> list[dict[str, Any]]:
@@ -129,8 +134,8 @@ class Checkpoints:
             acknowledged.append(done)
             try:
                 described, data = self._sealed(writing)
-            except Exception as error:
-                done["failed"] = str(error)
+            except BaseException as error:  # a panic of a native library is no Exception
+                done["failed"] = f"state of {writing.chain.name}: {poison.raised(error)}"
                 continue
             done |= described
             together.append((writing, data, done))
@@ -209,9 +214,10 @@ def _put(together: Sequence[tuple[Writing, bytes, dict[str, Any]]]) -> None:
         return
     try:
         together[0][0].files.put({writing.name: data for writing, data, _ in together})
-    except Exception as error:
+    except BaseException as error:
+        said = str(error) if isinstance(error, OSError) else poison.raised(error)
         for _, _, done in together:
-            done["failed"] = str(error)
+            done["failed"] = said
 
 
 def _marks(tables: Sequence[pa.Table]) -> list[Marks] | None:
@@ -220,7 +226,9 @@ def _marks(tables: Sequence[pa.Table]) -> list[Marks] | None:
         return None
     try:
         return [deltas.marks(table) for table in tables]
-    except (PolarsError, pa.ArrowException):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever a library makes of a type: the whole state is written then
         return None
 
 

@@ -114,9 +114,11 @@ class HdfsFiles:
             raise PermissionError(errno.EACCES, _told(error), self.place) from error
         except OSError as error:
             raise OSError(errno.EIO, _told(error), self.place) from error
-        except (RuntimeError, ValueError) as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the library is no Exception
             raise OSError(errno.EIO, _told(error), self.place) from error
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip() or type(error).__name__

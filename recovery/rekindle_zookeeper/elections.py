@@ -8,6 +8,7 @@ when one has stood still: what leaders write has to be conditional.
 """
 
 import threading
+import traceback
 from collections.abc import Callable
 
 from kazoo.exceptions import KazooException
@@ -75,6 +76,9 @@ class Election:
             try:
                 self._recipe.run(self._lead)
             except (KazooException, KazooTimeoutError, RunError):
+                self._closed.wait(PAUSE_SECONDS)
+            except Exception:  # a thread that ended would never stand again
+                traceback.print_exc()
                 self._closed.wait(PAUSE_SECONDS)
 
     def _lead(self) -> None:

@@ -191,7 +191,7 @@ def _issued(certificate: bytes, key: bytes, authority: bytes) -> Issued | None:
     try:
         read.verify_directly_issued_by(signer)
         names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception:  # signatures and extensions fail in many ways, and all mean the same
+    except BaseException:  # signatures and extensions fail in many ways, and all mean the same
         return None
     hosts = {*names.get_values_for_type(x509.DNSName)}
     hosts |= {str(address) for address in names.get_values_for_type(x509.IPAddress)}

@@ -152,7 +152,9 @@ class Server:
             self._told = ""
         except (RekindleError, ssl.SSLError) as error:
             self._tell_once("certificate-refused", str(error))
-        except Exception:  # the webhook goes on with what it has
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            raise
+        except BaseException:  # a panic of cryptography too: the webhook goes on with what it has
             self._tell_once("certificate-failed", traceback.format_exc())
 
     def _tell_once(self, word: str, text: str) -> None:
