@@ -125,6 +125,7 @@ class Checkpoints:
         """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
         acknowledged: list[dict[str, Any]] = []
         together: list[tuple[Writing, bytes, dict[str, Any]]] = []
+        size = 0
         for writing in batch:
             done: dict[str, Any] = {
                 "partition": writing.partition,
@@ -139,9 +140,10 @@ class Checkpoints:
                 continue
             done |= described
             together.append((writing, data, done))
-            if sum(len(data) for _, data, _ in together) >= TOGETHER_BYTES_MIN:
+            size += len(data)
+            if size >= TOGETHER_BYTES_MIN:
                 _put(together)
-                together = []
+                together, size = [], 0
         _put(together)
         return acknowledged
 

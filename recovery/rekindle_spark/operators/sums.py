@@ -124,7 +124,7 @@ def _fit(values: Integers, words: Sequence[str]) -> bool:
     least, rows = int(values.min()), values.shape[1]
     if least < 0 and UNSIGNED in words:
         return False  # a number above 2**63, perhaps
-    return max(int(values.max()), -least) * rows <= INT64_MAX
+    return bool(max(int(values.max()), -least) * rows <= INT64_MAX)
 
 
 def _over(
@@ -136,6 +136,6 @@ def _over(
     # each is below 2**32 for each row, so neither leaves 63 bits
     carried = (tops + (bottoms >> 32)) >> 32
     if not signed:
-        return carried if before is None else carried + grouping.add(groups, before)
+        return np.asarray(carried if before is None else carried + grouping.add(groups, before))
     words = values >> 63 if before is None else (values >> 63) + before
-    return grouping.add(groups, words) + carried - (sums >> 63)
+    return np.asarray(grouping.add(groups, words) + carried - (sums >> 63))

@@ -177,12 +177,10 @@ def test_the_thread_of_checkpoints_outlives_a_panic_anywhere(tmp_path: Path) -> 
     executor = Executor(tmp_path)
     chain = executor.program.owner[executor.program.numbers["last/0"]]
     values = {(f"key-{n}",): ((n,), 0) for n in range(3000)}
-    initial = partition.initial(chain)
     held = chain.root.function.initial()
     state = partition.State(
         0, type(held)(values, held.waiting, held.due_at, held.purge_at, held.late_rows)
     )
-    assert initial.watermark < 0
     files = executor.desk.store.files
     writing = states.Writing(files, "checkpoints/1.state", chain, 4, 1, 1, 0, state)
     checkpoints = states.Checkpoints()

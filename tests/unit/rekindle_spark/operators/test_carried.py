@@ -68,6 +68,6 @@ def test_a_column_that_is_too_large_for_one_batch_is_told_with_its_sizes() -> No
     table = pa.table({"payload": pa.chunked_array([chunk] * 33)})
     error = columns._too_large("column 'payload'", table["payload"])
     assert isinstance(error, ColumnError)
-    assert error.what.startswith("has 2,214,601,")
+    assert error.what.startswith("has 2,214,600,960 bytes in 2,112 rows")
     assert "1,048,580 in each" in error.what
     assert str(error.at("s")).startswith("step s, column 'payload': has ")
