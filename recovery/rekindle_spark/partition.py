@@ -98,7 +98,7 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
             operator_state, table = _process(chain, state, inputs, watermark, sieve)
         else:
             read = partial(chain.root.function.read, *_share(chain, work))
-        table = _guarded(chain.root, lambda: _declared(chain.root, read()))
+            table = _guarded(chain.root, lambda: _declared(chain.root, read()))
             rows, watermark, operator_state = table.num_rows, work.watermark, None
     exits = [(edge, _targets(program, edge, work)) for edge in program.outputs[chain.index]]
     exits = [(edge, targets) for edge, targets in exits if targets]
