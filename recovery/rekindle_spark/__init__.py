@@ -16,6 +16,7 @@ What is known of users' code:
 
 What runs in an executor's host:
     frames         blocks on the wire: header, Arrow batch, digest
+    step_types     types and names of columns, checked when a pipeline is built
     program        a pipeline fused into chains and edges, as it is shipped to hosts
     partition      one operator partition: runs its chain for one epoch
     poison         finds rows for which a user's function raises, and makes them dead letters

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rekindle.topology import PARALLELISM_MAX, PRIORITY_MAX, PRIORITY_MIN
-from rekindle_spark import arguments, outputs, poison
+from rekindle_spark import arguments, poison
 from rekindle_spark.operators import (
     Aggregate,
     IntervalJoin,
@@ -205,8 +205,6 @@ class Stream:
             if column in self.schema.names:
                 what = "has the name of a column that reports add to a query's rows"
                 arguments.refuse(f"{where}: column {column!r}", what, "rename it in a map step")
-        outputs.check_schema(where, self.schema)
-        columns.check_cases(where, self.schema.names, REPORTED_COLUMNS)
         self.pipeline.add(
             Step(name, "sink", (self.name,), 1, None, self.schema, self.event_time, (), priority)
         )
@@ -239,10 +237,6 @@ class Stream:
             if column.name in self.schema.names:
                 what = "has the name of a column that dead letters get"
                 arguments.refuse(f"{where}: column {column.name!r}", what, "rename it before")
-        if dead_letters:
-            outputs.check_schema(f"{where}: dead letters", self.schema)
-            added = [column.name for column in poison.COLUMNS]
-            columns.check_cases(f"{where}: dead letters", self.schema.names, added)
         step = replace(step, dead_letters=dead_letters, deterministic=deterministic)
         return self.pipeline.add(step)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from rekindle import lazily, topology
 from rekindle.errors import InputError
 from rekindle.topology import Operator, Query, Topology
+from rekindle_spark import step_types
 from rekindle_spark.pipeline import Pipeline, Step
 from rekindle_spark.poison import ENDING
 
@@ -242,9 +243,10 @@ def build(pipeline: Pipeline) -> Program:
     """Check a pipeline as a whole and fuse it.
 
     Raises InputError for a cycle, an unknown input, a pipeline without a sink, or a source or
-    keyed step that leads to none.
+    keyed step that leads to none; for a column that cannot be carried, or not be written.
     """
     order = _ordered(pipeline)
+    step_types.check(order, pipeline.steps)
     roots = [step for step in order if step.kind in ROOTS]
     home = _homes(order)
     chains: list[Chain] = []

@@ -65,7 +65,7 @@ def _unfit(kind: pa.DataType) -> tuple[str, str] | None:
             remedy = f"declare it as {plain(kind)}; what is returned is converted"
             return "a layout that rows cannot be picked from", remedy
         if kinds.is_union(part) or kinds.is_interval(part):
-            return "which rows cannot be compared by", "use columns of other types"
+            return "which no step can compare, nor Parquet hold", "use columns of other types"
         names = [part.field(i).name for i in range(part.num_fields)]
         if kinds.is_struct(part) and len(set(names)) < len(names):
             return "with two fields of one name", "give each field a name of its own"

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from rekindle.errors import ColumnError
 from rekindle_spark import arguments
-from rekindle_spark.operators import carried
 
 __all__ = [
     "Integers",
@@ -161,7 +160,6 @@ def check_schema(where: str, schema: Any, event_time: Any) -> None:
     arguments.check_kind(f"{where}: schema", schema, pa.Schema, "give a pyarrow.Schema")
     check_names(where, schema.names)
     check_event_time(where, schema, event_time)
-    carried.check(where, schema)
 
 
 def check_columns(where: str, schema: pa.Schema, names: Any) -> None:

@@ -1,0 +1,35 @@
+"""Types and names of the columns of all steps, checked when a pipeline is built.
+
+What cannot go from one step to the next, or into a Parquet file, is refused before anything starts,
+with step and column. Keys and aggregates are checked by their operators when the step is added.
+docs/pipelines.md has the table of types. Called by `program`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from rekindle_spark import outputs, poison
+from rekindle_spark.operators import carried, columns
+from rekindle_spark.pipeline import REPORTED_COLUMNS, Step
+
+__all__ = ["check"]
+
+
+def check(steps: Iterable[Step], named: Mapping[str, Step]) -> None:
+    """Raise InputError for the first step with a column that cannot be carried or written."""
+    for step in steps:
+        assert step.schema is not None
+        where = f"step {step.name}"
+        if step.kind == "sink":
+            outputs.check_schema(where, step.schema)
+            columns.check_cases(where, step.schema.names, REPORTED_COLUMNS)
+        else:
+            carried.check(where, step.schema)
+        if step.dead_letters:
+            _check_letters(f"{where}: dead letters", named[step.inputs[0]])
+
+
+def _check_letters(where: str, given: Step) -> None:
+    """What a step's dead letters are written from: the rows that it is given."""
+    assert given.schema is not None
+    outputs.check_schema(where, given.schema)
+    columns.check_cases(where, given.schema.names, [column.name for column in poison.COLUMNS])
