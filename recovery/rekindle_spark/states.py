@@ -113,13 +113,24 @@ class Checkpoints:
             batch = [self.pending.get()]
             while not self.pending.empty():
                 batch.append(self.pending.get())
-            try:
-                acknowledged = self._write(batch)
-            except BaseException:  # the thread outlives whatever it is, and the log has it
-                traceback.print_exc()
-                continue
-            for done in acknowledged:
+            for done in self.write(batch):
                 self.written.put(done)
+
+    def write(self, batch: list[Writing]) -> list[dict[str, Any]]:
+        """Write states now; acknowledgements of all of them, whatever is raised."""
+        try:
+            return self._write(batch)
+        except BaseException as error:  # the thread outlives it, and the checkpoint is given up
+            traceback.print_exc()
+            return [
+                {
+                    "partition": writing.partition,
+                    "epoch": writing.epoch,
+                    "attempt": writing.attempt,
+                    "failed": poison.raised(error),
+                }
+                for writing in batch
+            ]
 
     def _write(self, batch: list[Writing]) -> list[dict[str, Any]]:
         """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping, hashing, tables, times
+from rekindle_spark.operators import carried, columns, grouping, hashing, tables, times
 from rekindle_spark.operators.columns import Integers, Mask
 from rekindle_spark.operators.hashing import Hashes
 from rekindle_spark.operators.times import TIMESTAMP
@@ -86,6 +86,7 @@ class IntervalJoin:
         sides = (left_schema, left_event_time), (right_schema, right_event_time)
         for schema, event_time in sides:
             columns.check_schema(where, schema, event_time)
+            carried.check(f"{where}: its input", schema)
             columns.check_keys(f"{where}: keys", schema, keys)
         _check_pair(where, left_schema, right_schema, keys, suffix)
         # A distance of 0 is meant: equal event times.

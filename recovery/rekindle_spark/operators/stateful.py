@@ -27,7 +27,15 @@ import pyarrow.types as kinds
 
 from rekindle.errors import RekindleError, StepError
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping, python_rows, readable, tables, times
+from rekindle_spark.operators import (
+    carried,
+    columns,
+    grouping,
+    python_rows,
+    readable,
+    tables,
+    times,
+)
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
@@ -134,6 +142,8 @@ class KeyedStateful:
         columns.check_keys(f"{where}: keys", input_schema, keys, floats=False)
         columns.check_no_nanoseconds(f"{where}: its input", input_schema)
         columns.check_schema(where, output_schema, output_event_time)
+        carried.check(f"{where}: its input", input_schema)
+        carried.check(where, output_schema)
         arguments.check_kind(f"{where}: arrival_order", arrival_order, bool, "give True or False")
         schema = _checked_value_schema(where, operator)
         self.ttl = None
@@ -393,4 +403,5 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
         arguments.refuse(f"{where}: {type(operator).__name__}", what, remedy)
     columns.check_no_nanoseconds(f"{where}: value_schema", schema)
+    carried.check(f"{where}: value_schema", schema)
     return schema

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping, tables, times
+from rekindle_spark.operators import carried, columns, grouping, tables, times
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.times import FINAL_WATERMARK
 
@@ -49,6 +49,7 @@ class Top:
         where = arguments.place("step", name)
         columns.check_event_time(where, input_schema, event_time)
         columns.check_names(where, [*input_schema.names, RANK])
+        carried.check(f"{where}: its input", input_schema)
         columns.check_keys(f"{where}: by", input_schema, [by])
         columns.check_keys(f"{where}: keys", input_schema, keys)
         arguments.check_list(f"{where}: ties", ties)

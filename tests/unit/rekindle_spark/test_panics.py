@@ -184,8 +184,8 @@ def test_the_thread_of_checkpoints_outlives_a_panic_anywhere(tmp_path: Path) -> 
     files = executor.desk.store.files
     writing = states.Writing(files, "checkpoints/1.state", chain, 4, 1, 1, 0, state)
     checkpoints = states.Checkpoints()
-    write = lambda: checkpoints._write([writing])  # noqa: E731
-    codes = [code for code in functions_of(write) if code.co_qualname != "Checkpoints._write"]
+    write = lambda: checkpoints.write([writing])  # noqa: E731
+    codes = [code for code in functions_of(write) if code.co_qualname != "Checkpoints.write"]
     assert len(codes) > 10
     for code in codes:
         with raising_in(code):
