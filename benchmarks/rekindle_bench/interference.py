@@ -35,7 +35,13 @@ class Slowdown:
 
 def measure(rounds: int, directory: Path) -> list[Slowdown]:
     """Perform the demo so often; how much longer epochs of survivors took each time."""
-    options = Options(strategy="blocking", return_every_seconds=1.0)
+    options = Options(
+        nodes=10,
+        kill=8,
+        strategy="blocking",
+        first_rows_per_second=30_000.0,
+        return_every_seconds=1.0,
+    )
     found = []
     for number in range(1, rounds + 1):
         place = directory / f"catch-up-{number}"

@@ -32,6 +32,9 @@ from rekindle_peers.table import PEERS
 
 __all__ = ["check", "measure", "picture"]
 
+# The rate with which the calibration of the first seed begins.
+FIRST_ROWS_PER_SECOND = 30_000.0
+
 
 @dataclass(slots=True)
 class _Measuring:
@@ -198,6 +201,7 @@ def measure(contest: Contest, directory: Path, *, resume: bool = False) -> dict[
         later_kills=schedule.kills[1:],
         kills_every_seconds=schedule.every_seconds,
         rows_per_second=contest.rows_per_second,
+        first_rows_per_second=FIRST_ROWS_PER_SECOND,
         cpu_quota=contest.cpu_quota,
     )
     measuring = _Measuring(contest, directory, rekindle)

@@ -51,7 +51,7 @@ REMEDIES = {
     errno.EAGAIN: "let this user start more processes (ulimit -u)",
     errno.ENOMEM: "free some memory",
 }
-EXAMPLE = "Example: rekindle demo --nodes 10 --kill 8 --report out"
+EXAMPLE = "Example: rekindle demo --report out"
 
 
 Implementation = Callable[..., object] | typer.Typer

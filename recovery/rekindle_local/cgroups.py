@@ -1,4 +1,4 @@
-"""One cgroup per node: a bounded CPU, the CPU time used, and every process that is in it.
+"""One cgroup per node: a bounded CPU, its weight, the CPU time used, and every process in it.
 
 It speaks cgroup v1 (controllers `cpu` and `cpuacct`, in one mount or in two) and v2. It signals no
 process (processes.py) and does not decide when a quota holds (cluster.py, its caller). All
@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 PERIOD_MICROSECONDS = 100_000
+# What the kernel gives a new group: cpu.weight of v2, cpu.shares of v1.
+WEIGHT_USUAL, SHARES_USUAL = 100, 1024
 REMOVAL_SECONDS_MAX = 10.0
 
 
@@ -94,6 +96,32 @@ class Group:
             quota = (self._cpu / "cpu.cfs_quota_us").read_text().strip()
             period = (self._cpu / "cpu.cfs_period_us").read_text()
         return None if quota in ("max", "-1") else int(quota) / int(period)
+
+    def set_weight(self, share: float) -> None:
+        """Give the group this share of the usual weight; it counts while CPU is short.
+
+        A weight divides the CPU among groups below the same group, so it says nothing about
+        processes outside the cluster.
+        """
+        if self.hierarchy.version == 2:
+            _write(self._cpu / "cpu.weight", str(max(1, round(share * WEIGHT_USUAL))))
+        else:
+            _write(self._cpu / "cpu.shares", str(max(2, round(share * SHARES_USUAL))))
+
+    def weight(self) -> float:
+        """The weight as the kernel holds it, as a share of the usual one."""
+        if self.hierarchy.version == 2:
+            return int((self._cpu / "cpu.weight").read_text()) / WEIGHT_USUAL
+        return int((self._cpu / "cpu.shares").read_text()) / SHARES_USUAL
+
+    def throttled_periods(self) -> int:
+        """In how many periods of 100 ms the quota was used up, since the group was made; 0 where
+        the kernel counts none, as for the group at the top."""
+        try:
+            lines = (self._cpu / "cpu.stat").read_text().splitlines()
+        except OSError:  # the group was removed meanwhile
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith("nr_throttled")), 0)
 
     def cpu_seconds(self) -> float:
         """CPU time used in the group since it was made, by the dead too."""

@@ -100,6 +100,12 @@ class ControlPlane:
         )
         self._await(self.sidecar, self.socket.exists)
 
+    def leading_processes(self) -> list[int]:
+        """Ids of the processes that lead the sessions of its parts, while they run."""
+        leaders = (self.coordinator.leader, self.sidecar.leader)
+        own = [leader.pid for leader in leaders if leader is not None]
+        return own + self.zookeeper.leading_processes()
+
     def kill(self, daemon: Daemon) -> None:
         """SIGKILL the coordinator or the sidecar."""
         assert self._watcher is not None

@@ -2,7 +2,9 @@
 
 Each node is a worker with all that it starts. It has a cgroup with a CPU quota where cgroups can be
 written (root on Linux), else a session; so it is killed, stopped and measured whole. The quota
-holds from `enforce_quota` on, for a JVM that starts under it would take half a minute.
+holds from `enforce_quota` on, for a JVM that starts under it would take half a minute. So a node
+that comes back starts without a quota, but with a low weight: where the machine has no CPU to
+spare, nodes that run keep theirs.
 
 Which daemons these are is up to the kinds of clusters: cluster.py for Spark, flink/cluster.py.
 Calls about different nodes may come from different threads.
@@ -32,6 +34,8 @@ NODES_MAX = 250
 CPU_QUOTA = 0.2
 CPU_QUOTA_MIN = 0.01
 STOP_SECONDS_MAX = 10.0
+# Of the usual weight, what a node has that starts beside others that run.
+STARTING_WEIGHT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +173,20 @@ class Machines(ABC):
         self._on_change()
 
     def start_worker(self, name: str) -> None:
-        """Bring a killed node back: a fresh worker, empty disks, no quota. Waits until it is
-        registered."""
+        """Bring a killed node back: a fresh worker, empty disks, no quota, a low weight. Waits until
+        it is registered."""
         worker = self._worker(name)
         if worker.leader is not None:
             raise RunError(
                 where=f"node {name}", what="its worker is running", remedy="kill the node first"
             )
+        if worker.group is not None:
+            worker.group.set_weight(STARTING_WEIGHT)
         self._start(worker)
         self._await_worker(worker)
 
     def enforce_quota(self, name: str) -> None:
-        """Put the quota on, to be called once the node's processes are there.
+        """Put the quota on, and the usual weight, to be called once the node's processes are there.
 
         Does nothing where quotas are not enforced. Raises `RunError` when the kernel reads back
         another quota than was set.
@@ -188,6 +194,7 @@ class Machines(ABC):
         group = self._worker(name).group
         if group is None or self._cpu_quota is None:
             return
+        group.set_weight(1.0)
         group.set_quota(self._cpu_quota)
         held = group.quota()
         if held is None or abs(held - self._cpu_quota) > 1e-4:
@@ -207,6 +214,17 @@ class Machines(ABC):
         """The node's quota in cores as the kernel holds it now; None while there is none."""
         group = self._worker(name).group
         return None if group is None else group.quota()
+
+    def throttled_periods(self, name: str) -> int:
+        """In how many periods of 100 ms the node has used up its quota; 0 without cgroups."""
+        group = self._worker(name).group
+        return 0 if group is None else group.throttled_periods()
+
+    def outer_throttled_periods(self) -> int:
+        """The same for the group that holds the whole cluster and more, a container's for one."""
+        if self._hierarchy is None:
+            return 0
+        return cgroups.Group(self._hierarchy, "").throttled_periods()
 
     def stop_processes(self, name: str) -> None:
         """SIGSTOP every process of the node: it falls silent, with its connections open."""
@@ -237,6 +255,10 @@ class Machines(ABC):
             name: None if worker.leader is None else worker.leader.pid
             for name, worker in self._workers.items()
         }
+
+    def leading_process(self) -> int | None:
+        """Id of the leading daemon's process; None while it does not run."""
+        return None if self._leading.leader is None else self._leading.leader.pid
 
     def disk(self, name: str) -> Path:
         """Where the node keeps what it writes; empty when it is brought back."""

@@ -181,6 +181,11 @@ class LocalZookeeper:
         # One that was stopped says for a moment that it leads; its successor's number is higher.
         return max(leading, key=leading.__getitem__, default=None)
 
+    def leading_processes(self) -> list[int]:
+        """Ids of the processes that lead the servers that run, one for each."""
+        leaders = (daemon.leader for daemon in self._daemons.values())
+        return [leader.pid for leader in leaders if leader is not None]
+
     def processes(self, server: int) -> tuple[int, ...]:
         """Ids of the server's living processes."""
         return self._daemon(server).processes()

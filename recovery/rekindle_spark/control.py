@@ -11,6 +11,7 @@ be asked. Called from the epoch loop's thread.
 import queue
 import time
 from collections.abc import Collection
+from functools import partial
 
 from rekindle import coordination, problem
 from rekindle.coordination import Instruction, Plan
@@ -33,6 +34,7 @@ from rekindle_spark.membership import HostFailures, Loss, Membership
 from rekindle_spark.reporting import Reports
 from rekindle_spark.running import Attempts, Result
 from rekindle_spark.statistics import Statistics
+from rekindle_spark.store import RATE_REQUEST
 from rekindle_spark.stragglers import Epoch, Stragglers
 
 __all__ = ["Control"]
@@ -55,7 +57,11 @@ class Control:
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.host_failures = HostFailures()
-        self.statistics = Statistics(application, self.checkpointing.state_bytes)
+        self.statistics = Statistics(
+            application,
+            self.checkpointing.state_bytes,
+            partial(application.store.holds, RATE_REQUEST),
+        )
         self.stragglers = Stragglers(application.settings.runtime.new_executor_seconds)
         self.behind: set[str] = set()
         self.was_complete = False

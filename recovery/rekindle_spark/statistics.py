@@ -4,12 +4,13 @@ A window counts only when every partition was live all the time and nothing was 
 measured during a recovery says nothing of the steady state. It is as long as the time in which its
 rows came in: while a loss that nobody has noticed yet holds up the epochs, nothing is computed, and
 that must not look as if nothing would have to be. A move begins another one. A drain uses all the
-CPU that there is, so no window counts while it lasts. Called by `control`.
+CPU that there is, so no window counts while it lasts. While the file `hold-rate` is in the store, the
+rate stays as it is. Called by `control`.
 """
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rekindle_spark import costs
@@ -30,10 +31,12 @@ BACKLOG_EPOCHS = 5
 @dataclass(slots=True)
 class Statistics:
     """Costs by partition name, in percent of one core, and the rate of rows. `state_bytes` is what
-    the store holds of each partition's state, by its number."""
+    the store holds of each partition's state, by its number; `rate_is_held` says whether somebody
+    wants the rate to stay."""
 
     application: Application
     state_bytes: Mapping[int, int] = field(default_factory=dict)
+    rate_is_held: Callable[[], bool] = lambda: False
     costs: Costs = field(init=False)
     rows_per_second: float = field(init=False)
     calibrated: bool = False
@@ -140,6 +143,8 @@ class Statistics:
         if stretch > costs.STRETCH_MAX and backlog_seconds < self.behind_seconds < before:
             return
         target, there = self.application.settings.runtime.load_target_percent, True
+        if target is not None and self.rate_is_held():
+            return
         if target is not None:
             self.rows_per_second, there = costs.calibrated(
                 self.rows_per_second, load_percent / 100, target / 100, stretch

@@ -29,9 +29,18 @@ from rekindle_spark import restoring
 from rekindle_spark.patience import Patience
 from rekindle_store import commit_log, files
 
-__all__ = ["DRAIN_REQUEST", "FINISH_REQUEST", "SAVEPOINT_REQUEST", "History", "Store"]
+__all__ = [
+    "DRAIN_REQUEST",
+    "FINISH_REQUEST",
+    "RATE_REQUEST",
+    "SAVEPOINT_REQUEST",
+    "History",
+    "Store",
+]
 
 DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST = "drain", "finish", "savepoint"
+# While it is there, a rate that is calibrated stays as it is.
+RATE_REQUEST = "hold-rate"
 
 # where the newest turns out to be damaged, the one before is gone on from
 CHECKPOINTS_KEPT = 2

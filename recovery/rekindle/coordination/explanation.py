@@ -15,6 +15,8 @@ from rekindle.coordination.prospect import Prospect
 from rekindle.coordination.standing import Phase, QueryStanding, Standing, View, counted, named
 from rekindle.coordination.state import State, Status, with_status
 from rekindle.errors import InputError
+from rekindle.planning import waiting
+from rekindle.planning.waiting import Running, Wait
 
 __all__ = ["Explanation", "Missing", "explain", "near"]
 
@@ -161,6 +163,8 @@ def _sentences(
     behind = sum(item.catching_up_percent for item in missing)
     yield f"They cost {steady:.3g} % CPU, {behind:.3g} % while they catch up."
     yield _room(explanation, state)
+    if (why := _why(explanation, found)) is not None:
+        yield why
     if explanation.first:
         yield f"More important and not back either: {named(explanation.first)}."
     catching_up = [item.name for item in found.queries if item.phase is Phase.CATCHING_UP]
@@ -170,6 +174,30 @@ def _sentences(
         yield f"A plan made now would bring back {named(explanation.next_plan)}."
     elif step is not None:
         yield f"A plan made now would bring back nothing: {step.text} ({step.reason})"
+
+
+def _why(explanation: Explanation, found: Standing) -> str | None:
+    """Why it waits while something less important runs; None where nothing less important does, or
+    the next plan has it."""
+    query, missing, free = explanation.query, explanation.missing, explanation.free or {}
+    running = (Phase.LIVE, Phase.CATCHING_UP)
+    lesser = [
+        other
+        for other in found.queries
+        if other.priority < query.priority and other.phase in running
+    ]
+    if not lesser or not free or explanation.more_nodes == 0:
+        return None
+    least = min(lesser, key=lambda other: (other.priority, other.name))
+    wait = Wait(
+        query=query.name,
+        priority=query.priority,
+        needed=sum(item.catching_up_percent for item in missing),
+        largest=max((item.catching_up_percent for item in missing), default=0.0),
+        free=sum(free.values()),
+        free_on_one=max(free.values()),
+    )
+    return waiting.sentence(wait, Running(least.name, least.priority, ran_before=True))
 
 
 def _room(explanation: Explanation, state: State) -> str:

@@ -17,6 +17,7 @@ packing         nodes that fill up, the tightest first
 placement       partitions on nodes: `place`
 settlement      makes a choice placeable
 outcome         the answer, with a reason for every query left out
+waiting         why a query waits while a less important one runs, as a sentence
 """
 
 from rekindle.planning.placement import Placement, place

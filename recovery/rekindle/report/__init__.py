@@ -5,6 +5,8 @@
     availability    per query: lag, unavailable intervals, lost, back, epochs late
     bound           what exact plans at every return with no restore time would give
     planned         the plans of the run, and the exact plan for the bound
+    skipped         what each plan left waiting, and why
+    machine_limits  when the machine could not give the CPU that was wanted
     computation     all of it together, `compute`
 
 Pure: opens no file. The demo calls `compute` to write `report.json`, `rekindle verify` calls it

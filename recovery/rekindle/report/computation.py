@@ -12,7 +12,7 @@ from rekindle import events as run_events
 from rekindle.coordination import load
 from rekindle.errors import InputError
 from rekindle.events import Event
-from rekindle.report import availability, bound, planned
+from rekindle.report import availability, bound, machine_limits, planned
 from rekindle.report.availability import Availability
 from rekindle.report.facts import RunFacts
 from rekindle.report.inputs import Inputs
@@ -59,9 +59,10 @@ def compute(
         "weighted_unavailable_seconds_bound": _bound(events, facts, inputs, measured, clock),
         "first_plan_epochs": planned.first_plan_epochs(events),
         "first_plan_seconds": planned.first_plan_seconds(events),
-        "plans": planned.plans(events, problems, answers),
+        "plans": planned.plans(events, inputs, problems, answers),
         "exactly_once": dict(exactly_once),
         "throughput_rows_per_second": throughput(events, inputs),
+        "machine_limit": machine_limits.measure(events),
     }
 
 

@@ -11,7 +11,10 @@ from rekindle import planning
 from rekindle import problem as recovery_problem
 from rekindle.errors import InputError
 from rekindle.events import Event
+from rekindle.report import skipped
 from rekindle.report.bound import Choose
+from rekindle.report.inputs import Inputs
+from rekindle.report.skipped import Skipped
 
 __all__ = ["capacity_percent", "exact_choice", "first_plan_epochs", "first_plan_seconds", "plans"]
 
@@ -22,12 +25,18 @@ Record = Mapping[str, Any]
 
 
 def plans(
-    events: Sequence[Event], problems: Mapping[int, Record], answers: Mapping[int, Record]
+    events: Sequence[Event],
+    inputs: Inputs,
+    problems: Mapping[int, Record],
+    answers: Mapping[int, Record],
 ) -> list[dict[str, Any]]:
     """List the plans of a run in order; InputError when a plan's pair of records is missing."""
+    made = run_events.of_kind(events, "plan")
+    pairs = [(_pair(problems, event, "problems"), _pair(answers, event, "answers")) for event in made]
+    left = skipped.follow(events, inputs, problems, answers)
     return [
-        _plan(event, _pair(problems, event, "problems"), _pair(answers, event, "answers"))
-        for event in run_events.of_kind(events, "plan")
+        _plan(event, *pair, left.get(event.extra["n"], Skipped()))
+        for event, pair in zip(made, pairs, strict=True)
     ]
 
 
@@ -88,7 +97,7 @@ def exact_choice(seed: int, clock: Callable[[], float]) -> Choose:
     return choose
 
 
-def _plan(event: Event, problem: Record, answer: Record) -> dict[str, Any]:
+def _plan(event: Event, problem: Record, answer: Record, left: Skipped) -> dict[str, Any]:
     return {
         "at": event.t,
         "capacity_cpu_percent": capacity_percent(problem),
@@ -96,6 +105,8 @@ def _plan(event: Event, problem: Record, answer: Record) -> dict[str, Any]:
         "priority_sum": answer.get("priority_sum"),
         "solver": answer.get("solver"),
         "gap": answer.get("gap"),
+        "skipped": [dict(query) for query in left.queries],
+        "why": left.sentence,
     }
 
 

@@ -44,24 +44,35 @@ def tiles(report: Report) -> str:
 
 
 def plans(report: Report) -> str:
-    """Give a row per plan: when, with what capacity, and which queries it brought back."""
+    """Give a row per plan: when, with what capacity, which queries it brought back, and which it
+    left waiting, and why."""
     if not report["plans"]:
         return "<p>This run made no recovery plan.</p>"
     return _table(
-        ("plan", "at", "free CPU", "brings back", "priorities", "solver", "gap"),
+        (
+            "plan",
+            "at",
+            "free CPU",
+            "brings back",
+            "leaves waiting, and why",
+            "priorities",
+            "solver",
+            "gap",
+        ),
         [
             (
                 str(number),
                 words.seconds(plan["at"]),
                 f"{words.amount(plan['capacity_cpu_percent'])} %",
                 ", ".join(plan["queries"]) or "nothing",
+                words.skipped(plan) or "nothing",
                 _number(plan["priority_sum"]),
                 str(plan["solver"]),
                 _percent(plan["gap"]),
             )
             for number, plan in enumerate(report["plans"], start=1)
         ],
-        words_in=(3,),
+        words_in=(3, 4),
     )
 
 

@@ -6,13 +6,33 @@ Plain text, not escaped. The page and its parts call it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["amount", "by_priority", "headline", "interval", "seconds", "short_names", "story"]
+__all__ = [
+    "amount",
+    "by_priority",
+    "headline",
+    "interval",
+    "machine_limit",
+    "seconds",
+    "short_names",
+    "skipped",
+    "story",
+]
+
+# Of a machine's cores, what other programs must have used to be named.
+OTHERS_SHARE_MIN = 0.05
+REASONS = {
+    "no-capacity": "no room",
+    "does-not-fit-a-node": "fit on no single node",
+    "unplaceable": "larger than any node",
+    "put-off": "put off for those before",
+}
 
 Report = Mapping[str, Any]
 
 
 def headline(report: Report) -> str:
-    """Say in one line what was lost and how long it took."""
+    """Say in one line what was lost and how long it took; an interruption shorter than an epoch
+    is none here."""
     lost = f"{report['killed']} of {report['nodes']} nodes lost."
     back = _back_times(report)
     if not back:
@@ -32,11 +52,44 @@ def story(report: Report) -> str:
             _survivors(report),
             _return_order(report),
             _weighed(report),
+            machine_limit(report),
             _rows(report),
             _quota(report),
         )
         if sentence
     )
+
+
+def machine_limit(report: Report) -> str:
+    """Say for how long the machine of the run was the limit; nothing in reports of releases that
+    did not measure it."""
+    if "machine_limit" not in report:
+        return ""
+    found = report["machine_limit"]
+    if found is None:
+        return "Whether this machine was the limit was not measured."
+    of_all = f"{seconds(found['of_seconds'])} from the warm-up on"
+    if not found["seconds"]:
+        return f"This machine was never the limit in the {of_all}."
+    said = (
+        f"This machine was the limit for {seconds(found['seconds'])} of the {of_all}: all its CPU "
+        "was used, and what ran waited for it"
+    )
+    cores, others = found["cores"], found["other_cores"]
+    if cores and others >= OTHERS_SHARE_MIN * cores:
+        said += f", while other programs used {amount(others)} of {_cores(cores)}"
+    return f"{said}."
+
+
+def skipped(plan: Mapping[str, Any]) -> str:
+    """Say which queries a plan left waiting, by reason, and why the most important of them waits
+    while something less important runs."""
+    by_reason: dict[str, list[str]] = {}
+    for query in plan.get("skipped", ()):
+        said = REASONS.get(query["reason"], query["reason"])
+        by_reason.setdefault(said, []).append(f"{query['query']} ({amount(query['priority'])})")
+    left = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in by_reason.items())
+    return " ".join(part for part in (f"{left}." if left else "", plan.get("why") or "") if part)
 
 
 def seconds(value: float) -> str:
@@ -76,7 +129,7 @@ def _survivors(report: Report) -> str:
     survived = [query for query in report["queries"].values() if query["survived"]]
     if not survived:
         return "The failure hit every query."
-    interrupted = sum(1 for query in survived if query["unavailable"])
+    interrupted = sum(1 for query in survived if _outages(query, report))
     if not interrupted:
         return (
             f"{len(survived)} of {_count(report)} queries lay wholly on surviving nodes and ran "
@@ -127,10 +180,11 @@ def _quota(report: Report) -> str:
 
 
 def _back_times(report: Report) -> list[float]:
+    never = _never(report)
     return sorted(
-        query["back_at"]
-        for query in report["queries"].values()
-        if query["back_at"] and query["unavailable"]
+        outages[-1][1]
+        for name, query in report["queries"].items()
+        if name not in never and (outages := _outages(query, report))
     )
 
 
@@ -138,8 +192,18 @@ def _never(report: Report) -> list[str]:
     return [
         name
         for name, query in report["queries"].items()
-        if query["back_at"] is None and query["unavailable"]
+        if query["back_at"] is None and _outages(query, report)
     ]
+
+
+def _outages(query: Mapping[str, Any], report: Report) -> list[Sequence[float]]:
+    """The times in which a query was unavailable for an epoch or longer."""
+    least = report["epoch_seconds"] or 0.0
+    return [(begin, end) for begin, end in query["unavailable"] if end - begin >= least]
+
+
+def _cores(count: float) -> str:
+    return f"{count:g} core{'' if count == 1 else 's'}"
 
 
 def _count(report: Report) -> int:

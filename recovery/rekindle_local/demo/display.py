@@ -14,6 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rekindle.report import machine_limits
+
 __all__ = ["Display"]
 
 REFRESH_SECONDS = 0.5
@@ -32,6 +34,7 @@ class Display:
     nodes: set[str] = field(default_factory=set)
     phase: str = "starting"
     failure_at: float | None = None
+    limited_seconds: float = 0.0
     live: Live | None = None
     shown_at: float = 0.0
 
@@ -103,6 +106,13 @@ class Display:
         level = sum(lag is not None and lag < LAG_SECONDS_LEVEL for lag in lags)
         self.say(f"waiting until {record['until']}: {level} of {len(lags)} queries are level")
 
+    def _on_warm(self, _: Mapping[str, Any]) -> None:
+        self.limited_seconds = 0.0
+
+    def _on_machine(self, record: Mapping[str, Any]) -> None:
+        if machine_limits.is_limited(record):
+            self.limited_seconds += record["seconds"]
+
     def _on_phase(self, record: Mapping[str, Any]) -> None:
         self.say(record["text"])
 
@@ -116,6 +126,8 @@ class Display:
         ordered = sorted(self.priorities.items(), key=lambda item: (-item[1], item[0]))
         for query, priority in ordered:
             table.add_row(f"{priority:g}", query, self._lag(query))
+        if self.limited_seconds:
+            table.caption = f"this machine was the limit for {self.limited_seconds:.0f} s so far"
         return table
 
     def _lag(self, query: str) -> Text:

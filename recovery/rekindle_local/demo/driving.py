@@ -21,6 +21,7 @@ from rekindle.protocol.tree import Place
 from rekindle_cli.event_files import EventFile
 from rekindle_local import processes
 from rekindle_local.watcher import Watcher
+from rekindle_spark.store import FINISH_REQUEST, RATE_REQUEST
 from rekindle_store import files
 
 __all__ = ["DriverProcess"]
@@ -146,7 +147,15 @@ class DriverProcess:
 
     def request_finish(self) -> None:
         """Ask for the final watermark and an orderly end."""
-        files.at(self.place or self.store).put({"finish": b""})
+        files.at(self.place or self.store).put({FINISH_REQUEST: b""})
+
+    def hold_rate(self) -> None:
+        """Have the rate of rows stay as it is, though it is calibrated."""
+        files.at(self.place or self.store).put({RATE_REQUEST: b""})
+
+    def release_rate(self) -> None:
+        """Let the rate of rows be calibrated again."""
+        files.at(self.place or self.store).remove([RATE_REQUEST])
 
     def kill(self) -> None:
         """SIGKILL the driver with its JVM."""

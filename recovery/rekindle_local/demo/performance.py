@@ -13,6 +13,7 @@ from rich.console import Console
 from rekindle import report, topology
 from rekindle.errors import RunError
 from rekindle.protocol.tree import Place
+from rekindle_cli.report_html import words
 from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
@@ -133,7 +134,8 @@ def rate(directory: Path) -> float:
 def summarise(result: dict[str, Any], directory: Path | None) -> None:
     """The figures that matter, and where the rest is."""
     counts = result["exactly_once"]
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(words.headline(result))
     said = f"weighted unavailability {result['weighted_unavailable_seconds']:.1f} s"
     if result["plans"]:
         said += (
@@ -142,6 +144,8 @@ def summarise(result: dict[str, Any], directory: Path | None) -> None:
             f"{len(result['plans'])} plans"
         )
     console.print(said)
+    if sentence := words.machine_limit(result):
+        console.print(sentence)
     console.print(
         f"{counts['expected_rows']} rows expected; missing: {counts['missing']}, "
         f"duplicated: {counts['duplicated']}, wrong: {counts['wrong']}"
@@ -177,7 +181,7 @@ def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tup
         runtime={
             "nodes_expected": options.nodes,
             "node_cpu_percent": 100 * options.cpu_quota,
-            "rows_per_second": rate or options.first_rows_per_second,
+            "rows_per_second": options.begins_with_rows_per_second,
             "load_target_percent": inputs.LOAD_TARGET_PERCENT if rate is None else None,
         },
     )

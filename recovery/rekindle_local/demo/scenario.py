@@ -1,14 +1,20 @@
 """The run in phases, each of which waits for a condition and never for a time alone.
 
-    start ─all executors up─► calibrate ─load in range─► arranged ─► level ─► warm up ─► kill
+    start ─all executors up─► calibrate ─load in range─► arranged ─► level ─► rate held ─► kill
+                                ▲                                                 │
+                                └──────────── not level, or load out of range ────┘
           ─► nodes return one by one ─(later kills)─► recovered ─► finish ─► end
 
-Nodes are killed here, and come back because the coordinator asks for them; everything else is the
-driver's and the coordinator's doing, seen through their events. Raises RunError when the contest
+The rate of rows is calibrated, and then held for a while before the kill: what a query lags behind
+while nothing fails is measured at one rate. Nodes are killed here, and come back because the coordinator asks for them; everything else is the
+driver's and the coordinator's doing, seen through their events. What this machine gives all of them
+is sampled meanwhile (`machine_load`). Raises RunError when the contest
 was not fair or a phase took too long.
 """
 
+import itertools
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +24,7 @@ from typing import Any
 
 from rekindle import topology
 from rekindle.coordination import survival
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle.forecast import situation
 from rekindle.settings import DOMAINS, EVEN
 from rekindle.topology import Topology
@@ -26,21 +32,28 @@ from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.machine_load import Sampler
 from rekindle_local.demo.phases import Phases
 from rekindle_local.flights import pipeline as flights
 from rekindle_local.machines import CPU_QUOTA
 from rekindle_local.provisioning import Provisioning
 
-__all__ = ["Options", "Scenario", "failure_domains", "is_level"]
+__all__ = ["CONTEST_KILL", "Options", "Scenario", "failure_domains", "is_level"]
 
 POLL_SECONDS = 0.05
 LOAD_PERCENT = (60.0, 80.0)
 # Of all priorities, what the first plan brings back at most, and how many plans there are at least.
 FIRST_SHARE_MAX, PLANS_MIN = 0.75, 5
+# From so many killed nodes on a run is a contest.
+CONTEST_KILL = 8
 # Loads of so many measurements in a row that lie within this ratio.
 STEADY_WINDOWS, STEADY_RATIO_MAX = 4, 1.15
 # No input waits: so many epochs in a row have taken what came in, up to so long before their cut.
 LEVEL_CUTS, LEVEL_SECONDS_MAX = 5, 1.0
+# How often the rate is held before a run whose load is not judged goes on with what there is.
+HOLDS_MAX = 2
+# Rows a second by node with which calibration begins.
+FIRST_ROWS_PER_NODE = 5_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +63,13 @@ class Options:
     The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
     and not `kill` of all. With `later_kills` there are more failures, of other nodes,
     `kills_every_seconds` after the one before, and no earlier than all nodes are back; nodes are
-    then drawn from all. Where the load is `judged`, a run with one outside
-    of 60 to 80 % fails.
+    then drawn from all. The rate is calibrated for `calibration_seconds_max` at most, where that is
+    given, and held for `warm_seconds`. Where the load is `judged`, a run with one outside of 60 to
+    80 % fails.
     """
 
-    nodes: int = 10
-    kill: int = 8
+    nodes: int = 4
+    kill: int = 3
     domains: int = 3
     kill_domain: str | None = None
     later_kills: tuple[int, ...] = ()
@@ -65,14 +79,21 @@ class Options:
     seed: int = 1
     return_every_seconds: float = 6.0
     rows_per_second: float | None = None
-    first_rows_per_second: float = 30_000.0
+    first_rows_per_second: float | None = None
     buffering: str = "always"
     ordering: str = "always"
     kill_coordinator: bool = False
     cpu_quota: float = CPU_QUOTA
+    calibration_seconds_max: float | None = None
     warm_seconds: float = 20.0
     judged: bool = True
     phase_seconds_max: float = 600.0
+
+    @property
+    def begins_with_rows_per_second(self) -> float:
+        """The rate that was asked for, or the one with which calibration begins."""
+        first = self.first_rows_per_second or FIRST_ROWS_PER_NODE * self.nodes
+        return first if self.rows_per_second is None else self.rows_per_second
 
 
 def failure_domains(nodes: Sequence[str], count: int) -> dict[str, str]:
@@ -108,26 +129,25 @@ class Scenario:
     _looked_at: dict[str, Any] | None = None
     _arranged: bool = False
     _phases: Phases = field(init=False)
+    _machine: Sampler = field(init=False)
 
     def __post_init__(self) -> None:
         limit = self.options.phase_seconds_max
         self._phases = Phases("demo", self.driver.log, self._poll, self.show, limit)
+        self._machine = Sampler(self.cluster, self.driver, self.control)
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""
         self._phases.await_that("all executors have joined", self._is_whole)
         self._phases.await_that("the first plan is running", lambda: "recovered" in self.kinds)
-        self._phases.await_that("the load is calibrated", lambda: "calibrated" in self.kinds)
+        self._calibrate()
         if self.options.placement == DOMAINS:
             self._phases.await_that(
                 "what survives the loss of a domain is arranged", self._is_arranged
             )
         if self.options.kill_domain is not None:
             self._phases.await_that("what partitions cost falls no more", self._is_compiled)
-        self._phases.await_that("no input waits", lambda: is_level(self.records))
-        self._note("warm")
-        self._phases.let_pass(self.options.warm_seconds)
-        self._check_load()
+        self._hold_steady()
         self._kill(self._chosen())
         if self.options.kill_coordinator:
             self._kill_coordinator()
@@ -147,6 +167,9 @@ class Scenario:
             self._take(record)
         self.driver.check()
         self.provisioning.check()
+        starting = [node.name for node in self.cluster.nodes if node.name not in self.joined]
+        if (sample := self._machine.sample(starting)) is not None:
+            self._note("machine", **sample)
         time.sleep(POLL_SECONDS)
 
     def _take(self, record: dict[str, Any]) -> None:
@@ -164,23 +187,70 @@ class Scenario:
         self.records.append(record)
         self.show(record)
 
-    def _check_load(self) -> None:
-        """The driver calibrates until the first loss, as nodes get faster, or others need the
-        machine; a rate that was asked for stays as it is. What a domain's loss stops is not a
-        matter of the load."""
-        if self.options.kill_domain is not None or not self.options.judged:
-            return
-        low, high = LOAD_PERCENT
+    def _calibrate(self) -> None:
+        """Wait until the load is calibrated, or has been for as long as it may."""
+        limit = self.options.calibration_seconds_max
+        end = math.inf if limit is None else time.monotonic() + limit
+        self._phases.await_that(
+            "the load is calibrated",
+            lambda: "calibrated" in self.kinds
+            or ("statistics" in self.kinds and time.monotonic() > end),
+        )
+
+    def _hold_steady(self) -> None:
+        """Hold the rate for a while in which all is as it should be, else calibrate it on and hold
+        it again. A rate that was asked for is held anyway."""
+        is_asked_for = self.options.rows_per_second is not None
         end = time.monotonic() + self.options.phase_seconds_max
-        while not self._is_load_fair():
-            self._poll()
-            if self.options.rows_per_second is None and time.monotonic() < end:
-                continue
-            raise RunError(
-                where="demo",
-                what=f"executors used {self._load():.1f} % of the capped capacity before the kill",
-                remedy=f"choose --rows-per-second so that it is {low:.0f} to {high:.0f} %",
-            )
+        for holds in itertools.count(1):
+            self._phases.await_that("no input waits", lambda: is_level(self.records))
+            self._hold()
+            if self._is_steady():
+                return
+            if not self._judges_load and holds >= HOLDS_MAX:
+                return
+            if is_asked_for or time.monotonic() > end:
+                break
+            self.driver.release_rate()
+            self._say("the load is not steady yet: the rate is calibrated on")
+            while not self._is_steady() and time.monotonic() < end:
+                self._poll()
+        if self._judges_load:
+            self._refuse_load()
+
+    def _hold(self) -> None:
+        """Let some time pass at one rate; the normal lag is measured in it."""
+        seconds = self.options.warm_seconds
+        if self.options.rows_per_second is None:
+            self.driver.hold_rate()
+        self._note("warm")
+        self._say(f"holding {self._rate():,.0f} rows/s for {seconds:.0f} s before the kill")
+        self._phases.let_pass(seconds)
+
+    def _is_steady(self) -> bool:
+        return is_level(self.records) and (not self._judges_load or self._is_load_fair())
+
+    @property
+    def _judges_load(self) -> bool:
+        """What a domain's loss stops is not a matter of the load."""
+        return self.options.judged and self.options.kill_domain is None
+
+    def _refuse_load(self) -> None:
+        low, high = LOAD_PERCENT
+        if self._is_load_fair():
+            return
+        raise RunError(
+            where="demo",
+            what=f"executors used {self._load():.1f} % of the capped capacity before the kill",
+            remedy=f"choose --rows-per-second so that it is {low:.0f} to {high:.0f} %",
+        )
+
+    def _say(self, text: str) -> None:
+        self.show({"kind": "phase", "text": text})
+
+    def _rate(self) -> float:
+        rate: float = self.latest["statistics"]["rows_per_second"]
+        return rate
 
     def _is_load_fair(self) -> bool:
         low, high = LOAD_PERCENT
@@ -232,8 +302,16 @@ class Scenario:
             return self._drawn()[0]
         closures = {name: tuple(part) for name, part in topology.closures(self.topology).items()}
         placement = self.latest["statistics"]["placement"]
-        rng = random.Random(options.seed)
-        return flights.victims(closures, placement, list(found), options.kill, rng)
+        for whole in range(flights.WHOLE_QUERIES, 0, -1):
+            rng = random.Random(options.seed)
+            try:
+                return flights.victims(
+                    closures, placement, list(found), options.kill, rng, whole=whole
+                )
+            except InputError:
+                if options.judged:  # runs that are compared need survivors
+                    raise
+        return self._drawn()[0]
 
     def _drawn(self) -> tuple[tuple[str, ...], ...]:
         """The nodes of each failure, where there are several."""
@@ -269,7 +347,8 @@ class Scenario:
         """A run in which survivors could carry nearly everything, or nearly nothing had to be
         planned, is no evidence. How busy nodes are is checked before the failure."""
         killed = len(self.victims)
-        if self.options.strategy != "incremental" or self.options.kill_domain or killed < 8:
+        planned = self.options.strategy == "incremental" and self.options.kill_domain is None
+        if not planned or killed < CONTEST_KILL:
             return
         plans = [
             record

@@ -20,6 +20,8 @@ __all__ = ["QUERY_KEYS", "build", "keys", "priorities", "victims"]
 PRIORITY_MAX = 10
 SETS_ENUMERATED_MAX = 100_000
 DRAWS_MAX = 10_000
+# A failure is to leave so many queries that it does not touch.
+WHOLE_QUERIES = 2
 
 # The columns that tell a query's output rows apart.
 QUERY_KEYS: dict[str, tuple[str, ...]] = {
@@ -98,8 +100,11 @@ def victims(
     nodes: Sequence[str],
     kill: int,
     rng: Random,
+    *,
+    whole: int = WHOLE_QUERIES,
 ) -> tuple[str, ...]:
-    """Draw `kill` of `nodes` uniformly among the sets that leave two queries' closures whole.
+    """Draw `kill` of `nodes` uniformly among the sets that leave the closures of `whole` queries
+    whole.
 
     `closures`: partitions of each query; `placement`: node of each partition. Small cases are
     enumerated, large ones drawn until one fits. Raises InputError when none does.
@@ -107,7 +112,7 @@ def victims(
     homes = [frozenset(placement[partition] for partition in part) for part in closures.values()]
 
     def fits(lost: Sequence[str]) -> bool:
-        return sum(home.isdisjoint(lost) for home in homes) >= 2
+        return sum(home.isdisjoint(lost) for home in homes) >= whole
 
     chosen: tuple[str, ...] | None = None
     if 0 <= kill <= len(nodes):
@@ -120,7 +125,7 @@ def victims(
     if chosen is None:
         raise InputError(
             where=f"nodes to kill: {kill} of {len(nodes)}",
-            what="no choice leaves the closures of two queries whole",
+            what=f"no choice leaves the closures of {whole} queries whole",
             remedy="kill fewer nodes or start more",
         )
     return tuple(node for node in nodes if node in chosen)

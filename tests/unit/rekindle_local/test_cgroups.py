@@ -71,6 +71,33 @@ def test_a_quota_reads_back_as_it_was_set_and_can_be_lifted(group: cgroups.Group
     assert group.quota() is None
 
 
+def test_a_weight_reads_back_as_it_was_set(group: cgroups.Group) -> None:
+    assert group.weight() == 1.0
+    group.set_weight(0.1)
+    assert group.weight() == pytest.approx(0.1, abs=0.001)
+    group.set_weight(1.0)
+    assert group.weight() == 1.0
+
+
+@pytest.mark.parametrize(("version", "file"), [(1, "cpu.shares"), (2, "cpu.weight")])
+def test_a_weight_is_written_in_the_unit_of_each_version(
+    tmp_path: Path, version: int, file: str
+) -> None:
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / file).write_text("0")
+    group = cgroups.Group(cgroups.Hierarchy(version, tmp_path, tmp_path), "node")
+    group.set_weight(0.1)
+    assert (tmp_path / "node" / file).read_text().strip() == {1: "102", 2: "10"}[version]
+
+
+def test_periods_in_which_a_quota_was_used_up_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "node").mkdir()
+    group = cgroups.Group(cgroups.Hierarchy(2, tmp_path, tmp_path), "node")
+    assert group.throttled_periods() == 0
+    (tmp_path / "node" / "cpu.stat").write_text("usage_usec 5\nnr_periods 40\nnr_throttled 7\n")
+    assert group.throttled_periods() == 7
+
+
 def test_whatever_a_process_in_a_group_forks_is_found_and_killed_there(
     group: cgroups.Group, tmp_path: Path
 ) -> None:
