@@ -108,6 +108,23 @@ def test_a_move_begins_a_window_with_the_epoch_after_the_one_that_ran_some_again
     assert cost == pytest.approx(100 / WINDOW_SECONDS)
 
 
+def test_a_rate_that_is_held_stays_until_it_is_released() -> None:
+    application = running()
+    application.settings.runtime.load_target_percent = 66.0
+    held = True
+    statistics = Statistics(application, rate_is_held=lambda: held)
+    statistics.closed_window()
+    rates = []
+    for number, held in enumerate((False, True, True, False)):  # noqa: B007 (the lambda reads it)
+        for epoch in range(6 * number + 1, 6 * number + 7):
+            compute(application, statistics, epoch, 0.1 * epoch)  # a load far below the target
+            statistics.closed_window()
+        rates.append(statistics.rows_per_second)
+    assert rates[0] > 100.0
+    assert rates[0] == rates[1] == rates[2]
+    assert rates[3] > rates[2]
+
+
 def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

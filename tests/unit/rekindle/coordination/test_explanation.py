@@ -30,6 +30,12 @@ def test_a_waiting_query_is_explained_by_what_it_misses_and_what_would_bring_it(
     assert "(no-capacity)" in text
 
 
+def test_why_it_waits_while_a_lesser_one_runs_is_one_sentence() -> None:
+    found = short_of_capacity().explain("busiest")
+    (why,) = [one for one in found.sentences if " waits while " in one]
+    assert why == ""
+
+
 def test_as_many_nodes_as_the_explanation_says_bring_the_query_back() -> None:
     desk = short_of_capacity()
     more = desk.explain("busiest").more_nodes

@@ -83,7 +83,19 @@ def test_plans_tell_what_they_brought_back_and_with_what(figures: dict[str, Any]
         "priority_sum": 17.0,
         "solver": "best-density",
         "gap": 0.0,
+        "skipped": [
+            {
+                "query": "b",
+                "priority": 2.0,
+                "reason": "no-capacity",
+                "needed_cpu_percent": 20.0,
+                "free_cpu_percent": 0.0,
+            }
+        ],
+        "why": "b (priority 2) waits while a (priority 1) runs: it needs 20 % of a core and nothing "
+        "is left, and what runs is not stopped for it.",
     }
+    assert figures["plans"][1]["skipped"] == []
 
 
 def test_the_first_plan_is_counted_in_epochs_from_the_return_that_made_it_possible(

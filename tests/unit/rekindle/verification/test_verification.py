@@ -65,6 +65,21 @@ def test_a_report_that_holds_shows_no_difference(
     assert "every figure of the report holds" in capsys.readouterr().out
 
 
+def test_a_report_of_a_release_that_had_fewer_figures_holds(run: Path) -> None:
+    def forget(record: dict[str, Any]) -> None:
+        del record["machine_limit"]
+        for plan in record["plans"]:
+            del plan["skipped"], plan["why"]
+
+    change_json(run / "report.json", forget)
+    assert found(run) == []
+
+
+def test_a_changed_reason_of_a_plan_is_found(run: Path) -> None:
+    change_json(run / "report.json", lambda record: record["plans"][0].update(why="for no reason"))
+    assert found(run) == ["plans[0].why"]
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "count"),
     [

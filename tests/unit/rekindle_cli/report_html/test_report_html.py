@@ -111,6 +111,68 @@ def test_a_run_in_which_nothing_went_down_can_be_shown() -> None:
     assert "This run made no recovery plan." in report_html.render(told, run.events)
 
 
+def with_outages(figures: dict[str, Any], **seconds: float) -> dict[str, Any]:
+    """The same with queries of these names that were unavailable so long from 2 s on, each back."""
+    queries = {
+        name: {
+            **figures["queries"]["safe"],
+            "survived": name == "survivor",
+            "unavailable": [[2.0, 2.0 + length]],
+            "back_at": 2.0 + length,
+        }
+        for name, length in seconds.items()
+    }
+    return {**figures, "queries": queries}
+
+
+def test_headlines_leave_out_interruptions_that_are_shorter_than_an_epoch(run: Run) -> None:
+    told = figures(run)
+    assert told["epoch_seconds"] == pytest.approx(1.0)
+    brief = with_outages(told, brief=0.3, long=9.0, longer=20.0, survivor=0.4)
+    assert words.headline(brief) == (
+        "2 of 3 nodes lost. First query back after 11.0\u00a0s, the last after 22.0\u00a0s."
+    )
+    assert "ran on without interruption" in words.story(brief)
+    assert words.headline(with_outages(told, brief=0.3)) == "2 of 3 nodes lost. No query went down."
+    assert "1 of them was interrupted" in words.story(with_outages(told, survivor=1.5))
+
+
+def test_the_plans_say_what_they_leave_waiting_and_why() -> None:
+    run = runs.make(replace(SCENARIO, cpu_quota=0.6, priorities={**PRIORITIES, "more": 1.5}))
+    page = report_html.render(figures(run), run.events)
+    assert "leaves waiting, and why" in page
+    assert "no room: " in page
+    plan = {
+        "skipped": [
+            {"query": "late", "priority": 7.0, "reason": "no-capacity"},
+            {"query": "slow", "priority": 3.0, "reason": "put-off"},
+            {"query": "odd", "priority": 2.0, "reason": "no-capacity"},
+        ],
+        "why": "late waits.",
+    }
+    said = "no room: late (7), odd (2); put off for those before: slow (3). late waits."
+    assert words.skipped(plan) == said
+    assert words.skipped({}) == ""
+
+
+def test_the_machine_is_named_where_it_was_the_limit(run: Run) -> None:
+    told = figures(run)
+    assert words.machine_limit(told) == "Whether this machine was the limit was not measured."
+    limit = {"seconds": 40.0, "of_seconds": 95.0, "intervals": [], "cores": 2, "other_cores": 0.94}
+    said = words.machine_limit({**told, "machine_limit": limit})
+    assert said == (
+        "This machine was the limit for 40.0\u00a0s of the 95.0\u00a0s from the warm-up on: all its "
+        "CPU was used, and what ran waited for it, while other programs used 0.9 of 2 cores."
+    )
+    alone = words.machine_limit({**told, "machine_limit": {**limit, "other_cores": 0.01}})
+    assert alone.endswith("and what ran waited for it.")
+    never = words.machine_limit({**told, "machine_limit": {**limit, "seconds": 0}})
+    assert never == "This machine was never the limit in the 95.0\u00a0s from the warm-up on."
+    earlier = {name: value for name, value in told.items() if name != "machine_limit"}
+    assert words.machine_limit(earlier) == ""
+    assert said.split(":")[0] in words.story({**told, "machine_limit": limit})
+
+
 def test_node_names_are_shortened_by_what_they_share() -> None:
     assert words.short_names(["127.0.0.4", "127.0.0.11"]) == {
         "127.0.0.4": ".4",
