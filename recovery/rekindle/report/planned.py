@@ -32,7 +32,9 @@ def plans(
 ) -> list[dict[str, Any]]:
     """List the plans of a run in order; InputError when a plan's pair of records is missing."""
     made = run_events.of_kind(events, "plan")
-    pairs = [(_pair(problems, event, "problems"), _pair(answers, event, "answers")) for event in made]
+    pairs = [
+        (_pair(problems, event, "problems"), _pair(answers, event, "answers")) for event in made
+    ]
     left = skipped.follow(events, inputs, problems, answers)
     return [
         _plan(event, *pair, left.get(event.extra["n"], Skipped()))

@@ -57,7 +57,10 @@ class _Cluster:
 
 
 def follow(
-    events: Sequence[Event], inputs: Inputs, problems: Mapping[int, Record], answers: Mapping[int, Record]
+    events: Sequence[Event],
+    inputs: Inputs,
+    problems: Mapping[int, Record],
+    answers: Mapping[int, Record],
 ) -> dict[int, Skipped]:
     """Give what each plan after the failure left waiting, by the plan's number.
 

@@ -193,8 +193,10 @@ class Scenario:
         end = math.inf if limit is None else time.monotonic() + limit
         self._phases.await_that(
             "the load is calibrated",
-            lambda: "calibrated" in self.kinds
-            or ("statistics" in self.kinds and time.monotonic() > end),
+            lambda: (
+                "calibrated" in self.kinds
+                or ("statistics" in self.kinds and time.monotonic() > end)
+            ),
         )
 
     def _hold_steady(self) -> None:
@@ -209,12 +211,14 @@ class Scenario:
                 return
             if not self._judges_load and holds >= HOLDS_MAX:
                 return
-            if is_asked_for or time.monotonic() > end:
+            if is_asked_for:
                 break
             self.driver.release_rate()
             self._say("the load is not steady yet: the rate is calibrated on")
             while not self._is_steady() and time.monotonic() < end:
                 self._poll()
+            if not self._is_steady():
+                break
         if self._judges_load:
             self._refuse_load()
 

@@ -31,9 +31,21 @@ def test_a_waiting_query_is_explained_by_what_it_misses_and_what_would_bring_it(
 
 
 def test_why_it_waits_while_a_lesser_one_runs_is_one_sentence() -> None:
-    found = short_of_capacity().explain("busiest")
-    (why,) = [one for one in found.sentences if " waits while " in one]
-    assert why == ""
+    desk = running(priorities={"busiest": 9.5, "ranking": 1.0})
+    keep = {desk.placement["tops/0"], desk.placement["source/0"]}
+    desk.lose(*[node for node in NODES if node not in keep])
+    desk.settle()
+    desk.all_live()
+    (why,) = [one for one in desk.explain("busiest").sentences if " waits while " in one]
+    assert why == (
+        "busiest (priority 9.5) waits while ranking (priority 1) runs: it needs 96 % of a core and "
+        "30 % is left, and what runs is not stopped for it."
+    )
+
+
+def test_a_query_that_waits_for_a_more_important_one_has_no_such_sentence() -> None:
+    sentences = short_of_capacity().explain("busiest").sentences
+    assert not [one for one in sentences if " waits while " in one]
 
 
 def test_as_many_nodes_as_the_explanation_says_bring_the_query_back() -> None:

@@ -41,3 +41,15 @@ def test_a_long_wait_tells_how_many_queries_are_level() -> None:
         display.show({"kind": "commit", "query_partition": part, "epoch": epoch})
     display.show({"kind": "not-yet", "until": "all run"})
     assert shown.getvalue() == "waiting until all run: 1 of 2 queries are level\n"
+
+
+def test_the_table_says_for_how_long_the_machine_has_been_the_limit() -> None:
+    display = Display({"late": 1.0}, {"late": 1}, Console(file=io.StringIO()))
+    busy = {"kind": "machine", "seconds": 1.0, "idle_share": 0.0, "waiting_share": 0.6}
+    display.show(busy)
+    display.show({"kind": "warm"})  # what was before does not count
+    display.show({**busy, "idle_share": 0.5})
+    assert display._table().caption is None
+    display.show(busy)
+    display.show(busy)
+    assert display._table().caption == "this machine was the limit for 2 s so far"
