@@ -4,6 +4,8 @@
     comparison    ratios and bars of recoveries, by the runs of several systems
     contest       who is compared in which failures, and in which order
     coordinator   many applications in one coordinator: cost, speed, failover
+    demo_command  the command `rekindle bench demo`
+    demo_runs     the demo seed after seed: is it right, and true about the machine
     flame         a flame graph of what a profile has sampled
     fleet         the records of many applications at rest
     interference  what catching up costs those that run
@@ -22,6 +24,7 @@
     steady        the highest rate that systems keep up with, and lag below it
     soak          many small epochs: does anything grow
     threads       CPU time of processes by kinds of their threads
+    witness       how short of CPU the machine is, by a process that wants a little of it
     results       rows of bars, written and printed
 
 Called by the command `bench`; `results` and `fleet` by the operator's benchmark too.

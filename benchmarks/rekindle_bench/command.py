@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rekindle.errors import InputError, RunError
+from rekindle_bench import demo_command
 from rekindle_cli import options, pictures
 from rekindle_local import failures
 from rekindle_local.failures import Schedule
@@ -29,6 +30,7 @@ bench = typer.Typer(
     "Example: rekindle bench recovery --seeds 1..5 --report bench",
     no_args_is_help=True,
 )
+bench.command()(demo_command.demo)
 
 NodesOption = Annotated[
     int | None,
@@ -331,9 +333,7 @@ def peer(
         typer.Option(help="A new directory for the report; else it is kept only on failure."),
     ] = None,
 ) -> None:
-    """Run another system through the demo's failure.
-
-    Every row that it puts out is checked.
+    """Run another system through the demo's failure; every row that it puts out is checked.
 
     Example: rekindle bench peer --engine structured-streaming --rows-per-second 1000 --report out
     """

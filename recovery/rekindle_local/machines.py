@@ -173,8 +173,10 @@ class Machines(ABC):
         self._on_change()
 
     def start_worker(self, name: str) -> None:
-        """Bring a killed node back: a fresh worker, empty disks, no quota, a low weight. Waits until
-        it is registered."""
+        """Bring a killed node back: a fresh worker, empty disks, no quota, a low weight.
+
+        Waits until it is registered.
+        """
         worker = self._worker(name)
         if worker.leader is not None:
             raise RunError(

@@ -4,8 +4,8 @@ A window counts only when every partition was live all the time and nothing was 
 measured during a recovery says nothing of the steady state. It is as long as the time in which its
 rows came in: while a loss that nobody has noticed yet holds up the epochs, nothing is computed, and
 that must not look as if nothing would have to be. A move begins another one. A drain uses all the
-CPU that there is, so no window counts while it lasts. While the file `hold-rate` is in the store, the
-rate stays as it is. Called by `control`.
+CPU that there is, so no window counts while it lasts. While the file `hold-rate` is in the store,
+the rate stays as it is. Called by `control`.
 """
 
 import math

@@ -20,8 +20,6 @@ MODES = ("always", "adaptive")
 FAILURE_DOMAINS = 3
 # What is killed of more than five nodes, if nothing else is said: 8 of 10.
 KILL_SHARE = 0.8
-# Long enough for the load to come near what is wanted on most machines.
-CALIBRATION_SECONDS_MAX = 30.0
 # Runs of different placements are to be compared, and the load of one rack of many is none to
 # calibrate by.
 DOMAIN_ROWS_PER_SECOND = 20_000.0
@@ -92,7 +90,7 @@ def demo(
     killed = _killed(kill, kill_domain, nodes, parts)
     rate = DOMAIN_ROWS_PER_SECOND if kill_domain and rows_per_second is None else rows_per_second
     from rekindle_local.demo import performance
-    from rekindle_local.demo.scenario import CONTEST_KILL, Options
+    from rekindle_local.demo.scenario import Options, shown
 
     wanted = Options(
         nodes=nodes,
@@ -107,13 +105,10 @@ def demo(
         buffering=buffering,
         ordering=ordering,
         kill_coordinator=kill_coordinator,
-        # what is as large as the benchmarks' runs is judged as they are
-        judged=killed >= CONTEST_KILL,
-        calibration_seconds_max=None if killed >= CONTEST_KILL else CALIBRATION_SECONDS_MAX,
     )
     _check(wanted)
     with options.report_directory(report) as directory:
-        result = performance.perform(wanted, directory)
+        result = performance.perform(shown(wanted), directory)
         performance.summarise(result, report)
         performance.check_rows(result)
 

@@ -7,8 +7,8 @@ processes wait for a CPU.
                                               └─► `between` two readings: one `machine` record
 
 A thread of a node whose quota is used up stands in a run queue too, and the kernel counts that as
-waiting. So a node counts in a sample only if its quota was not used up in it: whoever used it up has
-had all that it may use. Nodes that start count not at all, for their weight is low on purpose.
+waiting. So a node counts in a sample only if its quota was not used up in it: a node that has used
+it up got all that it may have. Nodes that start do not count, for their weight is low on purpose.
 `scenario` calls this.
 """
 

@@ -6,10 +6,10 @@
           ─► nodes return one by one ─(later kills)─► recovered ─► finish ─► end
 
 The rate of rows is calibrated, and then held for a while before the kill: what a query lags behind
-while nothing fails is measured at one rate. Nodes are killed here, and come back because the coordinator asks for them; everything else is the
-driver's and the coordinator's doing, seen through their events. What this machine gives all of them
-is sampled meanwhile (`machine_load`). Raises RunError when the contest
-was not fair or a phase took too long.
+while nothing fails is measured at one rate. Nodes are killed here, and come back because the
+coordinator asks for them; everything else is the driver's and the coordinator's doing, seen through
+their events. What this machine gives all of them is sampled meanwhile (`machine_load`). Raises
+RunError when the contest was not fair or a phase took too long.
 """
 
 import itertools
@@ -18,7 +18,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -38,7 +38,7 @@ from rekindle_local.flights import pipeline as flights
 from rekindle_local.machines import CPU_QUOTA
 from rekindle_local.provisioning import Provisioning
 
-__all__ = ["CONTEST_KILL", "Options", "Scenario", "failure_domains", "is_level"]
+__all__ = ["Options", "Scenario", "failure_domains", "is_level", "shown"]
 
 POLL_SECONDS = 0.05
 LOAD_PERCENT = (60.0, 80.0)
@@ -52,6 +52,8 @@ STEADY_WINDOWS, STEADY_RATIO_MAX = 4, 1.15
 LEVEL_CUTS, LEVEL_SECONDS_MAX = 5, 1.0
 # How often the rate is held before a run whose load is not judged goes on with what there is.
 HOLDS_MAX = 2
+# Of a run that is shown and not judged: long enough to come near the wanted load on most machines.
+CALIBRATION_SECONDS_MAX = 30.0
 # Rows a second by node with which calibration begins.
 FIRST_ROWS_PER_NODE = 5_000.0
 
@@ -94,6 +96,14 @@ class Options:
         """The rate that was asked for, or the one with which calibration begins."""
         first = self.first_rows_per_second or FIRST_ROWS_PER_NODE * self.nodes
         return first if self.rows_per_second is None else self.rows_per_second
+
+
+def shown(options: Options) -> Options:
+    """The same for somebody who wants to see it: any load will do, unless the run is as large as
+    those of the benchmarks."""
+    if options.kill >= CONTEST_KILL:
+        return options
+    return replace(options, judged=False, calibration_seconds_max=CALIBRATION_SECONDS_MAX)
 
 
 def failure_domains(nodes: Sequence[str], count: int) -> dict[str, str]:

@@ -54,7 +54,7 @@ def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
             ["--nodes", "2", "--kill", "1", "--strategy", "fast"],
             "--strategy: is 'fast'; choose incremental or blocking",
         ),
-        (["--domains", "11"], "--domains: is 11 for 10 nodes; have fewer"),
+        (["--domains", "11"], "--domains: is 11 for 4 nodes; have fewer"),
         (["--seed", "-1"], "--seed: is -1; give a number from 0 to 2,147,483,648"),
     ],
 )

@@ -92,8 +92,8 @@ def test_plans_tell_what_they_brought_back_and_with_what(figures: dict[str, Any]
                 "free_cpu_percent": 0.0,
             }
         ],
-        "why": "b (priority 2) waits while a (priority 1) runs: it needs 20 % of a core and nothing "
-        "is left, and what runs is not stopped for it.",
+        "why": "b (priority 2) waits while a (priority 1) runs: it needs 20 % of a core and "
+        "nothing is left, and what runs is not stopped for it.",
     }
     assert figures["plans"][1]["skipped"] == []
 

@@ -76,8 +76,8 @@ def test_what_the_planner_had_put_off_is_known_though_no_problem_names_it() -> N
 def test_why_a_seven_waits_while_a_one_runs_is_one_sentence() -> None:
     found = skipped.follow(RUN, INPUTS, PROBLEMS, ANSWERS)[1]
     assert found.sentence == (
-        "wide (priority 7) waits while small (priority 1) runs: it needs 80 % of a core and 10 % is "
-        "left, and what runs is not stopped for it."
+        "wide (priority 7) waits while small (priority 1) runs: it needs 80 % of a core and 10 % "
+        "is left, and what runs is not stopped for it."
     )
 
 

@@ -161,8 +161,8 @@ def test_the_machine_is_named_where_it_was_the_limit(run: Run) -> None:
     limit = {"seconds": 40.0, "of_seconds": 95.0, "intervals": [], "cores": 2, "other_cores": 0.94}
     said = words.machine_limit({**told, "machine_limit": limit})
     assert said == (
-        "This machine was the limit for 40.0\u00a0s of the 95.0\u00a0s from the warm-up on: all its "
-        "CPU was used, and what ran waited for it, while other programs used 0.9 of 2 cores."
+        "This machine was the limit for 40.0\u00a0s of the 95.0\u00a0s from the warm-up on: all "
+        "its CPU was used, and what ran waited for it, while other programs used 0.9 of 2 cores."
     )
     alone = words.machine_limit({**told, "machine_limit": {**limit, "other_cores": 0.01}})
     assert alone.endswith("and what ran waited for it.")

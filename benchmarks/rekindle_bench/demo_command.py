@@ -1,0 +1,41 @@
+"""`rekindle bench demo`: runs the demo seed after seed, on a quiet or on a busy machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rekindle.errors import RunError
+from rekindle_cli import options
+
+__all__ = ["demo"]
+
+SEEDS_MAX = 100  # two minutes for each
+
+
+def demo(
+    seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..5",
+    busy: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of the machine that other programs want meanwhile."),
+    ] = 0.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
+        "bench-demo"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Run the demo seed after seed, and check what it says of the machine against a witness.
+
+    Example: rekindle bench demo --seeds 1..5 --busy 0.5 --report demo-busy --enforce
+    """
+    wanted = options.seeds(seeds, SEEDS_MAX)
+    from rekindle_bench import demo_runs
+
+    result = demo_runs.measure(wanted, busy, options.new_directory(report))
+    missed = [row["bar"] for row in result["bars"] if not row["met"]]
+    if enforce and missed:
+        raise RunError(
+            where="benchmark",
+            what=f"missed: {'; '.join(missed)}",
+            remedy="see the report for the figures",
+        )
