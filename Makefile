@@ -41,7 +41,7 @@ clean-cache: check-python ## remove programs and archives that all clones share,
 flink: setup ## install Flink's jars beside it, to measure it too (once, 330 MB)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e 'benchmarks[flink]'
 
-demo: setup ## lose 8 of 10 workers at once and watch the queries come back
+demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two minutes
 	$(BIN)/rekindle demo
 
 test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change

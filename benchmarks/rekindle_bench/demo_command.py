@@ -24,7 +24,7 @@ def demo(
     ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
-    """Run the demo seed after seed, and check what it says of the machine against a witness.
+    """Run the demo seed after seed, beside a witness.
 
     Example: rekindle bench demo --seeds 1..5 --busy 0.5 --report demo-busy --enforce
     """

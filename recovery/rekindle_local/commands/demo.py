@@ -22,7 +22,7 @@ FAILURE_DOMAINS = 3
 KILL_SHARE = 0.8
 # Runs of different placements are to be compared, and the load of one rack of many is none to
 # calibrate by.
-DOMAIN_ROWS_PER_SECOND = 20_000.0
+DOMAIN_ROWS_PER_NODE = 2_000.0
 
 PlacementOption = Annotated[
     str, typer.Option(help="How queries are placed before it: even or domains.")
@@ -40,7 +40,9 @@ StrategyOption = Annotated[
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option(help="Rate of rows; without it, calibrated to the load, or 20000 for a domain."),
+    typer.Option(
+        help="Rate of rows.", show_default="calibrated to the load, for a domain 2000 a node"
+    ),
 ]
 BufferingOption = Annotated[
     str, typer.Option(help="When outputs are retained: always or adaptive.")
@@ -88,7 +90,9 @@ def demo(
     """
     parts = _parts(domains, nodes)
     killed = _killed(kill, kill_domain, nodes, parts)
-    rate = DOMAIN_ROWS_PER_SECOND if kill_domain and rows_per_second is None else rows_per_second
+    rate = rows_per_second
+    if kill_domain and rate is None:
+        rate = DOMAIN_ROWS_PER_NODE * nodes
     from rekindle_local.demo import performance
     from rekindle_local.demo.scenario import Options, shown
 

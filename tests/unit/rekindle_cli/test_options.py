@@ -31,7 +31,7 @@ def test_seeds_that_are_no_short_range_are_refused_before_anything_is_made(
     ("arguments", "message"),
     [
         (["--strategy", "fast"], "--strategy: is 'fast'; choose incremental or blocking"),
-        (["--kill", "10"], "--kill: is 10 of 10 nodes; leave some alive"),
+        (["--kill", "10"], "--kill: is 10 of 4 nodes; leave some alive"),
         (["--return-every", "nan"], "--return-every: is nan; give a number from 0.1 to 600"),
         (["--placement", "odd"], "--placement: is 'odd'; choose even or domains"),
         (
