@@ -333,7 +333,7 @@ def peer(
         typer.Option(help="A new directory for the report; else it is kept only on failure."),
     ] = None,
 ) -> None:
-    """Run another system through the demo's failure; every row that it puts out is checked.
+    """Run another system through the demo's failure, and check its rows.
 
     Example: rekindle bench peer --engine structured-streaming --rows-per-second 1000 --report out
     """
