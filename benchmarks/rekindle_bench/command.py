@@ -317,7 +317,7 @@ def study(
 @bench.command()
 def peer(
     engine: Annotated[
-        str, typer.Option(help="structured-streaming, flink or flink-adaptive.")
+        str, typer.Option(help="structured-streaming, flink or flink-adaptive; rows are checked.")
     ] = "structured-streaming",
     nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 10,
     kill: KillOption = None,
@@ -333,7 +333,7 @@ def peer(
         typer.Option(help="A new directory for the report; else it is kept only on failure."),
     ] = None,
 ) -> None:
-    """Run another system through the demo's failure, and check its rows.
+    """Run another system through the demo's failure.
 
     Example: rekindle bench peer --engine structured-streaming --rows-per-second 1000 --report out
     """
