@@ -127,10 +127,16 @@ def read_waits(process: Path) -> dict[int, tuple[float, float]]:
     """Read the threads of the process with this folder in /proc; none when it is gone, or where
     the kernel does not count (proc(5): schedstat has nanoseconds run and waited)."""
     found: dict[int, tuple[float, float]] = {}
+    # a run has hundreds of threads, so no objects and no decoding where they can be spared
+    tasks = f"{process}/task"
     with suppress(OSError):
-        for thread in os.listdir(process / "task"):
-            with suppress(OSError, ValueError, IndexError):
-                ran, waited, *_ = (process / "task" / thread / "schedstat").read_text().split()
+        for thread in os.listdir(tasks):
+            with suppress(OSError, ValueError):
+                descriptor = os.open(f"{tasks}/{thread}/schedstat", os.O_RDONLY)
+                try:
+                    ran, waited = os.read(descriptor, 100).split()[:2]
+                finally:
+                    os.close(descriptor)
                 found[int(thread)] = (int(ran) / 1e9, int(waited) / 1e9)
     return found
 
