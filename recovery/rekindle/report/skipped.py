@@ -19,7 +19,8 @@ from rekindle.report.inputs import Inputs
 
 __all__ = ["PUT_OFF", "Skipped", "follow"]
 
-# Not among what the planner chose from: what there is room for in the end comes first.
+# Not among what the planner chose from: the nodes that are up have no room for it, not even once
+# what catches up has caught up.
 PUT_OFF = "put-off"
 
 Record = Mapping[str, Any]

@@ -21,10 +21,10 @@ __all__ = [
 # Of a machine's cores, what other programs must have used to be named.
 OTHERS_SHARE_MIN = 0.05
 REASONS = {
-    "no-capacity": "no room",
-    "does-not-fit-a-node": "fit on no single node",
-    "unplaceable": "larger than any node",
-    "put-off": "put off for those before",
+    "no-capacity": "no room now",
+    "does-not-fit-a-node": "no room on a single node now",
+    "unplaceable": "larger than what any node has free",
+    "put-off": "no room on these nodes, even later",
 }
 
 Report = Mapping[str, Any]

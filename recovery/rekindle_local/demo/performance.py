@@ -182,7 +182,7 @@ def _write_inputs(directory: Path, run_directory: Path, options: Options) -> tup
             "nodes_expected": options.nodes,
             "node_cpu_percent": 100 * options.cpu_quota,
             "rows_per_second": options.begins_with_rows_per_second,
-            "load_target_percent": inputs.LOAD_TARGET_PERCENT if rate is None else None,
+            "load_target_percent": options.load_target_percent if rate is None else None,
         },
     )
 

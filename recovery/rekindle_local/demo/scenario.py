@@ -32,6 +32,7 @@ from rekindle_local import failures
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.inputs import LOAD_TARGET_PERCENT
 from rekindle_local.demo.machine_load import Sampler
 from rekindle_local.demo.phases import Phases
 from rekindle_local.flights import pipeline as flights
@@ -52,8 +53,9 @@ STEADY_WINDOWS, STEADY_RATIO_MAX = 4, 1.15
 LEVEL_CUTS, LEVEL_SECONDS_MAX = 5, 1.0
 # How often the rate is held before a run whose load is not judged goes on with what there is.
 HOLDS_MAX = 2
-# Of a run that is shown and not judged: long enough to come near the wanted load on most machines.
-CALIBRATION_SECONDS_MAX = 30.0
+# Of a run that is shown and not judged: long enough to come near the wanted load on most machines,
+# and a load with which four nodes have room to catch up in a minute.
+CALIBRATION_SECONDS_MAX, SHOWN_LOAD_PERCENT = 30.0, 50.0
 # Rows a second by node with which calibration begins.
 FIRST_ROWS_PER_NODE = 5_000.0
 
@@ -65,7 +67,7 @@ class Options:
     The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
     and not `kill` of all. With `later_kills` there are more failures, of other nodes,
     `kills_every_seconds` after the one before, and no earlier than all nodes are back; nodes are
-    then drawn from all. The rate is calibrated for `calibration_seconds_max` at most, where that is
+    then drawn from all. The rate is calibrated to `load_target_percent` of what plans may use, for `calibration_seconds_max` at most, where that is
     given, and held for `warm_seconds`. Where the load is `judged`, a run with one outside of 60 to
     80 % fails.
     """
@@ -82,6 +84,7 @@ class Options:
     return_every_seconds: float = 6.0
     rows_per_second: float | None = None
     first_rows_per_second: float | None = None
+    load_target_percent: float = LOAD_TARGET_PERCENT
     buffering: str = "always"
     ordering: str = "always"
     kill_coordinator: bool = False
@@ -103,7 +106,12 @@ def shown(options: Options) -> Options:
     those of the benchmarks."""
     if options.kill >= CONTEST_KILL:
         return options
-    return replace(options, judged=False, calibration_seconds_max=CALIBRATION_SECONDS_MAX)
+    return replace(
+        options,
+        judged=False,
+        load_target_percent=SHOWN_LOAD_PERCENT,
+        calibration_seconds_max=CALIBRATION_SECONDS_MAX,
+    )
 
 
 def failure_domains(nodes: Sequence[str], count: int) -> dict[str, str]:

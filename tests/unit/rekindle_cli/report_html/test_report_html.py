@@ -141,7 +141,7 @@ def test_the_plans_say_what_they_leave_waiting_and_why() -> None:
     run = runs.make(replace(SCENARIO, cpu_quota=0.6, priorities={**PRIORITIES, "more": 1.5}))
     page = report_html.render(figures(run), run.events)
     assert "leaves waiting, and why" in page
-    assert "no room: " in page
+    assert "no room now: " in page
     plan = {
         "skipped": [
             {"query": "late", "priority": 7.0, "reason": "no-capacity"},
@@ -150,8 +150,9 @@ def test_the_plans_say_what_they_leave_waiting_and_why() -> None:
         ],
         "why": "late waits.",
     }
-    said = "no room: late (7), odd (2); put off for those before: slow (3). late waits."
-    assert words.skipped(plan) == said
+    assert words.skipped(plan) == (
+        "no room now: late (7), odd (2); no room on these nodes, even later: slow (3). late waits."
+    )
     assert words.skipped({}) == ""
 
 

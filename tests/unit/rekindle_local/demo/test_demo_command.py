@@ -29,7 +29,7 @@ def test_three_of_four_nodes_are_killed_by_default(performed: list[Options]) -> 
     (options,) = performed
     assert (options.nodes, options.kill, options.domains) == (4, 3, 3)
     assert not options.judged, "it convinces on any machine"
-    assert options.calibration_seconds_max == 30.0
+    assert (options.load_target_percent, options.calibration_seconds_max) == (50.0, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,6 @@ def test_other_sizes_are_as_asked_for_or_four_fifths(
 
 def test_a_failure_of_eight_nodes_is_judged_as_in_the_benchmarks(performed: list[Options]) -> None:
     assert cli.run(cli.application, ["demo", "--nodes", "10", "--kill", "8"]) == 0
-    assert performed[0].judged
-    assert performed[0].calibration_seconds_max is None
+    (options,) = performed
+    assert options.judged
+    assert (options.load_target_percent, options.calibration_seconds_max) == (66.0, None)
