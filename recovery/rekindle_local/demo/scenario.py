@@ -67,9 +67,9 @@ class Options:
     The nodes are in so many failure `domains`. With `kill_domain` all nodes of that one are killed,
     and not `kill` of all. With `later_kills` there are more failures, of other nodes,
     `kills_every_seconds` after the one before, and no earlier than all nodes are back; nodes are
-    then drawn from all. The rate is calibrated to `load_target_percent` of what plans may use, for `calibration_seconds_max` at most, where that is
-    given, and held for `warm_seconds`. Where the load is `judged`, a run with one outside of 60 to
-    80 % fails.
+    then drawn from all. The rate is calibrated to `load_target_percent` of what plans may use, for
+    `calibration_seconds_max` at most, where that is given, and held for `warm_seconds`. Where the
+    load is `judged`, a run with one outside of 60 to 80 % fails.
     """
 
     nodes: int = 4
