@@ -24,6 +24,14 @@ KILL_SHARE = 0.8
 # calibrate by.
 DOMAIN_ROWS_PER_NODE = 2_000.0
 
+KillOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Nodes killed at once, unless a domain is killed.",
+        show_default="3 of 4, 8 of 10",
+    ),
+]
 PlacementOption = Annotated[
     str, typer.Option(help="How queries are placed before it: even or domains.")
 ]
@@ -52,14 +60,7 @@ OrderingOption = Annotated[str, typer.Option(help="When inputs are ordered: alwa
 
 def demo(
     nodes: Annotated[int, typer.Option(min=2, max=50, help="Workers, each a node.")] = 4,
-    kill: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Nodes killed at once, unless a domain is killed.",
-            show_default="3 of 4, 8 of 10",
-        ),
-    ] = None,
+    kill: KillOption = None,
     domains: DomainsOption = None,
     kill_domain: Annotated[
         str | None,
@@ -84,7 +85,7 @@ def demo(
 ) -> None:
     """Kill nodes under a running pipeline and report how its queries come back.
 
-    It takes about two minutes, and four with ten nodes.
+    It takes about two minutes where the machine has nothing else to do.
 
     Example: rekindle demo --report out
     """

@@ -1,5 +1,4 @@
-"""What this machine gives a run: CPU at rest, CPU used by others, and how long the run's own
-processes wait for a CPU.
+"""What this machine gives a run: its CPU at rest, and how long processes wait for a CPU.
 
     processes ─► /proc/PID/task/*/schedstat   ran, waited in a run queue
     machine   ─► /proc/stat                   at rest
