@@ -20,7 +20,7 @@ from rekindle_cli.report_html import words
 from rekindle_local.demo import performance
 from rekindle_local.demo.scenario import Options, shown
 
-__all__ = ["Seen", "bars", "measure"]
+__all__ = ["DemoRun", "bars", "measure"]
 
 # A run is to be over so soon on a quiet machine.
 SECONDS_MAX = 120.0
@@ -29,7 +29,7 @@ DIFFERENCE_MAX = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DemoRun:
     """One run: its length, output rows that were wrong (None: it failed), and for how many of
     `of_seconds` the machine was the limit, as the demo said and as the witness saw it."""
 
@@ -70,7 +70,7 @@ def measure(seeds: Sequence[int], busy_share: float, directory: Path) -> dict[st
     return results.write(directory / "demo.json", figures, bars(found, busy_share, command))
 
 
-def bars(found: Sequence[Seen], busy_share: float, command: str) -> list[Bar]:
+def bars(found: Sequence[DemoRun], busy_share: float, command: str) -> list[Bar]:
     """Every run exact, each says truly whether the machine was the limit; on a quiet machine each
     is over in two minutes."""
     exact, true = (sum(getattr(seen, name) for seen in found) for name in ("is_exact", "is_true"))
@@ -91,25 +91,25 @@ def bars(found: Sequence[Seen], busy_share: float, command: str) -> list[Bar]:
     return rows
 
 
-def _seen(seed: int, busy_share: float, place: Path) -> Seen:
+def _seen(seed: int, busy_share: float, place: Path) -> DemoRun:
     testimony, begin = place / "witness.jsonl", time.monotonic()
     try:
         with witness.busy_programs(busy_share), witness.witness(testimony):
             report = performance.perform(shown(Options(seed=seed)), place)
     except RekindleError as error:
-        return Seen(seed, time.monotonic() - begin, None, failure=str(error))
+        return DemoRun(seed, time.monotonic() - begin, None, failure=str(error))
     seconds = time.monotonic() - begin
     performance.summarise(report, place)
     return _compared(seed, seconds, report, place)
 
 
-def _compared(seed: int, seconds: float, report: Mapping[str, Any], place: Path) -> Seen:
+def _compared(seed: int, seconds: float, report: Mapping[str, Any], place: Path) -> DemoRun:
     counts, limit = report["exactly_once"], report["machine_limit"] or {}
     bad = counts["missing"] + counts["duplicated"] + counts["wrong"]
     end = _ended_at(place / "run" / "driver-events.jsonl")
     of_seconds = limit.get("of_seconds", 0.0)
     testimony = witness.read(place / "witness.jsonl")
-    return Seen(
+    return DemoRun(
         seed=seed,
         seconds=seconds,
         bad_rows=bad,

@@ -16,7 +16,7 @@ from rekindle.coordination.standing import Phase, QueryStanding, Standing, View,
 from rekindle.coordination.state import State, Status, with_status
 from rekindle.errors import InputError
 from rekindle.planning import waiting
-from rekindle.planning.waiting import Running, Wait
+from rekindle.planning.waiting import Lesser, Wait
 
 __all__ = ["Explanation", "Missing", "explain", "near"]
 
@@ -197,7 +197,7 @@ def _why(explanation: Explanation, found: Standing) -> str | None:
         free=sum(free.values()),
         free_on_one=max(free.values()),
     )
-    return waiting.sentence(wait, Running(least.name, least.priority, ran_before=True))
+    return waiting.sentence(wait, Lesser(least.name, least.priority, ran_before=True))
 
 
 def _room(explanation: Explanation, state: State) -> str:

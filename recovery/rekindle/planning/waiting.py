@@ -7,13 +7,13 @@ larger piece of one node. Pure; the report's plans and `explain` say the sentenc
 
 from dataclasses import dataclass
 
-__all__ = ["Running", "Wait", "percent", "sentence"]
+__all__ = ["Lesser", "Wait", "percent", "sentence"]
 
 LEAST_PERCENT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class Lesser:
     """A less important query that runs or is being brought back; `ran_before` the plan, or comes
     back with it."""
 
@@ -39,7 +39,7 @@ class Wait:
     free_on_one: float | None = None
 
 
-def sentence(wait: Wait, running: Running) -> str:
+def sentence(wait: Wait, running: Lesser) -> str:
     """Say why `wait.query` waits while a less important query runs."""
     does, why = "comes back", f"and {running.query} needed less"
     if running.ran_before:

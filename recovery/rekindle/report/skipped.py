@@ -13,7 +13,7 @@ from typing import Any
 from rekindle import events as run_events
 from rekindle.events import Event
 from rekindle.planning import waiting
-from rekindle.planning.waiting import Running, Wait
+from rekindle.planning.waiting import Lesser, Wait
 from rekindle.problem import RUNNING
 from rekindle.report.inputs import Inputs
 
@@ -125,7 +125,7 @@ def _sentence(cluster: _Cluster, ran: set[str], waits: Mapping[str, Wait]) -> st
     wait, least = next(iter(waits.values())), running[0]
     if priorities[least] >= wait.priority:
         return None
-    return waiting.sentence(wait, Running(least, priorities[least], least in ran))
+    return waiting.sentence(wait, Lesser(least, priorities[least], least in ran))
 
 
 def _wait(cluster: _Cluster, query: str, problem: Record, answer: Record) -> Wait:

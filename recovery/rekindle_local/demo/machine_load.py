@@ -23,7 +23,7 @@ from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 
-__all__ = ["Reading", "Sampler", "Waits", "between", "read_idle_seconds", "read_waits"]
+__all__ = ["Counters", "MachineLoad", "Waits", "between", "read_idle_seconds", "read_waits"]
 
 SAMPLE_SECONDS = 1.0
 # The part of a run that is no node: driver, control plane, and the demo itself.
@@ -34,7 +34,7 @@ Waits = Mapping[int, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Counters:
     """All counters at one moment, each since its beginning.
 
     `waits` are by part of the run, a node or what serves all nodes, `throttled` counts the periods
@@ -51,13 +51,13 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Sampler:
+class MachineLoad:
     """Reads the counters of one run once a second, for whoever asks more often."""
 
     cluster: LocalCluster
     driver: DriverProcess
     control: ControlPlane
-    _newest: Reading | None = None
+    _newest: Counters | None = None
     _starting: frozenset[str] = frozenset()
 
     def sample(self, starting: Collection[str]) -> dict[str, Any] | None:
@@ -70,7 +70,7 @@ class Sampler:
         self._newest, self._starting = reading, frozenset(starting)
         return None if newest is None else between(newest, reading, before | self._starting)
 
-    def _read(self) -> Reading:
+    def _read(self) -> Counters:
         nodes = [node.name for node in self.cluster.nodes]
         sessions = self._sessions()
         waits: dict[str, dict[int, tuple[float, float]]] = {SERVING: read_waits(Path("/proc/self"))}
@@ -78,7 +78,7 @@ class Sampler:
             part = sessions.get(_session(name)) if name.isdigit() else None
             if part is not None:
                 waits.setdefault(part, {}).update(read_waits(Path("/proc", name)))
-        return Reading(
+        return Counters(
             at=time.monotonic(),
             cores=len(os.sched_getaffinity(0)),
             idle_seconds=_idle_now(),
@@ -96,7 +96,7 @@ class Sampler:
         return sessions | {leader: SERVING for leader in serving if leader is not None}
 
 
-def between(before: Reading, after: Reading, starting: Collection[str]) -> dict[str, Any]:
+def between(before: Counters, after: Counters, starting: Collection[str]) -> dict[str, Any]:
     """Give the fields of a `machine` record: shares of 1, cores, seconds.
 
     `starting` are the nodes that count as starting in that time.
@@ -173,7 +173,7 @@ def _session(process: str) -> int:
         return 0
 
 
-def _spent(before: Reading, after: Reading, part: str) -> tuple[float, float]:
+def _spent(before: Counters, after: Counters, part: str) -> tuple[float, float]:
     """What the threads of a part ran and waited in between; what ended in between is not known."""
     earlier = before.waits.get(part, {})
     ran = waited = 0.0
@@ -184,11 +184,11 @@ def _spent(before: Reading, after: Reading, part: str) -> tuple[float, float]:
     return ran, waited
 
 
-def _used_up(before: Reading, after: Reading, part: str) -> bool:
+def _used_up(before: Counters, after: Counters, part: str) -> bool:
     return after.throttled.get(part, 0) > before.throttled.get(part, 0)
 
 
-def _idle_share(before: Reading, after: Reading) -> float | None:
+def _idle_share(before: Counters, after: Counters) -> float | None:
     if before.idle_seconds is None or after.idle_seconds is None:
         return None
     share = (after.idle_seconds - before.idle_seconds) / (after.cores * (after.at - before.at))

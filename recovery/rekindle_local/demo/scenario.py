@@ -33,7 +33,7 @@ from rekindle_local.cluster import LocalCluster
 from rekindle_local.control_plane import ControlPlane
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.demo.inputs import LOAD_TARGET_PERCENT
-from rekindle_local.demo.machine_load import Sampler
+from rekindle_local.demo.machine_load import MachineLoad
 from rekindle_local.demo.phases import Phases
 from rekindle_local.flights import pipeline as flights
 from rekindle_local.machines import CPU_QUOTA
@@ -147,12 +147,12 @@ class Scenario:
     _looked_at: dict[str, Any] | None = None
     _arranged: bool = False
     _phases: Phases = field(init=False)
-    _machine: Sampler = field(init=False)
+    _machine: MachineLoad = field(init=False)
 
     def __post_init__(self) -> None:
         limit = self.options.phase_seconds_max
         self._phases = Phases("demo", self.driver.log, self._poll, self.show, limit)
-        self._machine = Sampler(self.cluster, self.driver, self.control)
+        self._machine = MachineLoad(self.cluster, self.driver, self.control)
 
     def run(self) -> None:
         """All phases after cluster and driver have been started."""

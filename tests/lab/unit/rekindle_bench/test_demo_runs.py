@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rekindle_bench import demo_runs, witness
-from rekindle_bench.demo_runs import Seen
+from rekindle_bench.demo_runs import DemoRun
 
-GOOD = Seen(1, 110.0, 0, of_seconds=60.0, said_seconds=2.0, witnessed_seconds=4.0)
-LIMITED = Seen(2, 180.0, 0, of_seconds=90.0, said_seconds=80.0, witnessed_seconds=70.0)
+GOOD = DemoRun(1, 110.0, 0, of_seconds=60.0, said_seconds=2.0, witnessed_seconds=4.0)
+LIMITED = DemoRun(2, 180.0, 0, of_seconds=90.0, said_seconds=80.0, witnessed_seconds=70.0)
 
 
-def met(*found: Seen, busy_share: float = 0.0) -> list[bool]:
+def met(*found: DemoRun, busy_share: float = 0.0) -> list[bool]:
     return [bar.met for bar in demo_runs.bars(found, busy_share, "command")]
 
 
@@ -29,18 +29,18 @@ def test_a_busy_machine_may_take_longer_where_the_demo_says_why() -> None:
 @pytest.mark.parametrize(
     "untrue",
     [
-        Seen(1, 110.0, 0, of_seconds=60.0, said_seconds=0.0, witnessed_seconds=40.0),
-        Seen(1, 110.0, 0, of_seconds=60.0, said_seconds=40.0, witnessed_seconds=0.0),
-        Seen(1, 110.0, 0),
+        DemoRun(1, 110.0, 0, of_seconds=60.0, said_seconds=0.0, witnessed_seconds=40.0),
+        DemoRun(1, 110.0, 0, of_seconds=60.0, said_seconds=40.0, witnessed_seconds=0.0),
+        DemoRun(1, 110.0, 0),
     ],
 )
-def test_what_the_witness_did_not_see_is_not_true(untrue: Seen) -> None:
+def test_what_the_witness_did_not_see_is_not_true(untrue: DemoRun) -> None:
     assert met(GOOD, untrue) == [True, False, True]
 
 
 def test_a_wrong_row_and_a_run_that_failed_are_not_exact() -> None:
-    assert met(Seen(1, 110.0, 1, 60.0, 2.0, 4.0))[0] is False
-    assert met(Seen(1, 110.0, None, failure="the driver: ended"))[0] is False
+    assert met(DemoRun(1, 110.0, 1, 60.0, 2.0, 4.0))[0] is False
+    assert met(DemoRun(1, 110.0, None, failure="the driver: ended"))[0] is False
 
 
 def test_only_seconds_of_the_run_in_which_the_witness_waited_count() -> None:

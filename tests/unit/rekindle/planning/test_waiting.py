@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from rekindle.planning import waiting
-from rekindle.planning.waiting import Running, Wait
+from rekindle.planning.waiting import Lesser, Wait
 
 WAIT = Wait("late", 7.0, needed=34.2, largest=20.0, free=12.04, free_on_one=8.0)
-SURVIVOR = Running("windy", 1.0, ran_before=True)
+SURVIVOR = Lesser("windy", 1.0, ran_before=True)
 
 
 def test_a_query_that_survived_is_not_stopped_for_one_that_has_no_room() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rekindle.report import machine_limits
 from rekindle_local.demo import machine_load
-from rekindle_local.demo.machine_load import Reading
+from rekindle_local.demo.machine_load import Counters
 
 STAT = """\
 cpu  200 0 100 900 50 0 0 0 0 0
@@ -26,10 +26,10 @@ def reading(
     node: tuple[float, float] = (0.0, 0.0),
     throttled: int = 0,
     outer: int = 0,
-) -> Reading:
+) -> Counters:
     """Two cores, one thread that serves and one of a node: seconds run and waited so far."""
     waits = {"serving": {1: serving}, "node": {2: node}}
-    return Reading(at, 2, idle_seconds, waits, {"node": throttled}, outer)
+    return Counters(at, 2, idle_seconds, waits, {"node": throttled}, outer)
 
 
 def test_a_run_that_gets_all_it_wants_does_not_wait() -> None:
@@ -76,15 +76,15 @@ def test_the_limit_of_a_container_around_the_run_counts_as_the_machine() -> None
 
 
 def test_threads_that_end_or_begin_are_no_time_that_runs_backwards() -> None:
-    before = Reading(10.0, 2, 100.0, {"serving": {1: (50.0, 5.0), 2: (1.0, 1.0)}})
-    after = Reading(11.0, 2, 101.0, {"serving": {2: (1.5, 1.1), 3: (0.2, 0.1)}})
+    before = Counters(10.0, 2, 100.0, {"serving": {1: (50.0, 5.0), 2: (1.0, 1.0)}})
+    after = Counters(11.0, 2, 101.0, {"serving": {2: (1.5, 1.1), 3: (0.2, 0.1)}})
     found = machine_load.between(before, after, ())
     assert found["own_cores"] == pytest.approx(0.7)
     assert found["waiting_share"] == pytest.approx(0.2 / 0.9)
 
 
 def test_a_kernel_that_counts_nothing_leaves_it_open() -> None:
-    found = machine_load.between(Reading(10.0, 2, None), Reading(11.0, 2, None), ())
+    found = machine_load.between(Counters(10.0, 2, None), Counters(11.0, 2, None), ())
     assert (found["idle_share"], found["waiting_share"]) == (None, None)
     assert not machine_limits.is_limited(found)
 
