@@ -28,6 +28,7 @@ Their code is in `rekindle_store`, and loaded when one of them is first used.
     verification   the same figures again, and every output row against a batch computation
     history        whether what a system released could have come of a run without failures
     forecast       what a failure would do, before it happens
+    page_style     the style sheet that all our pages share
 """
 
 from importlib import import_module
