@@ -1,4 +1,4 @@
-"""The style sheet that all our pages share: light and dark by the reader's preference, and for paper.
+"""The style sheet that all our pages share: light and dark by preference, and for paper.
 
 Orange and teal differ in lightness as well as in hue, so they stay apart for every eye. The report
 and the console add what only they draw.

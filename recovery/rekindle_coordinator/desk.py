@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from rekindle import protocol
 from rekindle.coordination import application
 from rekindle.coordination.application import Case, Decision, Reading
+from rekindle.coordination.incident_history import IncidentHistory
 from rekindle.errors import RekindleError
 from rekindle.protocol import Directive, PlanOrder, tree
 from rekindle.protocol.tree import Place
@@ -25,15 +26,24 @@ from rekindle_coordinator.providers import Look, NodeProvider, Oversight, Terms
 from rekindle_coordinator.turns import NEVER
 from rekindle_zookeeper import Connection
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "Known"]
 
 PROVIDER_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of an application: case, and the reading on the terms that hold for it."""
+
+    case: Case
+    reading: Reading
 
 
 @dataclass(slots=True)
 class Desk:
     """`case` is None while the store has to be asked for it; `look_at` (seconds since 1970) is when
-    to look again without news, `stirred` that there is other news than records."""
+    to look again without news, `stirred` that there is other news than records. `known` is replaced
+    as a whole, so that any thread may take it; None without a driver's topology."""
 
     connection: Connection
     place: Place
@@ -41,6 +51,8 @@ class Desk:
     metrics: Metrics
     provider: NodeProvider | None = None
     oversight: Oversight | None = None
+    history: IncidentHistory = field(default_factory=IncidentHistory)
+    known: Known | None = None
     records: Records = field(init=False)
     case: Case | None = None
     version: int | None = None
@@ -52,12 +64,14 @@ class Desk:
     def __post_init__(self) -> None:
         self.records = Records(self.connection, self.place)
 
-    def follow(self) -> None:
+    def follow(self, now: float) -> None:
         """Take in what has changed, without doing anything about it: another one leads."""
         self.drop()
-        if self.records.refresh() and self.oversight is not None:
+        if self.records.refresh():
             with suppress(RekindleError):  # for whoever leads to say
-                self._tell(self.records.reading(*self.gone))
+                reading = self.records.reading(*self.gone)
+                self._tell(reading)
+                self._keep(self.records.case, reading, now)
         self.look_at = NEVER
 
     def lead(self, now: float) -> None:
@@ -74,7 +88,7 @@ class Desk:
         reading = self.records.reading(*self.gone)
         self._tell(reading)
         if reading is None:
-            self.look_at = NEVER
+            self.known, self.look_at = None, NEVER
             return
         # asked once it is told which nodes there are: a plan may be made of the very first ones
         reading = replace(reading, domains=self._domains())
@@ -83,8 +97,21 @@ class Desk:
         self.metrics.decisions.inc()
         terms = self._terms(reading)
         self.case = self._decide(self.case, terms, now)
+        self._note(self.case, terms.reading, now)
         self._request(self.case)
         self.look_at = min(self._due(self.case, terms, now), self._retry_at(now))
+
+    def _keep(self, case: Case, reading: Reading | None, now: float) -> None:
+        """Keep for others what whoever leads knows."""
+        if reading is None:
+            self.known = None
+        else:
+            reading = replace(reading, domains=self._domains())
+            self._note(case, self._terms(reading).reading, now)
+
+    def _note(self, case: Case, reading: Reading, now: float) -> None:
+        self.known = Known(case, reading)
+        self.history.note(self.place, case, now)
 
     def drop(self) -> None:
         """Forget what was decided; the store knows."""

@@ -140,6 +140,12 @@ class Records:
             return 2
         return int(case.kept.incident is not None)
 
+    @property
+    def case(self) -> Case:
+        """The coordinator's case as it was read last; an empty one where there is none, or whoever
+        decides has taken it."""
+        return self._value(tree.COORDINATION) or Case()
+
     def take_case(self) -> tuple[Case, int | None]:
         """The coordinator's case, and its version for a transaction. It is not kept here: whoever
         decides has a newer one from now on."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from rekindle.coordination import standing
+from rekindle.coordination.incident_history import IncidentHistory
 from rekindle.coordination.state import State, slow
 from rekindle.errors import InputError, RekindleError
 from rekindle.protocol import tree
@@ -69,6 +70,7 @@ class Shell:
     desks: dict[Place, Desk] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
     stopped: dict[Place, str] = field(default_factory=dict)
+    history: IncidentHistory = field(default_factory=IncidentHistory)
     leading: bool = False
     _candidacy: Candidacy | None = None
     _watched: set[str] = field(default_factory=set)
@@ -177,7 +179,13 @@ class Shell:
                 for name in NAMES:
                     self._watch(place.path(name), partial(self._changed, place, name))
                 self.desks[place] = Desk(
-                    self.connection, place, self.log, self.metrics, self.provider, self.oversight
+                    self.connection,
+                    place,
+                    self.log,
+                    self.metrics,
+                    self.provider,
+                    self.oversight,
+                    self.history,
                 )
                 self.turns.queue([place])
         except BaseException:
@@ -188,6 +196,7 @@ class Shell:
             for name in NAMES:
                 self._unwatch(place.path(name))
             self.stopped.pop(place, None)
+            self.history.forget(place)
             self.turns.forget(place)
 
     def _places(self) -> set[Place]:
@@ -265,7 +274,7 @@ class Shell:
                 desk.lead(now)
                 self._note_stopped(place, "")
             else:
-                desk.follow()
+                desk.follow(now)
         except Conflict:
             self.metrics.conflicts.inc()
             desk.drop()

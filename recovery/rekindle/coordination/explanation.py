@@ -18,7 +18,7 @@ from rekindle.errors import InputError
 from rekindle.planning import waiting
 from rekindle.planning.waiting import Lesser, Wait
 
-__all__ = ["Explanation", "Missing", "explain", "near"]
+__all__ = ["Explanation", "Missing", "explain", "missing_partitions", "near"]
 
 # a look at a hypothetical plan need not be the best one
 BUDGET_SECONDS = 0.2
@@ -64,8 +64,8 @@ def explain(view: View, name: str, now: float, *, clock: Callable[[], float]) ->
     assert state is not None
     quick = replace(state.policy, solver="best-density", solver_budget_seconds=BUDGET_SECONDS)
     state = replace(state, policy=quick)
-    missing = _missing(state, query, now)
     costs = load.steady(state)
+    missing = missing_partitions(state, query, costs, load.catching_up(state, costs, now))
     first = tuple(
         other.name
         for other in sorted(found.queries, key=lambda other: (-other.priority, other.name))
@@ -89,6 +89,25 @@ def explain(view: View, name: str, now: float, *, clock: Callable[[], float]) ->
         *_notices(found, step),
     )
     return replace(explanation, sentences=sentences)
+
+
+def missing_partitions(
+    state: State, query: QueryStanding, steady: Mapping[str, float], behind: Mapping[str, float]
+) -> tuple[Missing, ...]:
+    """The partitions that a query waits for, in the order of the pipeline; `steady` and `behind`
+    (partition -> CPU percent) are what each costs when it runs, and while it catches up."""
+    needed = frozenset().union(*(state.closures[name] for name in _waiting(state, query)))
+    return tuple(
+        Missing(
+            partition=name,
+            steady_percent=steady[name],
+            catching_up_percent=behind[name],
+            state_bytes=state.state_bytes.get(name, 0),
+            resident=state.resident.get(name),
+        )
+        for name in state.partitions
+        if name in needed and name not in state.placement
+    )
 
 
 def near(name: str, known: list[str]) -> str:
@@ -129,24 +148,6 @@ def _phase(query: QueryStanding) -> str:
 def _waiting(state: State, query: QueryStanding) -> frozenset[str]:
     names = (f"{query.name}/{index}" for index in range(query.partitions))
     return frozenset(name for name in names if not state.closures[name] <= state.placement.keys())
-
-
-def _missing(state: State, query: QueryStanding, now: float) -> tuple[Missing, ...]:
-    """In the order of the pipeline."""
-    needed = frozenset().union(*(state.closures[name] for name in _waiting(state, query)))
-    steady = load.steady(state)
-    behind = load.catching_up(state, steady, now)
-    return tuple(
-        Missing(
-            partition=name,
-            steady_percent=steady[name],
-            catching_up_percent=behind[name],
-            state_bytes=state.state_bytes.get(name, 0),
-            resident=state.resident.get(name),
-        )
-        for name in state.partitions
-        if name in needed and name not in state.placement
-    )
 
 
 def _sentences(

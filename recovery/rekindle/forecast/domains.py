@@ -14,7 +14,7 @@ from rekindle.forecast.failures import Named
 from rekindle.forecast.outages import Interval, simulate
 from rekindle.forecast.rehearsal import Model
 
-__all__ = ["DomainForecast", "forecast"]
+__all__ = ["DomainForecast", "forecast", "hit"]
 
 HOUR_SECONDS = 3_600.0
 
@@ -56,15 +56,15 @@ def forecast(
             until_seconds=until_seconds,
             clock=clock,
         )
-        hit = _hit(state, nodes)
-        back = {name: one for name, one in outages.queries.items() if name in hit}
-        survives = tuple(sorted(outages.queries.keys() - hit))
+        lost = hit(state, nodes)
+        back = {name: one for name, one in outages.queries.items() if name in lost}
+        survives = tuple(sorted(outages.queries.keys() - lost))
         share = shares[domain]
         found.append(DomainForecast(domain, nodes, survives, back, share, outages.weighted))
     return tuple(found)
 
 
-def _hit(state: State, nodes: tuple[str, ...]) -> frozenset[str]:
+def hit(state: State, nodes: tuple[str, ...]) -> frozenset[str]:
     """The queries of which a partition runs that needs something on these nodes."""
     lost = {partition for partition, node in state.placement.items() if node in nodes}
     return frozenset(
