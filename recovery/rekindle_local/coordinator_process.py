@@ -27,7 +27,8 @@ METRIC = "rekindle_coordinator_"
 
 
 class CoordinatorProcess:
-    """`directory` takes logs; `hosts` are the store's servers."""
+    """`directory` takes logs; `hosts` are the store's servers. With a `console_port` it serves its
+    console, too (0: on any port that is free)."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class CoordinatorProcess:
         *,
         cluster: Path | None = None,
         session_seconds: float = 10.0,
+        console_port: int | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / f"{name}.jsonl"
@@ -47,6 +49,7 @@ class CoordinatorProcess:
             *(sys.executable, "-m", "rekindle_cli", "coordinator", "--zookeeper", hosts),
             *("--log", str(self.log), "--session-seconds", str(session_seconds), "--port", "0"),
             *(() if cluster is None else ("--cluster", str(cluster))),
+            *(() if console_port is None else ("--console-port", str(console_port))),
         ]
 
     @property
@@ -54,6 +57,11 @@ class CoordinatorProcess:
         """Of the running one."""
         assert self._daemon.leader is not None
         return self._daemon.leader.pid
+
+    @property
+    def console_port(self) -> int:
+        """Of the console of the newest start."""
+        return int(self._started()[-1]["console_port"])
 
     def start(self) -> None:
         """Start it and wait until it says so. Raises RunError, naming what it printed."""

@@ -41,5 +41,6 @@ Writing:
 
     admitting       the webhook, served and trusted
     metrics         what is counted
+    operator_reader  what the console shows: Recoveries beside what a coordinator knows
     libraries       what libraries say, as lines of the log
 """

@@ -160,6 +160,23 @@ LogFile = Annotated[
         show_default="standard output",
     ),
 ]
+ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        envvar=f"{PREFIX}CONSOLE_PORT",
+        min=0,
+        max=65_535,
+        help="For the web console; it asks nobody who they are.",
+        show_default="none",
+    ),
+]
+ConsoleHost = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}CONSOLE_HOST",
+        help="Where the console listens; empty: every address of the pod.",
+    ),
+]
 
 
 def operate(
@@ -181,6 +198,8 @@ def operate(
     kubeconfig: Kubeconfig = None,
     watch_silence_seconds: WatchSilenceSeconds = 90.0,
     log: LogFile = None,
+    console_port: ConsolePort = None,
+    console_host: ConsoleHost = "127.0.0.1",
 ) -> None:
     """Bring streaming applications of a cluster back after correlated failures.
 
@@ -207,6 +226,8 @@ def operate(
         kubeconfig=kubeconfig,
         watch_silence_seconds=watch_silence_seconds,
         log=log,
+        console_port=console_port,
+        console_host=console_host,
         **({} if identity is None else {"identity": identity}),
     )
     sys.setswitchinterval(SWITCH_SECONDS)

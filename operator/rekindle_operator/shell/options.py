@@ -27,7 +27,8 @@ class Options:
     operator runs. A port of 0 is any that is free. Another operator takes over when the Lease has
     not changed for `lease_seconds`, and when the store has heard nothing for
     `store_session_seconds`. Requests for nodes that are under way are looked at every
-    `request_look_seconds`. A watch that says nothing for `watch_silence_seconds` is begun anew."""
+    `request_look_seconds`. A watch that says nothing for `watch_silence_seconds` is begun anew.
+    Without a `console_port` there is no console."""
 
     store: str
     namespace: str
@@ -47,6 +48,8 @@ class Options:
     kubeconfig: Path | None = None
     watch_silence_seconds: float = 90.0
     log: Path | None = None
+    console_port: int | None = None
+    console_host: str = "127.0.0.1"
 
 
 def check(options: Options) -> None:
@@ -76,6 +79,10 @@ def check(options: Options) -> None:
     if folder is not None and not folder.is_dir():
         remedy = "name the folder that has tls.crt and tls.key"
         _refuse(f"--certificates-folder {folder}", "is no folder", remedy)
+    ports = [options.port, *([options.webhook_port] if options.webhook else ())]
+    if options.console_port and options.console_port in ports:
+        remedy = "give it a port of its own"
+        _refuse(f"--console-port {options.console_port}", "is one of the others", remedy)
     if options.webhook and options.port == options.webhook_port != 0:
         remedy = f"give --port another one than {options.port}"
         _refuse(f"--webhook-port {options.webhook_port}", "is that of --port too", remedy)

@@ -15,6 +15,7 @@ from typing import TextIO
 from rekindle.errors import RekindleError
 from rekindle.protocol import forms, tree
 from rekindle.protocol.tree import Place
+from rekindle_console.coordinator_reader import CoordinatorReader
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
@@ -31,6 +32,7 @@ from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
 from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
+from rekindle_operator.shell.operator_reader import OperatorReader
 from rekindle_operator.shell.options import Options, check
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
@@ -59,6 +61,7 @@ class Operator:
     errands: Errands
     soundings: Soundings
     admission: Admission
+    known: Surroundings
     shell: Shell
     ending: bool = False
     began_at: float = field(default_factory=time.monotonic)
@@ -152,9 +155,23 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
         port = health.serve(metrics, options.port)
         if options.webhook:
             check_port(options.webhook_port)
-        log.write("operator-started", identity=options.identity, port=port)
+        served = _console(operator, stack)
+        log.write("operator-started", identity=options.identity, port=port, **served)
         yield operator
         log.write("operator-ended", identity=options.identity)
+
+
+def _console(operator: Operator, stack: ExitStack) -> dict[str, int]:
+    """Serve the console where one is wanted; its port for the log."""
+    port = operator.options.console_port
+    if port is None:
+        return {}
+    from rekindle_console import console_server
+
+    reader = OperatorReader(CoordinatorReader(operator.shell, "operator"), operator.known)
+    console = console_server.serve(reader, port, operator.options.console_host)
+    stack.callback(console.close)
+    return {"console_port": console.port}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +233,7 @@ def _assembled(base: _Base) -> Operator:
         errands=errands,
         soundings=soundings,
         admission=admission,
+        known=known,
         shell=Shell(
             connection=base.connection,
             log=log,

@@ -31,6 +31,7 @@ __all__ = [
     "counted",
     "named",
     "of",
+    "plan_standing",
     "stopped_queries",
 ]
 
@@ -128,7 +129,7 @@ def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
         paused=view.reading.orders.paused,
         nodes={node: seen.status for node, seen in sorted(state.nodes.items())},
         incident=None if driver is Driver.FINISHED else state.incident,
-        plan=_plan(view),
+        plan=plan_standing(view),
         queries=queries,
         notices=tuple(_notices(view, case, queries, now, clock)),
     )
@@ -160,7 +161,8 @@ def _since(view: View, driver: Driver) -> float | None:
     return None if kept is None else kept.seen_at
 
 
-def _plan(view: View) -> PlanStanding | None:
+def plan_standing(view: View) -> PlanStanding | None:
+    """The newest plan, and what became of it; None before the first one."""
     directive, answer = view.plan, view.answer
     if directive is None:
         return None

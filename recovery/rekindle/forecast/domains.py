@@ -4,7 +4,7 @@ A query survives the loss of a domain if no partition that it needs is there. Wh
 survivors alone is what there is room for at once; the rest waits for nodes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rekindle.coordination import State, survival
@@ -64,7 +64,7 @@ def forecast(
     return tuple(found)
 
 
-def hit(state: State, nodes: tuple[str, ...]) -> frozenset[str]:
+def hit(state: State, nodes: Collection[str]) -> frozenset[str]:
     """The queries of which a partition runs that needs something on these nodes."""
     lost = {partition for partition, node in state.placement.items() if node in nodes}
     return frozenset(

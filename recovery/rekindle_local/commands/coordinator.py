@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,22 @@ from rekindle_coordinator.shell import Shell
 from rekindle_local.local_provider import LocalProvider
 
 __all__ = ["coordinator"]
+
+# With a console beside it, who decides gets the interpreter back sooner than after Python's 5 ms.
+SWITCH_SECONDS = 0.000_5
+
+ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        help="For the web console; it asks nobody who they are.",
+        show_default="none",
+    ),
+]
+ConsoleHost = Annotated[
+    str, typer.Option(help="Where the console listens; empty: every address of the machine.")
+]
 
 
 def coordinator(
@@ -40,6 +57,8 @@ def coordinator(
         int | None,
         typer.Option(min=0, max=65_535, help="For /metrics and /health.", show_default="none"),
     ] = None,
+    console_port: ConsolePort = None,
+    console_host: ConsoleHost = "127.0.0.1",
     session_seconds: Annotated[
         float, typer.Option(min=1, max=600, help="After how long of silence another one leads.")
     ] = 10.0,
@@ -70,9 +89,27 @@ def coordinator(
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: shell.stop())
-        shell.log.write("coordinator-started", identity=shell.identity, **listening)
-        shell.run()
+        with _console(shell, console_port, console_host) as served:
+            shell.log.write("coordinator-started", identity=shell.identity, **listening, **served)
+            shell.run()
         shell.log.write("coordinator-ended", identity=shell.identity)
+
+
+@contextmanager
+def _console(shell: Shell, port: int | None, host: str) -> Iterator[dict[str, int]]:
+    """The console, where one is wanted, until the coordinator ends; gives its port for the log."""
+    if port is None:
+        yield {}
+        return
+    from rekindle_console import console_server
+    from rekindle_console.coordinator_reader import CoordinatorReader
+
+    sys.setswitchinterval(SWITCH_SECONDS)
+    console = console_server.serve(CoordinatorReader(shell), port, host)
+    try:
+        yield {"console_port": console.port}
+    finally:
+        console.close()
 
 
 @contextmanager

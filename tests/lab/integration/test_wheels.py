@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 PRODUCT = {
     "rekindle",
     "rekindle_cli",
+    "rekindle_console",
     "rekindle_coordinator",
     "rekindle_local",
     "rekindle_operator",
@@ -41,9 +42,11 @@ def test_the_products_wheel_has_nothing_of_the_laboratory(tmp_path: Path) -> Non
     print(*found, sep="\n")
     assert {name.partition("/")[0] for name in found} == PRODUCT
     kinds = {Path(name).suffix for name in found}
-    assert kinds <= {".py", ".jar", ".sql", ".typed", ".template", ".yaml"}, (
+    pages = {".css", ".html", ".js"}
+    assert kinds <= {".py", ".jar", ".sql", ".typed", ".template", ".yaml"} | pages, (
         "sources of Java, tests or data of others"
     )
+    assert {Path(name).parent.name for name in found if Path(name).suffix in pages} == {"templates"}
     assert [name for name in found if name.endswith(".jar")] == [
         "rekindle_spark/jvm/rekindle-exchange.jar"
     ]

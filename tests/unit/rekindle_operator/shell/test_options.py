@@ -32,6 +32,8 @@ OPTIONS = Options("zk-0.zk:2181,[::1]:2181", "rekindle", identity="one")
         ({"sidecar_image": "a b"}, "--sidecar-image 'a b': is no image"),
         ({"certificates_folder": Path("/nonexistent")}, "--certificates-folder /nonexistent: is"),
         ({"port": 9443}, "--webhook-port 9443: is that of --port too"),
+        ({"console_port": 8080}, "--console-port 8080: is one of the others"),
+        ({"console_port": 9443}, "--console-port 9443: is one of the others"),
     ],
 )
 def test_an_option_that_cannot_be_right_is_refused_by_its_name(
@@ -53,7 +55,7 @@ def test_an_option_that_cannot_be_right_is_refused_by_its_name(
         {"sidecar_image": "registry.example.com:5000/rekindle@sha256:0a1b"},
         {"certificates_folder": Path("/")},
         {"port": 9443, "webhook": False},
-        {"port": 0, "webhook_port": 0},
+        {"port": 0, "webhook_port": 0, "console_port": 0},
     ],
 )
 def test_options_that_may_be_right_are_not_refused(changes: dict[str, Any]) -> None:

@@ -1,0 +1,111 @@
+"""The page of a query: what it waits for, and what would bring it back.
+
+Values in, values out; the template `query.html` shows them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rekindle.coordination import load
+from rekindle.coordination.explanation import Explanation, missing_partitions
+from rekindle.coordination.standing import Phase, QueryStanding
+from rekindle.coordination.state import State
+from rekindle_console import phrases
+from rekindle_console.overview import Tile
+from rekindle_console.page_addresses import Address, PageKind, link
+from rekindle_console.summaries import Summary
+
+__all__ = ["QueryPage", "query_page"]
+
+ROWS_MAX = 200
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition that a query misses."""
+
+    name: str
+    steady: str
+    behind: str
+    state: str
+    kept_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    """All that the page of a query shows; `pending`: the explanation is being worked out."""
+
+    name: str
+    application: str
+    up: str
+    title: str
+    state: str
+    mark: str
+    tiles: tuple[Tile, ...]
+    sentences: tuple[str, ...]
+    pending: bool
+    trouble: str
+    partitions: tuple[PartitionRow, ...]
+    free: tuple[tuple[str, str], ...]
+
+
+def query_page(
+    address: Address,
+    summary: Summary,
+    state: State | None,
+    explanation: Explanation | None,
+    trouble: str,
+    now: float,
+) -> QueryPage | None:
+    """The page of a query; None when the application has no such query. `explanation` is None
+    while it is being worked out, and where that has failed, as `trouble` says."""
+    query = next((item for item in summary.standing.queries if item.name == address.query), None)
+    if query is None or state is None:
+        return None
+    rows = tuple(_partitions(state, query, now))
+    free = {} if explanation is None or explanation.free is None else explanation.free
+    return QueryPage(
+        name=query.name,
+        application=summary.name,
+        up=link(Address(PageKind.APPLICATION, summary.name)),
+        title=_title(query),
+        state=str(query.phase),
+        mark=phrases.MARKS[query.phase],
+        tiles=(
+            Tile(f"{query.priority:g}", "priority", phrases.override(query, now)),
+            Tile(phrases.duration(query.lag_seconds), "lag, as the driver reported it last"),
+            Tile(f"{query.live:,} of {query.partitions:,}", "query partitions live"),
+            Tile(f"{len(rows):,}", "partitions missing", mark="bad" if rows else "good"),
+        ),
+        sentences=() if explanation is None else explanation.sentences,
+        pending=explanation is None and not trouble,
+        trouble=trouble,
+        partitions=rows[:ROWS_MAX],
+        free=tuple((node, phrases.percent(cpu)) for node, cpu in list(free.items())[:ROWS_MAX]),
+    )
+
+
+def _title(query: QueryStanding) -> str:
+    said = {
+        Phase.LIVE: "is live",
+        Phase.CATCHING_UP: "catches up",
+        Phase.WAITING: "waits",
+        Phase.STOPPED: "has stopped",
+        Phase.FINISHED: "has ended",
+    }
+    return f"{query.name} {said[query.phase]}."
+
+
+def _partitions(state: State, query: QueryStanding, now: float) -> Iterable[PartitionRow]:
+    if query.phase is not Phase.WAITING:
+        return
+    steady = load.steady(state)
+    for item in missing_partitions(state, query, steady, load.catching_up(state, steady, now)):
+        yield PartitionRow(
+            name=item.partition,
+            steady=phrases.percent(item.steady_percent),
+            behind=phrases.percent(item.catching_up_percent),
+            state=f"{item.state_bytes / MIB:,.1f}\u00a0MiB",
+            kept_on=item.resident or phrases.NOTHING,
+        )
