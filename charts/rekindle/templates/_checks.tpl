@@ -91,6 +91,9 @@ includes it, so nothing is installed.
 {{- $wrong = append $wrong (printf "operator.extraArguments[%d] is %q: only --kubeconfig, --lease-seconds, --log, --request-look-seconds, --sidecar-image, --store-session-seconds and --watch-silence-seconds can be added; all else has a value of its own, or is no option" $ordinal $argument) -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.console.allowedFrom (not .Values.console.enabled) -}}
+{{- $wrong = append $wrong "console.allowedFrom is of no use without the console: set console.enabled=true, or leave it out" -}}
+{{- end -}}
 {{- if and .Values.provisioning.clusterAPISecrets (not .Values.provisioning.clusterAPI) -}}
 {{- $wrong = append $wrong "provisioning.clusterAPISecrets is of no use without Cluster API: set provisioning.clusterAPI=true, or leave it out" -}}
 {{- end -}}

@@ -150,6 +150,10 @@ def test_the_manifests_are_those_of_the_snapshot(
         ),
         (["webhook.excludedNamespaces={Bad Ns}"], ['webhook.excludedNamespaces[0] is "Bad Ns"']),
         (["failureDomainKeys[0]=bad key"], ['failureDomainKeys[0] is "bad key"']),
+        (
+            ["console.allowedFrom[0].ipBlock.cidr=10.0.0.0/8"],
+            ["console.allowedFrom is of no use without the console: set console.enabled=true"],
+        ),
         (["operator.extraArguments={--nope}"], ['operator.extraArguments[0] is "--nope"']),
         (["operator.extraArguments={--store=x:1}"], ["all else has a value of its own"]),
     ],
@@ -264,6 +268,25 @@ def test_an_existing_store_is_used_as_it_is_named(renderer: Helm) -> None:
     allowed = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["egress"]
     assert allowed[-1] == {"ports": [{"port": 2181}, {"port": 2281}]}
     assert not [found for found in objects if "zookeeper" in found["metadata"]["name"]]
+
+
+def test_without_the_console_nothing_of_it_is_there(renderer: Helm) -> None:
+    assert "console" not in renderer.template()
+
+
+def test_the_console_is_reached_by_whom_its_value_names_and_nobody_else(renderer: Helm) -> None:
+    peer = "console.allowedFrom[0].podSelector.matchLabels.app=proxy"
+    named = [{"podSelector": {"matchLabels": {"app": "proxy"}}}]
+    for more, expected in (([], []), ([peer], named)):
+        settings = [item for value in ["console.enabled=true", *more] for item in ("--set", value)]
+        objects = renderer.objects(*settings)
+        arguments = operator_arguments(objects)
+        assert {"--console-port=8081", "--console-host="} <= set(arguments)
+        (port,) = pick(objects, "Service", "rekindle-console")["spec"]["ports"]
+        assert port == {"name": "http", "port": 80, "targetPort": "console"}
+        rules = pick(objects, "NetworkPolicy", "rekindle-operator")["spec"]["ingress"]
+        allowed = [rule["from"] for rule in rules if {"port": 8081} in rule["ports"]]
+        assert allowed == ([expected] if expected else [])
 
 
 def test_without_the_webhook_nothing_of_it_is_left(renderer: Helm) -> None:
