@@ -25,7 +25,8 @@ class LocalRequest:
     """A pipeline, as `rekindle run` names it, on `nodes` nodes of this machine.
 
     `kill` nodes die `kill_after_seconds` after all queries run; None: nothing is killed. `conf` are
-    options of Spark that go beside the cluster's own.
+    options of Spark that go beside the cluster's own. `console` asks for the coordinator's web
+    console.
     """
 
     pipeline: str
@@ -35,6 +36,7 @@ class LocalRequest:
     conf: Mapping[str, str]
     kill_after_seconds: float | None
     kill: int
+    console: bool = False
 
 
 Perform = Callable[[LocalRequest, View], None]
@@ -49,6 +51,7 @@ def make(
     conf: Mapping[str, str],
     kill_after: str | None,
     kill: int | None,
+    console: bool = False,
 ) -> LocalRequest:
     """Check what belongs to a local cluster. Raises `InputError` with option and remedy."""
     options.check_range("--local", nodes, 1, NODES_MAX)
@@ -71,6 +74,7 @@ def make(
         conf=conf,
         kill_after_seconds=None if kill_after is None else seconds(kill_after, "--kill-after"),
         kill=killed,
+        console=console,
     )
 
 

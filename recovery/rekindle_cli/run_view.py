@@ -81,7 +81,9 @@ class JsonView:
 
 @dataclass(slots=True)
 class RunView:
-    """State, nodes, rate, lag by query, losses, the newest plan, and where the output is."""
+    """State, nodes, rate, lag by query, losses, the newest plan, and where the output is.
+
+    `address` is the web console's, "" without one."""
 
     nodes_expected: int
     output: str
@@ -90,6 +92,7 @@ class RunView:
     nodes: set[str] = field(default_factory=set)
     losses: int = 0
     plan: str = ""
+    address: str = ""
     rows: int = 0
     priorities: dict[str, float] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
@@ -144,7 +147,12 @@ class RunView:
         found += [f"{query} stopped: {why}" for query, why in sorted(self.stopped.items())]
         return [*found, f"Read the output with: rekindle output {shlex.quote(self.output)}"]
 
-    # The events of the driver, one method for each kind.
+    # The events of the driver, and of a coordinator of ours, one method for each kind.
+
+    def _on_coordinator_started(self, record: Mapping[str, Any]) -> None:
+        if port := record.get("console_port"):
+            self.address = f"http://127.0.0.1:{port}/"
+            self.say(f"web console: {self.address}")
 
     def _on_joined(self, record: Mapping[str, Any]) -> None:
         if record["node"] in self.nodes:
@@ -236,6 +244,8 @@ class RunView:
         for message in self.messages:
             outer.add_row(Text(f"· {message}", style="dim"))
         outer.add_row(Text(f"output: {self.output}", style="dim"))
+        if self.address:
+            outer.add_row(Text(f"web console: {self.address}", style="dim"))
         return outer
 
     def _queries(self) -> Table:

@@ -32,7 +32,8 @@ class ControlPlane:
 
     `cluster` is the folder of rekindle_local.cluster_files, `socket` where the sidecar listens: a
     path that is short enough for a Unix socket. After `session_seconds` ZooKeeper takes a
-    coordinator or a sidecar that does not answer for gone.
+    coordinator or a sidecar that does not answer for gone. With `console` the coordinator serves
+    its web console on a port that is free; the event of its start names the port.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ControlPlane:
         place: Place,
         servers: int = 1,
         session_seconds: float = 10.0,
+        console: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.place = place
@@ -52,6 +54,7 @@ class ControlPlane:
         self.zookeeper = LocalZookeeper(directory=self.directory / "zookeeper", servers=servers)
         self._cluster = cluster
         self._session = ("--session-seconds", str(session_seconds))
+        self._console = ("--console-port", "0") if console else ()
         self._stack = ExitStack()
         self._watcher: Watcher | None = None
         self.coordinator = Daemon("coordinator", self.directory, None)
@@ -86,6 +89,7 @@ class ControlPlane:
             self.coordinator,
             *("coordinator", "--zookeeper", self.zookeeper.connect_string),
             *("--cluster", str(self._cluster), "--log", str(self.events.path), *self._session),
+            *self._console,
         )
         self._await(self.coordinator, lambda: self._coordinator_starts() > known)
 

@@ -47,7 +47,7 @@ NODE_MEBIBYTES, OTHERS_MEBIBYTES = 900, 1_600
 # A node that was killed comes back like one that a cloud brings.
 FIRST_SECONDS, EVERY_SECONDS = 8.0, 5.0
 # What the coordinator says and the driver does not.
-OF_COORDINATOR = ("plan", "nodes-requested")
+OF_COORDINATOR = ("coordinator-started", "plan", "nodes-requested")
 
 
 def perform(request: LocalRequest, view: View) -> None:
@@ -133,6 +133,7 @@ class _Run:
                     cluster=directory / "provisioning",
                     socket=cluster.temporary / "sidecar.sock",
                     place=place,
+                    console=request.console,
                 )
             )
             run = cls(request, view, cluster, control, provisioning, driver, EventFile(driver.log))

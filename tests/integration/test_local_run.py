@@ -1,10 +1,11 @@
-"""`rekindle run --local` as a user calls it: a loss, prints, an orderly end, nothing left."""
+"""`rekindle run --local` as a user calls it: a loss, a console, prints, an orderly end."""
 
 import os
 import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,17 +59,20 @@ def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
     command = [sys.executable, "-m", "rekindle_cli", "run", str(file), "--local", "2", "--json"]
     with (tmp_path / "out").open("wb") as out, (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(
-            [*command, "--kill-after", "1s", "--kill", "1"],
+            [*command, "--kill-after", "1s", "--kill", "1", "--console"],
             cwd=tmp_path,
             env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=out,
             stderr=said,
             start_new_session=True,
         )
-    events, kinds = EventFile(tmp_path / "out"), []
+    events, kinds, started = EventFile(tmp_path / "out"), [], {}
 
     def is_back() -> bool:
-        kinds.extend(record["kind"] for record in events.fresh())
+        for record in events.fresh():
+            kinds.append(record["kind"])
+            if record["kind"] == "coordinator-started":
+                started.update(record)
         after = kinds[kinds.index("confirmed") :] if "confirmed" in kinds else []
         return "recovered" in after and "joined" in after
 
@@ -77,6 +81,9 @@ def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
             lambda: is_back() or process.poll() is not None, limit_seconds=LIMIT_SECONDS
         )
         assert process.poll() is None, (tmp_path / "said").read_text()
+        address = f"http://127.0.0.1:{started['console_port']}/applications/local/rides"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert "rides-per-minute" in answer.read().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_SECONDS) == 0, (tmp_path / "said").read_text()
     finally:

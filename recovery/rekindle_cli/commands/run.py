@@ -64,6 +64,9 @@ Kill = Annotated[
     int | None,
     typer.Option(min=1, help="How many nodes --kill-after kills.", show_default="half of them"),
 ]
+Console = Annotated[
+    bool, typer.Option("--console", help="With --local: serve the web console (docs/console.md).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")]
 Events = Annotated[
     Path | None,
@@ -124,6 +127,7 @@ def run(
     local: Local = None,
     kill_after: KillAfter = None,
     kill: Kill = None,
+    console: Console = False,
     settings: Annotated[
         Path | None,
         typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
@@ -160,11 +164,13 @@ def run(
             conf=place_options,
             kill_after=kill_after,
             kill=kill,
+            console=console,
         )
         _run_locally(request, checking, as_json=as_json)
         return
     options.check_absent("--kill-after", kill_after, "no --local: only its nodes are ours to kill")
     options.check_absent("--kill", kill, "no --local: only its nodes are ours to kill")
+    options.check_absent("--console", console or None, "no --local: elsewhere a coordinator has it")
     found = _required(store)
     masters.check(master, submitted=GATEWAY in os.environ)
     _check_sidecar(sidecar)

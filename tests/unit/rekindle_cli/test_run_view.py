@@ -69,6 +69,22 @@ def test_a_terminal_has_a_table_with_the_most_important_query_first_and_markup_a
     assert "plan: all of it" in last
 
 
+def test_the_address_of_the_console_is_a_line_and_stays_in_the_table() -> None:
+    seen, shown = view()
+    seen.show({"kind": "coordinator-started", "identity": "a:1"})
+    assert shown.getvalue() == ""
+    seen.show({"kind": "coordinator-started", "identity": "a:1", "console_port": 40123})
+    assert shown.getvalue() == "web console: http://127.0.0.1:40123/\n"
+    table, drawn = view(terminal=True)
+    table.show({"kind": "coordinator-started", "console_port": 40123})
+    for number in range(5):
+        table.say(f"line {number}")
+    table.start()
+    table.stop()
+    last = drawn.getvalue()
+    assert "web console: http://127.0.0.1:40123/" in last[last.index("line 4") :]
+
+
 def test_what_is_no_event_of_the_view_is_passed_over() -> None:
     seen, shown = view()
     seen.show({"kind": "of-a-later-version", "x": 1})

@@ -22,6 +22,7 @@ PIPELINE = "def pipeline():\n    raise ValueError('no')\n"
         (["--local", "2", "--kill-after", "soon"], "--kill-after: is 'soon'; write it as 90s"),
         (["--local", "2", "--kill-after", "9s", "--kill", "2"], "--kill: is 2 of 2 nodes; leave"),
         (["--kill-after", "9s"], "--kill-after: is given beside no --local"),
+        (["--console"], "--console: is given beside no --local"),
         (["--local", "2"], "PIPELINE:2: pipeline() failed: ValueError: no; mend"),
     ],
 )
