@@ -47,7 +47,7 @@ demo: setup ## lose 3 of 4 workers at once and watch the queries come back, two 
 test: ready lint unit simulation integration kubernetes ## what protects users against a wrong change
 	@echo 'make test: everything holds'
 
-test-lab: setup ## peers, chaos, benchmarks, images, long ranges of seeds; or: make test-lab STAGES=chaos
+test-lab: setup ## peers, chaos, benchmarks, the console in a browser, images, long ranges of seeds; or: make test-lab STAGES=chaos
 	@$(BIN)/python tests/lab/stages.py $(STAGES)
 
 mutants: setup ## known faults, one by one, that the tests have to find; or N of them: make mutants N=8
@@ -89,7 +89,7 @@ images: setup ## the images for Kubernetes, without a registry (once, some minut
 bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m operator_benchmark operator
 
-packages: ## install what clusters of real nodes need (Debian, root)
+packages: ## install what clusters of real nodes need (Debian, root); what tests in a browser need: PACKAGES=chromium
 	@missing=$$(for name in $(PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
 	  if [ -z "$$missing" ]; then exit 0; fi; set -- $$missing; \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

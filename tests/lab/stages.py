@@ -54,6 +54,9 @@ STAGES = (
     Stage("sabotage", 300, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
     Stage("seeds", 280, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
     Stage("wheels", 60, [_pytest(f"{INTEGRATION}/test_wheels.py")]),
+    Stage(
+        "console", 120, [["make", "packages", "PACKAGES=chromium"], _pytest("tests/lab/browser")]
+    ),
     Stage("images", 600, [["make", "packages"], ["make", "images"]]),
     Stage(
         "benchmarks",
