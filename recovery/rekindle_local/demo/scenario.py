@@ -246,7 +246,8 @@ class Scenario:
         if self.options.rows_per_second is None:
             self.driver.hold_rate()
         self._note("warm")
-        self._say(f"holding {self._rate():,.0f} rows/s for {seconds:.0f} s before the kill")
+        # which rate that is says the next measurement: the newest has the one before its own change
+        self._say(f"holding the rate for {seconds:.0f} s before the kill")
         self._phases.let_pass(seconds)
 
     def _is_steady(self) -> bool:
@@ -269,10 +270,6 @@ class Scenario:
 
     def _say(self, text: str) -> None:
         self.show({"kind": "phase", "text": text})
-
-    def _rate(self) -> float:
-        rate: float = self.latest["statistics"]["rows_per_second"]
-        return rate
 
     def _is_load_fair(self) -> bool:
         low, high = LOAD_PERCENT
