@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
@@ -114,9 +114,7 @@ def run(
         )
         stack.callback(exchange.stop)
         started()
-        # The same for one that could not write its events. The store makes its own folder first.
-        early = place.events.parent.is_dir()
-        file = stack.enter_context(open_events(place.events)) if early else None
+        file = _early_events(place.events, stack)
         outputs = [output for chain in built.chains for output in chain.outputs]
         history = store.open(time.time(), outputs)
         owed = staging.unpublished(history)
@@ -138,6 +136,12 @@ def run(
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
         _run(application, guidance)
+
+
+def _early_events(path: Path, stack: ExitStack) -> TextIO | None:
+    """The event file, before a generation is taken, for a driver that cannot write it must not
+    fence one that runs; None where its folder is the store's, which is yet to be made."""
+    return stack.enter_context(open_events(path)) if path.parent.is_dir() else None
 
 
 def _check_history(built: Program, settings: Settings, history: History) -> None:
