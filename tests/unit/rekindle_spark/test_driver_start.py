@@ -1,19 +1,22 @@
 """The start of a driver: what can be seen before a generation is taken fences nobody."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle.errors import RekindleError
+from rekindle.errors import InputError, RekindleError
 from rekindle.settings import Settings
 from rekindle_spark import driver
 from rekindle_spark.driver import Place
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.replay import Replay
 from rekindle_spark.store import Store
+
+Change = Callable[[pa.Table], pa.Table]
 
 
 class NoSpark:
@@ -37,12 +40,12 @@ def _running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]
     assert [path.name for path in (tmp_path / "store/generations").iterdir()] == ["1.json"]
 
 
-def start(tmp_path: Path, events: Path) -> None:
+def start(tmp_path: Path, events: Path, change: Change = lambda table: table) -> None:
     times = pa.array([0, 1_000_000], pa.timestamp("us"))
     pq.write_table(pa.table({"v": [1, 2], "t": times}), tmp_path / "numbers.parquet")
     pipeline = Pipeline("numbers")
     rows = pipeline.source("rows", Replay(str(tmp_path / "numbers.parquet"), event_time="t"))
-    rows.sink("out")
+    rows.map("changed", change, schema=rows.schema).sink("out")
     driver.run(pipeline, Settings(), Place(None, tmp_path / "store", events, {}))
 
 
@@ -51,6 +54,19 @@ def test_a_start_that_cannot_write_its_events_fences_nobody(tmp_path: Path, runn
     with pytest.raises(OSError, match="Is a directory"):
         start(tmp_path, tmp_path / "folder")
     running.check_generation()
+
+
+@pytest.mark.usefixtures("running")
+def test_a_start_whose_functions_cannot_be_sent_fences_nobody(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def guarded(table: pa.Table) -> pa.Table:
+        with lock:
+            return table
+
+    with pytest.raises(InputError, match="step changed: uses the variable 'lock'"):
+        start(tmp_path, tmp_path / "events.jsonl", guarded)
+    assert not (tmp_path / "events.jsonl").exists()
 
 
 @pytest.mark.usefixtures("running")
