@@ -222,8 +222,11 @@ class _Driver:
         for name, content in self.outputs.unfinished.items():
             table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
             found.setdefault(name.split("/")[1], []).append(table)
+        # Parquet has no seconds, and dates in one form only: what was written is what is declared
         return {
-            name: pa.concat_tables([schema.empty_table(), *found.get(name, ())])
+            name: pa.concat_tables(
+                [schema.empty_table(), *(table.cast(schema) for table in found.get(name, ()))]
+            )
             for name, schema in self._schemas()
         }
 

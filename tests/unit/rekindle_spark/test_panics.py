@@ -32,6 +32,7 @@ from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline import Pipeline, count, largest
 from rekindle_spark.poison import Sieve, Tolerance
 from rekindle_spark.program import Program
+from rekindle_spark.serving import Threads
 
 OURS = os.path.dirname(rekindle_spark.__file__)
 # They serve the connection itself, and call no library.
@@ -247,7 +248,7 @@ def test_a_thread_that_serves_outlives_a_panic(capsys: pytest.CaptureFixture[str
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(b"\0rekindle-test-%d" % os.getpid())
     listener.listen(4)
-    host.Threads(listener, serve).start()
+    Threads(listener, serve).start()
     for _ in range(3):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(listener.getsockname())
