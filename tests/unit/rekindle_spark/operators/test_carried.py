@@ -43,6 +43,16 @@ def test_layouts_inside_of_others_are_plain_too() -> None:
     assert carried.column(pa.chunked_array([array]), kind).to_pylist() == array.to_pylist()
 
 
+@pytest.mark.parametrize("kind", [pa.list_view(pa.int8()), pa.large_list_view(pa.int8())])
+def test_views_of_lists_are_lists(kind: pa.DataType) -> None:
+    lists = [[1], [], None, [2, 3], None]
+    array = pa.array(lists, kind)
+    for part, wanted in ((array, lists), (array.slice(1, 3), lists[1:4]), (array[:0], [])):
+        made = carried.column(pa.chunked_array([part]), pa.list_(pa.int8()))
+        made.validate(full=True)
+        assert made.to_pylist() == wanted
+
+
 @pytest.mark.parametrize("kind", UNFIT)
 def test_what_cannot_be_carried_is_refused_with_its_column(kind: str) -> None:
     schema = pa.schema([("t", pa.timestamp("us")), ("x", UNFIT[kind])])
