@@ -15,7 +15,6 @@ from typing import TextIO
 from rekindle.errors import RekindleError
 from rekindle.protocol import forms, tree
 from rekindle.protocol.tree import Place
-from rekindle_console.coordinator_reader import CoordinatorReader
 from rekindle_coordinator import health
 from rekindle_coordinator.log import Log
 from rekindle_coordinator.shell import Shell
@@ -32,7 +31,6 @@ from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
 from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
-from rekindle_operator.shell.operator_reader import OperatorReader
 from rekindle_operator.shell.options import Options, check
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
@@ -167,6 +165,8 @@ def _console(operator: Operator, stack: ExitStack) -> dict[str, int]:
     if port is None:
         return {}
     from rekindle_console import console_server
+    from rekindle_console.coordinator_reader import CoordinatorReader
+    from rekindle_operator.shell.operator_reader import OperatorReader
 
     reader = OperatorReader(CoordinatorReader(operator.shell, "operator"), operator.known)
     console = console_server.serve(reader, port, operator.options.console_host)

@@ -177,6 +177,7 @@ def operator() -> Operator:
         errands=nothing,
         soundings=nothing,
         admission=nothing,
+        known=nothing,
         shell=World().coordinator().shell,
     )
 
