@@ -51,11 +51,11 @@ class CodeTooSlowError(InputError):
     """Users' code was given up because it took too long."""
 
 
-class _TooSlow(BaseException):
-    """Users' code has run for too long. No Exception, or the code might catch it."""
+class _TooSlow(user_code.Stopped):
+    """Users' code has run for too long."""
 
 
-class _Exited(BaseException):
+class _Exited(user_code.Stopped):
     """Users' code has called os._exit, with this code."""
 
 

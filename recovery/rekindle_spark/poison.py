@@ -20,6 +20,7 @@ __all__ = [
     "COLUMNS",
     "ENDING",
     "MEND",
+    "PASSED_ON",
     "STRICT",
     "USERS_ERRORS",
     "Sieve",
@@ -40,6 +41,8 @@ COLUMNS = (
 # What a user's function may raise without an end to the host: a panic of a library in Rust is no
 # Exception, nor is SystemExit. Ctrl-C is the user's own, wherever it comes.
 USERS_ERRORS = BaseException
+# What is no function's fault, though it comes out of one.
+PASSED_ON = (RekindleError, KeyboardInterrupt, user_code.Stopped)
 MEND = "mend the step's function and start again: committed output stays"
 SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
 
@@ -171,7 +174,7 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What a user's function gives, or what it raises; nothing of that may end the host."""
     try:
         return function(), None
-    except (RekindleError, KeyboardInterrupt):
+    except PASSED_ON:
         raise
     except USERS_ERRORS as error:
         return None, error

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FunctionType, MethodType
 
 __all__ = [
+    "Stopped",
     "defined_at",
     "function_of",
     "is_own_file",
@@ -32,6 +33,13 @@ INSTALLED = ("site-packages", "dist-packages")
 OWN = Path(__file__).resolve().parents[1]
 # Where names of files begin; empty: in the current folder.
 _folders = [""]
+
+
+class Stopped(BaseException):
+    """Stops a user's function from outside of it: no fault of the record that it has got.
+
+    No Exception, or the function might catch it.
+    """
 
 
 @lru_cache(maxsize=4096)

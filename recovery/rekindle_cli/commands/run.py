@@ -168,14 +168,18 @@ def run(
         )
         _run_locally(request, checking, as_json=as_json)
         return
-    options.check_absent("--kill-after", kill_after, "no --local: only its nodes are ours to kill")
-    options.check_absent("--kill", kill, "no --local: only its nodes are ours to kill")
-    options.check_absent("--console", console or None, "no --local: elsewhere a coordinator has it")
-    found = _required(store)
+    _check_absent(kill_after, kill, console)
     masters.check(master, submitted=GATEWAY in os.environ)
     _check_sidecar(sidecar)
-    place = _Place(found, master, events, sidecar, name, cluster_has_jar)
+    place = _Place(_required(store), master, events, sidecar, name, cluster_has_jar)
     _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
+
+
+def _check_absent(kill_after: str | None, kill: int | None, console: bool) -> None:
+    why = "no --local: only its nodes are ours to kill"
+    options.check_absent("--kill-after", kill_after, why)
+    options.check_absent("--kill", kill, why)
+    options.check_absent("--console", console or None, "no --local: elsewhere a coordinator has it")
 
 
 def _required(store: str | None) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.errors import RekindleError, StepError
+from rekindle.errors import StepError
 from rekindle_spark import arguments
 from rekindle_spark.operators import (
     carried,
@@ -39,7 +39,7 @@ from rekindle_spark.operators import (
 from rekindle_spark.operators.columns import Integers
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
-from rekindle_spark.poison import USERS_ERRORS, Sieve
+from rekindle_spark.poison import PASSED_ON, USERS_ERRORS, Sieve
 
 __all__ = ["KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
@@ -277,7 +277,7 @@ class KeyedStateful:
                     emitted.append(row)
                 else:
                     emitted.append(self._emitted(row))
-        except (RekindleError, KeyboardInterrupt):
+        except PASSED_ON:
             raise
         except USERS_ERRORS as error:
             del emitted[before:]

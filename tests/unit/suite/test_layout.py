@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[3]
 # Folders of tests/unit that are about no package.
 OF_NO_PACKAGE = ("builders", "chart", "suite")
 FUNCTION_LINES_MAX = 60
-MODULE_LINES_MAX = 400
+# A file is a subject: most have 100 to 400 lines.
+MODULE_LINES_MAX = 700
 SOURCES = sorted(
     file
     for folder in ("recovery", "operator", "benchmarks", "e2e", "tests")

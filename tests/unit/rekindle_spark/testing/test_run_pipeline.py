@@ -208,7 +208,7 @@ def test_a_function_with_a_lock_is_refused_as_on_a_cluster() -> None:
         run_pipeline(mapped(lambda table: table if lock else None), {"rows": rows(1)})
 
 
-def test_a_null_where_none_may_be_names_the_query() -> None:
+def test_a_null_where_none_may_be_names_the_step() -> None:
     schema = pa.schema([SCHEMA.field("at"), pa.field("key", pa.string(), nullable=False)])
     pipeline, stream = started()
     stream.map(
@@ -216,7 +216,7 @@ def test_a_null_where_none_may_be_names_the_query() -> None:
         lambda table: pa.table([table["at"], pa.nulls(len(table), pa.string())], schema=schema),
         schema=schema,
     ).sink("out")
-    with pytest.raises(StepError, match=r"^query out: has rows that cannot be written as Parquet"):
+    with pytest.raises(StepError, match=r"^step bare: raised ArrowInvalid: column 'key' has nulls"):
         run_pipeline(pipeline, {"rows": rows(2)})
 
 
