@@ -31,6 +31,7 @@ __all__ = [
     "combine",
     "completed",
     "fields",
+    "layout",
     "merge",
     "partials",
     "result",
@@ -157,18 +158,49 @@ def fields(parts: Sequence[Partial], schema: pa.Schema) -> list[pa.Field]:
     return [over if part == OVER else pa.field(part.name, part.kind(schema)) for part in parts]
 
 
-def combine(parts: Sequence[Partial], table: pa.Table, groups: Groups) -> list[pa.Array]:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is known of partial values before there are rows: `names` of their columns, and of those
+    that are sums of whole numbers their places and words, from rows and from partial values."""
+
+    parts: tuple[Partial, ...]
+    names: tuple[str, ...]
+    summed: tuple[int, ...]
+    merged: tuple[int, ...]
+    words: tuple[str, ...]
+    wide: int
+
+
+def layout(parts: tuple[Partial, ...], schema: pa.Schema) -> Layout:
+    """The layout of partial values of rows with that schema."""
+    names = tuple(part.name for part in parts)
+    added = [part.function in ("rows", "count", "sum") for part in parts]
+    whole = [part != OVER and kinds.is_integer(part.kind(schema)) for part in parts]
+    merged = tuple(i for i, _ in enumerate(parts) if added[i] and whole[i])
+    summed = tuple(i for i in merged if parts[i].function == "sum")
+    words = tuple(part.word for part in parts)
+    return Layout(parts, names, summed, merged, words, len(_wide(parts)))
+
+
+def combine(how: Layout, table: pa.Table, groups: Groups) -> list[pa.Array]:
     """The partial values per group from rows as they come."""
-    made = {ROWS: pa.array(np.bincount(groups.ids, minlength=groups.count))}
-    numbers: dict[Partial, columns.Integers] = {}
-    for part in parts:
-        if part.column:
-            array = columns.whole(table[part.column])
-            if part.function == "sum" and kinds.is_integer(array.type):
-                numbers[part] = columns.integers(array)
-            else:
-                made[part] = _combined(part, array, groups, made[ROWS])
-    return _with_sums(parts, made, numbers, None, groups)
+    rows = pa.array(np.bincount(groups.ids, minlength=groups.count))
+    arrays: dict[str, pa.Array] = {}
+    made: list[Any] = []
+    numbers: list[columns.Integers] = []
+    for place, part in enumerate(how.parts):
+        if not part.column:
+            made.append(rows)
+            continue
+        array = arrays.get(part.column)
+        if array is None:
+            array = arrays[part.column] = columns.whole(table[part.column])
+        if place in how.summed:
+            numbers.append(columns.integers(array))
+            made.append(None)
+        else:
+            made.append(_combined(part, array, groups, rows))
+    return _with_sums(how, how.summed, made, numbers, None, groups)
 
 
 def _combined(part: Partial, array: pa.Array, groups: Groups, rows: pa.Array) -> pa.Array:
@@ -184,43 +216,46 @@ def _combined(part: Partial, array: pa.Array, groups: Groups, rows: pa.Array) ->
     return pa.array(grouping.add(groups, _floats(array)))
 
 
-def merge(parts: Sequence[Partial], table: pa.Table, groups: Groups) -> list[pa.Array]:
+def merge(how: Layout, table: pa.Table, groups: Groups) -> list[pa.Array]:
     """The partial values per group from partial values."""
-    made: dict[Partial, pa.Array] = {}
-    numbers: dict[Partial, columns.Integers] = {}
+    made: list[Any] = []
+    numbers: list[columns.Integers] = []
     over = None
-    for part in parts:
-        array = columns.whole(table[part.name])
-        if part.function in ("min", "max"):
-            made[part] = grouping.extreme(groups, array, part.function == "min")
-        elif part == OVER:
+    for place, name in enumerate(how.names):
+        array, part = columns.whole(table[name]), how.parts[place]
+        if place in how.merged:
+            numbers.append(columns.integers(array))
+            made.append(None)
+        elif part.function in ("min", "max"):
+            made.append(grouping.extreme(groups, array, part.function == "min"))
+        elif part.function == "over":
             over = sums.over_counts(array)
-        elif kinds.is_integer(array.type):
-            numbers[part] = columns.integers(array)
+            made.append(None)
         elif kinds.is_decimal(array.type):
-            made[part] = sums.decimals(groups, array)
+            made.append(sums.decimals(groups, array))
         else:
-            made[part] = pa.array(grouping.add(groups, array.to_numpy()))
-    return _with_sums(parts, made, numbers, over, groups)
+            made.append(pa.array(grouping.add(groups, array.to_numpy())))
+    return _with_sums(how, how.merged, made, numbers, over, groups)
 
 
 def _with_sums(
-    parts: Sequence[Partial],
-    made: dict[Partial, pa.Array],
-    numbers: Mapping[Partial, columns.Integers],
+    how: Layout,
+    places: Sequence[int],
+    made: list[Any],
+    numbers: Sequence[columns.Integers],
     over: columns.Integers | None,
     groups: Groups,
 ) -> list[pa.Array]:
-    """All partial values: those that are made, and sums of whole numbers."""
+    """All partial values: those that are made, and sums of whole numbers in their places."""
     if numbers:
-        words = [part.word for part in numbers]
-        values = np.stack(list(numbers.values()))
-        added, over = sums.whole_numbers(groups, values, words, over)
-        for part, row in zip(numbers, added, strict=True):
-            made[part] = pa.array(row.view(np.uint64) if part.word == sums.UNSIGNED else row)
-    if parts[-1] == OVER:
-        made[OVER] = sums.over_column(over, len(_wide(parts)), groups.count)
-    return [made[part] for part in parts]
+        words = [how.words[place] for place in places]
+        added, over = sums.whole_numbers(groups, np.array(numbers), words, over)
+        for place, row in zip(places, added, strict=True):
+            unsigned = how.words[place] == sums.UNSIGNED
+            made[place] = pa.array(row.view(np.uint64) if unsigned else row)
+    if how.wide:
+        made[-1] = sums.over_column(over, how.wide, groups.count)
+    return made
 
 
 def _wide(parts: Sequence[Partial]) -> list[Partial]:

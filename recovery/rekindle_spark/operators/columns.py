@@ -39,7 +39,7 @@ __all__ = [
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 INT64_MIN = np.int64(-(2**63))
-TIMESTAMP = pa.timestamp("us")
+INT64, TIMESTAMP = pa.int64(), pa.timestamp("us")
 # The first and the last microsecond that Python's datetime has.
 PYTHON_EARLIEST, PYTHON_LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
@@ -114,6 +114,8 @@ def has_integers(kind: pa.DataType) -> bool:
 def integers(array: pa.Array) -> Integers:
     """An array's values as int64 (in their own unit, uint64 by its bits); nulls as 0."""
     kind = array.type
+    if kind == INT64 and not array.null_count:
+        return np.asarray(array)
     if kinds.is_boolean(kind):
         array = array.cast(pa.int8())
     elif kinds.is_temporal(kind):

@@ -66,6 +66,7 @@ class WindowAggregate:
         self.input_schema = input_schema
         self.partials = parts.partials(aggregates, input_schema)
         _check_own(f"{where}: keys", keys, [PANE, *(partial.name for partial in self.partials)])
+        self.layout = parts.layout(self.partials, input_schema)
         key_fields = [pa.field(key, input_schema.field(key).type) for key in keys]
         self.combined_schema = pa.schema(
             [
@@ -99,7 +100,7 @@ class WindowAggregate:
         panes = rows - rows % self.pane
         keys = [columns.canonical(columns.whole(table[key])) for key in self.keys]
         groups = grouping.group([panes // self.pane, *keys], len(panes))
-        made = parts.combine(self.partials, table, groups)
+        made = parts.combine(self.layout, table, groups)
         heads = [columns.take(key, groups.first) for key in keys]
         heads.append(times.timestamps(panes[groups.first]))
         return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)
@@ -149,7 +150,7 @@ class WindowAggregate:
         """One row per keys and `starts`, which become the pane column."""
         keys = [columns.whole(table[key]) for key in self.keys]
         groups = grouping.group([starts // self.pane, *keys], len(starts))
-        made = parts.merge(self.partials, table, groups)
+        made = parts.merge(self.layout, table, groups)
         heads = [columns.take(key, groups.first) for key in keys]
         heads.append(times.timestamps(starts[groups.first]))
         return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle.errors import InputError, StepError
@@ -30,6 +30,7 @@ INTEGERS = {
         (64, False, pa.uint64()),
     ]
 }
+few = settings(max_examples=25, deadline=None)
 
 
 def operator(kind: pa.DataType, functions: Sequence[str] = ("sum", "mean")) -> WindowAggregate:
@@ -70,6 +71,7 @@ def test_integers_have_their_exact_total_and_nearest_mean(kind: pa.DataType) -> 
     is_wide = pa.types.is_int64(kind) or pa.types.is_uint64(kind)
     low, high = INTEGERS[kind] if is_wide else INTEGERS[pa.int64()]
 
+    @few
     @given(cut_rows(extremes(*INTEGERS[kind])))
     def check(epochs: list[list[tuple[str, int | None]]]) -> None:
         numbers: dict[str, list[int]] = {}
@@ -89,6 +91,7 @@ def test_integers_have_their_exact_total_and_nearest_mean(kind: pa.DataType) -> 
     check()
 
 
+@few
 @given(
     st.sampled_from([pa.decimal32(7, 2), pa.decimal64(16, 5), pa.decimal128(38, 9)]).flatmap(
         lambda kind: st.tuples(
