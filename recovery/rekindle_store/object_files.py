@@ -51,7 +51,8 @@ TOLD = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 STATUS = re.compile(r"status code: (\d{3})")
 # The library says it in the last of several lines, over which it spreads the name of the reason.
 UNTRUSTED = re.compile(r"InvalidCertificate\(\s*(?:Other\(\s*OtherError\(\s*)?(\w+)")
-UNKNOWN_TO_IT = (405, 501)
+# Statuses of who may not, and of what a server does not know.
+REFUSED, UNKNOWN_TO_IT = (401, 403), (405, 501)
 PANICS = "pyo3_runtime"
 
 
@@ -175,7 +176,9 @@ class ObjectFiles:
             return BlockingIOError(errno.EBUSY, text, self.place)
         if isinstance(error, AlreadyExistsError):
             return FileExistsError(errno.EEXIST, "is there already", self.place)
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        # of a listing that is refused the library says no more than the status
+        refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        if refused or _status(error) in REFUSED:
             return PermissionError(errno.EACCES, text, self.place)
         if code == "NoSuchKey":
             return FileNotFoundError(errno.ENOENT, text, self.place)
@@ -189,13 +192,18 @@ class ObjectFiles:
 
 def _number(error: Exception) -> int:
     """Of an answer that means nothing special, by its status."""
-    found = STATUS.search(str(error))
-    if found is None:
+    status = _status(error)
+    if status is None:
         return errno.EIO
-    status = int(found[1])
     if status in UNKNOWN_TO_IT:
         return errno.EOPNOTSUPP
     return errno.EINVAL if status in (400, 411) else errno.EREMOTEIO
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status of the answer; None without one."""
+    found = STATUS.search(str(error))
+    return None if found is None else int(found[1])
 
 
 def _told(error: Exception) -> tuple[str, str]:

@@ -86,7 +86,7 @@ def test_a_reader_is_told_of_a_bucket_that_is_not_there_and_of_wrong_credentials
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(InputError, match=r"cannot be read \(The specified bucket does not exist"):
-        rekindle.read("s3://nobody/store", "hourly")
+        rekindle.read("s3://nobody/reader", "hourly")  # a place is one server's in a process
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     with pytest.raises(InputError, match=r"cannot be read .*; see that it is there, and AWS_A"):
         rekindle.read(fresh(), "hourly")
