@@ -46,7 +46,10 @@ class Heartbeats:
             if found is not None and standing is not None and standing == self._made:
                 self._connection.remove(self._path, found[1])
                 newer = 0
-            if standing is not None and precedence.are_foreign(standing.store, store):
+            # before a driver has come nobody knows whether that one counts for it
+            if standing is not None and (
+                not store or precedence.are_foreign(standing.store, store)
+            ):
                 newer = 0
             return Outcome(up=False, newer=newer)
         decided = precedence.compare_heartbeats(standing, wanted, arriving)
