@@ -23,8 +23,9 @@ TICK_SECONDS = 0.05
 AGAIN_SECONDS = 1.0
 # In intervals: after four of them a lease has expired.
 LATE = 3
-# Who has marked a node Unknown may have looked before it has heard of the renewal.
-REPEATS = 10
+# Who has marked a node Unknown may have looked before it has heard of the renewal: a controller
+# that has lost its watches begins them anew after half a minute at most.
+REPEATS = 60
 NOT_FOUND = 404
 
 

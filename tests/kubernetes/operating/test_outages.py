@@ -40,11 +40,21 @@ def test_after_an_outage_only_what_was_lost_in_it_is_lost(
     await_that(lambda: world.driver.plans(), "what was lost in the outage is not found")
     await_that(lambda: gone.isdisjoint(world.executors()))
     assert {pod.metadata.name for pod in pods} - gone <= world.executors()
+    # until the controller of nodes watches again it takes new ones for silent, too
+    await_that(lambda: set(others) <= ready_nodes(world), "nodes that came back are not Ready")
     world.finish()
     (recovery,) = [item for item in world.recoveries() if item["status"]["phase"] == "Recovered"]
     rows = {row["name"] for row in recovery["status"]["lostNodes"] if "confirmedAt" in row}
     assert rows == set(lost)
     assert len(recovery["status"]["plans"]) == len(world.driver.plans())
+
+
+def ready_nodes(world: World) -> set[str]:
+    return {
+        node.metadata.name
+        for node in world.core.list_node().items
+        if any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
+    }
 
 
 def stand_still(world: World, control_plane: ControlPlane) -> None:
