@@ -198,7 +198,7 @@ def _never(report: Report) -> list[str]:
 
 def _outages(query: Mapping[str, Any], report: Report) -> list[Sequence[float]]:
     """The times in which a query was unavailable for an epoch or longer."""
-    least = report["epoch_seconds"] or 0.0
+    least = report.get("epoch_seconds") or 0.0
     return [(begin, end) for begin, end in query["unavailable"] if end - begin >= least]
 
 

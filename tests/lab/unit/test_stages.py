@@ -10,6 +10,13 @@ from pathlib import Path
 import pytest
 
 LABORATORY = Path(__file__).parents[1]
+# Jobs in the background ignore SIGINT, and so would what they start.
+STAGE = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+time.sleep(600)
+"""
 STAGES = runpy.run_path(str(LABORATORY / "stages.py"))
 
 
@@ -38,7 +45,7 @@ def test_a_stage_ends_with_the_run_that_is_ended(tmp_path: Path) -> None:
         "import runpy, sys\n"
         f"stages = runpy.run_path({str(LABORATORY / 'stages.py')!r})\n"
         "main, Stage = stages['main'], stages['Stage']\n"
-        f"command = ['sh', '-c', 'echo $$ > {tmp_path}/begun; exec sleep 600']\n"
+        f"command = [sys.executable, '-c', {STAGE!r}, {str(tmp_path / 'begun')!r}]\n"
         "main.__globals__['STAGES'] = (Stage('long', 1, [command]),)\n"
         "sys.exit(main(['long']))\n"
     )
