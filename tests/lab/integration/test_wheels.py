@@ -18,6 +18,7 @@ PRODUCT = {
     "rekindle_operator",
     "rekindle_sidecar",
     "rekindle_spark",
+    "rekindle_store",
     "rekindle_zookeeper",
 }
 LABORATORY = {
