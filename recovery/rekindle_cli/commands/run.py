@@ -169,9 +169,9 @@ def run(
         _run_locally(request, checking, as_json=as_json)
         return
     _check_absent(kill_after, kill, console)
+    place = _Place(_required(store), master, events, sidecar, name, cluster_has_jar)
     masters.check(master, submitted=GATEWAY in os.environ)
     _check_sidecar(sidecar)
-    place = _Place(_required(store), master, events, sidecar, name, cluster_has_jar)
     _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
 
 
