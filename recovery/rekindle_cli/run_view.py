@@ -96,6 +96,7 @@ class RunView:
     rows: int = 0
     priorities: dict[str, float] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
+    late_rows: dict[str, int] = field(default_factory=dict)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=MESSAGES_SHOWN))
     _cuts: dict[int, float] = field(default_factory=dict)
     _rates: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=EPOCHS_OF_RATE))
@@ -145,6 +146,9 @@ class RunView:
         """Return sentences about the whole run, for its end."""
         found = [f"{self.rows:,} rows were read; {self.losses} nodes were lost."]
         found += [f"{query} stopped: {why}" for query, why in sorted(self.stopped.items())]
+        if self.late_rows:
+            late = ", ".join(f"{step} {rows:,}" for step, rows in sorted(self.late_rows.items()))
+            found.append(f"Rows that came too late: {late}.")
         return [*found, f"Read the output with: rekindle output {shlex.quote(self.output)}"]
 
     # The events of the driver, and of a coordinator of ours, one method for each kind.
@@ -194,11 +198,22 @@ class RunView:
     def _on_resumed(self, _: Mapping[str, Any]) -> None:
         self.state = "running"
 
-    def _on_finish(self, _: Mapping[str, Any]) -> None:
-        self.state = "finished"
+    def _on_late_rows(self, record: Mapping[str, Any]) -> None:
+        self.say(f"rows come too late for {record['step']}: {record['total']:,} up to now")
 
-    def _on_savepoint(self, _: Mapping[str, Any]) -> None:
+    def _on_steps_begun(self, record: Mapping[str, Any]) -> None:
+        self.say(f"new steps begin, with their next whole window: {', '.join(record['steps'])}")
+
+    def _on_statistics(self, record: Mapping[str, Any]) -> None:
+        self.late_rows = dict(record.get("late_rows", {}))
+
+    def _on_finish(self, record: Mapping[str, Any]) -> None:
+        self.state = "finished"
+        self._on_statistics(record)
+
+    def _on_savepoint(self, record: Mapping[str, Any]) -> None:
         self.state = "ended at a savepoint"
+        self._on_statistics(record)
 
     def _on_cut(self, record: Mapping[str, Any]) -> None:
         self._cuts[record["epoch"]] = record["cut_at"]

@@ -152,6 +152,8 @@ class Desk:
         self.figures.reports[name] += 1
         if not self.held.take(HeldReport(name, stamp, protocol.encode(report))):
             self.figures.repeated += 1
+        elif isinstance(report, ProgressReport):
+            self.figures.late_rows = report.late_rows
         self.wake()
         return msgspec.json.encode(
             {"store_reachable": self.store_reachable, "contact_seconds": self.contact_seconds}

@@ -30,6 +30,8 @@ class Figures(Collector):
         yield _counts("reports", "Reports of the driver.", "kind", figures.reports)
         yield _counts("acks", "Acknowledgements of the driver.", "outcome", figures.acks)
         yield _counts("refusals", "Requests that were refused.", "cause", figures.refusals)
+        late = figures.late_rows
+        yield _counts("late_rows", "Rows that came too late, in all epochs.", "step", late)
         yield CounterMetricFamily(
             f"{PREFIX}_reports_repeated", "Reports that were no news.", value=figures.repeated
         )

@@ -19,6 +19,8 @@ What runs in an executor's host:
     step_types     types and names of columns, checked when a pipeline is built
     program        a pipeline fused into chains and edges, as it is shipped to hosts
     partition      one operator partition: runs its chain for one epoch
+    lateness       rows that come too late for a keyed step, kept beside
+    late_counts    how many there are, of all that counts
     poison         finds rows for which a user's function raises, and makes them dead letters
     states         versions of partition states, checkpoints and acknowledgements
     deltas         what has changed in a table since the checkpoint before

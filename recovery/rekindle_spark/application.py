@@ -16,6 +16,7 @@ from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.budget import Budget
 from rekindle_spark.event_log import EventLog
 from rekindle_spark.exchange import Exchange
+from rekindle_spark.late_counts import LateCounts
 from rekindle_spark.pace import Pace
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress, Readers
@@ -26,8 +27,8 @@ __all__ = ["Application", "Moves", "Staged"]
 
 @dataclass(slots=True)
 class Staged:
-    """What an epoch has given that may be something else in a repeat: digests and output files by
-    partition. It was `unordered`, or it is of uncertain steps alone.
+    """What an epoch has given that may be something else in a repeat: digests, output files and
+    numbers of late rows by partition. It was `unordered`, or it is of uncertain steps alone.
 
     It counts with the next global checkpoint that has the partition's state, or never.
     """
@@ -35,6 +36,7 @@ class Staged:
     unordered: bool = False
     digests: dict[int, str] = field(default_factory=dict)
     outputs: dict[int, list[list[Any]]] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Application:
     cuts: dict[int, Cut]
     digests: dict[tuple[int, int], str]
     committed: dict[str, int]
+    late: LateCounts
     pace: Pace
     budget: Budget
     newest: int = 0

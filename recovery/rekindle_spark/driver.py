@@ -44,6 +44,7 @@ from rekindle_spark.epochs import EpochLoop
 from rekindle_spark.event_log import EventLog, open_events
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.guidance import Guidance
+from rekindle_spark.late_counts import LateCounts
 from rekindle_spark.pace import Pace
 from rekindle_spark.patience import Patience
 from rekindle_spark.pipeline import Pipeline
@@ -217,7 +218,7 @@ def _run(application: Application, guidance: Guidance) -> None:
     try:
         loop.run()
         kind = "savepoint" if loop.is_saved else "finish"
-        application.events.write(kind, epoch=application.newest)
+        application.events.write(kind, epoch=application.newest, late_rows=application.late.seen)
         guidance.finish()
         if loop.is_saved:
             store.drop(SAVEPOINT_REQUEST)
@@ -238,6 +239,7 @@ def _application(
     exchange: Exchange,
     events: EventLog,
 ) -> Application:
+    events.steps_begun(history.checkpoint)
     store.make_outputs(output for chain in built.chains for output in chain.outputs)
     cuts = _cuts(built, settings, history)
     restore_points = restoring.from_record(history.checkpoint, built)
@@ -262,6 +264,7 @@ def _application(
         cuts=cuts,
         digests=digests,
         committed=committed,
+        late=LateCounts.of(built, history.commits),
         pace=Pace(runtime.epoch_seconds),
         budget=Budget(runtime.rows_per_epoch_max),
         newest=last.epoch,

@@ -75,6 +75,11 @@ class EventLog:
                 told = {"step": step, "partition": f"{step}/{index}", "epoch": epoch, "rows": rows}
                 self.write("dead-letters", **told)
 
+    def steps_begun(self, checkpoint: Mapping[str, Any] | None) -> None:
+        """Tell of the steps that begin where a changed pipeline goes on from a savepoint."""
+        if checkpoint is not None and checkpoint.get("begun"):
+            self.write("steps-begun", epoch=checkpoint["epoch"], steps=checkpoint["begun"])
+
     def store_away(self, cause: str | None) -> None:
         """The store cannot be written, or can be again."""
         if cause is None:

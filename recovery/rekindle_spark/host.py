@@ -179,7 +179,8 @@ class Host:
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
-                epochs.append([epoch, outcome.rows, outcome.digest, answers.sinks(outcome)])
+                made = [outcome.rows, outcome.digest, answers.sinks(outcome), outcome.late]
+                epochs.append([epoch, *made])
         except Missing as missing:
             done.add(number, {"status": "missing", "text": str(missing)}, [])
         except Incomplete as incomplete:

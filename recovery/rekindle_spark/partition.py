@@ -4,15 +4,16 @@ Pure: the same state and the same frames give the same results. The host keeps t
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from rekindle.errors import ColumnError, StepError
-from rekindle_spark import frames, poison, printing, user_code
+from rekindle_spark import frames, lateness, poison, printing, user_code
 from rekindle_spark.frames import Frame, Label, Packed
+from rekindle_spark.lateness import Apart
 from rekindle_spark.operators import KeyedStateful, carried, columns, hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import Sieve, Tolerance
@@ -64,13 +65,26 @@ class Sunk:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows, and
-    outputs of dead letters."""
+    outputs of dead letters and late rows. `late` is how many rows came too late."""
 
     state: State
     blocks: list[tuple[int, bytes]]
     sinks: dict[str, Sunk]
     rows: int
     digest: str
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a chain's root gives, of so many rows: its state, its table, and its late rows by
+    output; `late_rows` counts those that are kept nowhere too."""
+
+    state: State
+    table: pa.Table
+    rows: int
+    late: Mapping[str, pa.Table] = field(default_factory=dict)
+    late_rows: int = 0
 
 
 class Incomplete(Exception):
@@ -92,33 +106,31 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     name, sieves = program.partition_names[work.partition], _sieves(program, chain, work)
     with printing.at(chain.name, name, work.epoch):
         if chain.keyed:
-            inputs, watermark = _gather(program, work, received)
-            rows = sum(table.num_rows for table in inputs)
-            sieve = sieves.get(chain.name)
-            operator_state, table = _process(chain, state, inputs, watermark, sieve)
+            begun = _operated(program, work, state, received, sieves.get(chain.name))
         else:
             read = partial(chain.root.function.read, *_share(chain, work))
             table = _guarded(chain.root, lambda: _declared(chain.root, read()))
-            rows, watermark, operator_state = table.num_rows, work.watermark, None
+            begun = _Begun(State(work.watermark, None), table, table.num_rows)
     exits = [(edge, _targets(program, edge, work)) for edge in program.outputs[chain.index]]
     exits = [(edge, targets) for edge, targets in exits if targets]
     counted = chain.sinks if work.readers is None else ()
     ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
-    tables = _stateless(chain, table, ends, sieves)
-    blocks, sums = _exchanged(program, work, watermark, tables, exits)
+    tables = _stateless(chain, begun.table, ends, sieves)
+    blocks, sums = _exchanged(program, work, begun.state.watermark, tables, exits)
     sinks = {
         sink.name: _guarded(sink, partial(_sunk, chain, work, tables[sink.inputs[0]], sums))
         for sink in counted
         if tables[sink.inputs[0]].num_rows
     }
+    for output, rows in begun.late.items():
+        sinks[output] = _sunk(chain, work, rows, sums)
     for sieve in sieves.values() if work.readers is None else ():
         if sieve.letters:
             letters, added = pa.concat_tables(sieve.letters), [c.name for c in poison.COLUMNS]
             # a repeat may word the same error in another way
             sinks[sieve.step + poison.ENDING] = _sunk(chain, work, letters, sums, added)
-    return Outcome(
-        State(watermark, operator_state), blocks, sinks, rows, frames.combined_digest(sums)
-    )
+    digest = frames.combined_digest(sums)
+    return Outcome(begun.state, blocks, sinks, begun.rows, digest, begun.late_rows)
 
 
 def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
@@ -142,6 +154,27 @@ def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
             function=function,
         )
     return sieves
+
+
+def _operated(
+    program: Program,
+    work: Work,
+    state: State,
+    received: Sequence[Frame],
+    sieve: Sieve | None,
+) -> _Begun:
+    """What a keyed chain's operator makes of its input."""
+    chain = program.owner[work.partition]
+    inputs, watermark = _gather(program, work, received)
+    rows = sum(table.num_rows for table in inputs)
+    apart = Apart(inputs)
+    if chain.root.late:
+        split = (chain.root, inputs, state.watermark, work.epoch)
+        apart = _guarded(chain.root, lambda: lateness.take_apart(*split))
+    after, table = _process(chain, state, apart.inputs, watermark, sieve)
+    after = apart.counted(after)
+    late_rows = after.late_rows - state.operator.late_rows
+    return _Begun(State(watermark, after), table, rows, apart.late, late_rows)
 
 
 def _process(

@@ -36,6 +36,12 @@ MaskFunction = Callable[[pa.Table], Any]
 COST_HINT_MIN, COST_HINT_MAX = 0.01, 10_000
 # Reports give these to the rows of every query (see `verification`).
 REPORTED_COLUMNS = ("epoch", "committed_at")
+# What rows in an output of late rows have behind the step's input (see `lateness`).
+LATE_COLUMNS = (
+    pa.field("late_step", pa.string()),
+    pa.field("late_epoch", pa.int64()),
+    pa.field("late_watermark", pa.timestamp("us")),
+)
 
 
 @runtime_checkable
@@ -60,8 +66,9 @@ class Source(Protocol):
 class Step:
     """One named step: `kind` is source, map, filter, union, keyed or sink.
 
-    With `dead_letters`, rows for which its function raises are left out, and kept beside. One that
-    is not `deterministic` may give something else when it runs again on the same input.
+    With `dead_letters`, rows for which its function raises are left out, and kept beside; with
+    `late`, rows that come too late for it. One that is not `deterministic` may give something else
+    when it runs again on the same input.
     """
 
     name: str
@@ -76,6 +83,7 @@ class Step:
     cost_hint: float = 1.0
     dead_letters: bool = False
     deterministic: bool = True
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +136,15 @@ class Stream:
         aggregates: Mapping[str, Aggregate],
         slide_seconds: float | None = None,
         parallelism: int = 1,
+        late: bool = False,
     ) -> "Stream":
-        """Aggregate per keys and event-time window; a window closes behind the watermark."""
+        """Aggregate per keys and event-time window; a window closes behind the watermark. With
+        `late`, as of all keyed steps, rows that come too late are kept in an output `NAME.late`.
+        """
         operator = WindowAggregate(
             name, self.schema, self.event_time, keys, size_seconds, slide_seconds, aggregates
         )
-        return self.pipeline.add(self._keyed(name, operator, keys, parallelism))
+        return self.pipeline.add(self._keyed(name, operator, keys, parallelism, late))
 
     def top(
         self,
@@ -144,10 +155,11 @@ class Stream:
         keys: Sequence[str] = (),
         ties: Sequence[str] = (),
         parallelism: int = 1,
+        late: bool = False,
     ) -> "Stream":
         """Keep the `count` rows with the largest `by` per event time and keys."""
         operator = Top(name, self.schema, self.event_time, by, count, keys, ties)
-        return self.pipeline.add(self._keyed(name, operator, keys, parallelism))
+        return self.pipeline.add(self._keyed(name, operator, keys, parallelism, late))
 
     def stateful(
         self,
@@ -161,13 +173,14 @@ class Stream:
         arrival_order: bool = False,
         dead_letters: bool = False,
         deterministic: bool = True,
+        late: bool = False,
     ) -> "Stream":
         """Run a custom operator with value state per key, rows in event-time order."""
         time = self.event_time if event_time == "" else event_time
         keyed = KeyedStateful(
             name, self.schema, self.event_time, keys, operator, schema, time, arrival_order
         )
-        step = self._keyed(name, keyed, keys, parallelism)
+        step = self._keyed(name, keyed, keys, parallelism, late)
         return self._add_function(step, dead_letters, deterministic)
 
     def join(
@@ -178,8 +191,10 @@ class Stream:
         keys: Sequence[str],
         within_seconds: float,
         parallelism: int = 1,
+        late: bool = False,
     ) -> "Stream":
-        """Join with `other`: equal keys, event times at most `within_seconds` apart."""
+        """Join with `other`: equal keys, event times at most `within_seconds` apart. With `late`
+        there are outputs `NAME.late-left` and `NAME.late-right`."""
         self.pipeline.check_stream(f"{arguments.place('step', name)}: other", other)
         operator = IntervalJoin(
             name,
@@ -190,8 +205,7 @@ class Stream:
             keys,
             within_seconds,
         )
-        inputs = (self.name, other.name)
-        return self.pipeline.add(self._keyed(name, operator, keys, parallelism, inputs))
+        return self.pipeline.add(self._keyed(name, operator, keys, parallelism, late, other))
 
     def sink(self, name: str, *, priority: float = 1) -> None:
         """End in Parquet files; the sink is a query with a priority from 1 to 10."""
@@ -215,17 +229,23 @@ class Stream:
         operator: KeyedOperator,
         keys: Sequence[str],
         parallelism: int,
-        inputs: tuple[str, ...] = (),
+        late: bool,
+        *others: "Stream",
     ) -> Step:
+        where = arguments.place("step", name)
+        arguments.check_kind(f"{where}: late", late, bool, "give True or False")
+        for stream in (self, *others) if late else ():
+            _check_columns(where, stream.schema, LATE_COLUMNS, "late rows get")
         return Step(
             name,
             "keyed",
-            inputs or (self.name,),
+            tuple(stream.name for stream in (self, *others)),
             parallelism,
             operator,
             operator.output_schema,
             operator.output_event_time,
             tuple(keys),
+            late=late,
         )
 
     def _add_function(self, step: Step, dead_letters: bool, deterministic: bool) -> "Stream":
@@ -233,10 +253,8 @@ class Stream:
         where = arguments.place("step", step.name)
         arguments.check_kind(f"{where}: dead_letters", dead_letters, bool, "give True or False")
         arguments.check_kind(f"{where}: deterministic", deterministic, bool, "give True or False")
-        for column in poison.COLUMNS if dead_letters else ():
-            if column.name in self.schema.names:
-                what = "has the name of a column that dead letters get"
-                arguments.refuse(f"{where}: column {column.name!r}", what, "rename it before")
+        if dead_letters:
+            _check_columns(where, self.schema, poison.COLUMNS, "dead letters get")
         step = replace(step, dead_letters=dead_letters, deterministic=deterministic)
         return self.pipeline.add(step)
 
@@ -343,6 +361,14 @@ def smallest(column: str) -> Aggregate:
 def largest(column: str) -> Aggregate:
     """Maximum of a column."""
     return Aggregate("max", column)
+
+
+def _check_columns(where: str, schema: pa.Schema, added: Sequence[pa.Field], whose: str) -> None:
+    """Refuse a schema with a column of the same name as one that is added."""
+    for column in added:
+        if column.name in schema.names:
+            what = f"has the name of a column that {whose}"
+            arguments.refuse(f"{where}: column {column.name!r}", what, "rename it before")
 
 
 def _check_function(where: str, function: object) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from rekindle import lazily, topology
 from rekindle.errors import InputError
 from rekindle.topology import Operator, Query, Topology
-from rekindle_spark import step_types
+from rekindle_spark import lateness, step_types
 from rekindle_spark.operators.aggregates import OVER
 from rekindle_spark.pipeline import Pipeline, Step
 from rekindle_spark.poison import ENDING
@@ -62,9 +62,10 @@ class Chain:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What its partitions may have output files of: sinks, and steps with dead letters."""
+        """What its partitions may have output files of: sinks, and rows that steps keep beside."""
         letters = (step.name for step in (self.root, *self.steps) if step.dead_letters)
-        return (*(sink.name for sink in self.sinks), *(name + ENDING for name in letters))
+        late = lateness.outputs(self.root)
+        return (*(sink.name for sink in self.sinks), *(name + ENDING for name in letters), *late)
 
     @property
     def keyed(self) -> bool:
@@ -243,8 +244,9 @@ class Program:
 def build(pipeline: Pipeline) -> Program:
     """Check a pipeline as a whole and fuse it.
 
-    Raises InputError for a cycle, an unknown input, a pipeline without a sink, or a source or
-    keyed step that leads to none; for a column that cannot be carried, or not be written.
+    Raises InputError for a cycle, an unknown input, a pipeline without a sink, a source or keyed
+    step that leads to none, or two outputs of one name; for a column that cannot be carried, or not
+    be written.
     """
     order = _ordered(pipeline)
     step_types.check(order, pipeline.steps)
@@ -269,6 +271,7 @@ def build(pipeline: Pipeline) -> Program:
             )
         )
         first += root.parallelism
+    lateness.check_names(order)
     return Program(pipeline.name, tuple(chains), _edges(chains, home, pipeline))
 
 
@@ -339,7 +342,7 @@ def _edges(chains: list[Chain], home: dict[str, str], pipeline: Pipeline) -> tup
     edges: list[Edge] = []
     for chain in chains:
         operator: Any = chain.root.function
-        combine = hasattr(operator, "combine")
+        combine = hasattr(operator, "combine") and not chain.root.late
         inputs = [
             (slot, leaf)
             for slot, name in enumerate(chain.root.inputs)
@@ -358,6 +361,8 @@ def _describe(chain: Chain, program: Program) -> Iterator[str]:
         yield f"{step.name} {step.kind} {step.inputs} {step.schema}"
     for edge in program.inputs[chain.index]:
         yield f"{edge.step} -> {edge.slot} by {edge.keys} {_counted(edge.schema)}"
+    if chain.root.late:
+        yield "late rows are kept"
     if chain.keyed:
         yield repr(sorted(_parameters(vars(chain.root.function)).items()))
 
@@ -366,7 +371,9 @@ def _state_hash(chain: Chain, program: Program) -> str:
     """Not of the parallelism, nor of the steps that feed it, but of what they give it."""
     operator = chain.root.function
     edges = program.inputs[chain.index]
-    inputs = {f"{edge.slot} by {edge.keys} {_counted(edge.schema)}" for edge in edges}
+    # the same where producers combine rows and where the operator does
+    schemas = [getattr(operator, "combined_schema", edge.schema) for edge in edges]
+    inputs = {f"{e.slot} by {e.keys} {_counted(of)}" for e, of in zip(edges, schemas, strict=True)}
     parameters = sorted(_parameters(vars(operator)).items())
     text = repr([type(operator).__name__, str(chain.root.schema), sorted(inputs), parameters])
     return sha256(text.encode()).hexdigest()[:16]

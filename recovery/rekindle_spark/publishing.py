@@ -23,6 +23,9 @@ def publish(application: Application, record: Mapping[str, Any]) -> None:
     program, committed = application.program, application.committed
     application.store.commit(record)
     application.events.dead_letters(record["outputs"])
+    with application.lock:
+        late = application.late.take_in(record)
+    application.events.write_each("late-rows", late)
     told = []
     for name, (first, last, _) in record["finished"].items():
         number = program.numbers[name]

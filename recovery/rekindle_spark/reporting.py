@@ -82,6 +82,7 @@ class Reports:
                 moves = {
                     names[number]: node for number, node in moving.pending(application).items()
                 }
+            late_rows = application.late.seen
             stopped = {
                 name: str(cause)
                 for _, name, cause in stopping.query_partitions(
@@ -107,6 +108,7 @@ class Reports:
             lags=lags(application, now),
             moving=moves,
             at=now,
+            late_rows=late_rows,
         )
 
     def incarnation(self, executor: str) -> str:
@@ -144,7 +146,8 @@ def gist(progress: ProgressReport) -> ProgressReport:
         )
         for node, seen in progress.nodes.items()
     }
-    return msgspec.structs.replace(progress, sequence=0, epoch=0, lags={}, nodes=nodes, at=None)
+    steady = {"sequence": 0, "epoch": 0, "lags": {}, "late_rows": {}, "at": None}
+    return msgspec.structs.replace(progress, nodes=nodes, **steady)
 
 
 def lags(application: Application, now: float) -> dict[str, float]:

@@ -304,7 +304,7 @@ def _merge_cpu(
 def _check_digests(application: Application, partitions: Mapping[int, Any]) -> None:
     """A repeat must give what the first run gave; else nothing downstream can be trusted."""
     for number, outcome in partitions.items():
-        for epoch, _, digest, _ in outcome["epochs"]:
+        for epoch, _, digest, *_ in outcome["epochs"]:
             known = application.digests.setdefault((number, epoch), digest)
             if known != digest:
                 step = application.program.owner[number].name
@@ -375,24 +375,19 @@ def _commit(
     application: Application, specification: Specification, partitions: Mapping[int, Any]
 ) -> None:
     """One commit record for all of the job that counts now."""
-    program, finished, outputs = application.program, {}, []
+    program, finished, outputs, late = application.program, {}, [], {}
     for number in sorted(partitions):
         epochs = partitions[number]["epochs"]
-        digests = [digest for _, _, digest, _ in epochs]
+        digests = [digest for _, _, digest, *_ in epochs]
+        late[number] = {epoch: rows for epoch, *_, rows in epochs}
         finished[program.partition_names[number]] = [*specification.ranges[number], digests]
         for output, part in program.output_parts(number).items():
             done = application.committed.get(part, 0)
             outputs += [
                 [part, epoch, *sinks[output]]
-                for epoch, _, _, sinks in epochs
+                for epoch, _, _, sinks, _ in epochs
                 if output in sinks and epoch > done
             ]
-    publishing.publish(
-        application,
-        {
-            "at": time.time(),
-            "plan_epoch": application.plan_epoch,
-            "finished": finished,
-            "outputs": outputs,
-        },
-    )
+    record = {"at": time.time(), "plan_epoch": application.plan_epoch, "finished": finished}
+    counted = {"outputs": outputs, "late": application.late.fresh(late)}
+    publishing.publish(application, {**record, **counted})

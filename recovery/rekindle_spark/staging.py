@@ -33,7 +33,7 @@ def stage(
 ) -> None:
     """Hold back what a partition has given in some epochs, in place of what it gave before;
     `parts` (output -> its part, as the sink's query partition)."""
-    for epoch, _, digest, sinks in epochs:
+    for epoch, _, digest, sinks, late in epochs:
         held = staged.setdefault(epoch, Staged())
         held.unordered = held.unordered or unordered
         held.digests[partition] = digest
@@ -41,6 +41,7 @@ def stage(
             [parts[output], epoch, rows, file, sum_of_rows]
             for output, (rows, file, sum_of_rows) in sinks.items()
         ]
+        held.late[partition] = late
 
 
 def publishable(
@@ -52,10 +53,12 @@ def publishable(
     """
     digests: dict[int, dict[int, str]] = {}
     outputs: list[list[Any]] = []
+    late: dict[int, dict[int, int]] = {}
     for number, held in sorted(application.staged.items()):
         for partition in sorted(held.digests.keys() - behind) if number <= epoch else ():
             digests.setdefault(partition, {})[number] = held.digests[partition]
             outputs += held.outputs[partition]
+            late.setdefault(partition, {})[number] = held.late[partition]
     if not digests:
         return None
     names = application.program.partition_names
@@ -68,6 +71,7 @@ def publishable(
             for partition, found in sorted(digests.items())
         },
         "outputs": [one for one in outputs if one[1] > application.committed.get(one[0], 0)],
+        "late": application.late.fresh(late),
     }
 
 
@@ -84,6 +88,7 @@ def _forget(staged: dict[int, Staged], epoch: int, partitions: Set[int]) -> None
         for partition in partitions:
             staged[number].digests.pop(partition, None)
             staged[number].outputs.pop(partition, None)
+            staged[number].late.pop(partition, None)
         if not staged[number].digests:
             del staged[number]
 

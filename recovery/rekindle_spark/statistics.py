@@ -116,6 +116,7 @@ class Statistics:
             load_percent=self._load_percent,
             rows_per_second=self.rows_per_second,
             epoch=application.newest,
+            late_rows=application.late.seen,
             retained_shuffles=application.exchange.retained_count(),
             retained_bytes=max(progress.retained.held.values(), default=0),
             host_memory_bytes=application.budget.peak_bytes,

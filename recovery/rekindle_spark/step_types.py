@@ -7,9 +7,11 @@ docs/pipelines.md has the table of types. Called by `program`.
 
 from collections.abc import Iterable, Mapping
 
+import pyarrow as pa
+
 from rekindle_spark import outputs, poison
 from rekindle_spark.operators import carried, columns
-from rekindle_spark.pipeline import REPORTED_COLUMNS, Step
+from rekindle_spark.pipeline import LATE_COLUMNS, REPORTED_COLUMNS, Step
 
 __all__ = ["check"]
 
@@ -25,11 +27,13 @@ def check(steps: Iterable[Step], named: Mapping[str, Step]) -> None:
         else:
             carried.check(where, step.schema)
         if step.dead_letters:
-            _check_letters(f"{where}: dead letters", named[step.inputs[0]])
+            _check_given(f"{where}: dead letters", named[step.inputs[0]], poison.COLUMNS)
+        for name in step.inputs if step.late else ():
+            _check_given(f"{where}: late rows", named[name], LATE_COLUMNS)
 
 
-def _check_letters(where: str, given: Step) -> None:
-    """What a step's dead letters are written from: the rows that it is given."""
+def _check_given(where: str, given: Step, added: Iterable[pa.Field]) -> None:
+    """What a step keeps beside is written from the rows that it is given."""
     assert given.schema is not None
     outputs.check_schema(where, given.schema)
-    columns.check_cases(where, given.schema.names, [column.name for column in poison.COLUMNS])
+    columns.check_cases(where, given.schema.names, [column.name for column in added])

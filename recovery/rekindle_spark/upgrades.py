@@ -2,10 +2,10 @@
 
 A savepoint is a checkpoint with the states of all partitions, behind which no epoch has been cut
 (`epochs`). States are matched by the names of their steps: those of steps that are gone stay
-behind, new steps begin empty, and where a step's parallelism is another, each key's state moves to
-where its input will go (`operators.scaling`). All that becomes a checkpoint one epoch later, in
-which nothing is read, whose record has its cut as well: one record, so an upgrade is there or is
-not. Called by `driver` at its start.
+behind, new steps begin empty, with their next whole window (`operators.beginnings`). Where a step's
+parallelism is another, each key's state moves to where its input will go (`operators.scaling`). All
+that becomes a checkpoint one epoch later, in which nothing is read, whose record has its cut as
+well: one record, so an upgrade is there or is not. Called by `driver` at its start.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from rekindle.errors import InputError
-from rekindle_spark import partition, states
+from rekindle_spark import states
 from rekindle_spark.arrivals import Cut
-from rekindle_spark.operators import scaling
+from rekindle_spark.operators import beginnings, scaling
+from rekindle_spark.partition import BEFORE_ALL
 from rekindle_spark.program import Chain, Program
 from rekindle_spark.restoring import file_name
 from rekindle_spark.store import History, Store
@@ -68,9 +69,10 @@ def carry_over(program: Program, store: Store, history: History, now: float) -> 
     cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]))
     store.begin_checkpoint(cut.epoch)
     sizes: dict[str, int] = {}
+    begun = _begun(program, before, cut)
     for chain in program.chains:
         if chain.keyed:
-            sizes |= _carry_chain(store.files, before, chain, cut)
+            sizes |= _carry_chain(store.files, before, chain, cut, begun.get(chain.name))
     store.complete_checkpoint(
         cut.epoch,
         {
@@ -80,6 +82,7 @@ def carry_over(program: Program, store: Store, history: History, now: float) -> 
             "bytes": sizes,
             "published": None,
             "cut": cut.record(),
+            "begun": begun,
         },
     )
 
@@ -95,13 +98,35 @@ def _cut(program: Program, last: Cut) -> Cut:
     return replace(last, epoch=last.epoch + 1, offsets=offsets)
 
 
-def _carry_chain(files: Files, before: Mapping[str, Any], chain: Chain, cut: Cut) -> dict[str, int]:
-    """Write the states of one step; bytes of each partition's."""
+def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, int | None]:
+    """For each keyed step that is new from which event time on, in microseconds, all rows of its
+    input are still to come; None where none have gone by."""
+    whole, begun = list[int](), dict[str, int | None]()
+    for chain in program.chains:
+        operator = chain.root.function
+        fed = max((whole[edge.producer] for edge in program.inputs[chain.index]), default=None)
+        if fed is None:
+            whole.append(cut.watermark + 1)
+        elif chain.name in before["steps"]:
+            whole.append(max(fed, beginnings.kept_from(operator, cut.watermark)))
+        else:
+            whole.append(beginnings.new_from(operator, fed))
+            begun[chain.name] = fed if cut.watermark > BEFORE_ALL else None
+    return begun
+
+
+def _carry_chain(
+    files: Files, before: Mapping[str, Any], chain: Chain, cut: Cut, begins_at: int | None
+) -> dict[str, int]:
+    """Write the states of one step, which begins at an event time where it is new; bytes of each
+    partition's."""
     step = before["steps"].get(chain.name)
     if step is None:
-        empty = partition.initial(chain)
-        watermark = empty.watermark
-        dumped = [chain.root.function.dump(empty.operator)] * chain.parallelism
+        operator, watermark = chain.root.function, BEFORE_ALL
+        empty = operator.initial()
+        if begins_at is not None:
+            empty = beginnings.initial_from(operator, begins_at)
+        dumped = [operator.dump(empty)] * chain.parallelism
     else:
         read = [
             states.read(files, _file(before["epoch"], chain, index))

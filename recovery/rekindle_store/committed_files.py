@@ -27,6 +27,8 @@ from rekindle_store.readers import opened, read_ahead, reading
 
 __all__ = [
     "DEAD_LETTERS",
+    "LATE",
+    "LATE_SIDES",
     "CommittedFile",
     "NamedFile",
     "OutputLog",
@@ -37,6 +39,8 @@ __all__ = [
 
 # The output of a step's dead letters has the step's name with this behind.
 DEAD_LETTERS = ".dead-letters"
+# That of its late rows has this one, and that of a join one for each of its inputs.
+LATE, LATE_SIDES = ".late", (".late-left", ".late-right")
 # Commit records of one look at the log: the files that they name are in memory together.
 RECORDS_MAX = 256
 NAMES_SHOWN_MAX = 8
@@ -65,7 +69,8 @@ class CommittedFile:
 
     `path` is absolute, or a URL where the store is elsewhere. `commit` is the number of the commit
     record that names the file, and `committed_at` that record's time in seconds since 1970. The
-    output of a step's dead letters is a `query` named `STEP.dead-letters`.
+    output of a step's dead letters is a `query` named `STEP.dead-letters`, that of its late rows
+    `STEP.late`, or of a join `STEP.late-left` and `STEP.late-right`.
     """
 
     query: str
@@ -133,7 +138,7 @@ class OutputLog:
         return found
 
     def declared(self) -> set[str]:
-        """The queries and outputs of dead letters that drivers have recorded at their starts."""
+        """The queries, and outputs that steps keep beside, that drivers have recorded at starts."""
         return self._declared()[0]
 
     def check_declared(self) -> None:
@@ -237,13 +242,14 @@ class OutputLog:
 
     def _unknown(self, known: set[str]) -> InputError:
         assert self.query is not None
-        letters = f"{self.query}{DEAD_LETTERS}"
         close = difflib.get_close_matches(self.query, sorted(known), n=5, cutoff=0.5)
         shown = close or sorted(known)
         more = f" and {len(shown) - NAMES_SHOWN_MAX} more" if len(shown) > NAMES_SHOWN_MAX else ""
         remedy = f"name one of: {', '.join(shown[:NAMES_SHOWN_MAX])}{more}"
-        if letters in known:
-            remedy = f"it is a step with dead letters: name {letters}"
+        beside = [name for name in sorted(known) if name.startswith(self.query + ".")]
+        beside = [name for name in beside if name.endswith((DEAD_LETTERS, LATE, *LATE_SIDES))]
+        if beside:
+            remedy = f"it is a step that keeps rows beside: name {' or '.join(beside)}"
         return InputError(
             where=f"query {self.query!r:.120}",
             what=f"is no query of checkpoint store {self.files.place}",

@@ -22,6 +22,7 @@ from rekindle.errors import InputError, RunError
 from rekindle_store import commit_log
 from rekindle_store.committed_files import (
     DEAD_LETTERS,
+    LATE,
     CommittedFile,
     NamedFile,
     OutputLog,
@@ -48,19 +49,25 @@ def read(
     since: int = 0,
     limit: int | None = None,
     dead_letters: bool = False,
+    late: bool = False,
 ) -> "Output":
     """The committed output of a query of a checkpoint store; a driver may be running.
 
     `store` is what `rekindle run --store` was given. Rows are those of epochs from `since` on,
     `limit` of them at most. With `dead_letters` `query` names a step, and the rows are those that
-    it left out.
+    it left out; with `late` those that came too late for it.
 
-    Raises InputError for a store that is not there, cannot be read or is damaged, and for a query
-    that it does not have; RunError when its server does not answer.
+    Raises InputError for both of them, for a store that is not there, cannot be read or is damaged,
+    and for a query that it does not have; RunError when its server does not answer.
     """
     if limit is not None and limit < 0:
         raise InputError(where="limit", what=f"is {limit}", remedy="give a number of rows, or None")
-    output = Output(str(store), f"{query}{DEAD_LETTERS}" if dead_letters else query, since, limit)
+    if dead_letters and late:
+        raise InputError(
+            where="read", what="is asked for dead letters and late rows", remedy="leave one out"
+        )
+    ending = DEAD_LETTERS if dead_letters else LATE if late else ""
+    output = Output(str(store), f"{query}{ending}", since, limit)
     output.check()
     return output
 

@@ -1,4 +1,7 @@
-"""Records for which a user's function raises: kept beside, or their query stops and no other."""
+"""Records for which a user's function raises, or that come too late: kept beside.
+
+Without dead letters a query stops, and no other.
+"""
 
 from collections.abc import Callable
 
@@ -7,12 +10,15 @@ import polars as pl
 import pytest
 from application import Application, compare
 
+import rekindle
+
 Prepare = Callable[..., Application]
 LETTER_COLUMNS = ["dead_letter_step", "dead_letter_epoch", "dead_letter_error"]
+LATE_COLUMNS = ["late_step", "late_epoch", "late_watermark"]
 
 
 @pytest.mark.parametrize("mode", ["always", "adaptive"])
-def test_records_that_raise_are_dead_letters_exactly_once_through_a_loss(
+def test_records_that_raise_or_are_late_are_kept_beside_exactly_once_through_a_loss(
     prepare: Prepare, mode: str
 ) -> None:
     application = prepare(pipeline=poisoned, policy={"buffering": mode, "ordering": mode})
@@ -38,9 +44,26 @@ def test_records_that_raise_are_dead_letters_exactly_once_through_a_loss(
     wanted = poisoned.expected_beside_letters(application.inputs)
     assert set(found) == set(wanted)
     for name, rows in wanted.items():
-        compare(name, found[name].drop(LETTER_COLUMNS, strict=False), rows)
+        compare(name, found[name].drop(LETTER_COLUMNS + LATE_COLUMNS, strict=False), rows)
     told = application.happened("dead-letters")
     assert sum(event["rows"] for event in told) == sum(map(len, letters.values()))
+    late_rows_are_counted_once(application, wanted["timed.late"].height)
+
+
+def late_rows_are_counted_once(application: Application, rows: int) -> None:
+    """In the commit log, and in the events, of which one says when they began."""
+    counted = dict.fromkeys(("timed", "last"), 0)
+    for record in application.commits():
+        for partition, _, late in record.get("late", ()):
+            counted[partition.partition("/")[0]] += late
+    assert counted == dict.fromkeys(counted, rows)
+    (end,) = application.happened("finish")
+    assert end["late_rows"] == counted
+    for step in counted:
+        begun, *_ = application.happened("late-rows", step=step)
+        late = rekindle.read(application.store, step, late=True).polars()
+        assert (late.height, begun["epoch"]) == (rows, late["late_epoch"].min())
+        assert late["late_step"].unique().to_list() == [step]
 
 
 def test_a_query_with_such_a_record_stops_and_goes_on_once_its_function_is_mended(

@@ -68,14 +68,17 @@ def the_same_pipeline_goes_on_and_runs_no_epoch_again(application: Application) 
 
 def assert_right_after_the_change(application: Application, saved: dict) -> None:
     """Shared queries have all rows; the one that is gone those up to the savepoint, and the new one
-    those of the input since."""
+    those of the input since, from the next whole day on."""
     wanted, committed = readings.expected(application.inputs), application.outputs()
     until = datetime(1970, 1, 1) + timedelta(microseconds=saved["watermark"])
     daily = wanted["alarms-daily"]
     wanted["alarms-daily"] = daily.filter(pl.col("window_end") <= until + timedelta(microseconds=1))
     alarms = pl.read_parquet(application.inputs / "alarms.parquet")
     _, end = saved["offsets"]["alarms"]
-    wanted["alarms-by-sensor"] = readings.daily(alarms[end:], "sensor")
+    since = readings.daily(alarms[end:], "sensor")
+    wanted["alarms-by-sensor"] = since.filter(pl.col("window_start") > until)
+    (begun,) = application.happened("steps-begun")
+    assert begun["steps"] == {"by-day-and-sensor": saved["watermark"] + 1}
     assert set(committed) == {query for query, rows in wanted.items() if rows.height}
     for query, rows in wanted.items():
         compare(query, committed.get(query, rows.clear()), rows)

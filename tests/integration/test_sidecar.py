@@ -282,6 +282,7 @@ def test_a_port_serves_metrics_and_health(
     driver = Driver(sidecar)
     driver.begin()
     driver.report(driver.topology())
+    driver.report(driver.progress(late_rows={"counts": 12}))
     driver.ask("POST", "/v1/reports", b"{}")
     driver.acknowledge(1)
     wait_until(lambda: generation_shown(store) == 1)
@@ -292,6 +293,7 @@ def test_a_port_serves_metrics_and_health(
     assert metric(port, 'rekindle_sidecar_reports_total{kind="topology"}') == 2.0
     assert metric(port, "rekindle_sidecar_reports_repeated_total") == 1.0
     assert metric(port, "rekindle_sidecar_directives_total") == 1.0
+    assert metric(port, 'rekindle_sidecar_late_rows_total{step="counts"}') == 12.0
     assert metric(port, 'rekindle_sidecar_acks_total{outcome="done"}') == 1.0
     assert metric(port, 'rekindle_sidecar_refusals_total{cause="malformed"}') == 1.0
     assert metric(port, "rekindle_sidecar_store_reachable") == 1.0

@@ -99,7 +99,8 @@ class QueryStanding:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
-    coordinator has seen that, when the driver last told it something new, or None."""
+    coordinator has seen that, when the driver last told it something new, or None. `late_rows`
+    (step -> rows) came too late for a step, ever since the application began."""
 
     application: str
     generation: int = 0
@@ -112,6 +113,7 @@ class Standing:
     plan: PlanStanding | None = None
     queries: tuple[QueryStanding, ...] = ()
     notices: tuple[Notice, ...] = ()
+    late_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
@@ -119,7 +121,7 @@ def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
     case = case_of(view, now, clock=clock)
     state, driver = case.state, case.driver
     assert state is not None
-    queries = tuple(_queries(view, state, driver, now))
+    queries, progress = tuple(_queries(view, state, driver, now)), _progress(view)
     return Standing(
         application=view.application,
         generation=view.reading.topology.generation,
@@ -132,6 +134,7 @@ def of(view: View, now: float, *, clock: Callable[[], float]) -> Standing:
         plan=plan_standing(view),
         queries=queries,
         notices=tuple(_notices(view, case, queries, now, clock)),
+        late_rows={} if progress is None else dict(sorted(progress.late_rows.items())),
     )
 
 

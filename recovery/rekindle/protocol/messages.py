@@ -139,7 +139,8 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     order, and nothing is to be brought back. `stopped` (query partition -> why) cannot go on until
     a driver starts with a mended function. `moving` (partition -> node) are moves that it has taken
     and yet to make; None while it can make none. `lags` are in seconds at the moment `at`, by the
-    driver's clock; None where an older driver does not report it.
+    driver's clock; None where an older driver does not report it. `late_rows` (step -> rows) came
+    too late for a step, in all epochs that count; steps without are left out.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -158,6 +159,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     lags: dict[Name, Seconds] = {}
     moving: Placement | None = None
     at: Seconds | None = None
+    late_rows: Annotated[dict[Name, Count], msgspec.Meta(max_length=ITEMS_MAX)] = {}
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):

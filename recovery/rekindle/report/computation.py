@@ -63,7 +63,14 @@ def compute(
         "exactly_once": dict(exactly_once),
         "throughput_rows_per_second": throughput(events, inputs),
         "machine_limit": machine_limits.measure(events),
+        **_late_rows(events),
     }
+
+
+def _late_rows(events: Sequence[Event]) -> dict[str, Any]:
+    """Rows that came too late by step, in the whole run; nothing of runs that did not count."""
+    told = [event.extra["late_rows"] for event in events if "late_rows" in event.extra]
+    return {"late_rows": told[-1]} if told else {}
 
 
 def returns(events: Sequence[Event]) -> list[dict[str, Any]]:

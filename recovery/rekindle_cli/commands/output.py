@@ -17,7 +17,7 @@ from rekindle.errors import InputError
 from rekindle_cli import options, output_formats
 from rekindle_cli.output_formats import FORMATS
 from rekindle_store import committed_files, query_output
-from rekindle_store.committed_files import DEAD_LETTERS
+from rekindle_store.committed_files import DEAD_LETTERS, LATE
 
 __all__ = ["output"]
 
@@ -56,7 +56,7 @@ Query = Annotated[
     str | None,
     typer.Argument(
         metavar="[QUERY]",
-        help="The name of a query, or of an output of dead letters.",
+        help="The name of a query, or of what a step keeps beside.",
         show_default="none: all are listed",
     ),
 ]
@@ -92,6 +92,9 @@ OnlyNew = Annotated[
 DeadLetters = Annotated[
     bool, typer.Option("--dead-letters", help="QUERY is a step: show the rows that it left out.")
 ]
+Late = Annotated[
+    bool, typer.Option("--late", help="QUERY is a step: show the rows that came too late for it.")
+]
 Files = Annotated[
     bool, typer.Option("--files", help="List the Parquet files with the rows, not the rows.")
 ]
@@ -107,6 +110,7 @@ def output(
     follow: Follow = False,
     only_new: OnlyNew = False,
     dead_letters: DeadLetters = False,
+    late: Late = False,
     files: Files = False,
 ) -> None:
     """Show the committed rows of a query, also while its pipeline runs.
@@ -118,11 +122,14 @@ def output(
         "--follow": follow,
         "--only-new": only_new,
         "--dead-letters": dead_letters,
+        "--late": late,
         "--files": files,
         "--since": since > 0,
     }
     _check_together([name for name, is_given in given.items() if is_given], query, file)
-    name = f"{query}{DEAD_LETTERS}" if dead_letters else query
+    name = query
+    if query is not None and (dead_letters or late):
+        name = f"{query}{LATE if late else DEAD_LETTERS}"
     if name is None:
         tables: Iterable[pa.Table] = [_summary(store).slice(0, limit)]
     elif files:
@@ -171,6 +178,8 @@ def _check_together(given: list[str], query: str | None, file: Path | None) -> N
         raise InputError(
             where="--only-new", what="is given without --follow", remedy="add it, or leave this out"
         )
+    if "--late" in given and "--dead-letters" in given:
+        options.check_absent("--dead-letters", True, "--late, which shows other rows")
     if "--follow" in given and "--files" in given:
         options.check_absent("--files", True, "--follow, which shows rows")
     if "--follow" in given and file is not None:

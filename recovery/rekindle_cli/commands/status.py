@@ -159,6 +159,9 @@ def _details(standing: Standing) -> Iterator[RenderableType]:
         yield Text(f"plan, {standing.plan.outcome}: {standing.plan.text}")
     if standing.queries:
         yield _queries(standing.queries)
+    if standing.late_rows:
+        late = ", ".join(f"{step} {rows:,}" for step, rows in standing.late_rows.items())
+        yield Text(f"rows that came too late: {late}")
     for notice in standing.notices:
         yield Text(f"! {notice.reason}: {notice.text}", style="yellow")
 

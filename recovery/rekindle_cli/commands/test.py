@@ -253,15 +253,19 @@ def _queries(pipeline: "Pipeline") -> list[tuple[str, float]]:
     return sorted(((step.name, step.priority) for step in sinks), key=lambda query: -query[1])
 
 
-def _letters(pipeline: "Pipeline", result: "PipelineResult") -> dict[str, "pa.Table"]:
+def _beside(pipeline: "Pipeline", result: "PipelineResult") -> dict[str, "pa.Table"]:
+    """What steps keep beside: dead letters and late rows."""
     queries = dict(_queries(pipeline))
     return {name: table for name, table in result.outputs.items() if name not in queries}
 
 
 def _record(pipeline: "Pipeline", result: "PipelineResult", show: int) -> dict[str, Any]:
+    from rekindle_store.committed_files import DEAD_LETTERS
+
     def shown(table: "pa.Table") -> dict[str, Any]:
         return {"rows": table.num_rows, "first": _rows(table, show)}
 
+    beside = _beside(pipeline, result).items()
     return {
         "inputs": result.rows,
         "has_more": result.has_more,
@@ -271,7 +275,12 @@ def _record(pipeline: "Pipeline", result: "PipelineResult", show: int) -> dict[s
             for name, priority in _queries(pipeline)
         ],
         "dead_letters": [
-            {"name": name, **shown(table)} for name, table in _letters(pipeline, result).items()
+            {"name": name, **shown(table)} for name, table in beside if name.endswith(DEAD_LETTERS)
+        ],
+        "late": [
+            {"name": name, **shown(table)}
+            for name, table in beside
+            if not name.endswith(DEAD_LETTERS)
         ],
     }
 
@@ -297,7 +306,7 @@ def _print(pipeline: "Pipeline", result: "PipelineResult", epochs: int, show: in
             console.print(text, highlight=False, markup=False)
     for name, priority in _queries(pipeline):
         _print_table(console, f"{name}, priority {priority:g}", result.outputs[name], show)
-    for name, table in _letters(pipeline, result).items():
+    for name, table in _beside(pipeline, result).items():
         if table.num_rows:
             _print_table(console, name, table, show)
 

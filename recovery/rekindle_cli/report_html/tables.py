@@ -122,6 +122,7 @@ def settings(report: Report) -> str:
         ("unavailable above", f"{report['theta']:g} × normal worst lag, and by one epoch"),
         ("stabilisation", words.seconds(report["stabilisation_seconds"])),
         ("nodes killed", ", ".join(report["victims"])),
+        ("rows that came too late", _flat(report.get("late_rows", {})) or "none"),
         ("seed", report["seed"]),
         ("commit", report["commit"]),
         ("machine", _flat(report["machine"])),

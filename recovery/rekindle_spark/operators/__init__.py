@@ -6,6 +6,7 @@
     joins        rows of two inputs whose event times lie close together
     stateful     custom operators with a value per key
     sums         exact sums of integers and decimals
+    beginnings   where steps begin that are new in a pipeline which goes on
     hashing      which partition a row belongs to
     scaling      states for another parallelism
     carried      which types columns have, and layouts of the same values
@@ -27,6 +28,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rekindle_spark.operators.aggregates import Aggregate
+from rekindle_spark.operators.columns import Mask
 from rekindle_spark.operators.joins import IntervalJoin
 from rekindle_spark.operators.stateful import KeyedStateful, StatefulOperator, ValueState
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
@@ -55,9 +57,11 @@ class KeyedOperator(Protocol):
     `process` takes one table per input slot, rows in the order (source operator, source
     partition, sequence). Watermarks are in microseconds since 1970: no row with event time at
     most `watermark` comes in later epochs, and rows at most `previous_watermark`, or without
-    event time, are late: dropped and counted in the state's `late_rows`. FINAL_WATERMARK closes
-    everything. `dump` and `load` turn a state into tables for a checkpoint and back: whole numbers,
-    then rows, whose keys are in the columns that `state_keys` names for each of these tables.
+    event time, are late: dropped and counted in the state's `late_rows`. `late` finds them among
+    an input's rows, as they were before `combine`. FINAL_WATERMARK closes everything.
+
+    `dump` and `load` turn a state into tables for a checkpoint and back: whole numbers, then rows,
+    whose keys are in the columns that `state_keys` names for each of these tables.
     """
 
     output_schema: pa.Schema
@@ -70,6 +74,7 @@ class KeyedOperator(Protocol):
     def process(
         self, state: Any, inputs: Sequence[pa.Table], previous_watermark: int, watermark: int
     ) -> tuple[Any, pa.Table]: ...
+    def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask: ...
     def dump(self, state: Any) -> list[pa.Table]: ...
     def load(self, tables: Sequence[pa.Table]) -> Any: ...
     def state_bytes(self, state: Any) -> int: ...

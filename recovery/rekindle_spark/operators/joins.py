@@ -121,6 +121,11 @@ class IntervalJoin:
             return state, output
         return JoinState(kept_left, kept_right, late_rows), output
 
+    def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:
+        """Which rows of one side come after others that they match may have gone."""
+        moments = times.arriving(rows, self.event_times[slot])
+        return times.are_late(moments, previous_watermark)
+
     def dump(self, state: JoinState) -> list[pa.Table]:
         scalars = tables.dump_scalars(late_rows=state.late_rows)
         return [scalars, state.left.rows, state.right.rows]
@@ -142,9 +147,8 @@ class IntervalJoin:
         if rows.num_rows == 0:
             empty = np.empty(0, np.int64)
             return Side(rows, empty.view(np.uint64), empty), 0
-        moments = times.arriving(rows, self.event_times[slot])
-        wanted = moments > times.late(previous_watermark)
-        late_rows = len(wanted) - int(np.count_nonzero(wanted))
+        late = self.late(slot, rows, previous_watermark)
+        wanted, late_rows = ~late, int(np.count_nonzero(late))
         for key in self.keys:
             present = columns.valid(columns.whole(rows[key]))
             if present is not None:

@@ -27,17 +27,10 @@ import pyarrow.types as kinds
 
 from rekindle.errors import StepError
 from rekindle_spark import arguments
-from rekindle_spark.operators import (
-    carried,
-    columns,
-    grouping,
-    python_rows,
-    readable,
-    tables,
-    times,
-)
-from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators import carried, columns, grouping, python_rows, tables, times
+from rekindle_spark.operators.columns import Integers, Mask
 from rekindle_spark.operators.python_rows import Rows, Value
+from rekindle_spark.operators.readable import places as readable_places
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
 from rekindle_spark.poison import PASSED_ON, USERS_ERRORS, Sieve
 
@@ -172,16 +165,12 @@ class KeyedStateful:
         watermark: int,
         sieve: Sieve | None = None,
     ) -> tuple[KeyedValues, pa.Table]:
-        """Take new rows; hand over those with event time up to `watermark`, key by key.
-
-        Where `handle` raises for a key's rows, they go one by one, through `sieve`.
-        """
+        """Take new rows; hand over those with event time up to `watermark`, key by key. Where
+        `handle` raises for a key's rows, they go one by one, through `sieve`."""
         rows, late_rows = inputs[0], state.late_rows
-        if rows.num_rows:
-            in_time = times.arriving(rows, self.event_time) > times.late(previous_watermark)
-            if not in_time.all():
-                late_rows += int(np.count_nonzero(~in_time))
-                rows = tables.select_rows(rows, in_time)
+        if rows.num_rows and (late := self.late(0, rows, previous_watermark)).any():
+            late_rows += int(np.count_nonzero(late))
+            rows = tables.select_rows(rows, ~late)
         nothing_due = state.waiting.num_rows == 0 or watermark < state.due_at
         if rows.num_rows == 0 and nothing_due:
             values, purge_at = self._purge(state.values, state.purge_at, watermark)
@@ -196,6 +185,10 @@ class KeyedStateful:
         waiting = tables.select_rows(rows, ~due)
         due_at = int(moments[~due].min()) if waiting.num_rows else FINAL_WATERMARK
         return KeyedValues(values, waiting, due_at, purge_at, late_rows), output
+
+    def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
+        """Which rows come after later ones may have been handed over."""
+        return times.are_late(times.arriving(rows, self.event_time), previous_watermark)
 
     def dump(self, state: KeyedValues) -> list[pa.Table]:
         scalars = tables.dump_scalars(
@@ -241,7 +234,7 @@ class KeyedStateful:
         try:
             cells = python_rows.tuples(ordered.columns, len(due))
         except Exception as error:
-            due = readable.places(rows, due, sieve, error)
+            due = readable_places(rows, due, sieve, error)
             return self._handle(values, rows, moments, due, sieve)
         moments, ids = moments[due[order]], groups.ids[order]
         begins = np.flatnonzero(np.diff(ids, prepend=-1))

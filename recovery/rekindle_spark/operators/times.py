@@ -9,7 +9,7 @@ import pyarrow as pa
 from rekindle.errors import ColumnError
 from rekindle_spark import arguments
 from rekindle_spark.operators import columns
-from rekindle_spark.operators.columns import TIMESTAMP, Integers
+from rekindle_spark.operators.columns import TIMESTAMP, Integers, Mask
 
 __all__ = [
     "EARLIEST",
@@ -18,9 +18,9 @@ __all__ = [
     "LATEST",
     "NO_TIME",
     "TIMESTAMP",
+    "are_late",
     "arriving",
     "duration_microseconds",
-    "late",
     "microseconds",
     "timestamps",
 ]
@@ -64,9 +64,9 @@ def timestamps(times: Integers) -> pa.Array:
     return pa.array(times).view(TIMESTAMP)
 
 
-def late(previous_watermark: int) -> int:
-    """The last event time in microseconds that comes too late."""
-    return max(previous_watermark, LATE_FOR_EVER)
+def are_late(moments: Integers, previous_watermark: int) -> Mask:
+    """Which event times in microseconds come too late."""
+    return np.asarray(moments <= max(previous_watermark, LATE_FOR_EVER))
 
 
 def duration_microseconds(where: str, seconds: float, *, zero: bool = False) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rekindle_spark import arguments
 from rekindle_spark.operators import carried, columns, grouping, tables, times
-from rekindle_spark.operators.columns import Integers
+from rekindle_spark.operators.columns import Integers, Mask
 from rekindle_spark.operators.times import FINAL_WATERMARK
 
 __all__ = ["Top", "TopState"]
@@ -83,10 +83,10 @@ class Top:
         """Take rows; emit those whose event time lies in (previous_watermark, watermark]."""
         rows, late_rows = inputs[0], state.late_rows
         if rows.num_rows:
-            on_time = times.arriving(rows, self.event_time) > times.late(previous_watermark)
-            if not on_time.all():
-                late_rows += int(np.count_nonzero(~on_time))
-                rows = tables.select_rows(rows, on_time)
+            late = self.late(0, rows, previous_watermark)
+            if late.any():
+                late_rows += int(np.count_nonzero(late))
+                rows = tables.select_rows(rows, ~late)
         elif watermark < state.closes_at or state.rows.num_rows == 0:
             return state, self.no_output
         best, ranks = self._best(tables.concatenate([state.rows, rows]))
@@ -101,6 +101,10 @@ class Top:
             best = tables.select_rows(best, np.arange(due, len(moments)))
         closes_at = int(moments[due]) if due < len(moments) else FINAL_WATERMARK
         return TopState(best, closes_at, late_rows), output
+
+    def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
+        """Which rows come after their event time was emitted."""
+        return times.are_late(times.arriving(rows, self.event_time), previous_watermark)
 
     def dump(self, state: TopState) -> list[pa.Table]:
         scalars = tables.dump_scalars(closes_at=state.closes_at, late_rows=state.late_rows)

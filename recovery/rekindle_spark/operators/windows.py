@@ -7,7 +7,7 @@ kept, so a row costs the same however many windows it is in. Called by `partitio
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -18,8 +18,13 @@ from rekindle_spark import arguments
 from rekindle_spark.operators import aggregates as parts
 from rekindle_spark.operators import columns, grouping, tables, times
 from rekindle_spark.operators.aggregates import Aggregate, Overflow
-from rekindle_spark.operators.columns import Integers
-from rekindle_spark.operators.times import FINAL_WATERMARK, NO_TIME, TIMESTAMP
+from rekindle_spark.operators.columns import Integers, Mask
+from rekindle_spark.operators.times import (
+    FINAL_WATERMARK,
+    INITIAL_WATERMARK,
+    NO_TIME,
+    TIMESTAMP,
+)
 
 __all__ = ["WindowAggregate", "WindowState"]
 
@@ -28,11 +33,13 @@ PANE = "#pane"
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """Open panes in `combined_schema`; the next window closes at watermark `closes_at`."""
+    """Open panes in `combined_schema`; the next window closes at watermark `closes_at`. Windows
+    that start before `begins_at` lack rows, and are left out."""
 
     panes: pa.Table
     closes_at: int
     late_rows: int
+    begins_at: int = INITIAL_WATERMARK
 
 
 class WindowAggregate:
@@ -92,6 +99,15 @@ class WindowAggregate:
     def initial(self) -> WindowState:
         return WindowState(self.no_panes, FINAL_WATERMARK, 0)
 
+    def initial_from(self, moment: int) -> WindowState:
+        """The state before rows of which all from an event time in microseconds on will come: the
+        first window is the first one that starts there or later."""
+        return replace(self.initial(), begins_at=self.first_whole_start(moment))
+
+    def first_whole_start(self, moment: int) -> int:
+        """The start of the first window that takes no rows from before an event time."""
+        return moment + -moment % self.slide
+
     def combine(self, table: pa.Table) -> pa.Table:
         """Aggregate one producer's rows of one epoch by keys and pane."""
         if table.num_rows == 0:
@@ -117,16 +133,23 @@ class WindowAggregate:
             state = self._absorb(state, inputs[0], previous_watermark)
         if watermark < state.closes_at or state.panes.num_rows == 0:
             return state, self.no_output
-        output = self._close(state.panes, previous_watermark, watermark)
+        output = self._close(state, previous_watermark, watermark)
         starts = times.microseconds(state.panes[PANE])
         open_ = self._last_starts(starts) + (self.size - 1) > watermark
         panes = tables.select_rows(state.panes, open_)
-        closes_at = self._closes_at(starts[open_], watermark)
-        return WindowState(panes, closes_at, state.late_rows), output
+        closes_at = self._closes_at(starts[open_], watermark, state.begins_at)
+        return replace(state, panes=panes, closes_at=closes_at), output
+
+    def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
+        """Which rows have no window left that is open."""
+        moments = times.arriving(rows, self.event_time)
+        return self._are_closed(moments - moments % self.pane, previous_watermark)
 
     def dump(self, state: WindowState) -> list[pa.Table]:
-        scalars = tables.dump_scalars(closes_at=state.closes_at, late_rows=state.late_rows)
-        return [scalars, state.panes]
+        numbers = {"closes_at": state.closes_at, "late_rows": state.late_rows}
+        if state.begins_at != INITIAL_WATERMARK:  # earlier versions know no such number
+            numbers["begins_at"] = state.begins_at
+        return [tables.dump_scalars(**numbers), state.panes]
 
     def load(self, dumped: Sequence[pa.Table]) -> WindowState:
         panes = parts.completed(self.partials, dumped[1], self.combined_schema)
@@ -138,13 +161,18 @@ class WindowAggregate:
     def _absorb(self, state: WindowState, rows: pa.Table, previous_watermark: int) -> WindowState:
         panes, late_rows = tables.concatenate([state.panes, rows]), state.late_rows
         starts = times.microseconds(panes[PANE])
-        late = self._last_starts(starts) + (self.size - 1) <= times.late(previous_watermark)
+        late = self._are_closed(starts, previous_watermark)
         late[: state.panes.num_rows] = False
-        if late.any():
-            late_rows += int(panes[parts.ROWS.name].to_numpy()[late].sum())
-            panes, starts = tables.select_rows(panes, ~late), starts[~late]
-        closes_at = self._closes_at(starts, previous_watermark)
-        return WindowState(self._merge(panes, starts), closes_at, late_rows)
+        late_rows += int(panes[parts.ROWS.name].to_numpy()[late].sum()) if late.any() else 0
+        left_out = late | (self._last_starts(starts) < state.begins_at)
+        if left_out.any():
+            panes, starts = tables.select_rows(panes, ~left_out), starts[~left_out]
+        closes_at = self._closes_at(starts, previous_watermark, state.begins_at)
+        return WindowState(self._merge(panes, starts), closes_at, late_rows, state.begins_at)
+
+    def _are_closed(self, panes: Integers, watermark: int) -> Mask:
+        """Of which panes all windows have been emitted at a watermark."""
+        return times.are_late(self._last_starts(panes) + (self.size - 1), watermark)
 
     def _merge(self, table: pa.Table, starts: Integers) -> pa.Table:
         """One row per keys and `starts`, which become the pane column."""
@@ -155,10 +183,10 @@ class WindowAggregate:
         heads.append(times.timestamps(starts[groups.first]))
         return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)
 
-    def _close(self, panes: pa.Table, previous_watermark: int, watermark: int) -> pa.Table:
-        begins = times.microseconds(panes[PANE])
+    def _close(self, state: WindowState, previous_watermark: int, watermark: int) -> pa.Table:
+        panes, begins = state.panes, times.microseconds(state.panes[PANE])
         # The windows of each pane that close now: starts low, low + slide, ..., high.
-        opened = max(self._next_end(previous_watermark) - self.size, NO_TIME)
+        opened = max(self._next_end(previous_watermark) - self.size, NO_TIME, state.begins_at)
         closed = watermark + 1 - self.size
         low = np.maximum(self._first_starts(begins), opened)
         high = np.minimum(self._last_starts(begins), closed - closed % self.slide)
@@ -193,11 +221,11 @@ class WindowAggregate:
             remedy="take the mean of it, or make the column float64 in a map before",
         )
 
-    def _closes_at(self, panes: Integers, watermark: int) -> int:
+    def _closes_at(self, panes: Integers, watermark: int, begins_at: int) -> int:
         """The watermark at which the next window with rows closes."""
         if len(panes) == 0:
             return FINAL_WATERMARK
-        earliest = int(self._first_starts(panes).min()) + self.size
+        earliest = max(int(self._first_starts(panes).min()), begins_at) + self.size
         return min(max(earliest, self._next_end(watermark)) - 1, FINAL_WATERMARK)
 
     def _next_end(self, watermark: int) -> int:

@@ -21,11 +21,21 @@ import pyarrow.parquet as pq
 from rekindle.errors import RunError, StepError
 from rekindle.settings import RuntimeSettings
 from rekindle.topology import PARALLELISM_MAX
-from rekindle_spark import arguments, arrivals, frames, partition, poison, program, shipping, states
+from rekindle_spark import (
+    arguments,
+    arrivals,
+    frames,
+    lateness,
+    partition,
+    poison,
+    program,
+    shipping,
+    states,
+)
 from rekindle_spark.arrivals import Arrivals, Cut
 from rekindle_spark.outputs import Outputs
 from rekindle_spark.partition import Outcome, State, Work
-from rekindle_spark.pipeline import Pipeline, Source, Step
+from rekindle_spark.pipeline import LATE_COLUMNS, Pipeline, Source, Step
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Chain, Program
 from rekindle_spark.testing.table_source import TableSource, table_of
@@ -251,6 +261,9 @@ class _Driver:
         for chain in self.program.chains:
             steps = {step.name: step for step in (chain.root, *chain.steps)}
             yield from ((sink.name, sink.schema) for sink in chain.sinks)
+            for slot, output in enumerate(lateness.outputs(chain.root)):
+                edge = next(e for e in self.program.inputs[chain.index] if e.slot == slot)
+                yield output, pa.schema([*edge.schema, *LATE_COLUMNS])
             for step in steps.values():
                 if step.dead_letters:
                     is_root = step is chain.root

@@ -48,6 +48,19 @@ def test_rows_are_shown_as_a_table(place: str, capsys: pytest.CaptureFixture[str
     assert shown(capsys, place, "checked", "--dead-letters") == "n  name\n9  row 9\n"
 
 
+def test_late_rows_are_shown_by_the_name_of_their_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = ("pairs.late-left", "pairs.late-right")
+    made = Writer(tmp_path / "late", ("hourly", "by-day.late", *sides))
+    made.epoch("by-day.late", 0, 2, 9)
+    assert shown(capsys, str(made.place), "by-day", "--late") == "n  name\n9  row 9\n"
+    message = shown(capsys, str(made.place), "pairs", "--late", code=2)
+    assert f"name one of: {', '.join(sides)}" in message
+    message = shown(capsys, str(made.place), "pairs", code=2)
+    assert f"it is a step that keeps rows beside: name {' or '.join(sides)}" in message
+
+
 def test_without_a_query_all_are_listed(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys, place, "--format", "json").splitlines()
     assert [json.loads(line) for line in lines][1:] == [
@@ -103,7 +116,7 @@ def test_a_file_has_the_format_of_its_name(
     [
         (("hurly",), "query 'hurly': is no query of checkpoint store"),
         (("busiest",), "query 'busiest': has no output yet; wait until"),
-        (("checked",), "it is a step with dead letters: name checked.dead-letters"),
+        (("checked",), "it is a step that keeps rows beside: name checked.dead-letters"),
         (("\x1b[2J",), r"query '\x1b[2J': is no query of"),
         (("hourly", "--format", "xml"), "--format: is 'xml'; choose table or json or csv"),
         (("hourly", "--format", "parquet"), "--format parquet: is given without a file"),
@@ -114,6 +127,8 @@ def test_a_file_has_the_format_of_its_name(
         (("hourly", "--follow", "--output", "x.csv"), "--output: is given beside --follow"),
         (("--follow",), "--follow: is given without a query; name one"),
         (("--dead-letters",), "--dead-letters: is given without a query"),
+        (("hourly", "--late", "--dead-letters"), "--dead-letters: is given beside --late"),
+        (("--late",), "--late: is given without a query"),
         (("hourly", "--limit", "-1"), "--limit"),
         (("hourly", "--since", "x"), "--since"),
     ],

@@ -55,6 +55,23 @@ def test_the_rate_is_of_rows_between_the_cuts() -> None:
     ]
 
 
+def test_late_rows_are_a_sentence_when_they_begin_and_in_the_summary() -> None:
+    seen, shown = view()
+    seen.show({"kind": "statistics", "costs": {}})  # of a version that counts none
+    assert len(seen.summary()) == 2
+    late = {"step": "by-hour", "epoch": 3, "rows": 2, "total": 1_234}
+    seen.show({"kind": "late-rows", **late})
+    seen.show({"kind": "finish", "late_rows": {"by-hour": 1_250, "by-day": 1}})
+    assert shown.getvalue() == "rows come too late for by-hour: 1,234 up to now\n"
+    assert seen.summary()[1] == "Rows that came too late: by-day 1, by-hour 1,250."
+
+
+def test_steps_that_begin_in_a_changed_pipeline_are_named() -> None:
+    seen, shown = view()
+    seen.show({"kind": "steps-begun", "epoch": 8, "steps": {"by-day": 5, "near": None}})
+    assert shown.getvalue() == "new steps begin, with their next whole window: by-day, near\n"
+
+
 def test_a_terminal_has_a_table_with_the_most_important_query_first_and_markup_as_it_is() -> None:
     seen, shown = view(terminal=True)
     seen.start()

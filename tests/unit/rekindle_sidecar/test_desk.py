@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.protocol import CheckpointReport, Heartbeat, tree
+from rekindle.protocol import CheckpointReport, Heartbeat, ProgressReport, tree
+from rekindle_sidecar import monitoring
 from rekindle_sidecar.desk import Desk
 from rekindle_sidecar.inbox import Envelope, choose, read
 from rekindle_sidecar.refusals import Cause, Refusal
@@ -100,6 +101,28 @@ def test_a_higher_generation_has_to_introduce_itself_and_starts_with_nothing_hel
     assert len(office.desk.held) == 0
     found = refusal(office.report, 6, 1)
     assert (found.status, found.body["fenced"], found.body["generation"]) == (409, True, 2)
+
+
+def test_the_newest_report_says_how_many_rows_came_too_late() -> None:
+    office = Office()
+    office.handshake()
+    for sequence, rows in ((2, 5), (3, 8), (1, 3)):
+        report = ProgressReport(
+            generation=1,
+            sequence=sequence,
+            nodes={},
+            placement={},
+            live=(),
+            late_rows={"counts": rows},
+        )
+        office.desk.report(msgspec.json.encode(report), office.line)
+    shown = [
+        (sample.labels, sample.value)
+        for family in monitoring.Figures(office.desk).collect()
+        for sample in family.samples
+        if sample.name == "rekindle_sidecar_late_rows_total"
+    ]
+    assert shown == [({"step": "counts"}, 8.0)]
 
 
 def test_a_lower_generation_neither_speaks_nor_introduces_itself() -> None:

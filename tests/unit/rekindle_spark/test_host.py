@@ -37,7 +37,7 @@ def test_an_answer_says_who_gave_it_and_what_every_partition_did(desk: Desk) -> 
     report, blocks = desk.ask(ROWS, 1, 2)
     assert (report["status"], report["executor"], report["host"]) == ("ok", "7", os.getpid())
     epochs = report["partitions"]["0"]["epochs"]
-    assert [(epoch, rows) for epoch, rows, _, _ in epochs] == [(1, 10), (2, 10)]
+    assert [(epoch, rows, late) for epoch, rows, *_, late in epochs] == [(1, 10, 0), (2, 10, 0)]
     assert [(target, len(parts)) for target, parts in blocks] == [(COUNTS, 2)]
     assert set(report["cpu"]) == {"work", "processes"}
 
@@ -195,7 +195,7 @@ def test_dead_letters_are_a_file_beside_those_of_queries(tmp_path: Path) -> None
     desk = Desk(tmp_path, program=program.build(pipeline))
     desk.store.make_outputs(desk.program.chains[0].outputs)
     report, _ = desk.ask(ROWS, 1, 2)
-    (first, second) = (sinks for *_, sinks in report["partitions"]["0"]["epochs"])
+    (first, second) = (sinks for *_, sinks, _ in report["partitions"]["0"]["epochs"])
     assert first["checked.dead-letters"][:2] == [1, "0-000000001.parquet"]
     assert second.keys() == {"out"}
     letters = pq.read_table(tmp_path / "outputs" / "checked.dead-letters" / "0-000000001.parquet")
@@ -207,7 +207,7 @@ def test_an_answer_comes_when_its_files_their_names_and_its_states_are_on_disk(
 ) -> None:
     folder = desk.directory / "outputs" / "out"
     outcome = desk.count_rows(1, 4)
-    names = [sinks["out"][1] for *_, sinks in outcome["epochs"] if sinks]
+    names = [sinks["out"][1] for *_, sinks, _ in outcome["epochs"] if sinks]
     assert len(names) > 1
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert [path.parent for path in flushed] == [folder] * len(names) + [folder.parent]

@@ -10,6 +10,7 @@ import pytest
 
 from rekindle_spark import program, staging
 from rekindle_spark.application import Staged
+from rekindle_spark.late_counts import LateCounts
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
 from rekindle_testing.runtime_builders import UnreadSource
@@ -20,7 +21,7 @@ ROWS, COUNTS = 0, 1
 
 def epoch(number: int, rows: int) -> list[Any]:
     """As a host reports it."""
-    return [number, rows, f"of-{number}-{rows}", [rows, f"0-{number}-{rows}.parquet", "digest"]]
+    return [number, rows, f"of-{number}-{rows}", [rows, f"0-{number}-{rows}.parquet", "digest"], 2]
 
 
 def built() -> Program:
@@ -41,6 +42,7 @@ def application() -> Any:
         staged=dict[int, Staged](),
         program=built(),
         committed={},
+        late=LateCounts(built()),
         plan_epoch=2,
         lock=threading.RLock(),
         progress=SimpleNamespace(stopped={}),
@@ -56,7 +58,7 @@ def application() -> Any:
 def stage(application: Any, number: int, *epochs: list[Any]) -> None:
     parts = application.program.output_parts(number)
     (output,) = parts
-    told = [[*one[:3], {output: one[3]} if one[1] else {}] for one in epochs]
+    told = [[*one[:3], {output: one[3]} if one[1] else {}, one[4]] for one in epochs]
     staging.stage(application.staged, number, parts, told, unordered=False)
 
 
@@ -91,6 +93,15 @@ def test_a_repeat_takes_the_place_of_what_was_given_before(application: Any) -> 
     assert files == ["0-5-10.parquet", "0-6-3.parquet"]
 
 
+def test_late_rows_of_what_was_held_back_count_once_and_as_the_last_repeat_has_them(
+    application: Any,
+) -> None:
+    assert published(application, 5)["late"] == [["rows/0", 5, 2], ["counts/0", 5, 2]]
+    stage(application, COUNTS, epoch(5, 10), [*epoch(6, 10)[:4], 7], [*epoch(7, 10)[:4], 0])
+    assert published(application, 7, frozenset({ROWS}))["late"] == [["counts/0", 6, 7]]
+    assert application.late.totals == {"counts": 9}
+
+
 def test_in_the_end_all_counts_but_what_has_stopped(application: Any) -> None:
     application.progress.stopped = {COUNTS: object()}
     staging.publish_all(application, 7)
@@ -115,5 +126,5 @@ def test_an_epoch_stays_unordered_when_a_part_of_it_is_run_again_in_order(applic
     staging.stage(staged, ROWS, application.program.output_parts(ROWS), [], unordered=True)
     assert not staging.is_unordered(application)
     for number, unordered in ((ROWS, True), (COUNTS, False)):
-        staging.stage(staged, number, {}, [[5, 0, "digest", {}]], unordered=unordered)
+        staging.stage(staged, number, {}, [[5, 0, "digest", {}, 0]], unordered=unordered)
     assert staging.is_unordered(application)

@@ -23,6 +23,7 @@ def running() -> Any:
         program=program.build(built),
         arrivals=SimpleNamespace(last=SimpleNamespace(rows_per_second=100.0), drains=False),
         cuts={0: SimpleNamespace(cut_at=1000.0)},
+        late=SimpleNamespace(seen={}),
         newest=0,
         losses=0,
         moved_at=-1,

@@ -129,6 +129,33 @@ def test_a_new_source_begins_where_the_others_are_in_event_time(tmp_path: Path) 
     assert dict(cut.offsets) == {"rows": (10, 10), "others": (10, 10)}
 
 
+def test_a_new_window_begins_with_the_next_whole_one_and_what_follows_it_too(
+    tmp_path: Path,
+) -> None:
+    pipeline = Pipeline("readings")
+    rows = pipeline.source("rows", Clock(SCHEMA, "at"))
+    window: dict[str, Any] = {"keys": ["key"], "aggregates": {"n": count()}}
+    rows.window("counted", size_seconds=60, parallelism=2, **window).sink("counts")
+    fresh = rows.window("fresh", size_seconds=4, **window)
+    fresh.window("summed", size_seconds=10, **window).sink("sums")
+    changed = program.build(pipeline)
+    store = saved(tmp_path, built(2))
+    upgrades.carry_over(changed, store, store.read(), 20.0)
+    checkpoint = store.read().checkpoint
+    assert checkpoint is not None
+    # rows up to 5 s have gone by: the window from 4 s on lacks some, and ends at 8 s
+    assert checkpoint["begun"] == {"fresh": 5 * SECOND + 1, "summed": 8 * SECOND + 1}
+
+    def begins_at(name: str) -> int:
+        chain = changed.owner[changed.numbers[name]]
+        found = states.load(store.files, file_name(SAVED + 1, name, "state"), chain, SAVED + 1)
+        begin: int = found.operator.begins_at
+        return begin
+
+    assert (begins_at("fresh/0"), begins_at("summed/0")) == (8 * SECOND, 10 * SECOND)
+    assert begins_at("counted/0") == partition.BEFORE_ALL
+
+
 def test_what_an_upgrade_that_was_killed_has_left_is_no_checkpoint(tmp_path: Path) -> None:
     store, changed = saved(tmp_path, built(2)), built(3)
     upgrades.carry_over(changed, store, store.read(), 20.0)

@@ -87,7 +87,7 @@ def test_an_unknown_query_is_refused_with_near_ones(writer: Writer) -> None:
 
 
 def test_a_step_is_refused_with_the_name_of_its_dead_letters(writer: Writer) -> None:
-    with pytest.raises(InputError, match="it is a step with dead letters: name checked"):
+    with pytest.raises(InputError, match="it is a step that keeps rows beside: name checked"):
         rekindle.committed_files(writer.place, "checked")
 
 

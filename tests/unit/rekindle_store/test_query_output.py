@@ -71,6 +71,14 @@ def test_dead_letters_are_read_by_the_name_of_their_step(writer: Writer) -> None
     assert numbers(rekindle.read(writer.place, "checked.dead-letters").arrow()) == [9]
 
 
+def test_late_rows_are_read_by_the_name_of_their_step(tmp_path: Path) -> None:
+    made = Writer(tmp_path / "late", ("hourly", "by-day.late"))
+    made.epoch("by-day.late", 0, 2, 9)
+    assert numbers(rekindle.read(made.place, "by-day", late=True).arrow()) == [9]
+    with pytest.raises(InputError, match="is asked for dead letters and late rows; leave one out"):
+        rekindle.read(made.place, "by-day", late=True, dead_letters=True)
+
+
 def test_tables_come_file_by_file_and_files_are_named(writer: Writer) -> None:
     output = rekindle.read(writer.place, "hourly")
     assert [numbers(table) for table in output.tables()] == [[1, 2], [3], [4]]

@@ -167,6 +167,14 @@ def test_the_lag_of_a_run_that_has_ended_or_of_an_older_driver_stays() -> None:
         assert [query.lag_seconds for query in desk.stands().queries] == [1.5, 2.5]
 
 
+def test_rows_that_came_too_late_are_shown_by_step() -> None:
+    desk = running()
+    assert desk.stands().late_rows == {}
+    desk.report(late_rows={"tops": 2, "counts": 12})
+    desk.decide()
+    assert list(desk.stands().late_rows.items()) == [("counts", 12), ("tops", 2)]
+
+
 def test_a_run_that_has_ended_in_order_wants_nothing() -> None:
     desk = running()
     desk.report(finished=True)

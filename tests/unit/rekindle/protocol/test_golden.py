@@ -36,7 +36,7 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert report.resident == {"counts/1": "n3"}
     assert (report.buffering, report.finished, report.lags) == ("on", False, {"busiest": 2.5})
     assert report.moving == {"source/1": "n3"}
-    assert report.at == 1_700_000_000.5
+    assert (report.at, report.late_rows) == (1_700_000_000.5, {"counts": 12})
     assert report.stopped == {"ranking/0": "step tops: raised ValueError: bad"}
     assert silent.slow
     assert json.loads(protocol.encode(report)) == json.loads(data)
@@ -61,9 +61,11 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     assert application.from_record(json.dumps(record).encode(), "case").driver_at is None
     report = json.loads((GOLDEN / "progress.json").read_bytes())
     del report["finished"], report["moving"], report["stopped"], report["at"]
+    del report["late_rows"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     del report["nodes"]["n3"]["slow"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
     assert (read.finished, read.moving, read.stopped, read.at) == (False, None, {}, None)
+    assert read.late_rows == {}
     assert not read.nodes["n3"].slow
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

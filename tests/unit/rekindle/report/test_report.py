@@ -198,6 +198,18 @@ def test_without_statistics_nothing_is_known_to_have_survived_and_there_is_no_bo
     assert figures["weighted_unavailable_seconds_bound"] is None
 
 
+def test_late_rows_are_those_that_the_run_told_of_last() -> None:
+    run = runs.make(SCENARIO)
+    assert "late_rows" not in compute(run), "the run is of a version that counted none"
+    end = max(event.t for event in run.events)
+    told = [
+        Event(t=t, kind=kind, epoch=1, extra={"late_rows": {"counts": rows}})
+        for t, kind, rows in ((end, "finish", 5), (end - 1.0, "late-rows", 3))
+    ]
+    events = tuple(sorted((*run.events, *told), key=lambda event: event.t))
+    assert compute(replace(run, events=events))["late_rows"] == {"counts": 5}
+
+
 def test_cuts_that_name_a_query_count_for_that_query_alone() -> None:
     run = runs.make(SCENARIO)
     own = [

@@ -68,9 +68,11 @@ def windows(size: float = 60, slide: float | None = None, keys: tuple[str, ...] 
     return WindowAggregate("late", SCHEMA, "event_time", keys, size, slide, AGGREGATES)
 
 
-def run(operator: WindowAggregate, epochs: list[Epoch], reload: bool = True) -> tuple[list, Any]:
+def run(
+    operator: WindowAggregate, epochs: list[Epoch], begun: Any = None, *, reload: bool = True
+) -> tuple[list, Any]:
     """All output rows in order, and the last state. Every version of the state is used twice."""
-    state, previous, output = operator.initial(), INITIAL_WATERMARK, []
+    state, previous, output = begun or operator.initial(), INITIAL_WATERMARK, []
     kept = []
     for epoch in epochs:
         combined = pa.concat_tables([operator.combine(table(rows)) for rows in epoch.producers])
@@ -191,6 +193,27 @@ def test_a_late_row_still_counts_in_sliding_windows_that_are_open() -> None:
         (moment(30), 1),
     ]
     assert state.late_rows == 0
+
+
+@pytest.mark.parametrize(("size", "slide"), [(60, None), (60, 20), (60, 25), (90, 60)])
+@settings(max_examples=30)
+@given(data=st.data(), rows=ROWS, begin=st.integers(-5, 300))
+def test_windows_of_a_new_step_are_those_that_start_with_its_rows_or_later(
+    size: int, slide: int | None, data: st.DataObject, rows: list[Row], begin: int
+) -> None:
+    epochs = data.draw(cut_into_epochs(rows))
+    operator = windows(size, slide)
+    output, state = run(operator, epochs, operator.initial_from(begin * SECOND))
+    whole = batch(rows, size, slide or size)
+    assert output == [line for line in whole if line["window_start"] >= moment(begin)]
+    assert (state.panes.num_rows, state.late_rows) == (0, 0)
+    reloaded = operator.load(operator.dump(state))
+    assert reloaded.begins_at == state.begins_at
+
+
+def test_a_state_that_begins_nowhere_is_written_as_it_always_was() -> None:
+    operator = windows()
+    assert operator.dump(operator.initial())[0].column_names == ["closes_at", "late_rows"]
 
 
 def test_a_row_without_event_time_is_late() -> None:

@@ -261,9 +261,17 @@ def test_late_rows_are_counted_for_the_step_that_drops_them() -> None:
 
     pipeline, stream = started()
     moved = stream.map("moved", back, schema=SCHEMA)
-    moved.window("tens", keys=["key"], size_seconds=10, aggregates={"n": count()}).sink("out")
-    assert run(pipeline, {"rows": rows(20)}, epochs=5).late_rows == {"tens": 1}
-    assert run(pipeline, {"rows": rows(20)}, epochs=1).late_rows == {"tens": 0}
+    tens: dict[str, Any] = {"keys": ["key"], "size_seconds": 10, "aggregates": {"n": count()}}
+    moved.window("tens", **tens).sink("out")
+    moved.window("kept", **tens, late=True).sink("other")
+    result = run(pipeline, {"rows": rows(20)}, epochs=5)
+    assert result.late_rows == {"tens": 1, "kept": 1}
+    assert result.outputs["other"].equals(result.outputs["out"])
+    (late,) = result.outputs["kept.late"].to_pylist()
+    assert (late["size"], late["late_step"], late["late_epoch"]) == (19, "kept", 5)
+    result = run(pipeline, {"rows": rows(20)}, epochs=1)
+    assert result.late_rows == {"tens": 0, "kept": 0}
+    assert result.outputs["kept.late"].num_rows == 0
 
 
 def test_the_pipeline_itself_stays_as_it_is() -> None:
