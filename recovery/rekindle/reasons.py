@@ -54,6 +54,11 @@ class Reason(Explained):
     PLAN_AWAITED = "plan-awaited", "the driver has not taken the newest plan yet"
     CHECKPOINT_AWAITED = "checkpoint-awaited", "the incident ends with the next global checkpoint"
     QUERY_STOPPED = "query-stopped", "a function of it raises: it waits for a mended one"
+    FUNCTION_SUSPECTED = (
+        "function-suspected",
+        "a process died while it ran a function: the partition runs apart from all others",
+    )
+    FUNCTION_PASSED = "function-passed", "a suspected function has passed the epoch in question"
     BAD_RECORD = (
         "bad-record",
         "nothing can be decided about the application, say for a record of it",

@@ -148,6 +148,7 @@ class RuntimeSettings:
     dead_letter_tries: int = _count(3, high=100)
     dead_letters_max: int = _count(100)
     dead_letters_percent_max: float = _setting(1.0, _Number(0.0, 100.0))
+    function_seconds_max: float = _seconds(60.0, low=0.5, high=110.0)
     checkpoint_seconds: float = _seconds(10.0, low=1.0)
     outage_checkpoint_seconds: float = _seconds(60.0, low=1.0)
     store_patience_seconds: float = _seconds(600.0)

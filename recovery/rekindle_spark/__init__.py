@@ -22,6 +22,10 @@ What runs in an executor's host:
     lateness       rows that come too late for a keyed step, kept beside
     late_counts    how many there are, of all that counts
     poison         finds rows for which a user's function raises, and makes them dead letters
+    watchdog       what a process works on, noted where it outlives it, and a limit on each call
+    sandbox        runs partitions apart that are suspected to end their process
+    runner         runs one epoch of one partition, here or apart
+    work_items     what the items of a request mean
     states         versions of partition states, checkpoints and acknowledgements
     deltas         what has changed in a table since the checkpoint before
     inputs         durable input: the frames for a partition that is behind, in the store
@@ -52,6 +56,7 @@ What runs in the driver:
     publishing     makes output count: the commit record, and what tells of it
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished
+    results        what came of a job, judged from the reports of its tasks
     repeats        what is said of a repeat that gave something else
     timing         how long each executor's task took, by the driver's clock
     stragglers     which executors are slow
@@ -68,6 +73,8 @@ What runs in the driver:
     patience       waits for a store that is away
     control        observes, confers, obeys: the control plane's end in the driver
     stopping       takes partitions whose functions raise out of what runs
+    blame          whose fault the death of a process is: an executor's, or a function's
+    suspects       which partitions are suspected, and how they run meanwhile
     guidance       whose orders are followed: the coordinator's, or those of the core in here
     reporting      what the driver says of itself
     sidecar        the driver's end of the sidecar: HTTP on a Unix socket

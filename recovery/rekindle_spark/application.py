@@ -122,6 +122,7 @@ class Application:
                 runtime.dead_letters_max,
                 runtime.dead_letters_percent_max,
             ],
+            "function_seconds_max": runtime.function_seconds_max,
             "store": self.store.files.place,
             "memory_bytes_max": runtime.host_memory_bytes_max,
         }

@@ -20,7 +20,15 @@ from rekindle_spark import jobs, running, timing
 from rekindle_spark.application import Application
 from rekindle_spark.control import Control
 from rekindle_spark.pieces import Pieces
-from rekindle_spark.running import POLL_SECONDS, RETRY_SECONDS, Attempts, Result, Running
+from rekindle_spark.running import (
+    JOB_SECONDS_MAX,
+    POLL_SECONDS,
+    RETRY_SECONDS,
+    Attempts,
+    Result,
+    Running,
+)
+from rekindle_spark.watchdog import SEARCH_CALLS_MAX
 
 __all__ = ["CatchUp", "Stream"]
 
@@ -56,6 +64,8 @@ class CatchUp:
     application: Application
     control: Control
     streams: dict[str, Stream] = field(default_factory=dict)
+    # of partitions that are suspected to end their process: nobody else is in their jobs
+    lone_streams: dict[str, Stream] = field(default_factory=dict)
 
     def start(self) -> threading.Thread:
         """Start the thread."""
@@ -74,19 +84,22 @@ class CatchUp:
 
     def _attend(self) -> None:
         """Take the results of jobs that have ended, then start what can go on."""
-        for executor, stream in self.streams.items():
-            if stream.job is not None:
-                self._look_at(executor, stream, stream.job)
         present, starved = list(self.application.executors), self._starved()
-        for executor, stream in list(self.streams.items()):
-            if executor not in present and stream.job is None:
-                del self.streams[executor]
+        for streams in (self.streams, self.lone_streams):
+            for executor, stream in list(streams.items()):
+                if stream.job is not None:
+                    self._look_at(executor, stream, stream.job)
+                if executor not in present and stream.job is None:
+                    del streams[executor]
         for executor in present:
-            stream = self.streams.setdefault(executor, Stream())
             if executor in starved or self.application.paused:
                 continue
+            stream = self.streams.setdefault(executor, Stream())
             if stream.may_start(time.monotonic()):
                 self._start(executor, stream)
+            stream = self.lone_streams.setdefault(executor, Stream())
+            if self.application.progress.suspects.alone and stream.may_start(time.monotonic()):
+                self._start_alone(executor, stream)
 
     def _starved(self) -> set[str]:
         """Executors on which live partitions come first: they had no memory for an epoch."""
@@ -108,6 +121,25 @@ class CatchUp:
             application.claimed |= set(work)
             try:
                 stream.job = running.start(application, work, urgency=running.CATCH_UP)
+            except BaseException:
+                application.claimed -= set(work)
+                raise
+
+    def _start_alone(self, executor: str, stream: Stream) -> None:
+        """Start the next job of one suspected partition. A search for what is at fault takes long,
+        and nobody waits for it."""
+        application = self.application
+        runtime = application.settings.runtime
+        with application.lock:
+            work = self._work(executor, stream, alone=True)
+            if not work:
+                return
+            application.claimed |= set(work)
+            seconds_max = JOB_SECONDS_MAX + SEARCH_CALLS_MAX * runtime.function_seconds_max
+            try:
+                stream.job = running.start(
+                    application, work, urgency=running.CATCH_UP, seconds_max=seconds_max
+                )
             except BaseException:
                 application.claimed -= set(work)
                 raise
@@ -164,15 +196,20 @@ class CatchUp:
         rest_seconds = self.application.pace.rest_seconds(seconds, epochs) if shares else 0.0
         stream.rests_until = time.monotonic() + rest_seconds
 
-    def _work(self, executor: str, stream: Stream) -> dict[int, tuple[int, int]]:
-        """The executor's partitions that are behind and can go on, each with its next piece."""
+    def _work(
+        self, executor: str, stream: Stream, *, alone: bool = False
+    ) -> dict[int, tuple[int, int]]:
+        """The executor's partitions that are behind and can go on, each with its next piece; or one
+        of those that have to run alone."""
         application, progress = self.application, self.application.progress
         gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
         for partition in sorted(progress.catching_up):
             if progress.placed[partition] != executor or partition in application.claimed:
                 continue
-            if progress.caught_up(partition, application.newest, gap):
+            if (partition in progress.suspects.alone) != alone or (alone and work):
+                continue
+            if not alone and progress.caught_up(partition, application.newest, gap):
                 continue
             if self._waits(executor, partition):
                 continue

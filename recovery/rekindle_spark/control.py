@@ -26,7 +26,7 @@ from rekindle.protocol import (
     PlanOrder,
     ResumeOrder,
 )
-from rekindle_spark import moving, sparing, stopping
+from rekindle_spark import blame, moving, sparing, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.guidance import Guidance
@@ -142,10 +142,7 @@ class Control:
         # after a loss this verdict is of partitions that have been placed anew since
         stale = result.losses != self.application.losses
         for executor in () if stale else sorted(result.stateless_executors):
-            if executor in result.hostless_executors and self.host_failures.count(executor):
-                self._give_up(executor)
-            else:
-                self._lose_state(executor)
+            self._miss_host(executor, result)
         if result.full_executor and not stale:
             self._leave_alone(result.full_executor)
         attempts.count(bool(result.step_errors))
@@ -154,6 +151,12 @@ class Control:
             raise self.application.store.set_aside(result.damage)
         if result.over_budget:
             sparing.refuse(self.application, result)
+            return
+        if result.died:
+            again = blame.hold_back(self.application, result.died)
+            stopping.stop(self.application, again)
+            attempts.clear()
+            self._hurry()
             return
         settings = self.application.settings
         if result.step_errors:
@@ -237,6 +240,20 @@ class Control:
             )
         self._tell_undone(undone)
         self.reports.suspected -= set(loss.executors.values())
+        self._hurry()
+
+    def _miss_host(self, executor: str, result: Result) -> None:
+        """A host has been started again, or does not start any more: find out whose fault it is."""
+        is_dead = executor in result.hostless_executors
+        if is_dead and self.host_failures.count(executor, result.blamed.get(executor)):
+            self._give_up(executor)
+            return
+        if (undone := blame.restart(self.application, executor)) is None:
+            self._lose_state(executor)
+            return
+        self.was_complete = False
+        self.statistics.forget(executor)
+        self._tell_undone(undone)
         self._hurry()
 
     def _lose_state(self, executor: str) -> None:

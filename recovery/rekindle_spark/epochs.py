@@ -179,7 +179,9 @@ class EpochLoop:
         self.control.results.put(replace(result, finished=False))
         seconds = time.monotonic() - began
         if not result.finished:
-            if result.reason != "interrupted":
+            if result.blamed:
+                self.control.fail_after(result, running.Attempts())
+            elif result.reason != "interrupted":
                 self.application.events.write("job-failed", text=result.reason)
             return Result(False, seconds, memory=result.memory)
         return replace(result, seconds=seconds)
@@ -250,7 +252,7 @@ class EpochLoop:
         work: dict[int, tuple[int, int]] = {}
         for partition in sorted(progress.placed):
             if partition not in progress.live:
-                if partition in application.claimed:
+                if partition in application.claimed or partition in progress.suspects.alone:
                     continue
                 if not progress.caught_up(partition, application.newest, gap):
                     continue

@@ -1,11 +1,13 @@
 """The host: the resident process of one executor, which owns state and runs operators.
 
-    python -m rekindle_spark.host SOCKET JVM_PID
+    python -m rekindle_spark.host SOCKET JVM_PID NOTE LAST_NOTE
 
 Requests come from the executor's tasks (HostProcess.java) over a Unix socket: a JSON header and
 the input blocks; answers are a JSON report and the output blocks. Formats: docs/formats.md.
 Requests of active queries go before catch-up work. The host ends when its JVM ends; its state
 outlives failed and cancelled jobs. It never raises at a caller: what went wrong is the report.
+NOTE is a file that says what it works on, for whoever finds it dead (`watchdog`); what is suspected
+of ending it runs apart (`sandbox`). LAST_NOTE is what the host before noted, in hexadecimal digits.
 """
 
 import os
@@ -22,7 +24,7 @@ import socket
 import struct
 import sys
 import traceback
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
@@ -32,7 +34,6 @@ import polars
 import pyarrow as pa
 
 from rekindle.errors import DamagedError, RekindleError
-from rekindle.modes import ON
 from rekindle_spark import (
     allowance,
     answers,
@@ -46,15 +47,18 @@ from rekindle_spark import (
     states,
     turns,
     usage,
+    watchdog,
+    work_items,
 )
 from rekindle_spark.frames import Frame
 from rekindle_spark.memory import OverBudget
 from rekindle_spark.outputs import Outputs
-from rekindle_spark.partition import Incomplete, State, Work
-from rekindle_spark.poison import Tolerance
+from rekindle_spark.partition import Incomplete, State
 from rekindle_spark.program import Program
-from rekindle_spark.restoring import Kind, file_name
+from rekindle_spark.runner import Refused, Runner
+from rekindle_spark.sandbox import Died
 from rekindle_spark.turns import Turns
+from rekindle_spark.watchdog import Watchdog
 from rekindle_store import files
 
 __all__ = ["Host", "main"]
@@ -66,10 +70,6 @@ COLLECTED_AFTER = (50_000, 10, 10)
 
 class Missing(Exception):
     """The state version that a request needs is not here."""
-
-
-class Refused(Exception):
-    """The request belongs to a generation or plan that has been replaced."""
 
 
 @dataclass(slots=True)
@@ -96,13 +96,17 @@ class Host:
     versions: dict[int, states.Versions] = field(default_factory=dict)
     checkpoints: states.Checkpoints = field(default_factory=states.Checkpoints)
     programs: dict[str, Program] = field(default_factory=dict)
+    watchdog: Watchdog = field(default_factory=Watchdog)
     newest: tuple[int, int, int] = (0, 0, -1)
     meter: usage.Meter = field(init=False)
     gauge: memory.Gauge = field(init=False)
+    runner: Runner = field(init=False)
 
     def __post_init__(self) -> None:
         self.meter = usage.Meter((self.jvm, os.getpid()))
         self.gauge = memory.Gauge(allowance.allowed_bytes(self.jvm))
+        self.runner = Runner(self.meter, self.gauge, self.watchdog)
+        self.runner.sandboxes.start()
         self.checkpoints.start()
 
     def answer(
@@ -163,19 +167,22 @@ class Host:
         done: Done,
     ) -> None:
         """All epochs of one partition; all of them count, or none."""
-        number, epochs = item["partition"], []
+        number, epochs, deaths = item["partition"], [], 0
         blocks: list[tuple[int, bytes]] = []
         try:
+            self.runner.check(number, item)
             state = self._base(program, request, item)
-            stored = _stored_frames(program, request, item)
+            stored = work_items.stored_frames(program, request, item)
             for epoch in range(item["from"], item["to"] + 1):
-                work = _work(program, request, item, epoch)
+                work = work_items.work(program, request, item, epoch)
                 arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
+                apart, dead = self.runner.run_apart(program, request, item, work, state, arrived)
                 with self.turns.turn(request["urgency"]), self.meter.measured(number):
-                    self.gauge.check(request)
-                    outcome = partition.run(program, work, state, arrived)
-                    for query, sunk in outcome.sinks.items() if _counts(item, epoch) else ():
-                        done.outputs.write(query, sunk.file, sunk.table)
+                    outcome = apart or self.runner.run_here(program, request, work, state, arrived)
+                    if work_items.counts(item, epoch):
+                        for query, sunk in outcome.sinks.items():
+                            done.outputs.write(query, sunk.file, sunk.table)
+                deaths += dead
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
@@ -187,17 +194,19 @@ class Host:
             done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
         except Refused as refused:
             done.add(number, {"status": "refused", "text": str(refused)}, [])
+        except Died as died:
+            done.add(number, {"status": "died", "epoch": died.epoch, **_described(died.fault)}, [])
         except RekindleError as error:
             status = "damaged" if isinstance(error, DamagedError) else "error"
-            fault = {"where": error.where, "what": error.what, "remedy": error.remedy}
-            done.add(number, {"status": status, **fault}, [])
+            done.add(number, {"status": status, **_described(error)}, [])
         except (OSError, OverBudget):
             raise
         except BaseException as error:  # panics of native libraries are no Exception
             done.add(number, {"status": "error", **answers.fault(program, item, error)}, [])
         else:
             size = sum(len(block) for _, block in blocks)
-            done.add(number, {"status": "ok", "epochs": epochs, "bytes": size}, blocks)
+            gave = {"epochs": epochs, "bytes": size, "deaths": deaths}
+            done.add(number, {"status": "ok", **gave}, blocks)
 
     def _base(self, program: Program, request: dict[str, Any], item: dict[str, Any]) -> State:
         """The state before the first epoch of the item, from memory or the checkpoint store."""
@@ -213,7 +222,7 @@ class Host:
         if base not in kept.by_epoch:
             if base != item["restore_point"]:
                 raise Missing(f"no version {base} of {program.partition_names[number]}")
-            store, name = _checkpoint_file(request, program, number, base, "state")
+            store, name = work_items.checkpoint_file(request, program, number, base, "state")
             kept.by_epoch[base] = states.load(store, name, chain, base)
         return kept.by_epoch[base]
 
@@ -237,7 +246,7 @@ class Host:
             kept.by_epoch[epoch] = state
             kept.keep_from(min(item["finished"], item["from"] - 1))
         if epoch == request.get("checkpoint"):
-            place = _checkpoint_file(request, program, number, epoch, "state")
+            place = work_items.checkpoint_file(request, program, number, epoch, "state")
             base = item["restore_point"]
             writing = states.Writing(*place, chain, number, epoch, attempt, base, state)
             self.checkpoints.submit(writing)
@@ -269,23 +278,8 @@ class Host:
                     self.versions[int(number)].keep_from(epoch)
 
 
-def _counts(item: dict[str, Any], epoch: int) -> bool:
-    """Whether an epoch's output is wanted; otherwise it is only made again for those who read."""
-    return bool(item["counts"]) and item["counts"][0] <= epoch <= item["counts"][1]
-
-
-def _work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch: int) -> Work:
-    number, ordered = item["partition"], request.get("ordering", ON) == ON
-    chain, tolerance = program.owner[number], Tolerance(*request["dead_letters"])
-    certain = ordered and number not in program.uncertain
-    attempt = "" if certain else f"-{item['plan_epoch']}-{request['attempt']}"
-    work = Work(number, item["plan_epoch"], epoch, 0, 0, partition.BEFORE_ALL, ordered, attempt)
-    if chain.keyed:
-        return replace(work, tolerance=tolerance)
-    begin, end, watermark = request["offsets"][str(epoch)][chain.name]
-    readers = None if item["readers"] is None else frozenset(item["readers"])
-    given = {"begin": begin, "end": end, "watermark": watermark, "readers": readers}
-    return replace(work, **given, tolerance=tolerance)
+def _described(error: RekindleError) -> dict[str, str]:
+    return {"where": error.where, "what": error.what, "remedy": error.remedy}
 
 
 def _preserve(
@@ -298,7 +292,7 @@ def _preserve(
     """Write the input of a partition that is behind to the store; it need not be this host's."""
     number = item["partition"]
     wanted = {int(producer): tuple(spans) for producer, spans in item["frames"].items()}
-    place = _checkpoint_file(request, program, number, item["checkpoint"], "input")
+    place = work_items.checkpoint_file(request, program, number, item["checkpoint"], "input")
     try:
         size = inputs.save(*place, inputs.chosen(program, number, wanted, received))
     except Incomplete as incomplete:
@@ -310,25 +304,6 @@ def _preserve(
         done.add(number, {"status": "error", **answers.fault(program, told, error)}, [])
     else:
         done.add(number, {"status": "ok", "bytes": size}, [])
-
-
-def _stored_frames(
-    program: Program, request: dict[str, Any], item: dict[str, Any]
-) -> dict[int, list[Frame]]:
-    """The durable input of an item, by epoch."""
-    found: dict[int, list[Frame]] = {}
-    for checkpoint in item["inputs"]:
-        place = _checkpoint_file(request, program, item["partition"], checkpoint, "input")
-        for frame in inputs.load(*place, item["from"], item["to"]):
-            found.setdefault(frame.epoch, []).append(frame)
-    return found
-
-
-def _checkpoint_file(
-    request: dict[str, Any], program: Program, number: int, epoch: int, kind: Kind
-) -> tuple[files.Files, str]:
-    """The store, and the file's name in it."""
-    return files.at(request["store"]), file_name(epoch, program.partition_names[number], kind)
 
 
 def _serve(host: Host, connection: socket.socket) -> bool:
@@ -364,16 +339,19 @@ def _answered(host: Host, request: dict[str, Any], reader: BufferedReader, size:
 
 def main() -> None:
     """Serve until the JVM ends."""
-    path, jvm = Path(sys.argv[1]), int(sys.argv[2])
+    path, jvm, note = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    last = watchdog.read(bytes.fromhex(sys.argv[4]))
     memory.share_arena()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
-    host = Host(jvm)
+    host = Host(jvm, watchdog=Watchdog(watchdog.mapped(note)))
+    if last is not None:
+        host.runner.beware(last.partition)
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
     sampling.begin("host", refuses=False)
     printing.install()
-    host_socket.serve(path, jvm, partial(_serve, host))
+    host_socket.serve(path, jvm, partial(_serve, host), "*.note")
     os._exit(0)
 
 

@@ -26,9 +26,10 @@ CREDENTIALS = struct.Struct("3i")
 PIECE_BYTES = 1 << 16
 
 
-def serve(path: Path, jvm: int, answer: Serve) -> None:
+def serve(path: Path, jvm: int, answer: Serve, beside: str = "") -> None:
     """Have `answer` serve connections of the process `jvm`, our parent, at `path`. Returns when it
-    has ended, with the folder removed: a process that is killed removes nothing itself."""
+    has ended, with the folder removed, and with it files like `beside`: a process that is killed
+    removes nothing itself."""
     try:
         descriptor = os.pidfd_open(jvm)
         if os.getppid() == jvm:  # else it ended before it could be watched
@@ -36,7 +37,8 @@ def serve(path: Path, jvm: int, answer: Serve) -> None:
     except ProcessLookupError:
         pass
     with suppress(OSError):
-        path.unlink(missing_ok=True)
+        for left in (path, *(path.parent.glob(beside) if beside else ())):
+            left.unlink(missing_ok=True)
         path.parent.rmdir()
 
 

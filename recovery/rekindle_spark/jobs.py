@@ -263,6 +263,7 @@ def _header(
             "finished": progress.finished[partition],
             "restore_point": progress.restore_points.epoch(partition),
             "inputs": progress.restore_points.checkpoints(partition, *extent.runs[partition]),
+            **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
         }
         for partition in partitions
     ]

@@ -66,14 +66,19 @@ class Suspicion:
 
 @dataclass(slots=True)
 class HostFailures:
-    """How often in a row an executor's host was found dead: at first it is started again."""
+    """How often in a row an executor's host was found dead: at first it is started again.
 
-    in_a_row: dict[str, int] = field(default_factory=dict)
+    Deaths while functions of one chain ran count as one: these are more likely at fault.
+    """
 
-    def count(self, executor: str) -> bool:
-        """One more failure; whether it was one too many, so that the executor is of no use."""
-        self.in_a_row[executor] = self.in_a_row.get(executor, 0) + 1
-        return self.in_a_row[executor] >= HOST_FAILURES_MAX
+    in_a_row: dict[str, set[int]] = field(default_factory=dict)
+
+    def count(self, executor: str, chain: int | None = None) -> bool:
+        """One more failure, while a function of a chain ran or without one; whether it was one too
+        many, so that the executor is of no use."""
+        causes = self.in_a_row.setdefault(executor, set())
+        causes.add(-1 - len(causes) if chain is None else chain)
+        return len(causes) >= HOST_FAILURES_MAX
 
     def forget(self, executors: Iterable[str]) -> None:
         """Their hosts have answered, or they are gone."""

@@ -27,6 +27,10 @@ __all__ = ["Gauge", "OverBudget", "share_arena", "sizes_of_states"]
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DRAINED_BYTES = 1 << 20
 M_ARENA_MAX = -8  # of malloc.h
+# What a host may use while a function runs, as a share of the budget. What is set for it may be
+# passed for a while, and epochs are smaller then; at a container's limit the kernel kills.
+SHARE_OF_SETTING, SHARE_OF_CONTAINER = 4.0, 1.25
+TRIAL_BYTES_MIN = 128 << 20
 
 
 class OverBudget(Exception):
@@ -80,6 +84,24 @@ class Gauge:
             used = _given_back()
         held = len(data) + sum(len(block) for parts in blocks.values() for block in parts)
         return _reading(max(0, used - held), peak, budget)
+
+    def function_bytes_max(self, request: Mapping[str, Any]) -> int:
+        """What this process may use while a function runs, until it is ended; 0: no limit."""
+        budget = self._budget(request)
+        if budget is None:
+            return 0
+        is_set = request.get("memory_bytes_max") is not None
+        return int((SHARE_OF_SETTING if is_set else SHARE_OF_CONTAINER) * budget)
+
+    def trial_bytes_max(self, request: Mapping[str, Any]) -> int:
+        """What a process beside this one may use: what this one would have left for a function, or
+        half of what the machine has."""
+        most = self.function_bytes_max(request)
+        if most:
+            return max(TRIAL_BYTES_MIN, most - used_bytes())
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        (kib,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+        return max(TRIAL_BYTES_MIN, int(kib) * 1024 // 2)
 
     def _budget(self, request: Mapping[str, Any]) -> int | None:
         told: int | None = request.get("memory_bytes_max")

@@ -18,6 +18,7 @@ from rekindle_spark.operators import KeyedStateful, carried, columns, hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import Sieve, Tolerance
 from rekindle_spark.program import Chain, Edge, Program
+from rekindle_spark.watchdog import Watchdog
 
 __all__ = ["Incomplete", "Outcome", "State", "Sunk", "Work", "run"]
 
@@ -96,14 +97,37 @@ def initial(chain: Chain) -> State:
     return State(BEFORE_ALL, chain.root.function.initial() if chain.keyed else None)
 
 
-def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -> Outcome:
+def run(
+    program: Program,
+    work: Work,
+    state: State,
+    received: Sequence[Frame],
+    watchdog: Watchdog | None = None,
+) -> Outcome:
     """Run one epoch of one partition.
 
     `received` holds the frames of this partition and epoch, in any order. Raises Incomplete,
-    or StepError where a user's function raises or returns another schema.
+    or StepError where a user's function raises or returns another schema. `watchdog` knows of each
+    call of a function before it is made.
     """
     chain = program.owner[work.partition]
-    name, sieves = program.partition_names[work.partition], _sieves(program, chain, work)
+    watchdog = watchdog or Watchdog()
+    watchdog.begin(work.partition, work.epoch, chain.name)
+    try:
+        return _run(program, chain, work, state, received, watchdog)
+    finally:
+        watchdog.end()
+
+
+def _run(
+    program: Program,
+    chain: Chain,
+    work: Work,
+    state: State,
+    received: Sequence[Frame],
+    watchdog: Watchdog,
+) -> Outcome:
+    name, sieves = program.partition_names[work.partition], _sieves(program, chain, work, watchdog)
     with printing.at(chain.name, name, work.epoch):
         if chain.keyed:
             begun = _operated(program, work, state, received, sieves.get(chain.name))
@@ -133,7 +157,7 @@ def run(program: Program, work: Work, state: State, received: Sequence[Frame]) -
     return Outcome(begun.state, blocks, sinks, begun.rows, digest, begun.late_rows)
 
 
-def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
+def _sieves(program: Program, chain: Chain, work: Work, watchdog: Watchdog) -> dict[str, Sieve]:
     """For each step with a user's function what runs it and finds rows for which it raises."""
     steps = {step.name: step for step in (chain.root, *chain.steps)}
     operator, sieves = chain.root.function, {}
@@ -152,6 +176,7 @@ def _sieves(program: Program, chain: Chain, work: Work) -> dict[str, Sieve]:
             work.tolerance if step.dead_letters else poison.STRICT,
             None if chain.keyed or step.inputs[0] != chain.name else _share(chain, work)[0],
             function=function,
+            watchdog=watchdog,
         )
     return sieves
 

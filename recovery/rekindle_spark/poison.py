@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from rekindle.errors import RekindleError, StepError
 from rekindle_spark import user_code
+from rekindle_spark.watchdog import EndedProcess, Watchdog
 from rekindle_store.committed_files import DEAD_LETTERS
 
 __all__ = [
     "COLUMNS",
     "ENDING",
+    "KEYS_NOTED",
     "MEND",
     "PASSED_ON",
     "STRICT",
@@ -44,6 +46,8 @@ USERS_ERRORS = BaseException
 # What is no function's fault, though it comes out of one.
 PASSED_ON = (RekindleError, KeyboardInterrupt, user_code.Stopped)
 MEND = "mend the step's function and start again: committed output stays"
+# A note for each key would take a tenth of the time of a short `handle`.
+KEYS_NOTED = 64
 SHOWN_COLUMNS_MAX, SHOWN_VALUE_MAX, SHOWN_ERROR_MAX = 4, 40, 300
 
 
@@ -82,6 +86,7 @@ class Sieve:
     rows: int = 0
     function: object = None
     letters: list[pa.Table] = field(default_factory=list)
+    watchdog: Watchdog = field(default_factory=Watchdog)
 
     def run(self, table: pa.Table, function: Callable[[pa.Table], Any]) -> Any:
         """What `function` makes of the table without the rows that become letters.
@@ -89,15 +94,30 @@ class Sieve:
         Raises StepError where the step has no dead letters, or too many.
         """
         self.rows = table.num_rows
-        result, error = attempt(partial(function, table))
+        result, error = self.attempt(partial(function, table))
         if error is None:
             return result
         rest = self._rest(table, function)
         if self.tolerance.letters_max:
-            result, error = attempt(partial(function, rest))
+            result, error = self.attempt(partial(function, rest))
         if error is not None:
             raise self._fault(error, "no single row")
         return result
+
+    def attempt(self, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        """What a call of the step's function gives, or what it raises. One that is known to end its
+        process is not made."""
+        ended = self.watchdog.calling(self.step)
+        return attempt(function) if ended is None else (None, ended)
+
+    def progress(self) -> None:
+        """Note that the function goes on, where its calls are too short to be noted one by one."""
+        if not self.watchdog.counts:
+            self.watchdog.calling(self.step)
+
+    def known_end(self) -> BaseException | None:
+        """Where calls are noted one by one, note the next; what is known to come of it."""
+        return self.watchdog.calling(self.step) if self.watchdog.counts else None
 
     def alone(
         self, row: pa.Table, function: Callable[[], Any], number: int | None = None
@@ -107,9 +127,11 @@ class Sieve:
         `number` is the row's place in its table. Raises StepError as `run` does.
         """
         for _ in range(self.tolerance.tries):
-            result, error = attempt(function)
+            result, error = self.attempt(function)
             if error is None:
                 return result, None
+            if isinstance(error, EndedProcess):
+                break
         assert error is not None
         if len(self.letters) >= self.tolerance.letters_of(self.rows):
             raise self._fault(error, self._shown(row, number), one_too_many=True)
@@ -133,7 +155,7 @@ class Sieve:
             if end - begin == 1:
                 _, error = self.alone(part, partial(function, part), begin)
             else:
-                _, error = attempt(partial(function, part))
+                _, error = self.attempt(partial(function, part))
             if error is None:
                 kept.append(part)
             elif end - begin > 1:
@@ -181,7 +203,9 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def raised(error: BaseException) -> str:
-    """What was raised, on one line."""
+    """What was raised, or how a process ended, on one line."""
+    if isinstance(error, EndedProcess):
+        return str(error)
     return f"raised {type(error).__name__}: {_said(error)[:SHOWN_ERROR_MAX]}"
 
 

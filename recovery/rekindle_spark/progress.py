@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from rekindle.errors import StepError
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import RestorePoints
+from rekindle_spark.suspects import Suspects
 
 __all__ = ["Progress", "Readers", "Retained"]
 
@@ -150,6 +151,7 @@ class Progress:
     plan_epochs: dict[int, int] = field(default_factory=dict)
     stopped: dict[int, StepError] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
+    suspects: Suspects = field(default_factory=Suspects)
 
     @property
     def catching_up(self) -> set[int]:
@@ -254,7 +256,17 @@ class Progress:
             if partition not in self.stopped and not is_needed:
                 fresh[partition] = self.stopped[partition] = self.stopped[min(readers)]
         self._forget(fresh)
+        self.suspects.forget(fresh)
         return fresh
+
+    def hold_back(self, partitions: Iterable[int]) -> None:
+        """These, and what is downstream of them, run in no epoch until they have caught up; they
+        keep their places and states."""
+        held = set(partitions)
+        for partition in range(len(self.program.partition_names)):
+            if any(u in held for _, u in self.program.producers(partition)):
+                held.add(partition)
+        self.live -= held
 
     def suspend_orphans(self) -> None:
         """What has lost something upstream becomes resident; repeated down the levels."""

@@ -89,6 +89,7 @@ class Reports:
                     application.program, progress.stopped
                 )
             }
+            suspected = {names[n]: one.text for n, one in progress.suspects.alone.items()}
         return ProgressReport(
             generation=self._generation,
             sequence=self._next(),
@@ -109,6 +110,7 @@ class Reports:
             moving=moves,
             at=now,
             late_rows=late_rows,
+            suspected=suspected,
         )
 
     def incarnation(self, executor: str) -> str:

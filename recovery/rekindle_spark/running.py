@@ -7,21 +7,21 @@ again on what is left, because every state version that it started from is still
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from rekindle.errors import DamagedError, StepError
 from rekindle.modes import ON
-from rekindle_spark import budget, exchange, jobs, printing, publishing, repeats, staging, timing
+from rekindle_spark import blame, jobs, printing, publishing, repeats, results, staging
 from rekindle_spark.application import Application
-from rekindle_spark.budget import Reading
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
+from rekindle_spark.results import Result
 from rekindle_spark.turns import AHEAD, CATCH_UP, URGENT
 
 __all__ = [
     "AHEAD",
     "CATCH_UP",
+    "JOB_SECONDS_MAX",
     "POLL_SECONDS",
     "RETRY_SECONDS",
     "URGENT",
@@ -41,36 +41,6 @@ RETRY_SECONDS = 0.15
 # a host that hangs keeps its executor's heartbeat going, so jobs need a limit of their own
 JOB_SECONDS_MAX = 120.0
 ROW_GAP_SECONDS = 150.0
-
-
-@dataclass(slots=True)
-class Result:
-    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise, or by
-    partition.
-
-    `hostless_executors` are those of the `stateless_executors` that had no host to ask,
-    `full_executor` one that had no room on its disk. `stages` are the tasks of a finished job.
-    `over_budget`: bytes of states by partition of executors that had no memory for the job;
-    `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
-    """
-
-    finished: bool
-    seconds: float
-    losses: int = 0
-    acknowledgements: list[dict[str, Any]] = field(default_factory=list)
-    cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
-    memory: dict[str, Reading] = field(default_factory=dict)
-    over_budget: dict[str, dict[str, int]] = field(default_factory=dict)
-    piece_epochs: int = 0
-    rows_by_partition: dict[int, int] = field(default_factory=dict)
-    step_errors: dict[int, StepError] = field(default_factory=dict)
-    damage: DamagedError | None = None
-    store_away: bool = False
-    stateless_executors: set[str] = field(default_factory=set)
-    hostless_executors: set[str] = field(default_factory=set)
-    full_executor: str = ""
-    stages: tuple[dict[str, timing.Task], ...] = ()
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -107,23 +77,37 @@ class Running:
     job: Job
     losses: int
     began: float
+    seconds_max: float = JOB_SECONDS_MAX
 
 
 def start(
-    application: Application, work: Ranges, *, urgency: int, checkpoint: int | None = None
+    application: Application,
+    work: Ranges,
+    *,
+    urgency: int,
+    checkpoint: int | None = None,
+    seconds_max: float = JOB_SECONDS_MAX,
 ) -> Running:
     """Submit a job that runs `work`."""
-    return submit(application, lambda: _specification(application, work, urgency, checkpoint))
+    return submit(
+        application,
+        lambda: _specification(application, work, urgency, checkpoint),
+        seconds_max,
+    )
 
 
-def submit(application: Application, specify: Callable[[], Specification]) -> Running:
+def submit(
+    application: Application,
+    specify: Callable[[], Specification],
+    seconds_max: float = JOB_SECONDS_MAX,
+) -> Running:
     """Submit the job that `specify` gives for the moment at which nothing changes."""
     began = time.monotonic()
     with application.lock:
         losses, specification = application.losses, specify()
         application.readers.begin(specification.reads)
     job = application.exchange.submit(specification.stages, specification.output_order)
-    return Running(specification, job, losses, began)
+    return Running(specification, job, losses, began, seconds_max)
 
 
 def poll(application: Application, running: Running, seconds: float) -> Result | None:
@@ -131,11 +115,12 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
     if running.job.wait(seconds):
         result = _absorb(application, running.specification, running.job, running.losses)
     elif application.losses != running.losses or application.stopping:
+        blame.note_deaths(application, running.job.reports())
         _cancel(application, running, "executors were lost")
         result = Result(False, 0.0, reason="interrupted")
-    elif time.monotonic() - running.began > JOB_SECONDS_MAX:
+    elif time.monotonic() - running.began > running.seconds_max:
         _cancel(application, running, "took too long")
-        result = Result(False, 0.0, reason=f"did not end within {JOB_SECONDS_MAX:.0f} s")
+        result = Result(False, 0.0, reason=f"did not end within {running.seconds_max:.0f} s")
     else:
         return None
     _end(application, running)
@@ -147,7 +132,7 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
 def give_up(application: Application, running: Running, why: str) -> Result:
     """End a job of which nothing is to count; what hosts have said up to now of other things. After
     a loss it is not known of whom that is, but for states that are written."""
-    result = _judge(application, running.specification, running.job.reports(), why)
+    result = _judged(application, running.specification, running.job.reports(), why)
     _cancel(application, running, why)
     _end(application, running)
     if application.losses != running.losses:
@@ -199,17 +184,18 @@ def _absorb(
 ) -> Result:
     failure = job.failure()
     reports = job.reports()
-    result = _judge(application, specification, reports, failure)
+    result = _judged(application, specification, reports, failure)
+    result.blamed = blame.note_deaths(application, reports)
     with application.lock:
         if application.losses != losses:
             result.finished, result.reason = False, "interrupted"
         if not result.finished:
             _discard(application, specification, job)
             return result
-        partitions = _partitions(reports)
+        partitions = results.outcomes(reports)
         application.warm |= specification.executors
         _retain(application, specification, job, partitions)
-        counted = _counted(specification, partitions)
+        counted = results.counted(specification, partitions)
         # what follows unordered epochs counts no earlier than they do
         unordered = not specification.ordered or staging.is_unordered(application)
         held = counted.keys() if unordered else counted.keys() & application.program.uncertain
@@ -220,85 +206,20 @@ def _absorb(
         _stage(application, {number: counted[number] for number in held}, unordered=unordered)
         for partition, (_, last) in specification.ranges.items():
             application.progress.finished[partition] = last
+        blame.note_passed(application, counted)
     return result
 
 
-def _judge(
+def _judged(
     application: Application,
     specification: Specification,
     reports: list[dict[str, Any]],
     failure: str,
 ) -> Result:
-    partitions = _partitions(reports)
     printing.show(reports)
-    result = Result(False, 0.0, memory=budget.readings(reports))
-    for report in reports:
-        result.acknowledgements += report.get("acks", [])
-        if "cpu" in report:
-            _merge_cpu(result.cpu, report["executor"], report["cpu"])
-        if "machine" in report:
-            application.machines[report["executor"]] = report["machine"]
-        if report["status"] == "host-lost":
-            result.stateless_executors.add(report["executor"])
-            result.hostless_executors.add(report["executor"])
-        if report["status"] == "over-budget":
-            result.over_budget[report["executor"]] = report["states"]
-        result.store_away = result.store_away or report["status"] == "store-away"
-        if report["status"] != "ok":
-            result.reason = f"{report['status']}: {report.get('text', '')}"
-    for number, outcome in partitions.items():
-        if outcome["status"] in ("error", "damaged"):
-            fault = {key: outcome[key] for key in ("where", "what", "remedy")}
-            if outcome["status"] == "error":
-                result.step_errors[number] = StepError(**fault)
-            else:
-                result.damage = DamagedError(**fault)
-        if outcome["status"] == "missing":
-            result.stateless_executors.add(application.progress.placed.get(number, ""))
-        if outcome["status"] != "ok" and not result.reason:
-            result.reason = f"{outcome['status']}: {outcome.get('text', outcome.get('what'))}"
-    good = {number for number, outcome in partitions.items() if outcome["status"] == "ok"}
-    if failure:
-        result.reason = result.reason or failure
-        result.full_executor = exchange.without_room(failure)
-    result.finished = not failure and good == specification.partitions
-    if result.finished:
-        result.stages = timing.stages(specification.produced, reports)
-    counted = _counted(specification, {number: partitions[number] for number in good})
-    result.rows_by_partition = {
-        number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in counted.items()
-    }
+    result = results.judge(application.progress, specification, reports, failure)
+    application.machines |= result.machines
     return result
-
-
-def _counted(
-    specification: Specification, partitions: Mapping[int, dict[str, Any]]
-) -> dict[int, dict[str, Any]]:
-    """The outcomes without epochs that ran only to be read again."""
-    found: dict[int, dict[str, Any]] = {}
-    for number, outcome in partitions.items():
-        if number in specification.ranges:
-            first, last = specification.ranges[number]
-            epochs = [epoch for epoch in outcome["epochs"] if first <= epoch[0] <= last]
-            found[number] = {**outcome, "epochs": epochs}
-    return found
-
-
-def _partitions(reports: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    return {
-        int(number): outcome
-        for report in reports
-        for number, outcome in report.get("partitions", {}).items()
-    }
-
-
-def _merge_cpu(
-    merged: dict[str, dict[str, Any]], executor: str, reading: Mapping[str, Any]
-) -> None:
-    entry = merged.setdefault(executor, {"work": {}, "processes": 0.0})
-    for number, seconds in reading["work"].items():
-        entry["work"][number] = entry["work"].get(number, 0.0) + seconds
-    entry["processes"] = max(entry["processes"], reading["processes"])
 
 
 def _check_digests(application: Application, partitions: Mapping[int, Any]) -> None:

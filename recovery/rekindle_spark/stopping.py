@@ -19,13 +19,15 @@ def stop(application: Application, faults: Mapping[int, StepError]) -> None:
     """Stop partitions, as far as they run, with all that is downstream of them.
 
     Raises the error where no query is left to go on, and under `adaptive` buffering, where nothing
-    has been kept for those who stop. Jobs on their way are given up: the partitions may be in them.
+    has been kept for those who stop. Jobs on their way are given up where the partitions may be in
+    them.
     """
     program, progress = application.program, application.progress
     with application.lock:
         faults = {number: fault for number, fault in faults.items() if number in progress.placed}
+        busy = progress.live | application.claimed
         fresh = progress.stop(faults)
-        application.losses += bool(fresh)
+        application.losses += not busy.isdisjoint(fresh)
         stopped = {query for query, _, _ in query_partitions(program, progress.stopped)}
     for query, query_partition, cause in query_partitions(program, fresh):
         application.events.write(

@@ -37,9 +37,12 @@ class Meter:
         try:
             yield
         finally:
-            spent = time.process_time() - begin
-            with self.lock:
-                self.totals[partition] = self.totals.get(partition, 0.0) + spent
+            self.add(partition, time.process_time() - begin)
+
+    def add(self, partition: int, seconds: float) -> None:
+        """Count CPU time that another process has spent for `partition`."""
+        with self.lock:
+            self.totals[partition] = self.totals.get(partition, 0.0) + seconds
 
     def read(self) -> dict[str, Any]:
         """CPU seconds per partition since the last call, and of all processes since start."""

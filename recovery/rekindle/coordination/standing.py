@@ -256,6 +256,10 @@ def _notices(
     for query, whys in stopped_queries(state).items():
         for text in whys:
             yield Notice(Reason.QUERY_STOPPED, f"{query} has stopped: {text}")
+    progress = _progress(view)
+    for partition, why in sorted(progress.suspected.items()) if progress else ():
+        text = f"{partition} runs apart from all others: {why}."
+        yield Notice(Reason.FUNCTION_SUSPECTED, text)
     yield from _about_slow(state)
     if state.unacknowledged is not None:
         text = f"Plan {state.unacknowledged} is on its way to the driver."

@@ -137,10 +137,12 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     newest plan carried out, `directive` the sequence number of the newest one taken. `alone`: the
     driver has no orders from a coordinator and plans by itself. `finished`: the run has ended in
     order, and nothing is to be brought back. `stopped` (query partition -> why) cannot go on until
-    a driver starts with a mended function. `moving` (partition -> node) are moves that it has taken
-    and yet to make; None while it can make none. `lags` are in seconds at the moment `at`, by the
-    driver's clock; None where an older driver does not report it. `late_rows` (step -> rows) came
-    too late for a step, in all epochs that count; steps without are left out.
+    a driver starts with a mended function. `suspected` (partition -> why) run apart from all
+    others, as a process died while it ran a function of theirs. `moving` (partition -> node) are
+    moves that it has taken and yet to make; None while it can make none. `lags` are in seconds at
+    the moment `at`, by the driver's clock; None where an older driver does not report it.
+    `late_rows` (step -> rows) came too late for a step, in all epochs that count; steps without
+    are left out.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -160,6 +162,7 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     moving: Placement | None = None
     at: Seconds | None = None
     late_rows: Annotated[dict[Name, Count], msgspec.Meta(max_length=ITEMS_MAX)] = {}
+    suspected: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):

@@ -11,23 +11,73 @@ import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HexFormat;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 
 /**
  * The host of this executor: a Python process that owns partition state and runs operators.
  *
  * <p>One per JVM, started with the executor, started again when it is found dead. It ends by itself
- * when the JVM ends.
+ * when the JVM ends. In a file it notes what it works on; whoever finds it dead reports the note.
  */
 final class HostProcess {
   private static final long START_SECONDS = 180;
   private static final int STARTS_MAX = 5;
+  private static final long END_SECONDS = 5;
   private static HostProcess instance;
 
   private final String python;
   private final Path socket;
-  private Process process;
+  private Started running;
   private int starts;
+  private int started;
+
+  /** One process. The note of a dead one is read once, then its file goes. */
+  private static final class Started {
+    final Process process;
+    final Path note;
+    final HostWatch watch;
+    private byte[] noted;
+
+    Started(Process process, Path note) {
+      this.process = process;
+      this.note = note;
+      this.watch = new HostWatch(process, note);
+      watch.start();
+    }
+
+    int exitCode() {
+      return watch.exitCode() == 0 ? process.exitValue() : watch.exitCode();
+    }
+
+    /** What it worked on when it ended; empty when the file cannot be read. */
+    synchronized byte[] noted() {
+      if (noted == null) {
+        try {
+          noted = Files.readAllBytes(note);
+          Files.deleteIfExists(note);
+        } catch (IOException unreadable) {
+          noted = new byte[0];
+        }
+      }
+      return noted;
+    }
+  }
+
+  /** The host ended during a call. */
+  static final class Ended extends IOException {
+    final long process;
+    final int exitCode;
+    final byte[] note;
+
+    Ended(long process, int exitCode, byte[] note) {
+      super("the host ended with exit code " + exitCode);
+      this.process = process;
+      this.exitCode = exitCode;
+      this.note = note;
+    }
+  }
 
   static final class Answer {
     final byte[] report;
@@ -60,6 +110,28 @@ final class HostProcess {
 
   /** Sends one request: header, then all blocks in one stretch; reads the answer. */
   Answer call(byte[] header, List<byte[]> blocks) throws IOException {
+    Started host = ensureRunning();
+    try {
+      return ask(header, blocks);
+    } catch (IOException broken) {
+      throw cause(host, broken);
+    }
+  }
+
+  /** Why a call was broken off. The end of a process is seen a moment after that of its socket. */
+  private static IOException cause(Started host, IOException broken) {
+    try {
+      if (!Thread.currentThread().isInterrupted()
+          && host.process.waitFor(END_SECONDS, TimeUnit.SECONDS)) {
+        return new Ended(host.process.pid(), host.exitCode(), host.noted());
+      }
+    } catch (InterruptedException cancelled) {
+      Thread.currentThread().interrupt();
+    }
+    return broken;
+  }
+
+  private Answer ask(byte[] header, List<byte[]> blocks) throws IOException {
     try (SocketChannel channel = connect()) {
       DataOutputStream out =
           new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel), 1 << 16));
@@ -114,26 +186,34 @@ final class HostProcess {
     }
   }
 
-  private synchronized void ensureRunning() throws IOException {
-    if (process != null && process.isAlive()) return;
+  private synchronized Started ensureRunning() throws IOException {
+    if (running != null && running.process.isAlive()) return running;
     if (starts == STARTS_MAX) {
       throw new IOException("the host ended " + starts + " times; see the executor's stderr");
     }
     starts++;
+    started++;
     Files.deleteIfExists(socket);
+    // the next one must not die of the same before the driver knows
+    String last = running == null ? "" : HexFormat.of().formatHex(running.noted());
     String pid = Long.toString(ProcessHandle.current().pid());
-    process =
-        new ProcessBuilder(python, "-m", "rekindle_spark.host", socket.toString(), pid)
+    Path note = socket.resolveSibling("rekindle-" + pid + "-" + started + ".note");
+    Process process =
+        new ProcessBuilder(
+                python, "-m", "rekindle_spark.host", socket.toString(), pid, note.toString(), last)
             .redirectOutput(ProcessBuilder.Redirect.INHERIT)
             .redirectError(ProcessBuilder.Redirect.INHERIT)
             .start();
+    running = new Started(process, note);
+    return running;
   }
 
   private void end() {
-    Process running = process;
-    if (running != null) running.destroyForcibly();
+    Started last = running;
+    if (last != null) last.process.destroyForcibly();
     try {
       Files.deleteIfExists(socket);
+      if (last != null) Files.deleteIfExists(last.note);
       Files.deleteIfExists(socket.getParent());
     } catch (IOException gone) {
       return;

@@ -6,6 +6,7 @@ import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.function.BiFunction;
 import org.apache.spark.Dependency;
@@ -159,17 +160,29 @@ final class Stage extends RDD<Object> {
       return HostProcess.get().call(task.header, blocks);
     } catch (Blocks.Unreadable unreadable) {
       return failure(task, "unreadable", unreadable.getMessage());
+    } catch (HostProcess.Ended ended) {
+      String how =
+          String.format(
+              ", \"host\": %d, \"exit_code\": %d, \"note\": \"%s\"",
+              ended.process, ended.exitCode, HexFormat.of().formatHex(ended.note));
+      return failure(task, "host-lost", ended.getMessage(), how);
     } catch (IOException failed) {
-      return failure(task, "host-lost", String.valueOf(failed.getMessage()));
+      String what = failed.getMessage() == null ? "" : ": " + failed.getMessage();
+      return failure(task, "host-lost", failed.getClass().getSimpleName() + what);
     }
   }
 
   private static HostProcess.Answer failure(Task task, String status, String text) {
+    return failure(task, status, text, "");
+  }
+
+  /** `more` are further fields as JSON, each behind a comma. */
+  private static HostProcess.Answer failure(Task task, String status, String text, String more) {
     String clean = text == null ? "" : text.replace("\\", "/").replace("\"", "'").replaceAll("\\p{Cntrl}", " ");
     String report =
         String.format(
-            "{\"status\": \"%s\", \"executor\": \"%s\", \"text\": \"%s\"}",
-            status, task.executor, clean);
+            "{\"status\": \"%s\", \"executor\": \"%s\", \"text\": \"%s\"%s}",
+            status, task.executor, clean, more);
     return new HostProcess.Answer(
         report.getBytes(StandardCharsets.UTF_8), new int[0], new byte[0][]);
   }

@@ -4,6 +4,7 @@
     aggregates   what a window can compute, in two halves
     tops         the largest rows per event time
     joins        rows of two inputs whose event times lie close together
+    keyed_value  what a user derives from for a value per key
     stateful     custom operators with a value per key
     sums         exact sums of integers and decimals
     beginnings   where steps begin that are new in a pipeline which goes on

@@ -27,63 +27,25 @@ import pyarrow.types as kinds
 
 from rekindle.errors import StepError
 from rekindle_spark import arguments
-from rekindle_spark.operators import carried, columns, grouping, python_rows, tables, times
+from rekindle_spark.operators import (
+    carried,
+    columns,
+    grouping,
+    python_rows,
+    tables,
+    times,
+)
 from rekindle_spark.operators.columns import Integers, Mask
+from rekindle_spark.operators.keyed_value import Emitted, StatefulOperator, ValueState
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.readable import places as readable_places
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
-from rekindle_spark.poison import PASSED_ON, USERS_ERRORS, Sieve
+from rekindle_spark.poison import KEYS_NOTED, PASSED_ON, USERS_ERRORS, Sieve
 
-__all__ = ["KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
+__all__ = ["Emitted", "KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
-Emitted = Mapping[str, Any] | tuple[Any, ...]
 LAST = "#last"
 ABSENT: tuple[Value | None, int] = (None, INITIAL_WATERMARK)
-
-
-class ValueState:
-    """The value of one key, a tuple in the order of the operator's `value_schema`."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Value | None) -> None:
-        self._value = value
-
-    def exists(self) -> bool:
-        """Whether the key has a value."""
-        return self._value is not None
-
-    def get(self) -> Value | None:
-        """The value, or None."""
-        return self._value
-
-    def update(self, value: Sequence[Any]) -> None:
-        """Give the key a value."""
-        self._value = tuple(value)
-
-    def clear(self) -> None:
-        """Take the key's value away."""
-        self._value = None
-
-
-class StatefulOperator:
-    """What a user derives from. One instance serves all keys and threads: keep nothing in it.
-
-    A key's value is dropped after `ttl_seconds` of event time without a row of that key.
-    """
-
-    value_schema: pa.Schema
-    ttl_seconds: float | None = None
-
-    def handle(
-        self, key: tuple[Any, ...], rows: list[dict[str, Any]], value: ValueState
-    ) -> Iterable[Emitted]:
-        """Take a key's next rows; return rows of the output, as dicts or as tuples in its order.
-
-        How many rows come at once depends on the cut of epochs: treat them one by one. No clock
-        and no chance in here: a repeat must give the same rows.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +207,9 @@ class KeyedStateful:
         given = _Due(ordered, moments.tolist(), cells, as_dicts, sieve, [])
         changed = dict(values)
         spans = pairwise([*begins.tolist(), len(ids)])
-        for key, span, moment in zip(names, spans, newest, strict=True):
+        for number, (key, span, moment) in enumerate(zip(names, spans, newest, strict=True)):
+            if sieve is not None and number % KEYS_NOTED == 0:
+                sieve.progress()
             value, last = values.get(key, ABSENT)
             for piece in (span,) if self.ttl is None else self._pieces(given.moments, span, last):
                 value = None if piece is None else self._hand_over(key, given, piece, value)
@@ -260,8 +224,10 @@ class KeyedStateful:
         self, key: Value, due: _Due, span: tuple[int, int], value: Value | None
     ) -> Value | None:
         """A key's value after a span of its rows: one by one where they raise together."""
-        emitted, width = due.emitted, len(self.output_names)
-        before = len(emitted)
+        ended = None if due.sieve is None else due.sieve.known_end()
+        if ended is not None:
+            return self._hand_over_alone(key, due, span, value, ended)
+        emitted, width, before = due.emitted, len(self.output_names), len(due.emitted)
         state = ValueState(deepcopy(value) if self.nested else value)
         rows = due.as_rows(due.cells[slice(*span)])
         try:

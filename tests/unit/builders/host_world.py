@@ -1,6 +1,7 @@
 """A host without Spark, and who asks it as the tasks of a driver do."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from rekindle_spark.store import Store
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 SECOND = 1_000_000
 ROWS, COUNTS = 0, 1
+# a sandbox does not know this module
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Numbers:
@@ -74,6 +77,7 @@ class Desk:
             "finished": header.pop("finished", first - 1),
             "restore_point": header.pop("restore_point", 0),
             "inputs": header.pop("inputs", []),
+            **({"apart": header.pop("apart")} if "apart" in header else {}),
         }
         request = {
             "version": 1,

@@ -276,3 +276,17 @@ def test_a_caller_that_ends_before_its_request_is_whole_is_no_error(
     header = json.dumps({"executor": "7"}).encode()
     whole = struct.pack(">i", len(header)) + header + struct.pack(">q", 0)
     assert host._serve(desk.host, sent(whole[:length]))
+
+
+def test_a_host_refuses_what_the_one_before_died_on_until_it_is_to_run_apart(desk: Desk) -> None:
+    wanted = digests(Desk(desk.directory).count_rows(1, 1))
+    desk.host.runner.beware(COUNTS)
+    refused = desk.count_rows(1, 1)
+    assert refused["status"] == "refused"
+    assert "the host before died" in refused["text"]
+    apart = {"searches": True, "seconds_max": 60.0}
+    outcome = desk.count_rows(1, 1, apart=apart)
+    assert digests(outcome) == wanted
+    assert outcome["deaths"] == 0
+    # its state is here, and from now on it runs here too
+    assert len(digests(desk.count_rows(2, 2))) == 1

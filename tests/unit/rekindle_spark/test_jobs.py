@@ -12,6 +12,7 @@ from rekindle_spark.jobs import Ranges, Specification
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import DurableInput, RestorePoints
+from rekindle_spark.suspects import Suspicion
 from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -38,7 +39,8 @@ def placed() -> Progress:
 def specify(progress: Progress, work: Ranges) -> Specification:
     epochs = {epoch for first, last in work.values() for epoch in range(first, last + 1)}
     offsets = {epoch: {"rows": [epoch, epoch + 1, 0]} for epoch in epochs}
-    return jobs.specify(progress, work, NODES, {"version": 1}, offsets)
+    common = {"version": 1, "function_seconds_max": 9.0}
+    return jobs.specify(progress, work, NODES, common, offsets)
 
 
 def layout(specification: Specification) -> list[dict[str, list[int]]]:
@@ -259,3 +261,17 @@ def test_who_reads_a_source_that_is_left_out_goes_as_far_as_that_has_run() -> No
 def test_what_sources_run_in_the_same_job_is_not_made_again() -> None:
     work = {ROWS0: (8, 9), ROWS1: (8, 9), COUNTED0: (8, 9)}
     assert jobs.made_again(placed(), work) == {}
+
+
+def test_a_suspected_partition_runs_apart_and_no_other_does() -> None:
+    progress = placed()
+    progress.suspects.suspect(progress.program, COUNTED0, Suspicion(8, "it died"))
+    specification = specify(progress, dict.fromkeys(PLACES, (8, 8)))
+    apart = {
+        item["partition"]: item.get("apart")
+        for stage in specification.stages
+        for task in stage
+        for item in header(task)["work"]
+    }
+    assert apart.pop(COUNTED0) == {"searches": True, "seconds_max": 9.0}
+    assert set(apart.values()) == {None}

@@ -62,6 +62,13 @@ def test_an_executor_whose_host_fails_again_and_again_is_given_up() -> None:
     assert [failures.count("a") for _ in range(HOST_FAILURES_MAX)] == [False, False, True]
 
 
+def test_deaths_while_functions_of_one_chain_run_count_as_one() -> None:
+    failures = HostFailures()
+    assert not any(failures.count("a", chain=4) for _ in range(2 * HOST_FAILURES_MAX))
+    assert not failures.count("a", chain=5)
+    assert failures.count("a", chain=6)
+
+
 def test_a_host_that_answers_in_between_starts_the_count_anew() -> None:
     failures = HostFailures()
     for _ in range(HOST_FAILURES_MAX):

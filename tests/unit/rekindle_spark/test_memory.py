@@ -201,3 +201,18 @@ def test_a_kernel_without_control_groups_limits_nothing(tmp_path: Path) -> None:
 def test_the_container_of_this_very_process_can_be_asked() -> None:
     allowed = allowance.allowed_bytes(1)
     assert allowed is None or allowed >= 0
+
+
+def test_while_a_function_runs_its_host_may_pass_the_budget_by_a_share() -> None:
+    contained = Gauge(100 * MIB)
+    assert contained.function_bytes_max({}) == 125 * MIB
+    assert contained.function_bytes_max({"memory_bytes_max": 100 * MIB}) == 400 * MIB
+    assert Gauge(None).function_bytes_max({}) == 0
+
+
+def test_a_process_beside_the_host_may_use_what_that_has_left_for_a_function() -> None:
+    used = memory.used_bytes()
+    most = Gauge(None).trial_bytes_max({"memory_bytes_max": 1_024 * MIB})
+    assert abs(most - (4_096 * MIB - used)) < 64 * MIB
+    assert Gauge(MIB).trial_bytes_max({}) == memory.TRIAL_BYTES_MIN
+    assert Gauge(None).trial_bytes_max({}) >= memory.TRIAL_BYTES_MIN

@@ -274,3 +274,14 @@ def test_names_that_belong_to_dead_letters_are_refused() -> None:
     named = rows.map("named", raising([]), schema=schema)
     with pytest.raises(InputError, match="column 'dead_letter_step': has the name of a column"):
         named.filter("checked", raising([]), dead_letters=True)
+
+
+def test_a_panic_of_a_library_is_raised_by_the_step_though_it_is_no_exception() -> None:
+    class Panic(BaseException):
+        """As libraries in other languages raise it."""
+
+    def function(_table: pa.Table) -> pa.Table:
+        raise Panic("unreachable")
+
+    with pytest.raises(StepError, match="step checked: raised Panic: unreachable, at epoch 3"):
+        read(mapped(function, dead_letters=False))

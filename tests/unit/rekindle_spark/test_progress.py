@@ -60,6 +60,14 @@ def test_a_loss_takes_what_was_there_and_suspends_what_is_downstream() -> None:
     assert not progress.complete
 
 
+def test_what_is_held_back_keeps_its_place_and_holds_back_what_is_downstream() -> None:
+    progress = running()
+    progress.hold_back([ROWS0])
+    assert progress.live == {ROWS1, OTHER, OTHERS}
+    assert progress.placed.keys() == set(range(7))
+    assert progress.finished[COUNTED0] == 7
+
+
 def test_what_was_suspended_goes_on_from_its_state_and_what_was_lost_from_the_restore_point() -> (
     None
 ):

@@ -44,6 +44,7 @@ def application(**policy: Any) -> Any:
         told=told,
         lock=threading.RLock(),
         losses=0,
+        claimed=set(),
         newest=12,
     )
 
@@ -89,3 +90,14 @@ def test_where_no_query_is_left_the_error_ends_the_run_at_once() -> None:
 def test_where_nothing_is_kept_for_those_who_stop_the_error_ends_the_run_at_once() -> None:
     with pytest.raises(StepError, match="step by-key"):
         stopping.stop(application(buffering="adaptive"), {KEYS0: FAULT})
+
+
+def test_jobs_on_their_way_go_on_where_nothing_of_them_stops() -> None:
+    found = application()
+    found.progress.live -= {LARGEST}
+    stopping.stop(found, {LARGEST: OTHER})
+    assert found.losses == 0
+    found.claimed = {KEYS1}
+    found.progress.live -= {KEYS0, KEYS1}
+    stopping.stop(found, {KEYS1: FAULT})
+    assert found.losses == 1

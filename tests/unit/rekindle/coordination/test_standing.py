@@ -111,6 +111,16 @@ def test_a_query_that_has_stopped_is_shown_with_the_reason() -> None:
     ]
 
 
+def test_it_is_said_which_partition_runs_apart_and_why() -> None:
+    desk = running()
+    why = "step tops: ended its process with SIGSEGV, at epoch 7 of tops/0"
+    desk.report(suspected={"tops/0": why})
+    desk.decide()
+    assert [(notice.reason, notice.text) for notice in desk.stands().notices] == [
+        (Reason.FUNCTION_SUSPECTED, f"tops/0 runs apart from all others: {why}.")
+    ]
+
+
 def test_it_is_said_when_no_coordinator_runs() -> None:
     desk = running()
     desk.lose("n1", "n2", "n3")

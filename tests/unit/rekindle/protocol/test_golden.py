@@ -38,6 +38,7 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert report.moving == {"source/1": "n3"}
     assert (report.at, report.late_rows) == (1_700_000_000.5, {"counts": 12})
     assert report.stopped == {"ranking/0": "step tops: raised ValueError: bad"}
+    assert report.suspected.keys() == {"counts/1"}
     assert silent.slow
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
@@ -62,10 +63,12 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     report = json.loads((GOLDEN / "progress.json").read_bytes())
     del report["finished"], report["moving"], report["stopped"], report["at"]
     del report["late_rows"]
+    del report["suspected"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     del report["nodes"]["n3"]["slow"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
     assert (read.finished, read.moving, read.stopped, read.at) == (False, None, {}, None)
     assert read.late_rows == {}
+    assert read.suspected == {}
     assert not read.nodes["n3"].slow
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

@@ -1,0 +1,113 @@
+"""Which partitions are suspected to end the process that they run in, and how they run meanwhile.
+
+    trusted ──a host died on it──► suspected: apart, in jobs of its own ──passes──► trusted
+                                     ▲       │                         │
+              died apart, in an epoch│       │ dies again              │ passes without the records
+                                     │       ▼                         ▼ that ended its process
+                                     │    stopped          confined: apart, in the epochs
+                                     └──────────────────────────────────┘
+
+A host has died on a partition when it had noted that it worked on it. The other partitions of the
+same source run the same functions: they run apart too, in the epochs, until the suspected one has
+passed, and for good where it has not. Operators with state do not: to hand a state over in each
+epoch costs more than one more host would. Plain bookkeeping; `blame` fills it and says so.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle_spark import watchdog
+from rekindle_spark.program import Program
+
+__all__ = ["Suspects", "Suspicion"]
+
+DEATHS_KNOWN_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """The epoch that a partition has to pass, and in a sentence why it is suspected."""
+
+    epoch: int
+    text: str
+
+
+@dataclass(slots=True)
+class Suspects:
+    """Suspicions by partition, and who runs apart.
+
+    `alone` run in jobs of their own, `guilty` have ended a process of their own, `slow` have taken
+    longer apart than an epoch may, and passed all the same; `cleared` have passed a suspicion.
+    `blamed` are executors whose host has died by the fault of a function and has yet to get its
+    states back, each with the function's chain.
+    """
+
+    alone: dict[int, Suspicion] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
+    guilty: set[int] = field(default_factory=set)
+    slow: set[int] = field(default_factory=set)
+    cleared: set[int] = field(default_factory=set)
+    blamed: dict[str, int] = field(default_factory=dict)
+    known: dict[tuple[str, int], None] = field(default_factory=dict)
+
+    def is_news(self, executor: str, process: int) -> bool:
+        """Whether nobody has reported the death of this process before; all its tasks do."""
+        if (executor, process) in self.known:
+            return False
+        self.known[executor, process] = None
+        if len(self.known) > DEATHS_KNOWN_MAX:
+            del self.known[next(iter(self.known))]
+        return True
+
+    def suspect(self, program: Program, partition: int, suspicion: Suspicion) -> None:
+        """A process has died on a partition."""
+        if partition in self.apart:
+            self.guilty.add(partition)
+        self.alone[partition] = suspicion
+        self.apart.add(partition)
+        chain = program.owner[partition]
+        if not chain.keyed:
+            self.apart.update(chain.partitions)
+
+    def passed(self, program: Program, partition: int, epoch: int, *, deaths: bool) -> bool:
+        """A partition has run up to an epoch, perhaps without the records on which processes died;
+        whether it is suspected no more.
+
+        One that is cleared a second time runs apart for good: who knows when it ends the next one.
+        """
+        if deaths:
+            self.guilty.add(partition)
+        suspicion = self.alone.get(partition)
+        if suspicion is None or epoch < suspicion.epoch:
+            return False
+        del self.alone[partition]
+        if partition in self.cleared:
+            self.guilty.add(partition)
+        if partition in self.guilty and not deaths:
+            self.slow.add(partition)
+        self.cleared.add(partition)
+        alike = set(program.owner[partition].partitions)
+        if not alike & (self.guilty | self.alone.keys()):
+            self.apart -= alike
+        elif program.owner[partition].keyed and partition not in self.guilty:
+            self.apart.discard(partition)
+        return True
+
+    def terms(self, partition: int, seconds_max: float) -> dict[str, Any]:
+        """How a partition runs apart, as a request says it; nothing where it does not.
+
+        Where others wait for it a call gets little time: one that needs more shows that alone.
+        """
+        if partition not in self.apart:
+            return {}
+        searches = partition in self.alone
+        is_short = not searches and partition not in self.slow
+        seconds = watchdog.part_seconds(seconds_max) if is_short else seconds_max
+        return {"apart": {"searches": searches, "seconds_max": seconds}}
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """These have stopped: those that are guilty keep others of the same source apart."""
+        for partition in partitions:
+            if self.alone.pop(partition, None) is not None:
+                self.guilty.add(partition)
