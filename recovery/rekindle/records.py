@@ -22,6 +22,7 @@ VERSIONS: Mapping[str, int] = {
     "offsets": 1,  # the input of an epoch
     "commit": 1,  # what has become finished
     "checkpoint": 1,  # a global checkpoint
+    "branch": 1,  # what runs without a step from an epoch on
     "plan": 1,  # a recovery plan
     "directive": 1,  # an order to a driver
     "acknowledgement": 1,  # a driver has obeyed

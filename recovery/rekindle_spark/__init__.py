@@ -18,6 +18,8 @@ What runs in an executor's host:
     frames         blocks on the wire: header, Arrow batch, digest
     step_types     types and names of columns, checked when a pipeline is built
     program        a pipeline fused into chains and edges, as it is shipped to hosts
+    chains         what a program is made of: chains and edges
+    branches       parts of a chain that have stopped alone, as chains of their own
     partition      one operator partition: runs its chain for one epoch
     lateness       rows that come too late for a keyed step, kept beside
     late_counts    how many there are, of all that counts

@@ -93,5 +93,5 @@ class Ahead:
     def _sources(self) -> Set[int]:
         """Those that go ahead; none where nothing else is live that would take its time."""
         program, live = self.application.program, self.application.progress.live
-        sources = program.sources & live
+        sources = (program.sources - program.parents.keys()) & live
         return sources - program.uncertain if sources != live else frozenset()

@@ -204,7 +204,7 @@ class CatchUp:
         application, progress = self.application, self.application.progress
         gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
-        for partition in sorted(progress.catching_up):
+        for partition in progress.program.in_order(progress.catching_up):
             if progress.placed[partition] != executor or partition in application.claimed:
                 continue
             if (partition in progress.suspects.alone) != alone or (alone and work):

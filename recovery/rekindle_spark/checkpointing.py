@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.modes import ON
-from rekindle_spark import preserving, running, staging
+from rekindle_spark import branches, preserving, running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.jobs import Ranges
 from rekindle_spark.preserving import Preserving
@@ -172,15 +172,20 @@ class Checkpointing:
             points = application.progress.restore_points.after(
                 epoch, self.behind, self.written, self.bases
             )
+            left_out = branches.left_out(application.progress)
+            points.branches = min(left_out.values(), default=epoch)
+        record = points.record(names)
+        record["older"] |= left_out
         application.store.complete_checkpoint(
             epoch,
             {
                 "program": application.program.hash,
+                "branches": application.program.branches,
                 "steps": application.program.steps,
                 "at": time.time(),
                 "bytes": {names[number]: size for number, size in sorted(self.sizes.items())},
                 "published": published,
-                **points.record(names),
+                **record,
             },
         )
         application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))

@@ -24,12 +24,12 @@ from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
 from rekindle_spark import (
     arrivals,
+    branches,
     jar,
     java,
     masters,
     program,
     publishing,
-    restoring,
     shipping,
     staging,
     upgrades,
@@ -51,7 +51,6 @@ from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.reporting import Reports, topology_report
-from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.sidecar import Sidecar
 from rekindle_spark.store import DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST, History, Store
 
@@ -92,15 +91,15 @@ def run(
     Raises InputError before anything is started; RunError when the run cannot go on. What is
     committed stays, and a later run goes on from there.
     """
-    built = program.build(pipeline)
-    coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
+    plain = program.build(pipeline)
+    coordination.initial(plain.topology, settings.policy, settings.runtime.nodes_expected)
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
-    shipped = shipping.pack(built)
+    shipped = shipping.pack(plain)
     patience = Patience(
         settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
     )
     store = Store(place.store, patience)
-    _check_history(built, settings, store.read())
+    _check_history(plain, settings, store.read())
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
         if place.master is not None:
@@ -116,20 +115,17 @@ def run(
         stack.callback(exchange.stop)
         started()
         file = _early_events(place.events, stack)
-        outputs = [output for chain in built.chains for output in chain.outputs]
-        history = store.open(time.time(), outputs)
-        owed = staging.unpublished(history)
-        if owed is not None:
-            store.commit(owed)
-            history = store.read()
+        outputs = [output for chain in plain.chains for output in chain.outputs]
+        history = _settled(store, store.open(time.time(), outputs))
+        built = _with_branches(plain, history)
         if upgrades.is_needed(built, history):
-            upgrades.check(built, history)
             upgrades.carry_over(built, store, history, time.time())
             history = store.read()
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
         store.patience = replace(patience, say=events.store_away)
-        program_file = store.write_program(shipped)
+        packed = shipped if built is plain else shipping.pack(built)
+        program_file = store.write_program(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store)
         if sidecar is not None:
@@ -145,15 +141,34 @@ def _early_events(path: Path, stack: ExitStack) -> TextIO | None:
     return stack.enter_context(open_events(path)) if path.parent.is_dir() else None
 
 
-def _check_history(built: Program, settings: Settings, history: History) -> None:
+def _settled(store: Store, history: History) -> History:
+    """The history once what the driver before still owed is said, and without the branches that a
+    savepoint has joined."""
+    owed, joined = staging.unpublished(history), branches.are_joined(history)
+    if owed is not None:
+        store.commit(owed)
+    if joined:
+        store.join_branches()
+    return store.read() if joined or owed is not None else history
+
+
+def _with_branches(plain: Program, history: History) -> Program:
+    """The program with the branches of its history. Raises InputError where it cannot go on."""
+    joined = branches.are_joined(history)
+    built = plain if joined else branches.split(plain, history.branches)
+    upgrades.check(built, history)
+    return built
+
+
+def _check_history(plain: Program, settings: Settings, history: History) -> None:
     """Read what a start goes on from as it will be read once a generation has been taken: what
     cannot be read ends this driver, and not the one that runs. Raises InputError for another
     pipeline, DamagedError for a record that cannot be read."""
-    upgrades.check(built, history)
+    built = _with_branches(plain, history)
     if upgrades.is_needed(built, history):
         return
     staging.unpublished(history)
-    _committed(built, history, restoring.from_record(history.checkpoint, built))
+    publishing.read_back(built, history, branches.restore_points(built, history))
     _cuts(built, settings, history)
 
 
@@ -167,7 +182,12 @@ def _cuts(built: Program, settings: Settings, history: History) -> dict[int, Cut
 
 
 def _sources(built: Program) -> dict[str, Any]:
-    return {chain.name: chain.root.function for chain in built.chains if not chain.keyed}
+    """The sources, without what has become of their branches."""
+    return {
+        chain.name: chain.root.function
+        for chain in built.chains
+        if not (chain.keyed or chain.relay or chain.reads)
+    }
 
 
 def _sidecar(place: Place, store: Store) -> Sidecar | None:
@@ -241,11 +261,12 @@ def _application(
 ) -> Application:
     events.steps_begun(history.checkpoint)
     store.make_outputs(output for chain in built.chains for output in chain.outputs)
+    store.make_outputs(chain.name for chain in built.chains if chain.relay)
     cuts = _cuts(built, settings, history)
-    restore_points = restoring.from_record(history.checkpoint, built)
+    restore_points = branches.restore_points(built, history)
     runtime = settings.runtime
     last = cuts[max(cuts)]
-    digests, committed = _committed(built, history, restore_points)
+    digests, committed = publishing.read_back(built, history, restore_points)
     return Application(
         program=built,
         program_file=program_file,
@@ -273,24 +294,3 @@ def _application(
         buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,
         ordering=OFF if settings.policy.ordering == ADAPTIVE else ON,
     )
-
-
-def _committed(
-    built: Program, history: History, restore_points: RestorePoints
-) -> tuple[dict[tuple[int, int], str], dict[str, int]]:
-    """Digests of epochs that will be run again, and how far each query partition has got.
-
-    A repeat of what was run unordered, and became public with a checkpoint, may differ.
-    """
-    digests: dict[tuple[int, int], str] = {}
-    committed: dict[str, int] = {}
-    for record in history.commits:
-        for name, (first, last, sums) in record["finished"].items():
-            if name not in built.numbers:  # of a pipeline before an upgrade
-                continue
-            number = built.numbers[name]
-            for epoch, digest in zip(range(first, last + 1), sums, strict=True):
-                if epoch > restore_points.epoch(number) and "checkpoint" not in record:
-                    digests[number, epoch] = digest
-            publishing.enter(built, committed, number, last)
-    return digests, committed

@@ -223,7 +223,8 @@ class EpochLoop:
             while self.checkpointing.is_taking(epoch):
                 self._call_roll()
             points = self.application.progress.restore_points
-            self.is_saved = points.newest == epoch and not points.older
+            stopped = self.application.progress.left_out
+            self.is_saved = points.newest == epoch and not points.older and not stopped
         self.checkpointing.is_urgent = self.savepoint_requested()
 
     def _call_roll(self) -> None:
@@ -250,13 +251,13 @@ class EpochLoop:
         application, progress = self.application, self.application.progress
         gap = application.settings.runtime.join_gap_epochs
         work: dict[int, tuple[int, int]] = {}
-        for partition in sorted(progress.placed):
+        for partition in application.program.in_order(progress.placed):
             if partition not in progress.live:
                 if partition in application.claimed or partition in progress.suspects.alone:
                     continue
                 if not progress.caught_up(partition, application.newest, gap):
                     continue
-            producers = {u for _, u in application.program.producers(partition)}
+            producers = set(application.program.upstream(partition))
             if any(u not in work and progress.finished.get(u, -1) < epoch for u in producers):
                 continue
             if progress.finished[partition] < epoch:

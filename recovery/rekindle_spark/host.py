@@ -180,7 +180,7 @@ class Host:
                 with self.turns.turn(request["urgency"]), self.meter.measured(number):
                     outcome = apart or self.runner.run_here(program, request, work, state, arrived)
                     if work_items.counts(item, epoch):
-                        for query, sunk in outcome.sinks.items():
+                        for query, sunk in (outcome.sinks | outcome.taps).items():
                             done.outputs.write(query, sunk.file, sunk.table)
                 deaths += dead
                 state = outcome.state

@@ -135,7 +135,7 @@ def reachable(progress: Progress, partition: int, last: int, work: Ranges) -> in
     most `last`."""
     ends = (
         work[producer][1] if producer in work else progress.finished.get(producer, 0)
-        for _, producer in progress.program.producers(partition)
+        for producer in progress.program.upstream(partition)
     )
     return min([last, *ends])
 
@@ -193,7 +193,8 @@ def together(progress: Progress, work: Ranges) -> dict[int, tuple[int, int]]:
         return dict(work)
     _, furthest_last = min(work.values())
     found: dict[int, tuple[int, int]] = {}
-    for partition, (first, last) in sorted(work.items()):
+    for partition in progress.program.in_order(work):
+        first, last = work[partition]
         if first <= furthest_last:
             last = reachable(progress, partition, last, found)
             if first <= last:
@@ -210,13 +211,13 @@ def _stages(progress: Progress, work: Ranges) -> list[list[int]]:
     least = {True: 0 if all(keyed.values()) else 1, False: 0}
     depth: dict[int, int] = {}
     alike: dict[tuple[int, int], int] = {}
-    for partition in sorted(work):
+    for partition in progress.program.in_order(work):
         last = work[partition][1]
         key = (progress.program.owner[partition].index, last)
         if key not in alike:
             feeding = (
                 depth[producer] + 1
-                for _, producer in progress.program.producers(partition)
+                for producer in progress.program.upstream(partition)
                 if producer in work and work[producer][0] <= last
             )
             alike[key] = max(feeding, default=least[keyed[partition]])
@@ -263,6 +264,7 @@ def _header(
             "finished": progress.finished[partition],
             "restore_point": progress.restore_points.epoch(partition),
             "inputs": progress.restore_points.checkpoints(partition, *extent.runs[partition]),
+            **_left_out(progress, partition),
             **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
         }
         for partition in partitions
@@ -283,6 +285,11 @@ def _header(
         "offsets": {str(epoch): offsets[epoch] for epoch in sorted(needed)},
     }
     return json.dumps(header).encode()
+
+
+def _left_out(progress: Progress, partition: int) -> dict[str, dict[str, int]]:
+    branches = progress.left_out.get(partition, {})
+    return {"without": {step: one.epoch for step, one in branches.items()}} if branches else {}
 
 
 def _frames(

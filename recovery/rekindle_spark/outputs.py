@@ -16,7 +16,7 @@ from rekindle.errors import StepError
 from rekindle_spark import arguments
 from rekindle_store.files import Files
 
-__all__ = ["Outputs", "check_schema"]
+__all__ = ["Outputs", "check_schema", "is_writable"]
 
 # What pyarrow raises for rows or types that Parquet cannot hold.
 UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
@@ -60,6 +60,11 @@ def check_schema(where: str, schema: pa.Schema) -> None:
                 f"has type {column.type}, which Parquet cannot hold ({_one_line(error)})",
                 "change its type in a map step before, or leave it out",
             )
+
+
+def is_writable(schema: pa.Schema) -> bool:
+    """Whether Parquet can hold a schema."""
+    return _unwritable(schema) is None
 
 
 def _unwritable(schema: pa.Schema) -> Exception | None:

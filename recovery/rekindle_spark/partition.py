@@ -4,7 +4,7 @@ Pure: the same state and the same frames give the same results. The host keeps t
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rekindle.errors import ColumnError, StepError
 from rekindle_spark import frames, lateness, poison, printing, user_code
+from rekindle_spark.chains import branch_name
 from rekindle_spark.frames import Frame, Label, Packed
 from rekindle_spark.lateness import Apart
 from rekindle_spark.operators import KeyedStateful, carried, columns, hashing
@@ -23,6 +24,8 @@ from rekindle_spark.watchdog import Watchdog
 __all__ = ["Incomplete", "Outcome", "State", "Sunk", "Work", "run"]
 
 BEFORE_ALL = -(2**63)
+# in the metadata of what relays read
+WATERMARK = b"watermark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,10 @@ class State:
 class Work:
     """What to run: one partition, one epoch. `begin`, `end` and `watermark` are a source's.
 
-    `readers` are the partitions that frames are made for, None for all. `ordered`: input is taken
-    in the fixed order, so that a repeat gives the same; otherwise as it came. Where a repeat may
-    give something else, `attempt` tells their files apart.
+    `readers` are the partitions that frames are made for, None for all. Steps that it is `without`,
+    and all that follow them, are left out. `tapped` are the rows of a relay. `ordered`: input is
+    taken in the fixed order, so that a repeat gives the same; otherwise as it came. Where a repeat
+    may give something else, `attempt` tells their files apart.
     """
 
     partition: int
@@ -51,6 +55,8 @@ class Work:
     ordered: bool = True
     attempt: str = ""
     readers: frozenset[int] | None = None
+    without: frozenset[str] = frozenset()
+    tapped: pa.Table | None = None
     tolerance: Tolerance = poison.STRICT
 
 
@@ -66,7 +72,8 @@ class Sunk:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows, and
-    outputs of dead letters and late rows. `late` is how many rows came too late."""
+    outputs of dead letters and late rows; `taps`: what relays will read. `late` is how many rows
+    came too late."""
 
     state: State
     blocks: list[tuple[int, bytes]]
@@ -74,6 +81,7 @@ class Outcome:
     rows: int
     digest: str
     late: int = 0
+    taps: dict[str, Sunk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +139,22 @@ def _run(
     with printing.at(chain.name, name, work.epoch):
         if chain.keyed:
             begun = _operated(program, work, state, received, sieves.get(chain.name))
+        elif work.tapped is not None:
+            begun = _Begun(State(work.watermark, None), work.tapped, work.tapped.num_rows)
         else:
             read = partial(chain.root.function.read, *_share(chain, work))
             table = _guarded(chain.root, lambda: _declared(chain.root, read()))
             begun = _Begun(State(work.watermark, None), table, table.num_rows)
-    exits = [(edge, _targets(program, edge, work)) for edge in program.outputs[chain.index]]
+    gone, watermark = chain.following(work.without), begun.state.watermark
+    edges = (edge for edge in program.outputs[chain.index] if edge.step not in gone)
+    exits = [(edge, _targets(program, edge, work)) for edge in edges]
     exits = [(edge, targets) for edge, targets in exits if targets]
     counted = chain.sinks if work.readers is None else ()
+    counted = tuple(sink for sink in counted if sink.name not in gone)
     ends = {edge.step for edge, _ in exits} | {sink.inputs[0] for sink in counted}
-    tables = _stateless(chain, begun.table, ends, sieves)
-    blocks, sums = _exchanged(program, work, begun.state.watermark, tables, exits)
+    taps = _taps(chain, work, gone)
+    tables = _stateless(chain, begun.table, ends | set(taps.values()), sieves)
+    blocks, sums = _exchanged(program, work, watermark, tables, exits)
     sinks = {
         sink.name: _guarded(sink, partial(_sunk, chain, work, tables[sink.inputs[0]], sums))
         for sink in counted
@@ -149,12 +163,15 @@ def _run(
     for output, rows in begun.late.items():
         sinks[output] = _sunk(chain, work, rows, sums)
     for sieve in sieves.values() if work.readers is None else ():
-        if sieve.letters:
+        if sieve.letters and sieve.step not in chain.copies:
             letters, added = pa.concat_tables(sieve.letters), [c.name for c in poison.COLUMNS]
             # a repeat may word the same error in another way
             sinks[sieve.step + poison.ENDING] = _sunk(chain, work, letters, sums, added)
+    tapped = {
+        name: _tapped(chain, work, tables[step], watermark, sums) for name, step in taps.items()
+    }
     digest = frames.combined_digest(sums)
-    return Outcome(begun.state, blocks, sinks, begun.rows, digest, begun.late_rows)
+    return Outcome(begun.state, blocks, sinks, begun.rows, digest, begun.late_rows, tapped)
 
 
 def _sieves(program: Program, chain: Chain, work: Work, watchdog: Watchdog) -> dict[str, Sieve]:
@@ -174,7 +191,7 @@ def _sieves(program: Program, chain: Chain, work: Work, watchdog: Watchdog) -> d
             work.epoch,
             (event_time, *chain.root.keys),
             work.tolerance if step.dead_letters else poison.STRICT,
-            None if chain.keyed or step.inputs[0] != chain.name else _share(chain, work)[0],
+            _share(chain, work)[0] if _is_first(chain, step) else None,
             function=function,
             watchdog=watchdog,
         )
@@ -200,6 +217,29 @@ def _operated(
     after = apart.counted(after)
     late_rows = after.late_rows - state.operator.late_rows
     return _Begun(State(watermark, after), table, rows, apart.late, late_rows)
+
+
+def _is_first(chain: Chain, step: Step) -> bool:
+    """Whether a step gets rows straight from a source."""
+    return not (chain.keyed or chain.relay) and step.inputs[:1] == (chain.name,)
+
+
+def _taps(chain: Chain, work: Work, gone: Set[str]) -> dict[str, str]:
+    """By its name the step whose rows each relay gets, or will once it is a chain."""
+    if work.readers is not None:
+        return {}
+    taps = dict(chain.taps)
+    if chain.keyed or chain.relay:
+        inputs = {step.name: step.inputs[0] for step in chain.steps}
+        taps |= {branch_name(step): inputs[step] for step in sorted(work.without)}
+    return {name: step for name, step in taps.items() if step not in gone}
+
+
+def _tapped(chain: Chain, work: Work, table: pa.Table, watermark: int, sums: list[bytes]) -> Sunk:
+    """What a relay reads of an epoch, without rows too: its watermark is with them."""
+    sunk = _sunk(chain, work, table, sums)
+    noted = table.replace_schema_metadata({WATERMARK: str(watermark)})
+    return replace(sunk, table=noted)
 
 
 def _process(

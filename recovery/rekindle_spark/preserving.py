@@ -48,8 +48,10 @@ def is_covered(progress: Progress, epoch: int, behind: Iterable[int]) -> bool:
             if not progress.program.owner[producer].keyed:
                 continue
             reached = progress.finished.get(producer, points.epoch(producer))
-            needed = range(points.epoch(partition) + 1, min(reached, epoch) + 1)
-            if not all(progress.is_kept(producer, number, partition) for number in needed):
+            for number in range(points.epoch(partition) + 1, min(reached, epoch) + 1):
+                is_kept = progress.is_kept(producer, number, partition)
+                if is_kept or progress.lacks(producer, number, partition):
+                    continue
                 return False
     return True
 
@@ -66,7 +68,11 @@ def unwritten(progress: Progress, epoch: int, behind: Set[int]) -> dict[int, tup
     for producer, number in progress.retained.places:
         if producer in behind and producer in uncertain:
             continue
-        readers = (reader for reader in progress.program.consumers(producer) if reader in behind)
+        readers = (
+            reader
+            for reader in progress.program.consumers(producer)
+            if reader in behind and not progress.lacks(producer, number, reader)
+        )
         if number <= epoch and any(points.needs(reader, producer, number) for reader in readers):
             found.setdefault(producer, []).append(number)
     return {producer: ranges.of(numbers) for producer, numbers in sorted(found.items())}
@@ -77,14 +83,7 @@ def start(application: Application, epoch: int, behind: Set[int]) -> Preserving 
     with application.lock:
         progress = application.progress
         wanted = unwritten(progress, epoch, behind)
-        items = {
-            partition: {
-                producer: wanted[producer]
-                for _, producer in progress.program.producers(partition)
-                if producer in wanted
-            }
-            for partition in sorted(behind)
-        }
+        items = {partition: _given(progress, partition, wanted) for partition in sorted(behind)}
         items = {partition: frames for partition, frames in items.items() if frames}
         if not items:
             return None
@@ -92,6 +91,21 @@ def start(application: Application, epoch: int, behind: Set[int]) -> Preserving 
         executors = len(application.executors)
         job = running.submit(application, lambda: _specification(tasks, items, executors))
     return Preserving(DurableInput(epoch, wanted, frozenset(items)), job)
+
+
+def _given(
+    progress: Progress, partition: int, wanted: Mapping[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """Of what is wanted what producers have given a partition."""
+    found: dict[int, tuple[int, ...]] = {}
+    for _, producer in progress.program.producers(partition):
+        epochs = wanted.get(producer, ())
+        if producer in progress.left_out:
+            numbers = ranges.numbers(epochs)
+            epochs = ranges.of([n for n in numbers if not progress.lacks(producer, n, partition)])
+        if epochs:
+            found[producer] = epochs
+    return found
 
 
 def _specification(tasks: Sequence[Task], items: Iterable[int], executors: int) -> Specification:

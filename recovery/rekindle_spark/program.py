@@ -20,9 +20,9 @@ from rekindle import lazily, topology
 from rekindle.errors import InputError
 from rekindle.topology import Operator, Query, Topology
 from rekindle_spark import lateness, step_types
+from rekindle_spark.chains import Chain, Edge
 from rekindle_spark.operators.aggregates import OVER
 from rekindle_spark.pipeline import Pipeline, Step
-from rekindle_spark.poison import ENDING
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -35,65 +35,15 @@ ROOTS = ("source", "keyed")
 
 
 @dataclass(frozen=True)
-class Chain:
-    """A root step with the stateless steps and sinks behind it, in order."""
-
-    index: int
-    root: Step
-    steps: tuple[Step, ...]
-    sinks: tuple[Step, ...]
-    level: int
-    first: int
-
-    @property
-    def name(self) -> str:
-        """The root step's name: the operator's name in topology and plans."""
-        return self.root.name
-
-    @property
-    def parallelism(self) -> int:
-        """Number of partitions."""
-        return self.root.parallelism
-
-    @property
-    def partitions(self) -> range:
-        """The numbers of its partitions."""
-        return range(self.first, self.first + self.parallelism)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """What its partitions may have output files of: sinks, and rows that steps keep beside."""
-        letters = (step.name for step in (self.root, *self.steps) if step.dead_letters)
-        late = lateness.outputs(self.root)
-        return (*(sink.name for sink in self.sinks), *(name + ENDING for name in letters), *late)
-
-    @property
-    def keyed(self) -> bool:
-        """Whether it has an operator with state (else it is a source)."""
-        return self.root.kind == "keyed"
-
-
-@dataclass(frozen=True)
-class Edge:
-    """An exchange: rows of `step` go by `keys` to input `slot` of a keyed chain."""
-
-    index: int
-    producer: int
-    consumer: int
-    slot: int
-    step: str
-    keys: tuple[str, ...]
-    schema: pa.Schema
-    combine: bool
-
-
-@dataclass(frozen=True)
 class Program:
-    """Everything that drivers and hosts know about one pipeline."""
+    """Everything that drivers and hosts know about one pipeline. `branches` counts the records by
+    which branches were made chains of their own; `whole` is the hash of the pipeline without."""
 
     name: str
     chains: tuple[Chain, ...]
     edges: tuple[Edge, ...]
+    branches: int = 0
+    whole: str = ""
 
     @cached_property
     def partition_names(self) -> tuple[str, ...]:
@@ -104,6 +54,29 @@ class Program:
     def numbers(self) -> dict[str, int]:
         """Partition number of each name."""
         return {name: number for number, name in enumerate(self.partition_names)}
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The place of each partition number in topological order. Branches are numbered last, so
+        that others keep their numbers, and come before their readers all the same."""
+        numbers = range(len(self.owner))
+        order = sorted(numbers, key=lambda number: (self._depths[self.owner[number].index], number))
+        return tuple(sorted(numbers, key=order.__getitem__))
+
+    @cached_property
+    def _depths(self) -> tuple[int, ...]:
+        """Of each chain a number that is larger than that of all chains it reads from."""
+        if not any(chain.reads or chain.relay for chain in self.chains):
+            return (0,) * len(self.chains)
+        depths = dict.fromkeys(range(len(self.chains)), 0)
+        for _ in self.chains:
+            for edge in self.edges:
+                depths[edge.consumer] = max(depths[edge.consumer], depths[edge.producer] + 1)
+        return tuple(depths.values())
+
+    def in_order(self, partitions: Iterable[int]) -> list[int]:
+        """Partitions, those that give before those that read."""
+        return sorted(partitions, key=self.ranks.__getitem__)
 
     @cached_property
     def owner(self) -> tuple[Chain, ...]:
@@ -118,7 +91,8 @@ class Program:
 
     @cached_property
     def sources(self) -> frozenset[int]:
-        """The partitions that read input and keep no state: what they give can be made again."""
+        """The partitions that keep no state, and whose input is there for good: what they give can
+        be made again."""
         return frozenset(
             number for chain in self.chains if not chain.keyed for number in chain.partitions
         )
@@ -148,17 +122,17 @@ class Program:
 
     @cached_property
     def inputs(self) -> tuple[tuple[Edge, ...], ...]:
-        """Edges into each chain, in the fixed order in which they are read."""
+        """Exchanges into each chain, in the fixed order in which they are read."""
         return tuple(
-            tuple(edge for edge in self.edges if edge.consumer == chain.index)
+            tuple(e for e in self.edges if e.consumer == chain.index and not e.written)
             for chain in self.chains
         )
 
     @cached_property
     def outputs(self) -> tuple[tuple[Edge, ...], ...]:
-        """Edges out of each chain."""
+        """Exchanges out of each chain."""
         return tuple(
-            tuple(edge for edge in self.edges if edge.producer == chain.index)
+            tuple(e for e in self.edges if e.producer == chain.index and not e.written)
             for chain in self.chains
         )
 
@@ -182,6 +156,8 @@ class Program:
     @cached_property
     def hash(self) -> str:
         """Of the structure, not of the functions: a mended function may go on with the state."""
+        if self.whole:
+            return self.whole
         text = repr([list(_describe(chain, self)) for chain in self.chains])
         return sha256(text.encode()).hexdigest()[:16]
 
@@ -216,8 +192,9 @@ class Program:
         """All that was made, directly or not, of what uncertain steps of partitions have given."""
         found: set[int] = set()
         origins = set(partitions)
-        for number, chain in enumerate(self.owner):
-            for edge in self.outputs[chain.index] if number in origins | found else ():
+        for number in self.in_order(range(len(self.owner))):
+            outputs = self.outputs[self.owner[number].index]
+            for edge in outputs if number in origins | found else ():
                 if edge.step in self.uncertain_steps:
                     found.update(self.chains[edge.consumer].partitions)
         return found
@@ -226,6 +203,27 @@ class Program:
         """Each input edge of a partition with each producer partition of it."""
         for (_, producer), edge in self.feeds[self.owner[partition].index].items():
             yield edge, producer
+
+    @cached_property
+    def parents(self) -> dict[int, int]:
+        """Of each partition of a relay the one that writes what it reads."""
+        found: dict[int, int] = {}
+        for edge in self.edges:
+            if edge.written:
+                own, other = self.chains[edge.consumer], self.chains[edge.producer]
+                found |= zip(own.partitions, other.partitions, strict=True)
+        return found
+
+    def upstream(self, partition: int) -> Iterator[int]:
+        """The partitions that have to run an epoch before this one can."""
+        if partition in self.parents:
+            yield self.parents[partition]
+        yield from (producer for _, producer in self.producers(partition))
+
+    def downstream(self, partition: int) -> Iterator[int]:
+        """The partitions that can run an epoch once this one has."""
+        yield from (relay for relay, parent in self.parents.items() if parent == partition)
+        yield from self.consumers(partition)
 
     @cached_property
     def feeds(self) -> tuple[dict[tuple[int, int], Edge], ...]:

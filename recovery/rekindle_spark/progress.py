@@ -14,11 +14,13 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 
 from rekindle.errors import StepError
+from rekindle_spark.chains import Edge
+from rekindle_spark.poison import ENDING
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.suspects import Suspects
 
-__all__ = ["Progress", "Readers", "Retained"]
+__all__ = ["LeftOut", "Progress", "Readers", "Retained"]
 
 
 @dataclass(slots=True)
@@ -138,9 +140,18 @@ class Readers:
         return sorted(unneeded - self.jobs.keys())
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """From which epoch on a partition runs without a step and what follows it, and why."""
+
+    epoch: int
+    cause: StepError
+
+
 @dataclass(slots=True)
 class Progress:
-    """Placement and progress of every partition, by number; epochs are the last finished."""
+    """Placement and progress of every partition, by number; epochs are the last finished.
+    `left_out` has the first steps of the branches that a partition runs without (`branches`)."""
 
     program: Program
     restore_points: RestorePoints = field(default_factory=RestorePoints)
@@ -152,6 +163,7 @@ class Progress:
     stopped: dict[int, StepError] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     suspects: Suspects = field(default_factory=Suspects)
+    left_out: dict[int, dict[str, LeftOut]] = field(default_factory=dict)
 
     @property
     def catching_up(self) -> set[int]:
@@ -244,36 +256,90 @@ class Progress:
         plan would ever bring back what only they need.
         """
         fresh: dict[int, StepError] = {}
-        for partition in range(len(self.program.partition_names)):
-            upstream = (u for _, u in self.program.producers(partition) if u in self.stopped)
+        in_order = self.program.in_order(range(len(self.program.partition_names)))
+        for partition in in_order:
+            upstream = (u for u in self.program.upstream(partition) if u in self.stopped)
             cause = next((self.stopped[u] for u in upstream), faults.get(partition))
             if cause is None or partition in self.stopped:
                 continue
             fresh[partition] = self.stopped[partition] = cause
-        for partition in reversed(range(len(self.program.partition_names))):
-            readers = set(self.program.consumers(partition))
-            is_needed = self.program.owner[partition].sinks or not readers <= self.stopped.keys()
-            if partition not in self.stopped and not is_needed:
-                fresh[partition] = self.stopped[partition] = self.stopped[min(readers)]
+        for partition in reversed(in_order):
+            if partition in self.stopped or self._is_needed(partition):
+                continue
+            branches = (one.cause for one in self.left_out.get(partition, {}).values())
+            readers = (self.stopped[reader] for reader in self.program.downstream(partition))
+            fresh[partition] = self.stopped[partition] = next(branches, None) or next(readers)
         self._forget(fresh)
         self.suspects.forget(fresh)
         return fresh
+
+    def _is_needed(self, partition: int) -> bool:
+        """Whether somebody may still get something from a partition."""
+        gone, chain = self.gone(partition), self.program.owner[partition]
+        readers = set(self.program.downstream(partition))
+        return any(sink.name not in gone for sink in chain.sinks) or not readers <= (
+            self.stopped.keys()
+        )
+
+    def leave_out(self, partition: int, step: str, left_out: LeftOut) -> dict[int, StepError]:
+        """A partition runs without a branch from an epoch on; what is downstream of the branch
+        stops. Returns what has stopped."""
+        self.left_out.setdefault(partition, {})[step] = left_out
+        gone, chain = self.gone(partition), self.program.owner[partition]
+        readers: list[int] = []
+        for edge in self.program.edges:
+            if edge.producer == chain.index and edge.step in gone:
+                readers += self._readers(edge, partition)
+        self.suspects.relieve(partition)
+        return self.stop(dict.fromkeys(readers, left_out.cause))
+
+    def _readers(self, edge: Edge, partition: int) -> list[int]:
+        """The partitions that read what a partition gives to an edge."""
+        if not edge.written:
+            return list(self.program.chains[edge.consumer].partitions)
+        return [relay for relay, parent in self.program.parents.items() if parent == partition]
+
+    def gone(self, partition: int) -> frozenset[str]:
+        """The steps and sinks that a partition runs without, or will from an epoch on."""
+        if partition not in self.left_out:
+            return frozenset()
+        return self.program.owner[partition].following(self.left_out[partition])
+
+    def lacks(self, producer: int, epoch: int, reader: int) -> bool:
+        """Whether a producer has run an epoch without the branch that a reader reads."""
+        branches = self.left_out.get(producer, {}).items()
+        out = [step for step, one in branches if one.epoch <= epoch]
+        gone, consumer = self.program.owner[producer].following(out), self.program.owner[reader]
+        edges = self.program.outputs[self.program.owner[producer].index] if gone else ()
+        return any(edge.consumer == consumer.index and edge.step in gone for edge in edges)
+
+    def reached(self, partition: int) -> dict[str, int]:
+        """By output how far a partition has got where that is less far than the partition."""
+        found: dict[str, int] = {}
+        parts, chain = self.program.output_parts(partition), self.program.owner[partition]
+        for step, left_out in self.left_out.get(partition, {}).items():
+            gone = chain.following([step])
+            outputs = [sink.name for sink in chain.sinks if sink.name in gone]
+            outputs += [name + ENDING for name in chain.letters if name in gone]
+            for part in (parts[output] for output in outputs):
+                found[part] = min(found.get(part, left_out.epoch), left_out.epoch - 1)
+        return found
 
     def hold_back(self, partitions: Iterable[int]) -> None:
         """These, and what is downstream of them, run in no epoch until they have caught up; they
         keep their places and states."""
         held = set(partitions)
-        for partition in range(len(self.program.partition_names)):
-            if any(u in held for _, u in self.program.producers(partition)):
+        for partition in self.program.in_order(range(len(self.program.partition_names))):
+            if any(u in held for u in self.program.upstream(partition)):
                 held.add(partition)
         self.live -= held
 
     def suspend_orphans(self) -> None:
         """What has lost something upstream becomes resident; repeated down the levels."""
-        for partition in range(len(self.program.partition_names)):
+        for partition in self.program.in_order(range(len(self.program.partition_names))):
             if partition not in self.placed:
                 continue
-            if any(u not in self.placed for _, u in self.program.producers(partition)):
+            if any(u not in self.placed for u in self.program.upstream(partition)):
                 self.resident[partition] = self.placed.pop(partition)
                 self.live.discard(partition)
 
@@ -283,14 +349,21 @@ class Progress:
         return retained or self.restore_points.has(reader, producer, epoch)
 
     def checkpointed(self, points: RestorePoints) -> list[int]:
-        """A checkpoint has become global; returns shuffles that nobody needs any more."""
+        """A checkpoint has become global; returns shuffles that nobody needs any more.
+
+        What a source has given without a branch is of no use to who reads the branch.
+        """
         self.restore_points, oldest = points, points.oldest
+        for partition, branches in self.left_out.items():
+            if all(one.epoch <= points.epoch(partition) + 1 for one in branches.values()):
+                self.suspects.passed_for_good(partition)
         return self.retained.trim(
             lambda producer, epoch: (
                 epoch <= oldest
                 or not any(
                     points.needs(reader, producer, epoch)
                     for reader in self.program.consumers(producer)
+                    if not self.lacks(producer, epoch, reader)
                 )
             )
         )

@@ -6,13 +6,16 @@ checkpoint, of what was held back until then. (What a killed driver still owed, 
 before it has an event log: `driver`.)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rekindle_spark import branches
 from rekindle_spark.application import Application
 from rekindle_spark.program import Program
+from rekindle_spark.restoring import RestorePoints
+from rekindle_spark.store import History
 
-__all__ = ["enter", "publish"]
+__all__ = ["marks", "publish", "read_back"]
 
 
 def publish(application: Application, record: Mapping[str, Any]) -> None:
@@ -26,25 +29,70 @@ def publish(application: Application, record: Mapping[str, Any]) -> None:
     with application.lock:
         late = application.late.take_in(record)
     application.events.write_each("late-rows", late)
-    told = []
+    told, reached = [], record.get("left_out", {})
     for name, (first, last, _) in record["finished"].items():
         number = program.numbers[name]
-        enter(program, committed, number, last)
-        parts, epochs = program.output_parts(number), {"from_epoch": first, "epoch": last}
+        _enter(program, committed, number, last, reached)
+        parts = program.output_parts(number)
         told += [
             {
                 "query": sink.name,
                 "query_partition": parts[sink.name],
-                **epochs,
+                "from_epoch": first,
+                "epoch": min(last, reached.get(parts[sink.name], last)),
                 "plan_epoch": record["plan_epoch"],
             }
             for sink in program.owner[number].sinks
+            if reached.get(parts[sink.name], last) >= first
         ]
     application.events.write_each("commit", told)
 
 
-def enter(program: Program, committed: dict[str, int], number: int, last: int) -> None:
+def read_back(
+    program: Program, history: History, restore_points: RestorePoints
+) -> tuple[dict[tuple[int, int], str], dict[str, int]]:
+    """Digests of epochs that will be run again, and how far each query partition has got.
+
+    A repeat of what was run unordered, and became public with a checkpoint, may differ.
+    """
+    digests: dict[tuple[int, int], str] = {}
+    committed: dict[str, int] = {}
+    for record in history.commits:
+        for name, (first, last, sums) in record["finished"].items():
+            if name not in program.numbers:  # of a pipeline before an upgrade
+                continue
+            number = program.numbers[name]
+            chain = program.owner[number]
+            heirs = branches.heirs(program, history.branches, record.get("branches", 0), chain)
+            # with branches it gave more than now
+            for epoch, digest in zip(range(first, last + 1), sums, strict=True):
+                is_repeated = epoch > restore_points.epoch(number) and not heirs
+                if is_repeated and "checkpoint" not in record:
+                    digests[number, epoch] = digest
+            for one in (chain, *heirs):
+                part = one.first + number - chain.first
+                _enter(program, committed, part, last, record.get("left_out", {}))
+    return digests, committed
+
+
+def _enter(
+    program: Program,
+    committed: dict[str, int],
+    number: int,
+    last: int,
+    left_out: Mapping[str, int],
+) -> None:
     """Take in that a partition's epochs up to `last` are finished: by query partition whose output
-    it writes, `committed` has how far that has got."""
+    it writes, `committed` has how far that has got. `left_out` says of which less is finished."""
     for part in program.output_parts(number).values():
-        committed[part] = max(committed.get(part, 0), last)
+        committed[part] = max(committed.get(part, 0), min(last, left_out.get(part, last)))
+
+
+def marks(application: Application, partitions: Iterable[int]) -> dict[str, Any]:
+    """What a commit record of some partitions says of branches: how many the program has made
+    chains of, and the last epochs of outputs that partitions have run without."""
+    reached: dict[str, int] = {}
+    for number in partitions:
+        reached |= application.progress.reached(number)
+    found = {"branches": application.program.branches, "left_out": reached}
+    return {name: value for name, value in found.items() if value}

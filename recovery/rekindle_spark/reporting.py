@@ -83,12 +83,7 @@ class Reports:
                     names[number]: node for number, node in moving.pending(application).items()
                 }
             late_rows = application.late.seen
-            stopped = {
-                name: str(cause)
-                for _, name, cause in stopping.query_partitions(
-                    application.program, progress.stopped
-                )
-            }
+            stopped = {name: str(cause) for _, name, cause in stopping.stopped_queries(progress)}
             suspected = {names[n]: one.text for n, one in progress.suspects.alone.items()}
         return ProgressReport(
             generation=self._generation,

@@ -51,12 +51,14 @@ class DurableInput:
 class RestorePoints:
     """`newest` is the epoch of the newest global checkpoint, `older` has the epoch of the state of
     each partition that was behind then, `inputs` what they have of the epochs since. `chains` are
-    the epochs of the files that a state is made of, oldest first, where they are several."""
+    the epochs of the files that a state is made of, oldest first, where they are several.
+    `branches` is the epoch from which the first of those is to go on that are left out now."""
 
     newest: int = 0
     older: dict[int, int] = field(default_factory=dict)
     inputs: list[DurableInput] = field(default_factory=list)
     chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    branches: int | None = None
     _covered: dict[tuple[int, int], tuple[int, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -64,7 +66,8 @@ class RestorePoints:
     @property
     def oldest(self) -> int:
         """The earliest epoch that anybody starts from."""
-        return min([self.newest, *self.older.values()])
+        known = [self.newest] if self.branches is None else [self.newest, self.branches]
+        return min([*known, *self.older.values()])
 
     def epoch(self, partition: int) -> int:
         """The epoch of the state that a partition starts from; 0 before all input."""

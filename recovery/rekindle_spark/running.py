@@ -309,6 +309,14 @@ def _commit(
                 for epoch, _, _, sinks, _ in epochs
                 if output in sinks and epoch > done
             ]
-    record = {"at": time.time(), "plan_epoch": application.plan_epoch, "finished": finished}
-    counted = {"outputs": outputs, "late": application.late.fresh(late)}
-    publishing.publish(application, {**record, **counted})
+    publishing.publish(
+        application,
+        {
+            "at": time.time(),
+            "plan_epoch": application.plan_epoch,
+            "finished": finished,
+            "outputs": outputs,
+            "late": application.late.fresh(late),
+            **publishing.marks(application, partitions),
+        },
+    )

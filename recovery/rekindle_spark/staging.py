@@ -72,6 +72,7 @@ def publishable(
         },
         "outputs": [one for one in outputs if one[1] > application.committed.get(one[0], 0)],
         "late": application.late.fresh(late),
+        **publishing.marks(application, digests),
     }
 
 

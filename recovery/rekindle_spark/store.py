@@ -3,6 +3,7 @@
     generations/N.json     one per driver start; the highest number is the driver that may write
     offsets/EPOCH.json     the input of an epoch, written before it runs, never again
     commits/N.json         what became finished, in order; readers ignore output that none names
+    branches/N.json        what runs without a step that raised, from an epoch on
     checkpoints/EPOCH.json a global checkpoint; its files are in the folder EPOCH, and in older ones
     generations/program-N.pickle   the program that hosts load
     outputs/QUERY/*.parquet
@@ -18,7 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class History:
     offsets: dict[int, dict[str, Any]]
     commits: list[dict[str, Any]]
     checkpoint: dict[str, Any] | None
+    branches: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Store:
@@ -78,7 +80,7 @@ class Store:
         return self.patience.through(lambda: self._open(now, start))
 
     def _open(self, now: float, start: Mapping[str, Any]) -> History:
-        for name in ("generations", "offsets", "commits", "checkpoints", "outputs"):
+        for name in ("generations", "offsets", "commits", "branches", "checkpoints", "outputs"):
             self.files.make_folder(name)
         while True:
             self.generation = max(numbered(self.files, "generations"), default=0) + 1
@@ -132,6 +134,17 @@ class Store:
             self.patience.through(self.check_generation)
             return self.patience.through(lambda: self._read("offsets", epoch, "offsets"))
         return record
+
+    def log_branch(self, content: Mapping[str, Any]) -> None:
+        """Fix from where a branch is left out. Raises FencedError when a newer driver has
+        started."""
+        number = 1 + max(self.patience.through(lambda: numbered(self.files, "branches")), default=0)
+        self._create("branches", number, "branch", content)
+
+    def join_branches(self) -> None:
+        """Remove what is known of branches, the newest first."""
+        for number in reversed(self.patience.through(lambda: numbered(self.files, "branches"))):
+            self.drop(f"branches/{number}.json")
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""
@@ -263,7 +276,9 @@ class Store:
         _check_gaps("commits", numbered, 1, self.commits)
         begin = 1 if checkpoint is None else restoring.first_input(checkpoint)
         _check_gaps("offsets", offsets, begin, max([*offsets, *_finished(commits)], default=0))
-        return History(offsets, commits, checkpoint)
+        branches = self._read_all("branches", "branch")
+        _check_gaps("branches", branches, 1, max(branches, default=0))
+        return History(offsets, commits, checkpoint, [one for _, one in sorted(branches.items())])
 
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
         """The records of checkpoints that are whole, and what is wrong with others."""

@@ -38,7 +38,8 @@ class Suspects:
     """Suspicions by partition, and who runs apart.
 
     `alone` run in jobs of their own, `guilty` have ended a process of their own, `slow` have taken
-    longer apart than an epoch may, and passed all the same; `cleared` have passed a suspicion.
+    longer apart than an epoch may, and passed all the same; `cleared` have passed a suspicion,
+    `relieved` run without the step that was at fault.
     `blamed` are executors whose host has died by the fault of a function and has yet to get its
     states back, each with the function's chain.
     """
@@ -48,6 +49,7 @@ class Suspects:
     guilty: set[int] = field(default_factory=set)
     slow: set[int] = field(default_factory=set)
     cleared: set[int] = field(default_factory=set)
+    relieved: set[int] = field(default_factory=set)
     blamed: dict[str, int] = field(default_factory=dict)
     known: dict[tuple[str, int], None] = field(default_factory=dict)
 
@@ -105,6 +107,20 @@ class Suspects:
         is_short = not searches and partition not in self.slow
         seconds = watchdog.part_seconds(seconds_max) if is_short else seconds_max
         return {"apart": {"searches": searches, "seconds_max": seconds}}
+
+    def relieve(self, partition: int) -> None:
+        """A partition runs without the step at fault from an epoch on: it is suspected no more.
+        Where it has to run epochs before that again it needs to be apart, and others of the same
+        source have the step still."""
+        if self.alone.pop(partition, None) is not None:
+            self.guilty.add(partition)
+            self.relieved.add(partition)
+
+    def passed_for_good(self, partition: int) -> None:
+        """A partition will not run an epoch with the step at fault again."""
+        if partition in self.relieved:
+            self.relieved.remove(partition)
+            self.apart.discard(partition)
 
     def forget(self, partitions: Iterable[int]) -> None:
         """These have stopped: those that are guilty keep others of the same source apart."""

@@ -6,8 +6,13 @@ Called by `host`, whose requests they are. Formats: docs/formats.md.
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle.errors import DamagedError
 from rekindle.modes import ON
 from rekindle_spark import inputs, partition
+from rekindle_spark.chains import Chain
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Work
 from rekindle_spark.poison import Tolerance
@@ -27,15 +32,21 @@ def work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch:
     """What to run of an item in one epoch."""
     number, ordered = item["partition"], request.get("ordering", ON) == ON
     chain, tolerance = program.owner[number], Tolerance(*request["dead_letters"])
+    without = frozenset(step for step, begin in item.get("without", {}).items() if epoch >= begin)
     certain = ordered and number not in program.uncertain
     attempt = "" if certain else f"-{item['plan_epoch']}-{request['attempt']}"
     asked = Work(number, item["plan_epoch"], epoch, 0, 0, partition.BEFORE_ALL, ordered, attempt)
     if chain.keyed:
-        return replace(asked, tolerance=tolerance)
-    begin, end, watermark = request["offsets"][str(epoch)][chain.name]
+        return replace(asked, without=without, tolerance=tolerance)
+    given: dict[str, Any]
     readers = None if item["readers"] is None else frozenset(item["readers"])
+    if chain.relay:
+        table, watermark = _tap(files.at(request["store"]), chain, number - chain.first, epoch)
+        given = {"tapped": table, "watermark": watermark, "readers": readers}
+        return replace(asked, **given, without=without, tolerance=tolerance)
+    begin, end, watermark = request["offsets"][str(epoch)][chain.source]
     given = {"begin": begin, "end": end, "watermark": watermark, "readers": readers}
-    return replace(asked, **given, tolerance=tolerance)
+    return replace(asked, **given, without=without, tolerance=tolerance)
 
 
 def stored_frames(
@@ -46,8 +57,38 @@ def stored_frames(
     for checkpoint in item["inputs"]:
         place = checkpoint_file(request, program, item["partition"], checkpoint, "input")
         for frame in inputs.load(*place, item["from"], item["to"]):
+            frame = _renumbered(program, frame)
             found.setdefault(frame.epoch, []).append(frame)
     return found
+
+
+def _renumbered(program: Program, frame: Frame) -> Frame:
+    """A frame as if the chain had made it that makes such frames now: a branch was a part of
+    another chain before."""
+    chain, before = (
+        program.chains[program.edges[frame.edge].producer],
+        program.owner[frame.producer],
+    )
+    if chain is before:
+        return frame
+    return replace(frame, producer=chain.first + frame.producer - before.first)
+
+
+def _tap(store: files.Files, chain: Chain, index: int, epoch: int) -> tuple[pa.Table, int]:
+    """What a relay reads of an epoch, and its watermark. It is there once the partition before has
+    run the epoch."""
+    name = f"outputs/{chain.name}/{index}-{epoch:09d}.parquet"
+    try:
+        data = store.read(name)
+    except FileNotFoundError:
+        raise DamagedError(
+            where=name,
+            what="is not there, but the epoch has run",
+            remedy="restore it from a copy of the store",
+        ) from None
+    table = pq.read_table(pa.BufferReader(data))
+    watermark = int(table.schema.metadata[partition.WATERMARK])
+    return table.replace_schema_metadata(None), watermark
 
 
 def checkpoint_file(

@@ -25,6 +25,14 @@ CONTENTS: dict[str, dict[str, Any]] = {
         "rows_per_second": 100.0,
         "final": False,
     },
+    "branch": {
+        "generation": 3,
+        "chain": "flights",
+        "step": "checked",
+        "partition": "flights/2",
+        "epoch": 18,
+        "text": "step checked: raised ValueError: bad, at epoch 18 of flights/2, row 7",
+    },
     "commit": {
         "generation": 3,
         "plan_epoch": 2,

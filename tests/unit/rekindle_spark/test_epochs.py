@@ -68,7 +68,9 @@ class Late:
             buffering=ON,
             budget=SimpleNamespace(starved=set(), tight={}),
             settings=SimpleNamespace(runtime=RuntimeSettings()),
-            program=SimpleNamespace(sources=frozenset({0, 1}), uncertain=frozenset({1})),
+            program=SimpleNamespace(
+                sources=frozenset({0, 1}), uncertain=frozenset({1}), parents={}
+            ),
             progress=SimpleNamespace(live={0, 1, 2}, retained=SimpleNamespace(held={"a": 0})),
             lock=threading.RLock(),
             events=SimpleNamespace(write=lambda kind, text: self.told.append((kind, text))),
@@ -183,14 +185,25 @@ def test_of_a_savepoint_nothing_goes_ahead(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("newest", "older", "saved"), [(3, {}, True), (3, {1: 2}, False), (2, {}, False)]
+    ("newest", "older", "left_out", "saved"),
+    [
+        (3, {}, {}, True),
+        (3, {1: 2}, {}, False),
+        (2, {}, {}, False),
+        (3, {}, {0: {"checked": 2}}, False),
+    ],
 )
 def test_a_savepoint_is_a_checkpoint_of_the_newest_epoch_with_all_partitions(
-    monkeypatch: pytest.MonkeyPatch, newest: int, older: dict[int, int], saved: bool
+    monkeypatch: pytest.MonkeyPatch,
+    newest: int,
+    older: dict[int, int],
+    left_out: dict[int, dict[str, int]],
+    saved: bool,
 ) -> None:
     late = Late(monkeypatch)
     late.application.newest = 3
     late.application.progress.restore_points = SimpleNamespace(newest=newest, older=older)
+    late.application.progress.left_out = left_out
     late.checkpointing.is_urgent, late.checkpointing.is_taking = True, lambda _: False
     late.loop._save()
     assert late.loop.is_saved is saved

@@ -45,7 +45,7 @@ def application() -> Any:
         late=LateCounts(built()),
         plan_epoch=2,
         lock=threading.RLock(),
-        progress=SimpleNamespace(stopped={}),
+        progress=SimpleNamespace(stopped={}, reached=lambda _: {}),
         said=[],
         events=SimpleNamespace(dead_letters=lambda _: None, write_each=lambda *_: None),
     )

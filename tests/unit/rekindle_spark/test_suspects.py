@@ -101,3 +101,16 @@ def test_where_others_wait_a_call_gets_a_part_of_the_time_until_it_has_shown_tha
 def test_the_death_of_a_process_is_news_once_however_many_tasks_report_it() -> None:
     suspects = Suspects()
     assert [suspects.is_news("3", process) for process in (40, 40, 41)] == [True, False, True]
+
+
+def test_who_runs_without_the_step_at_fault_is_suspected_no_more(built: Program) -> None:
+    suspects = Suspects()
+    suspects.suspect(built, ROWS0, DEATH)
+    suspects.relieve(ROWS0)
+    suspects.relieve(KEYS0)
+    assert (suspects.alone, suspects.guilty) == ({}, {ROWS0})
+    # it may still have to run epochs with the step again
+    assert suspects.apart == {ROWS0, ROWS1}
+    suspects.passed_for_good(ROWS0)
+    suspects.passed_for_good(ROWS1)
+    assert suspects.apart == {ROWS1}
