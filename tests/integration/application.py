@@ -8,7 +8,7 @@ a commit record names. Nothing here decides what is harmed, or when.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -279,27 +279,33 @@ class Before:
             application.seen,
         )
 
-    def assert_untouched(self, nodes: Iterable[str]) -> None:
-        """These nodes kept processes and state: what stayed there ran no epoch a second time."""
+    def assert_untouched(self, nodes: Collection[str]) -> None:
+        """These nodes kept processes and state: what ran there ran no epoch a second time."""
         now = self.application.executors()
         for node in nodes:
             assert len(self.executors[node]) == 2, "an executor JVM and a host"
             assert now[node] == self.executors[node]
             for kind in ("joined", "confirmed", "state-lost"):
                 assert not self.application.happened(kind, after=self.events, node=node)
-        stayed = {name for name, node in self.placement.items() if node in nodes} - self._moved()
+        stayed = {name for name, node in self.placement.items() if node in nodes}
+        stayed -= self._replaced(nodes)
         assert stayed
         assert not stayed & self._partitions_run_again()
 
-    def _moved(self) -> set[str]:
-        """Partitions that a plan or a move has put elsewhere since the harm."""
-        return {
-            name
-            for event in self.application.events[self.events :]
-            if event["kind"] in ("plan", "moved")
-            for name, node in event["placement"].items()
-            if node != self.placement[name]
-        }
+    def _replaced(self, nodes: Collection[str]) -> set[str]:
+        """Partitions that a plan has placed since the harm, and not where they ran among these
+        nodes. A move that spreads load is none: it hands a partition over as it is."""
+        placement, found = dict(self.placement), set()
+        for event in self.application.events[self.events :]:
+            placed = event["placement"] if event["kind"] in ("plan", "moved") else {}
+            if event["kind"] == "plan":
+                found |= {
+                    name
+                    for name, node in placed.items()
+                    if node != placement[name] or node not in nodes
+                }
+            placement |= placed
+        return found
 
     def _partitions_run_again(self) -> set[str]:
         """Partitions that went back, by the commit log, since the harm."""
