@@ -23,6 +23,7 @@ from rekindle_spark import (
     work_items,
 )
 from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.late_counts import LateCounts
 from rekindle_spark.partition import Outcome, Work
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.poison import Tolerance
@@ -194,6 +195,7 @@ def application(tmp_path: Path, **policy: Any) -> Any:
         newest=12,
         digests={(ROWS0, 12): "before", (ROWS0, 13): "of an epoch that ran", (ROWS1, 13): "kept"},
         committed={},
+        late=LateCounts(made),
     )
 
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from rekindle.errors import DamagedError, StepError
-from rekindle_spark import branches, files, frames, partition, preserving, program, work_items
+from rekindle_spark import branches, frames, partition, preserving, program, work_items
 from rekindle_spark.frames import Frame
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.outputs import Outputs
@@ -18,6 +18,7 @@ from rekindle_spark.program import Program
 from rekindle_spark.progress import LeftOut, Progress
 from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.store import History
+from rekindle_store import files
 from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
