@@ -5,10 +5,11 @@ exactly right. It reads what any reader of a store may: events, the commit log, 
 a commit record names. Nothing here decides what is harmed, or when.
 """
 
+import math
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -279,41 +280,37 @@ class Before:
             application.seen,
         )
 
-    def assert_untouched(self, nodes: Collection[str]) -> None:
-        """These nodes kept processes and state: what ran there ran no epoch a second time."""
+    def assert_untouched(self, nodes: Iterable[str]) -> None:
+        """These nodes kept processes and state: what ran there ran no epoch a second time
+        before a plan or a move put it elsewhere."""
         now = self.application.executors()
         for node in nodes:
             assert len(self.executors[node]) == 2, "an executor JVM and a host"
             assert now[node] == self.executors[node]
             for kind in ("joined", "confirmed", "state-lost"):
                 assert not self.application.happened(kind, after=self.events, node=node)
-        stayed = {name for name, node in self.placement.items() if node in nodes}
-        stayed -= self._replaced(nodes)
-        assert stayed
-        assert not stayed & self._partitions_run_again()
+        here = {name for name, node in self.placement.items() if node in nodes}
+        assert here
+        assert not here & self._partitions_run_again()
 
-    def _replaced(self, nodes: Collection[str]) -> set[str]:
-        """Partitions that a plan has placed since the harm, and not where they ran among these
-        nodes. A move that spreads load is none: it hands a partition over as it is."""
-        placement, found = dict(self.placement), set()
+    def _left(self) -> dict[str, float]:
+        """When a plan or a move first put partitions elsewhere since the harm."""
+        left: dict[str, float] = {}
         for event in self.application.events[self.events :]:
-            placed = event["placement"] if event["kind"] in ("plan", "moved") else {}
-            if event["kind"] == "plan":
-                found |= {
-                    name
-                    for name, node in placed.items()
-                    if node != placement[name] or node not in nodes
-                }
-            placement |= placed
-        return found
+            if event["kind"] in ("plan", "moved"):
+                for name, node in event["placement"].items():
+                    if node != self.placement[name]:
+                        left.setdefault(name, event["at"])
+        return left
 
     def _partitions_run_again(self) -> set[str]:
-        """Partitions that went back, by the commit log, since the harm."""
-        reached: dict[str, int] = {}
+        """Partitions that went back where they were, by the commit log, since the harm."""
+        left, reached = self._left(), dict[str, int]()
         again = set()
         for number, record in enumerate(self.application.commits()):
             for name, (first, last, _) in record["finished"].items():
-                if number >= self.commits and first <= reached.get(name, 0):
+                is_here = record["at"] < left.get(name, math.inf)
+                if number >= self.commits and is_here and first <= reached.get(name, 0):
                     again.add(name)
                 reached[name] = last
         return again
