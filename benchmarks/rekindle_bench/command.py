@@ -136,6 +136,25 @@ def soak(
 
 
 @bench.command()
+def harmful(
+    seconds: Annotated[
+        float, typer.Option(min=10, max=3600, help="Seconds of quiet time, and of each harm.")
+    ] = 60,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-harmful"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """End or hang processes by functions, beside an important query.
+
+    Example: rekindle bench harmful --seconds 60 --report harmful
+    """
+    from rekindle_bench import harmful as benchmark
+
+    _enforce(benchmark.measure(seconds, options.new_directory(report)), enforce)
+
+
+@bench.command()
 def coordinator(
     applications: Annotated[
         int, typer.Option(min=10, max=10_000, help="Applications in the store.")

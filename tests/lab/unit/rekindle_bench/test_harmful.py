@@ -1,0 +1,33 @@
+"""What an important query feels of functions that end their process."""
+
+import pytest
+
+from rekindle_bench import harmful
+
+
+def commit(at: float, first: int, last: int, query: str = "important") -> dict[str, object]:
+    return {"kind": "commit", "query": query, "from_epoch": first, "epoch": last, "at": at}
+
+
+def test_an_epoch_is_late_by_its_last_partition_and_unfinished_ones_do_not_count() -> None:
+    cuts = [{"kind": "cut", "epoch": n, "cut_at": 10.0 * n} for n in (1, 2, 3)]
+    commits = [
+        commit(10.5, 1, 1),
+        commit(11.0, 1, 1, "query-loop"),
+        commit(24.0, 1, 2),
+        commit(23.0, 2, 2),
+        commit(30.5, 3, 3),
+    ]
+    assert harmful.lags([*cuts, *commits]) == {10.0: 14.0, 20.0: 4.0}
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    values = [float(n) for n in range(100, 0, -1)]
+    assert harmful.percentile(values, 0.99) == 99.0
+    assert harmful.percentile([3.0], 0.99) == 3.0
+
+
+@pytest.mark.parametrize("name", harmful.HARMS)
+def test_each_harm_is_a_function_that_can_be_read(name: str) -> None:
+    code = "def " + harmful.FUNCTION.format(name=name, harm=harmful.HARMS[name])
+    compile(code, name, "exec")
