@@ -1,7 +1,7 @@
-"""Checks of options, and the directory of a report, that several commands share.
+"""Checks of options, and the directories that they name, which several commands share.
 
-Each raises InputError that names the option and the remedy, before anything is started.
-cluster.py checks its own options with it, too.
+Each check raises InputError that names the option and the remedy, before anything is started.
+cluster.py checks its own options with it, too, and the testbed where nothing is installed.
 """
 
 import os
@@ -23,6 +23,7 @@ __all__ = [
     "check_kill",
     "check_range",
     "choices",
+    "made_directory",
     "new_directory",
     "report_directory",
     "seeds",
@@ -84,16 +85,21 @@ def seeds(text: str, most: int) -> list[int]:
     return list(range(first, last + 1))
 
 
-def new_directory(directory: Path) -> Path:
-    """Make an empty directory for a report; one with files in it is left alone."""
+def made_directory(option: str, directory: Path, remedy: str) -> None:
+    """Make the directory that an option names, unless it is there."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            where=f"--report {directory}",
+            where=f"{option} {directory}",
             what=f"cannot be made ({error.strerror})",
-            remedy="name a new directory",
+            remedy=remedy,
         ) from error
+
+
+def new_directory(directory: Path) -> Path:
+    """Make an empty directory for a report; one with files in it is left alone."""
+    made_directory("--report", directory, "name a new directory")
     resolved = writable(directory)
     if any(resolved.iterdir()):
         raise InputError(

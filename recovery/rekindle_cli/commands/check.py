@@ -1,32 +1,20 @@
 """`rekindle check`: says what is wrong with a pipeline before it runs, without a cluster."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rekindle.errors import InputError
+from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
 
 __all__ = ["check"]
 
 
 def check(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            metavar="PIPELINE.py",
-            help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
-            "another function.",
-        ),
-    ],
-    settings: Annotated[
-        Path | None,
-        typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
-    ] = None,
-    import_seconds: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="How long the file may take to be imported.")
-    ] = 10.0,
+    pipeline: PipelineFile,
+    settings: SettingsFile = None,
+    import_seconds: ImportSeconds = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what is wrong with a pipeline before it runs, without a cluster.

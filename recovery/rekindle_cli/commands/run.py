@@ -15,8 +15,9 @@ import typer
 
 from rekindle.errors import InputError
 from rekindle.protocol import tree
-from rekindle_cli import local_request, options
+from rekindle_cli import local_request, options, pipeline_options
 from rekindle_cli.local_request import LocalRequest
+from rekindle_cli.pipeline_options import PipelineFile, SettingsFile
 from rekindle_spark import masters
 
 if TYPE_CHECKING:
@@ -98,15 +99,7 @@ ApplicationName = Annotated[
         show_default="$REKINDLE_NAMESPACE/$REKINDLE_APPLICATION, default/application",
     ),
 ]
-ImportSeconds = Annotated[
-    float,
-    typer.Option(
-        envvar="REKINDLE_IMPORT_SECONDS",
-        min=0.1,
-        max=3600,
-        help="How long the file may take to be imported.",
-    ),
-]
+ImportSeconds = Annotated[float, pipeline_options.import_seconds("REKINDLE_IMPORT_SECONDS")]
 Check = Annotated[
     bool,
     typer.Option("--check/--no-check", help="Call functions with the first rows beforehand."),
@@ -114,24 +107,14 @@ Check = Annotated[
 
 
 def run(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            metavar="PIPELINE.py",
-            help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
-            "another function.",
-        ),
-    ],
+    pipeline: PipelineFile,
     store: Store = None,
     master: Master = None,
     local: Local = None,
     kill_after: KillAfter = None,
     kill: Kill = None,
     console: Console = False,
-    settings: Annotated[
-        Path | None,
-        typer.Option(help="Settings in YAML (docs/settings.md).", show_default="all defaults"),
-    ] = None,
+    settings: SettingsFile = None,
     events: Events = None,
     cluster_has_jar: ClusterHasJar = False,
     sidecar: Sidecar = None,

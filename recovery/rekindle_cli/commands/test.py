@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekindle.errors import InputError, RunError
+from rekindle_cli import options
+from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,14 +31,6 @@ __all__ = ["test"]
 CELL_MAX = 60
 
 
-Argument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PIPELINE.py",
-        help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
-        "another function.",
-    ),
-]
 Inputs = Annotated[
     list[str] | None,
     typer.Option(
@@ -77,7 +71,7 @@ Expect = Annotated[
         show_default="none",
     ),
 ]
-SettingsFile = Annotated[
+DeadLetterSettings = Annotated[
     Path | None,
     typer.Option(
         "--settings",
@@ -85,14 +79,11 @@ SettingsFile = Annotated[
         show_default="all defaults",
     ),
 ]
-ImportSeconds = Annotated[
-    float, typer.Option(min=0.1, max=3600, help="How long the file may take to be imported.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def test(
-    pipeline: Argument,
+    pipeline: PipelineFile,
     inputs: Inputs = None,
     rows: Rows = None,
     epochs: Epochs = 3,
@@ -100,7 +91,7 @@ def test(
     show: Show = 10,
     output: Output = None,
     expect: Expect = None,
-    settings: SettingsFile = None,
+    settings: DeadLetterSettings = None,
     import_seconds: ImportSeconds = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -114,9 +105,9 @@ def test(
     loaded, tables, wanted = _loaded(pipeline, inputs or [], settings, import_seconds)
     expected = {} if expect is None else _expected(expect, loaded.pipeline)
     if output is not None:
-        _make(output)
-    options = {"epochs": epochs, "parallelism": parallelism, "rows_max": rows}
-    result = _run(loaded, tables, wanted, options)
+        options.made_directory("--output", output, "name another folder")
+    size = {"epochs": epochs, "parallelism": parallelism, "rows_max": rows}
+    result = _run(loaded, tables, wanted, size)
     if output is not None:
         _write(output, result)
     if as_json:
@@ -144,7 +135,7 @@ def _run(
     loaded: "LoadedPipeline",
     tables: Mapping[str, "pa.Table"],
     settings: "Settings",
-    options: Mapping[str, Any],
+    size: Mapping[str, Any],
 ) -> "PipelineResult":
     """Run it, however long it takes, with notes of what takes long."""
     from rekindle_cli import pipeline_checks
@@ -152,14 +143,14 @@ def _run(
     from rekindle_spark import testing
 
     what = f"pipeline file {loaded.path}"
-    with _progress(options["epochs"]) as say, guarded(what, Limits(math.inf)) as guard:
+    with _progress(size["epochs"]) as say, guarded(what, Limits(math.inf)) as guard:
 
         def progress(cut: "Cut", _: int) -> None:
             guard.renew()
             say(cut)
 
         result = testing.run(
-            loaded.pipeline, tables, settings=settings.runtime, progress=progress, **options
+            loaded.pipeline, tables, settings=settings.runtime, progress=progress, **size
         )
     pipeline_checks.show(guard.findings)
     return result
@@ -206,17 +197,6 @@ def _expected(folder: Path, pipeline: "Pipeline") -> dict[str, "pa.Table"]:
         remedy = f"put files into it that end in {', '.join(table_files.ENDINGS)}"
         raise InputError(where=where, what="holds no tables", remedy=remedy)
     return tables
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            where=f"--output {folder}",
-            what=f"cannot be made ({error.strerror})",
-            remedy="name another folder",
-        ) from error
 
 
 def _write(folder: Path, result: "PipelineResult") -> None:

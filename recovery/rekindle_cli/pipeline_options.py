@@ -1,0 +1,32 @@
+"""The options of all commands that load a pipeline file: `check`, `run` and `test`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["ImportSeconds", "PipelineFile", "SettingsFile", "import_seconds"]
+
+
+def import_seconds(environment: str | None = None) -> Any:
+    """The option `--import-seconds`, which a variable of the environment may give as well."""
+    return typer.Option(
+        envvar=environment, min=0.1, max=3600, help="How long the file may take to be imported."
+    )
+
+
+PipelineFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="PIPELINE.py",
+        help="The file whose function pipeline() makes the pipeline; FILE.py:FUNCTION names "
+        "another function.",
+    ),
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings", help="Settings in YAML (docs/settings.md).", show_default="all defaults"
+    ),
+]
+ImportSeconds = Annotated[float, import_seconds()]
