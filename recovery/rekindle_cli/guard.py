@@ -28,6 +28,7 @@ from typing import Any, NoReturn, TextIO
 from rekindle.errors import InputError
 from rekindle_spark import user_code
 from rekindle_spark.checks.findings import Finding, warning
+from rekindle_spark.printing import ForwardingFile
 
 __all__ = ["CodeTooSlowError", "Guard", "Limits", "guarded"]
 
@@ -220,28 +221,17 @@ class _NoInput(io.TextIOBase):
         )
 
 
-class _Printer(io.TextIOBase):
+class _Printer(ForwardingFile):
     """Passes on what users' code prints, up to a limit of lines while the guard is on.
 
     Handlers of logging may keep it for longer than that.
     """
 
     def __init__(self, to: TextIO, what: str) -> None:
-        self._to, self._what = to, what
+        super().__init__(to)
+        self._what = what
         self._lines = 0
         self._is_limited = True
-
-    def writable(self) -> bool:
-        """It can be written."""
-        return True
-
-    def fileno(self) -> int:
-        """It has the number of the file that it passes on to."""
-        return self._to.fileno()
-
-    def flush(self) -> None:
-        """Flush the file that it passes on to."""
-        self._to.flush()
 
     def write(self, text: str) -> int:
         """Pass on the text while the limit is not reached."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-__all__ = ["PREFIX", "at", "install", "show", "taken"]
+__all__ = ["PREFIX", "ForwardingFile", "at", "install", "show", "taken"]
 
 # Of a request, and of what the driver shows of one job; a function may print for each row.
 LINES_MAX = 100
@@ -96,8 +96,8 @@ def _keep(text: str) -> None:
             _here.left_out += 1
 
 
-class _Recorder(io.TextIOBase):
-    """Passes text on, and keeps what is printed inside `at`."""
+class ForwardingFile(io.TextIOBase):
+    """A text file that stands in for another one; who derives from it says what `write` does."""
 
     def __init__(self, to: TextIO) -> None:
         self._to = to
@@ -118,6 +118,10 @@ class _Recorder(io.TextIOBase):
     def flush(self) -> None:
         """Flush the file behind it."""
         self._to.flush()
+
+
+class _Recorder(ForwardingFile):
+    """Passes text on, and keeps what is printed inside `at`."""
 
     def write(self, text: str) -> int:
         """Write text, and keep it where a step runs."""
