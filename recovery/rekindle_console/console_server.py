@@ -13,7 +13,6 @@ import contextlib
 import ipaddress
 import logging
 import queue
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -28,7 +27,7 @@ from rekindle_console.pacing import Worker
 from rekindle_console.page_addresses import Address, PageKind, parse
 from rekindle_console.pages import Made, Pages
 from rekindle_console.readers import Reader
-from rekindle_coordinator.listening import listen
+from rekindle_coordinator.listening import ServerThread
 
 __all__ = ["Console", "is_own_host", "serve"]
 
@@ -43,6 +42,7 @@ TIME_SECONDS = 5.0
 ANSWER_SECONDS_MAX = 3.0
 WRITE_SECONDS_MAX = 10.0
 SHUTDOWN_SECONDS = 1.0
+CLOSE_SECONDS_MAX = 10.0
 RETRY_MILLISECONDS = 3_000
 BUSY_SECONDS = 10
 HEADERS = {
@@ -94,57 +94,43 @@ class _Cached:
 
 
 class Console:
-    """A server and the thread on which it works. `port` is the one that it listens on."""
+    """A server and the thread on which it works."""
 
     def __init__(self, reader: Reader, host: str, port: int) -> None:
-        self.port = port
         self._host = host
         self._worker = Worker()
         self._pages = Pages(reader, self._worker.throttle.rest)
         self._made: OrderedDict[Address, _Cached] = OrderedDict()
         self._requests = self._streams = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ending: asyncio.Event | None = None
-        self._listening = threading.Event()
-        self._failure: OSError | None = None
-        self._thread = threading.Thread(target=self._run, name="console", daemon=True)
+        self._thread = ServerThread("console", self._serve, host, port)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._thread.port
 
     def start(self) -> None:
         """Listen; returns when it does."""
         self._worker.start()
-        self._thread.start()
-        self._listening.wait()
-        if self._failure is not None:
+        try:
+            self._thread.start()
+        except OSError as error:
             self._worker.close()
             raise InputError(
                 where=f"--console-port {self.port}",
                 what=f"cannot be listened on at {self._host or 'any address'} "
-                f"({self._failure.strerror or self._failure})",
+                f"({error.strerror or error})",
                 remedy="name a port that is free, and an address of this machine",
-            ) from self._failure
+            ) from error
 
     def close(self) -> None:
         """End, with all that it does for somebody. Safe to repeat."""
-        loop, ending = self._loop, self._ending
-        if loop is not None and ending is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(ending.set)
+        self._thread.end()
         self._pages.close()
-        self._thread.join(10.0)
+        self._thread.join(CLOSE_SECONDS_MAX)
         self._worker.close()
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except OSError as error:
-            if self._listening.is_set():
-                raise
-            self._failure = error
-        finally:
-            self._listening.set()
-
     async def _serve(self) -> None:
-        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(middlewares=[self._guarded], client_max_size=1024)
         app.router.add_get("/console.css", self._style_sheet)
         app.router.add_get("/console.js", self._script)
@@ -157,11 +143,10 @@ class Console:
         assert runner.server is not None
         connect = _Limited(runner.server)
         try:
-            listener = listen(self._host, self.port)
-            self.port = listener.getsockname()[1]
-            listening = await self._loop.create_server(connect, sock=listener)
-            self._listening.set()
-            await self._ending.wait()
+            listener = self._thread.listen()
+            listening = await asyncio.get_running_loop().create_server(connect, sock=listener)
+            self._thread.report_listening()
+            await self._thread.is_ended(None)
             listening.close()
         finally:
             await runner.cleanup()
@@ -255,7 +240,7 @@ class Console:
         until, told_at = time.monotonic() + STREAM_SECONDS_MAX, float("-inf")
         # one that ends is asked for anew by the browser; a bug is told with the page itself
         with contextlib.suppress(Exception):
-            while time.monotonic() < until and not await self._rested():
+            while time.monotonic() < until and not await self._thread.is_ended(PAGE_SECONDS):
                 made = await self._page_of(address)
                 news = made.digest != sent
                 if not news and time.monotonic() - told_at < TIME_SECONDS:
@@ -267,13 +252,6 @@ class Console:
                 told_at = time.monotonic()
                 await asyncio.wait_for(response.write(text.encode()), WRITE_SECONDS_MAX)
         return response
-
-    async def _rested(self) -> bool:
-        """Whether the console ends, after a second."""
-        assert self._ending is not None
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), PAGE_SECONDS)
-        return self._ending.is_set()
 
     async def _style_sheet(self, request: web.Request) -> web.Response:
         del request

@@ -7,7 +7,7 @@
     providers   what a coordinator asks of whoever has the machines
     log         JSON lines of what was decided and what happened
     health      metrics and health on a port
-    listening   sockets that are asked at any address of a machine or pod
+    listening   servers that are asked at any address of a machine or pod: sockets and threads
     viewing     what `rekindle status` and `rekindle explain` read, from the same records
 
 It knows the store, and machines only as a provider. `rekindle_local` runs it for a cluster of local

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import os
 import ssl
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -21,7 +20,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
 from rekindle.errors import InputError, RekindleError
-from rekindle_coordinator.listening import listen
+from rekindle_coordinator.listening import ServerThread, listen
 from rekindle_operator.injection import certificates, configuration, reviews
 from rekindle_operator.injection.certificates import Pair
 from rekindle_operator.injection.terms import Outlook
@@ -73,17 +72,17 @@ class Server:
         self._context = _context()
         self._presented: Pair | None = None
         self._told = ""
-        self._listening = threading.Event()
-        self._failure: InputError | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
-        self.port = port
+        self._thread = ServerThread("webhook", self._serve, host, port)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._thread.port
 
     @property
     def is_presenting(self) -> bool:
         """Whether it serves and has a certificate, so that handshakes succeed."""
-        return self._thread.is_alive() and self._presented is not None
+        return self._thread.is_alive and self._presented is not None
 
     @property
     def ends(self) -> datetime | None:
@@ -93,52 +92,30 @@ class Server:
 
     def start(self) -> None:
         """Listen; returns when it does. InputError for an address that cannot be listened on."""
-        self._thread.start()
-        self._listening.wait()
-        if self._failure is not None:
-            raise self._failure
+        try:
+            self._thread.start()
+        except OSError as error:
+            raise _taken(*self._address, error) from error
 
     def close(self) -> None:
         """Answer what has begun, and end. Safe to repeat."""
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(stop.set)
-        if self._thread.ident is not None:
-            self._thread.join(2 * SHUTDOWN_SECONDS)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except OSError as error:
-            if self._listening.is_set():
-                raise
-            self._failure = _taken(*self._address, error)
-        finally:
-            self._listening.set()
+        self._thread.end()
+        self._thread.join(2 * SHUTDOWN_SECONDS)
 
     async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=REVIEW_BYTES_MAX)
         app.router.add_post(configuration.PATH, self._review)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
             await self._renew()
-            listener = listen(*self._address)
-            self.port = listener.getsockname()[1]
+            listener = self._thread.listen()
             await web.SockSite(runner, listener, ssl_context=self._context).start()
-            self._listening.set()
-            while not await self._stopped():
+            self._thread.report_listening()
+            while not await self._thread.is_ended(self._poll_seconds):
                 await self._renew()
         finally:
             await runner.cleanup()
-
-    async def _stopped(self) -> bool:
-        assert self._stop is not None
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), self._poll_seconds)
-        return self._stop.is_set()
 
     async def _renew(self) -> None:
         """Present another certificate when there is one. On this thread, where handshakes begin,
