@@ -19,6 +19,7 @@ __all__ = [
     "RekindleError",
     "RunError",
     "StepError",
+    "first_line",
 ]
 
 
@@ -66,6 +67,11 @@ class FencedError(RunError):
 
 class DamagedError(RunError):
     """What is in the store is not what was written there, or is there no more."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of somebody else's says; its type where it says nothing."""
+    return str(error).strip().partition("\n")[0].rstrip() or type(error).__name__
 
 
 def _rebuild(kind: type[RekindleError], where: str, what: str, remedy: str) -> RekindleError:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol
 
 import yaml
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, first_line
 
 __all__ = [
     "ADAPTIVE",
@@ -295,7 +295,7 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
 def _cause(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return (str(error) or type(error).__name__).splitlines()[0]
+    return first_line(error)
 
 
 def _shown(value: object) -> str:

@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, first_line
 
 __all__ = ["ENDINGS", "plain", "read", "write"]
 
@@ -40,7 +40,7 @@ def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
     try:
         table = reader(file, schema)
     except OSError as error:
-        cause = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
+        cause = os.strerror(error.errno) if error.errno else first_line(error)
         raise InputError(
             where=f"{where}: {file}", what=f"cannot be read ({cause})", remedy="name another file"
         ) from error

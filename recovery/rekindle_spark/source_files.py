@@ -13,7 +13,7 @@ from hashlib import blake2b
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, first_line
 
 __all__ = ["Identity", "SourceFile"]
 
@@ -56,7 +56,7 @@ class SourceFile:
             except (OSError, pa.ArrowException) as error:
                 raise InputError(
                     where=f"source file {self.path}",
-                    what=f"cannot be read as Parquet ({_first_line(error)})",
+                    what=f"cannot be read as Parquet ({first_line(error)})",
                     remedy="bring it back, or write it as a Parquet file",
                 ) from error
             self.identity, self._file = found, opened
@@ -71,7 +71,7 @@ class SourceFile:
             self._check_unchanged()
             raise InputError(
                 where=f"source file {self.path}, row group {group}",
-                what=f"cannot be read ({_first_line(error)})",
+                what=f"cannot be read ({first_line(error)})",
                 remedy="write the file anew, as it was",
             ) from error
         self._check_unchanged()
@@ -103,7 +103,3 @@ def _identity(handle: pa.OSFile) -> Identity:
     handle.seek(max(0, size - STRETCH_BYTES))
     digest.update(handle.read(STRETCH_BYTES))
     return Identity(size, digest.hexdigest())
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]

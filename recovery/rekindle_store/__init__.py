@@ -6,7 +6,8 @@
     s3_settings      what the environment says of its server
     hdfs_files       on HDFS
     disk             puts files and folders on disk for good
-    readers          what readers share: opening a store, errors as sentences, reading ahead
+    store_errors     errors of a whole store as sentences
+    readers          what readers share: opening a store, reading ahead
     commit_log       the records that say what counts, as a stream
     committed_files  the output files that count
     query_output     their rows, as Arrow, pandas or polars

@@ -20,18 +20,17 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError
+from rekindle_store import store_errors
 from rekindle_store.local_files import LocalFiles
 
-__all__ = ["ANSWERED", "Files", "at", "check", "exists", "folder"]
+__all__ = ["Files", "at", "check", "exists", "folder"]
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 REMOTE = ("s3", "s3a", "hdfs")
 # What URLs, or object stores, give a meaning of their own.
 MISREAD = re.compile(r"[?#%\\^{}\[\]`\"<>|*~\s\x00-\x1f\x7f]")
 PLACES_CACHED_MAX = 16
-# There was an answer of the server, and it was an error.
-ANSWERED = (errno.EREMOTEIO, errno.EBUSY, errno.EOPNOTSUPP)
 CONDITIONAL = "use a server that knows conditional writes (docs/stores.md)"
 # What folders without hard links answer, by system and driver.
 UNLINKABLE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.ENOTTY, errno.EINVAL)
@@ -140,7 +139,7 @@ def check(place: str | Path) -> None:
         else:
             _write_nothing(local)
     except OSError as error:
-        raise _unusable(place, error, is_local=local is not None) from error
+        raise store_errors.unwritable(place, error, is_local=local is not None) from error
 
 
 @lru_cache(maxsize=PLACES_CACHED_MAX)
@@ -230,7 +229,7 @@ def _overwrites(files: Files, probe: str) -> bool:
         raise InputError(
             where=f"checkpoint store {files.place}",
             what="does not know how to create only where nothing is (If-None-Match: *; "
-            f"it answers: {_said(error)})",
+            f"it answers: {store_errors.described(error)})",
             remedy=CONDITIONAL,
         ) from error
     try:
@@ -238,28 +237,3 @@ def _overwrites(files: Files, probe: str) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _unusable(place: str | Path, error: OSError, *, is_local: bool) -> InputError | RunError:
-    where = f"checkpoint store {place}"
-    if is_local:
-        what = f"cannot be written ({error.strerror})"
-        remedy = "name a place in a folder that is there and may be written"
-        return InputError(where=where, what=what, remedy=remedy)
-    if isinstance(error, PermissionError) or error.errno in (errno.ENXIO, errno.EINVAL):
-        remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
-        return InputError(where=where, what=f"cannot be written ({_said(error)})", remedy=remedy)
-    if error.errno == errno.EPROTO:
-        remedy = "name a file with its authority in AWS_CA_BUNDLE (docs/stores.md)"
-        what = f"has a certificate that is not trusted ({_said(error)})"
-        return InputError(where=where, what=what, remedy=remedy)
-    if error.errno in ANSWERED:
-        remedy = "see what its server's log says, and start again (docs/stores.md)"
-        return RunError(where=where, what=f"answers with an error ({_said(error)})", remedy=remedy)
-    needs = "HADOOP_CONF_DIR" if str(place).lower().startswith("hdfs") else "AWS_ENDPOINT_URL"
-    remedy = f"see that its server runs, and {needs} and the like (docs/stores.md)"
-    return RunError(where=where, what=f"does not answer ({_said(error)})", remedy=remedy)
-
-
-def _said(error: OSError) -> str:
-    return (error.strerror or str(error)).partition("\n")[0]

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 from hdfs_native import Client, WriteOptions
 
+from rekindle.errors import first_line
+
 __all__ = ["HdfsFiles"]
 
 # Who waits for a store tries again, and says so: of itself the client would for many minutes.
@@ -107,18 +109,14 @@ class HdfsFiles:
         try:
             yield
         except FileNotFoundError as error:
-            raise FileNotFoundError(errno.ENOENT, _told(error), self.place) from error
+            raise FileNotFoundError(errno.ENOENT, first_line(error), self.place) from error
         except FileExistsError as error:
-            raise FileExistsError(errno.EEXIST, _told(error), self.place) from error
+            raise FileExistsError(errno.EEXIST, first_line(error), self.place) from error
         except PermissionError as error:
-            raise PermissionError(errno.EACCES, _told(error), self.place) from error
+            raise PermissionError(errno.EACCES, first_line(error), self.place) from error
         except OSError as error:
-            raise OSError(errno.EIO, _told(error), self.place) from error
+            raise OSError(errno.EIO, first_line(error), self.place) from error
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of the library is no Exception
-            raise OSError(errno.EIO, _told(error), self.place) from error
-
-
-def _told(error: BaseException) -> str:
-    return str(error).partition("\n")[0].strip() or type(error).__name__
+            raise OSError(errno.EIO, first_line(error), self.place) from error

@@ -27,6 +27,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
+from rekindle.errors import first_line
 from rekindle_store import s3_settings
 
 if TYPE_CHECKING:
@@ -210,5 +211,5 @@ def _told(error: Exception) -> tuple[str, str]:
     """What S3 calls an error, and what it says of it; else the library's first line."""
     found = TOLD.search(str(error))
     if found is None:
-        return "", str(error).partition("\n")[0]
+        return "", first_line(error)
     return found[1], found[2] or found[1]

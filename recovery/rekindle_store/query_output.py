@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError, RunError, first_line
 from rekindle_store import commit_log
 from rekindle_store.committed_files import (
     DEAD_LETTERS,
@@ -120,7 +120,7 @@ class Output:
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(
                 where=f"query {self.query!r:.120}",
-                what=f"has columns whose type was changed ({str(error).partition(chr(10))[0]})",
+                what=f"has columns whose type was changed ({first_line(error)})",
                 remedy="read it table by table, with tables(), or with `since` behind the change",
             ) from error
 
@@ -254,7 +254,7 @@ def _table(log: OutputLog, file: NamedFile) -> pa.Table:
         source = pa.BufferReader(data)
         table = pq.ParquetFile(source, page_checksum_verification=True).read()
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(log, file, f"cannot be read ({str(error).partition(chr(10))[0]})") from error
+        raise _damaged(log, file, f"cannot be read ({first_line(error)})") from error
     if table.num_rows != file.rows:
         what = f"has {table.num_rows} rows, where commit record {file.commit} says {file.rows}"
         raise _damaged(log, file, what)

@@ -1,10 +1,9 @@
-"""What readers of a checkpoint store share: opening it, its errors as sentences, reading ahead.
+"""What readers of a checkpoint store share: opening it, and reading ahead.
 
 To a reader the store is input. So a record that is damaged or of a newer version is an InputError
 here, where it ends a driver with a RunError.
 """
 
-import errno
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,16 +13,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from rekindle.errors import InputError, RunError
-from rekindle_store import commit_log, files
+from rekindle_store import commit_log, files, store_errors
 from rekindle_store.files import Files
 
 __all__ = ["opened", "read_ahead", "reading"]
 
 # Files that are read at the same time, and in memory together.
 READERS_MAX = 8
-FOLDER_REMEDY = "name the place that `rekindle run --store` was given"
-# Errors that waiting does not mend.
-LASTING = (errno.EACCES, errno.EPERM, errno.ENXIO, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,7 +40,7 @@ def opened(place: str | Path) -> Files:
     raise InputError(
         where=f"checkpoint store {place}",
         what="is not there, or no pipeline has run on it",
-        remedy=FOLDER_REMEDY,
+        remedy=store_errors.FOLDER_REMEDY,
     )
 
 
@@ -56,30 +52,8 @@ def reading(place: str | Path) -> Iterator[None]:
     except RunError as error:  # of a record: it is damaged, or of another version
         raise InputError(where=error.where, what=error.what, remedy=error.remedy) from error
     except OSError as error:
-        raise _told(place, error) from error
-
-
-def _told(place: str | Path, error: OSError) -> InputError | RunError:
-    where, said = f"checkpoint store {place}", (error.strerror or str(error)).partition("\n")[0]
-    is_local = files.folder(place) is not None
-    if error.errno == errno.EPROTO:
-        remedy = "name a file with its authority in AWS_CA_BUNDLE (docs/stores.md)"
-        what = f"has a certificate that is not trusted ({said})"
-        return InputError(where=where, what=what, remedy=remedy)
-    if error.errno in LASTING:
-        remedy = FOLDER_REMEDY if error.errno == errno.ENOTDIR else "have its rights changed"
-        if not is_local:
-            name = (
-                "HADOOP_USER_NAME" if str(place).lower().startswith("hdfs") else "AWS_ACCESS_KEY_ID"
-            )
-            remedy = f"see that it is there, and {name} and the like (docs/stores.md)"
-        return InputError(where=where, what=f"cannot be read ({said})", remedy=remedy)
-    answers = error.errno in files.ANSWERED and not is_local
-    return RunError(
-        where=where,
-        what=f"{'answers with an error' if answers else 'does not answer'} ({said})",
-        remedy="see that it is there and its server runs (docs/stores.md), and try again",
-    )
+        is_local = files.folder(place) is not None
+        raise store_errors.unreadable(place, error, is_local=is_local) from error
 
 
 def read_ahead(items: Iterable[Item], read: Callable[[Item], Result]) -> Iterator[Result]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from rekindle import events as run_events
-from rekindle.errors import InputError
+from rekindle.errors import InputError, first_line
 from rekindle.events import Event
 from rekindle.report import availability
 from rekindle.report.inputs import Inputs
@@ -142,7 +142,7 @@ def _rows(directory: Path, partition: str) -> list[tuple[int, float]]:
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(
             where=f"outputs/{partition}.parquet",
-            what=f"cannot be read ({str(error).splitlines()[0]})",
+            what=f"cannot be read ({first_line(error)})",
             remedy=REMEDY,
         ) from error
     return list(rows.iter_rows())

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import duckdb
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, first_line
 from rekindle.verification.files import REMEDY
 
 __all__ = ["Engine", "literal", "quoted"]
@@ -49,8 +49,8 @@ class Engine:
                 raise
             raise KeyboardInterrupt from error
         except duckdb.Error as error:
-            line = str(error).strip().splitlines()[0]
-            raise InputError(where=where, what=f"cannot be used ({line})", remedy=REMEDY) from error
+            what = f"cannot be used ({first_line(error)})"
+            raise InputError(where=where, what=what, remedy=REMEDY) from error
 
     def number(self, select: str, where: str) -> int:
         """Give the one number that a SELECT gives."""

@@ -1,0 +1,55 @@
+"""Errors of a store: which are the user's to mend, and what they are told to do."""
+
+import errno
+
+import pytest
+
+from rekindle.errors import InputError, RekindleError, RunError
+from rekindle_store import store_errors
+
+S3, FOLDER = "s3://bucket/prefix", "/shared/store"
+TRUST = "name a file with its authority in AWS_CA_BUNDLE (docs/stores.md)"
+
+
+def test_a_certificate_that_is_not_trusted_reads_the_same_for_writers_and_readers() -> None:
+    error = OSError(errno.EPROTO, "UnknownIssuer\nand a stack")
+    texts = {
+        str(store_errors.unwritable(S3, error, is_local=False)),
+        str(store_errors.unreadable(S3, error, is_local=False)),
+    }
+    what = "has a certificate that is not trusted (UnknownIssuer)"
+    assert texts == {f"checkpoint store {S3}: {what}; {TRUST}"}
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "what"),
+    [
+        (errno.EACCES, InputError, "cannot be written (no)"),
+        (errno.ENXIO, InputError, "cannot be written (no)"),
+        (errno.EREMOTEIO, RunError, "answers with an error (no)"),
+        (errno.EIO, RunError, "does not answer (no)"),
+    ],
+)
+def test_only_a_server_that_may_answer_later_ends_a_run_and_not_its_input(
+    number: int, kind: type[RekindleError], what: str
+) -> None:
+    found = store_errors.unwritable(S3, OSError(number, "no"), is_local=False)
+    assert (type(found), found.what) == (kind, what)
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOTDIR, store_errors.FOLDER_REMEDY),
+        (errno.EACCES, "have its rights changed"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_says_whether_its_name_or_its_rights_are_wrong(
+    number: int, remedy: str
+) -> None:
+    found = store_errors.unreadable(FOLDER, OSError(number, "no"), is_local=True)
+    assert (type(found), found.remedy) == (InputError, remedy)
+
+
+def test_an_error_without_a_number_is_described_by_its_first_line() -> None:
+    assert store_errors.described(OSError("one\ntwo")) == "one"
