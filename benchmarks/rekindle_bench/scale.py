@@ -58,7 +58,7 @@ def pipeline():
     return built
 '''
 # of 2,000 partitions 200 are of sources and 1,800 of the windows of 200 queries
-SOURCES_MAX, SOURCE_PARTITIONS, WINDOW_PARTITIONS = 20, 10, 9
+SOURCES_MAX, WINDOW_PARTITIONS = 20, 9
 PARTITIONS_OF_QUERY = 10
 # Event time goes as fast as the clock does: a window gives its rows once a minute.
 ROWS_PER_SECOND, LAP_SECONDS, KEYS = 20_000, 60, 500

@@ -25,13 +25,12 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """CPU of a node in thousandths of a core: what pods may have, what others have requested, and
-    what the application's own executors have."""
+    """CPU of a node in thousandths of a core: what pods may have, and what others than the
+    application's own executors have requested."""
 
     node: str
     capacity_millis: int
     others_millis: int
-    own_millis: int
 
     @property
     def free_percent(self) -> float:
@@ -46,7 +45,7 @@ def room(node: ClusterNode, held_millis: int, executors: Iterable[PodSeen]) -> R
     the others: what it holds is not there for those that stay.
     """
     own = sum(pod.held_millis for pod in _staying(executors, node.name))
-    return Room(node.name, node.cpu_millis, held_millis - own, own)
+    return Room(node.name, node.cpu_millis, held_millis - own)
 
 
 def shares(found: Room, executors: Iterable[PodSeen]) -> dict[str, float]:

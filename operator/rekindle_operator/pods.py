@@ -63,10 +63,10 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `submission` is kubeflow's id of a start. `group` and `resource` name the SparkApplication,
     `application` is what our own label says. `driver_uid` is the pod that owns an executor;
     executors of a StatefulSet or Deployment have none. `cpu_millis` is what the pod as a whole
-    requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `restarts` counts
-    those of the Spark container. `ended`: Spark has ended in it for certain, by the word of its
-    kubelet. `labels` are kept of drivers only; `kept_off` are the domains that our webhook has kept
-    an executor off (`domains.listed`), as long as it has no node.
+    requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `ended`: Spark has
+    ended in it for certain, by the word of its kubelet. `labels` are kept of drivers only;
+    `kept_off` are the domains that our webhook has kept an executor off (`domains.listed`), as long
+    as it has no node.
     """
 
     namespace: str
@@ -87,7 +87,6 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cpu_millis: int = 0
     cpu_limit_millis: int = 0
     memory_bytes: int = 0
-    restarts: int = 0
     sidecar: Sidecar = "absent"
     deleting_at: int = 0
     ended: bool = False
@@ -180,7 +179,6 @@ def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
         cpu_millis=quantities.requested(body, "cpu", quantities.cpu_millis),
         cpu_limit_millis=quantities.limited(container, "cpu", quantities.cpu_millis),
         memory_bytes=quantities.requested(body, "memory", quantities.memory_bytes),
-        restarts=_status_of(status, container).get("restartCount") or 0,
         sidecar=_sidecar_state(spec, status),
         deleting_at=moment(metadata.get("deletionTimestamp")),
         ended=_has_ended(spec, status, container),

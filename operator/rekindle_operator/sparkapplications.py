@@ -24,7 +24,7 @@ Record = Mapping[str, Any]
 
 class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A SparkApplication. `state` is in its operator's words, `restart_policy` too: `Never` means
-    that a driver that is lost stays lost. `suspended`: somebody has stopped it on purpose."""
+    that a driver that is lost stays lost."""
 
     group: str
     namespace: str
@@ -34,7 +34,6 @@ class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     state: str = ""
     restart_policy: str = "Never"
-    suspended: bool = False
 
     @property
     def ended(self) -> bool:
@@ -63,7 +62,6 @@ def application_seen(body: Record) -> SparkApplicationSeen:
         labels=shared(metadata.get("labels")),
         state=interned(state),
         restart_policy=interned(restart_policy or "Never"),
-        suspended=bool(spec.get("suspend")),
     )
 
 

@@ -56,12 +56,9 @@ def test_a_spark_application_of_either_group_can_be_read(
     assert (found.state, found.restart_policy, found.ended) == (state, policy, ended)
 
 
-def test_labels_and_suspension_of_a_spark_application_are_kept() -> None:
-    found = application_seen(
-        objects.kubeflow_application(suspend=True, labels={"b": "2", "a": "1"})
-    )
+def test_labels_of_a_spark_application_are_kept() -> None:
+    found = application_seen(objects.kubeflow_application(labels={"b": "2", "a": "1"}))
     assert found.labels == (("a", "1"), ("b", "2"))
-    assert found.suspended
 
 
 def test_a_spark_application_of_a_third_group_is_refused() -> None:

@@ -60,14 +60,14 @@ def test_without_a_trace_of_spark_the_authors_main_container_is_taken_else_the_f
 def test_a_log_shipper_that_has_ended_ends_no_driver() -> None:
     spark = SPARKS["a driver of a template"]
     statuses = [
-        {"name": "log-shipper", "state": {"terminated": {"exitCode": 1}}, "restartCount": 3},
-        {"name": "main", "state": {"running": {}}, "restartCount": 0},
+        {"name": "log-shipper", "state": {"terminated": {"exitCode": 1}}},
+        {"name": "main", "state": {"running": {}}},
     ]
     body = objects.submitted_driver(status={"containerStatuses": statuses})
     body["spec"]["containers"] = [SHIPPER, spark]
     found = pod_seen(body)
     assert isinstance(found, PodSeen)
-    assert (found.ended, found.restarts, found.cpu_limit_millis) == (False, 0, 2000)
+    assert (found.ended, found.cpu_limit_millis) == (False, 2000)
 
 
 def test_the_sidecars_socket_goes_to_the_container_with_spark() -> None:
