@@ -1,7 +1,7 @@
 """One partition, one epoch: the same state and frames give the same results, whoever runs it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from number_rows import SCHEMA, SECOND, NumberRows
 
 from rekindle.errors import StepError
 from rekindle_spark import frames, partition, program
@@ -19,32 +20,8 @@ from rekindle_spark.partition import Incomplete, Outcome, Work
 from rekindle_spark.pipeline import Pipeline, largest, mean, total
 from rekindle_spark.program import Program
 
-SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
 WIDE = SCHEMA.append(pa.field("double", pa.int64()))
-SECOND = 1_000_000
 ROWS0, ROWS1, SUMS0, SUMS1 = range(4)
-
-
-@dataclass
-class Numbers:
-    """Row `n` has event time n seconds, key n modulo 5, size n."""
-
-    schema: pa.Schema = SCHEMA
-    event_time: str = "at"
-
-    def check(self, step: str) -> None: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-    def read(self, begin: int, end: int) -> pa.Table:
-        numbers = range(begin, end)
-        return pa.table(
-            {
-                "at": pa.array([n * SECOND for n in numbers], pa.timestamp("us")),
-                "key": pa.array([f"key-{n % 5}" for n in numbers], pa.string()),
-                "size": pa.array(numbers, pa.int64()),
-            }
-        )
 
 
 def double(table: pa.Table) -> pa.Table:
@@ -57,7 +34,7 @@ def built(
 ) -> Program:
     """rows x2 (with two stateless steps and a sink) -> sums x2 with a sink."""
     pipeline = Pipeline("numbers")
-    rows = pipeline.source("rows", Numbers(), parallelism=2)
+    rows = pipeline.source("rows", NumberRows(), parallelism=2)
     wide = rows.filter("positive", predicate).map("wide", function, schema=WIDE)
     wide.sink("every-row")
     wide.window(
@@ -131,7 +108,7 @@ OTHERWISE: list[tuple[dict[str, Any], int]] = [
 
 def windows(*otherwise: Mapping[str, Any]) -> Program:
     pipeline = Pipeline("windows")
-    rows = pipeline.source("rows", Numbers())
+    rows = pipeline.source("rows", NumberRows())
     usual = {"keys": ["key"], "size_seconds": 10, "aggregates": {"sum": total("size")}}
     for number, other in enumerate(otherwise):
         window = rows.window(f"window-{number}", **{"parallelism": 3, **usual, **other})
@@ -190,7 +167,7 @@ def numbered(order: int, *, ordered: bool) -> list[tuple[Any, ...]]:
     """What an operator in arrival order makes of its frames, last producer first if `order` < 0."""
     pipeline = Pipeline("positions")
     schema = SCHEMA.append(pa.field("position", pa.int64()))
-    pipeline.source("rows", Numbers(), parallelism=2).stateful(
+    pipeline.source("rows", NumberRows(), parallelism=2).stateful(
         "numbered", Positions(), keys=["key"], schema=schema, arrival_order=True
     ).sink("positions")
     made = program.build(pipeline)

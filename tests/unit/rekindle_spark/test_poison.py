@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from number_rows import SCHEMA, NumberRows
 
 from rekindle.errors import InputError, StepError
 from rekindle_spark import frames, partition, program
@@ -18,25 +19,7 @@ from rekindle_spark.pipeline import Pipeline, Stream
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Program
 
-SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
-SECOND = 1_000_000
 Function = Callable[[pa.Table], Any]
-
-
-class Numbers:
-    """Row `n` has event time n seconds, key n modulo 5, size n."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-    def read(self, begin: int, end: int) -> pa.Table:
-        times = pa.array([n * SECOND for n in range(begin, end)], pa.timestamp("us"))
-        keys = pa.array([f"key-{n % 5}" for n in range(begin, end)], pa.string())
-        return pa.table({"at": times, "key": keys, "size": pa.array(range(begin, end), pa.int64())})
 
 
 class Sums(StatefulOperator):
@@ -75,7 +58,7 @@ def raising(poison: Iterable[int], tried: list[int] | None = None) -> Function:
 
 def built(attach: Callable[[Stream], Stream]) -> Program:
     pipeline = Pipeline("numbers")
-    attach(pipeline.source("rows", Numbers(), parallelism=2)).sink("out")
+    attach(pipeline.source("rows", NumberRows(), parallelism=2)).sink("out")
     return program.build(pipeline)
 
 
@@ -265,7 +248,7 @@ def test_letters_are_an_output_beside_the_queries_and_no_part_of_what_a_store_be
 
 
 def test_names_that_belong_to_dead_letters_are_refused() -> None:
-    rows = Pipeline("numbers").source("rows", Numbers())
+    rows = Pipeline("numbers").source("rows", NumberRows())
     with pytest.raises(InputError, match="has the name of an output of dead letters"):
         rows.sink("checked.dead-letters")
     with pytest.raises(InputError, match="dead_letters: is 1; give True or False"):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from number_rows import SCHEMA, NumberRows
 from pyspark import cloudpickle
 
 from rekindle.errors import StepError
@@ -21,27 +22,11 @@ from rekindle_spark.program import Program
 from rekindle_spark.sandbox import Died, Reply, Sandboxes, Trial
 from rekindle_spark.watchdog import Watchdog
 
-SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
-SECOND, MIB = 1_000_000, 1 << 20
+MIB = 1 << 20
 Function = Callable[[pa.Table], pa.Table]
-# the sandbox does not know this module
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-class Numbers:
-    """Row `n` has event time n seconds, key n modulo 5, size n."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-    def read(self, begin: int, end: int) -> pa.Table:
-        times = pa.array([n * SECOND for n in range(begin, end)], pa.timestamp("us"))
-        keys = [f"key-{n % 5}" for n in range(begin, end)]
-        return pa.table({"at": times, "key": keys, "size": range(begin, end)}, SCHEMA)
+# the sandbox does not know these modules
+for module in (__name__, "number_rows"):
+    cloudpickle.register_pickle_by_value(sys.modules[module])
 
 
 class Sums(StatefulOperator):
@@ -84,7 +69,7 @@ def hoard() -> None:
 
 def built(attach: Callable[[Stream], Stream]) -> Program:
     pipeline = Pipeline("numbers")
-    attach(pipeline.source("rows", Numbers())).sink("out")
+    attach(pipeline.source("rows", NumberRows())).sink("out")
     return program.build(pipeline)
 
 
