@@ -21,7 +21,7 @@ What runs in an executor's host:
     chains         what a program is made of: chains and edges
     branches       parts of a chain that have stopped alone, as chains of their own
     partition      one operator partition: runs its chain for one epoch
-    lateness       rows that come too late for a keyed step, kept beside
+    late_outputs   rows that come too late for a keyed step, kept beside
     late_counts    how many there are, of all that counts
     poison         finds rows for which a user's function raises, and makes them dead letters
     watchdog       what a process works on, noted where it outlives it, and a limit on each call

@@ -22,7 +22,7 @@ __all__ = ["hold_back", "note_deaths", "note_passed", "restart"]
 
 
 def note_deaths(application: Application, reports: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Suspect the partitions on which hosts have died; the chains of these, by executor."""
+    """Suspect the partitions on which hosts have died; returns their chains by executor."""
     blamed: dict[str, int] = {}
     program, suspects = application.program, application.progress.suspects
     for death in results.deaths(reports):
@@ -37,7 +37,7 @@ def note_deaths(application: Application, reports: Iterable[Mapping[str, Any]]) 
             suspects.blamed[death.executor] = blamed[death.executor]
             suspects.suspect(program, noted.partition, Suspicion(noted.epoch, text))
             application.progress.hold_back([noted.partition])
-        _tell(application, noted.partition, noted.step, noted.epoch, text, death.executor)
+        _report(application, noted.partition, noted.step, noted.epoch, text, death.executor)
     return blamed
 
 
@@ -79,7 +79,7 @@ def hold_back(
             progress.suspects.suspect(program, number, Suspicion(epoch, str(fault)))
             progress.hold_back([number])
         step = fault.where.removeprefix("step ")
-        _tell(application, number, step, epoch, str(fault), progress.placed.get(number, ""))
+        _report(application, number, step, epoch, str(fault), progress.placed.get(number, ""))
     return again
 
 
@@ -124,7 +124,7 @@ def _described(application: Application, death: Death) -> str:
     return f"step {death.noted.step}: {how}, at epoch {death.noted.epoch} of {name}"
 
 
-def _tell(
+def _report(
     application: Application, number: int, step: str, epoch: int, text: str, executor: str
 ) -> None:
     application.events.write(

@@ -61,10 +61,12 @@ class Branch:
 
 
 def head(program: Program, chain: Chain, step: str, gone: Iterable[str] = ()) -> str | None:
-    """The first step of the branch to leave out where `step` raises: what leads to nothing else is
-    left out with it. None where nothing of the chain would be left beside `gone`, where it may give
-    something else in a repeat, where somebody reads both of the branch and of what is left, or
-    where a relay would have to read what Parquet cannot hold.
+    """The first step of the branch to leave out where `step` raises: steps above it that lead to
+    nothing else are left out with it.
+
+    None where there is no such branch: beside it and `gone` nothing of the chain would be left, the
+    chain may give something else in a repeat, another chain reads both the branch and what is left,
+    or a relay would have to read what Parquet cannot hold.
     """
     steps = {one.name: one for one in chain.steps}
     if step not in steps or not program.uncertain.isdisjoint(chain.partitions):
@@ -121,7 +123,7 @@ def _split(program: Program, parent: Chain, step: str) -> Program:
 
 
 def _split_relay(program: Program, parent: Chain, step: str) -> Program:
-    """The branch gets what its parent has written for it."""
+    """The same for a chain without offsets to read again: it writes what the branch reads."""
     gone, steps = parent.following([step]), {one.name: one for one in (parent.root, *parent.steps)}
     needed, origin = _needed(program, parent, gone), steps[steps[step].inputs[0]]
     root = replace(
@@ -237,7 +239,7 @@ def restore_points(program: Program, history: History) -> RestorePoints:
 
 
 def _shared(stored: DurableInput, parent: int, branch: int, last: int) -> DurableInput:
-    """Durable input as it is of a branch that was a part of its parent up to an epoch."""
+    """Durable input in which a branch has the frames of its parent up to the epoch `last`."""
     epochs = [epoch for epoch in ranges.numbers(stored.frames.get(parent, ())) if epoch <= last]
     if not epochs:
         return stored
@@ -247,8 +249,8 @@ def _shared(stored: DurableInput, parent: int, branch: int, last: int) -> Durabl
 def heirs(
     program: Program, records: Sequence[Mapping[str, Any]], known: int, chain: Chain
 ) -> list[Chain]:
-    """The chains that were a part of a chain in a program that knew of the first `known` records
-    alone."""
+    """The chains that records after the first `known` have split off from a chain, and from those
+    that they have split off."""
     found = [chain]
     for branch, parent in _split_after(program, records, known):
         if parent in found:
@@ -257,7 +259,7 @@ def heirs(
 
 
 def left_out(progress: Progress) -> dict[str, int]:
-    """By the name that its chain will have the epoch behind which each branch goes on one day."""
+    """The last epoch of each branch that is left out, by the name that its chain will have."""
     found: dict[str, int] = {}
     for number, branches in progress.left_out.items():
         index = number - progress.program.owner[number].first

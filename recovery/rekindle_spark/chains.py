@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rekindle_spark import lateness
+from rekindle_spark import late_outputs
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import ENDING
 
@@ -70,7 +70,7 @@ class Chain:
     def outputs(self) -> tuple[str, ...]:
         """What its partitions may have output files of: sinks, and rows that steps keep beside."""
         letters = (name + ENDING for name in self.letters)
-        return (*(sink.name for sink in self.sinks), *letters, *lateness.outputs(self.root))
+        return (*(sink.name for sink in self.sinks), *letters, *late_outputs.names(self.root))
 
     @property
     def letters(self) -> tuple[str, ...]:

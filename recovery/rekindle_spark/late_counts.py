@@ -15,7 +15,7 @@ from rekindle_spark.program import Program
 
 __all__ = ["LateCounts"]
 
-# Late rows begin anew when a step has had none for so long.
+# Late rows count as begun again when a step has had none for so long.
 QUIET_SECONDS = 60.0
 
 Record = Mapping[str, Any]
@@ -43,7 +43,8 @@ class LateCounts:
         return counts
 
     def fresh(self, late: Mapping[int, Mapping[int, int]]) -> list[list[Any]]:
-        """Of the late rows of partitions by epoch those that no commit record has, for the next."""
+        """The late rows, by partition and epoch, that the next commit record has to count: those of
+        epochs that no record has finished."""
         return [
             [self.program.partition_names[number], epoch, rows]
             for number, by_epoch in sorted(late.items())
@@ -52,7 +53,7 @@ class LateCounts:
         ]
 
     def take_in(self, record: Record) -> list[dict[str, Any]]:
-        """Add what a commit record says; what to tell of steps for which late rows begin."""
+        """Add what a commit record says; returns an event for each step whose late rows begin."""
         found: dict[str, list[int]] = {}
         for name, epoch, rows in record.get("late", ()):
             step = name.rpartition("/")[0]

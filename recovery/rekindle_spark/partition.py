@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle.errors import ColumnError, StepError
-from rekindle_spark import frames, lateness, poison, printing, user_code
+from rekindle_spark import frames, late_outputs, poison, printing, user_code
 from rekindle_spark.chains import branch_name
 from rekindle_spark.frames import Frame, Label, Packed
-from rekindle_spark.lateness import Apart
+from rekindle_spark.late_outputs import InTime
 from rekindle_spark.operators import KeyedStateful, carried, columns, hashing
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import Sieve, Tolerance
@@ -209,14 +209,14 @@ def _operated(
     chain = program.owner[work.partition]
     inputs, watermark = _gather(program, work, received)
     rows = sum(table.num_rows for table in inputs)
-    apart = Apart(inputs)
+    in_time = InTime(inputs)
     if chain.root.late:
         split = (chain.root, inputs, state.watermark, work.epoch)
-        apart = _guarded(chain.root, lambda: lateness.take_apart(*split))
-    after, table = _process(chain, state, apart.inputs, watermark, sieve)
-    after = apart.counted(after)
+        in_time = _guarded(chain.root, lambda: late_outputs.separate(*split))
+    after, table = _process(chain, state, in_time.inputs, watermark, sieve)
+    after = in_time.counted(after)
     late_rows = after.late_rows - state.operator.late_rows
-    return _Begun(State(watermark, after), table, rows, apart.late, late_rows)
+    return _Begun(State(watermark, after), table, rows, in_time.late, late_rows)
 
 
 def _is_first(chain: Chain, step: Step) -> bool:

@@ -36,7 +36,7 @@ MaskFunction = Callable[[pa.Table], Any]
 COST_HINT_MIN, COST_HINT_MAX = 0.01, 10_000
 # Reports give these to the rows of every query (see `verification`).
 REPORTED_COLUMNS = ("epoch", "committed_at")
-# What rows in an output of late rows have behind the step's input (see `lateness`).
+# What rows in an output of late rows have behind the step's input (see `late_outputs`).
 LATE_COLUMNS = (
     pa.field("late_step", pa.string()),
     pa.field("late_epoch", pa.int64()),

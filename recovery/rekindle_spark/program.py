@@ -19,7 +19,7 @@ import pyarrow as pa
 from rekindle import lazily, topology
 from rekindle.errors import InputError
 from rekindle.topology import Operator, Query, Topology
-from rekindle_spark import lateness, step_types
+from rekindle_spark import late_outputs, step_types
 from rekindle_spark.chains import Chain, Edge
 from rekindle_spark.operators.aggregates import OVER
 from rekindle_spark.pipeline import Pipeline, Step
@@ -269,7 +269,7 @@ def build(pipeline: Pipeline) -> Program:
             )
         )
         first += root.parallelism
-    lateness.check_names(order)
+    late_outputs.check_names(order)
     return Program(pipeline.name, tuple(chains), _edges(chains, home, pipeline))
 
 

@@ -81,7 +81,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """How a trial ended: `answer` is a pickled outcome or error, and empty where it died."""
+    """How a trial ended: `answer` is a pickled outcome or error, and empty where it died.
+
+    `note` is what it had noted last (`watchdog.read`).
+    """
 
     answer: bytes
     exit_code: int
@@ -93,7 +96,7 @@ class Reply:
 class Sandboxes:
     """The sandboxes of a host: those that wait for the next trial, and how others are started.
 
-    A thread starts them that has not yielded to others: they would have its niceness for good.
+    A thread that never lowers its own priority starts them: they would keep a lower one for good.
     """
 
     idle: "queue.SimpleQueue[_Sandbox | OSError]" = field(default_factory=queue.SimpleQueue)
@@ -191,7 +194,7 @@ def _given(trial: Trial, answer: bytes) -> Outcome:
 
 
 def hung_seconds(reply: Reply) -> float:
-    """For how long the call of a trial that has died was let go on in vain."""
+    """For how long a trial that was ended had let its last call run, in seconds; 0 for others."""
     noted = watchdog.read(reply.note)
     took_too_long = reply.exit_code == watchdog.TOOK_TOO_LONG
     return noted.limit_seconds if noted is not None and took_too_long else 0.0
@@ -238,7 +241,7 @@ def _fault(program: Program, trial: Trial, reply: Reply) -> StepError:
 
 
 def blocks(received: Sequence[Frame]) -> bytes:
-    """Frames one after the other."""
+    """The bytes of frames, one frame after the other."""
     return b"".join(map(frames.raw, received))
 
 
@@ -250,7 +253,7 @@ def main() -> None:
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    # of a machine without memory the trials go first
+    # on a machine that runs out of memory the kernel ends trials first
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     memory = mmap.mmap(-1, watchdog.SIZE)

@@ -10,7 +10,7 @@
 A host has died on a partition when it had noted that it worked on it. The other partitions of the
 same source run the same functions: they run apart too, in the epochs, until the suspected one has
 passed, and for good where it has not. Operators with state do not: to hand a state over in each
-epoch costs more than one more host would. Plain bookkeeping; `blame` fills it and says so.
+epoch costs more than one more host would. `blame` fills it and writes the events.
 """
 
 from collections.abc import Iterable
@@ -37,11 +37,12 @@ class Suspicion:
 class Suspects:
     """Suspicions by partition, and who runs apart.
 
-    `alone` run in jobs of their own, `guilty` have ended a process of their own, `slow` have taken
-    longer apart than an epoch may, and passed all the same; `cleared` have passed a suspicion,
-    `relieved` run without the step that was at fault.
-    `blamed` are executors whose host has died by the fault of a function and has yet to get its
-    states back, each with the function's chain.
+    `alone` run in jobs of their own, and `apart` are all that run in a process of their own.
+    `guilty` have ended such a process, `slow` have taken longer in it than an epoch may and passed
+    all the same. `cleared` have passed a suspicion, `relieved` run without the step that was at
+    fault. `blamed` are executors whose host has died by the fault of a function and has yet to get
+    its states back, each with the function's chain. `known` are the deaths that were reported, the
+    newest ones.
     """
 
     alone: dict[int, Suspicion] = field(default_factory=dict)
@@ -76,7 +77,8 @@ class Suspects:
         """A partition has run up to an epoch, perhaps without the records on which processes died;
         whether it is suspected no more.
 
-        One that is cleared a second time runs apart for good: who knows when it ends the next one.
+        A partition that is cleared a second time runs apart for good: it may end its process at any
+        time.
         """
         if deaths:
             self.guilty.add(partition)
@@ -99,7 +101,8 @@ class Suspects:
     def terms(self, partition: int, seconds_max: float) -> dict[str, Any]:
         """How a partition runs apart, as a request says it; nothing where it does not.
 
-        Where others wait for it a call gets little time: one that needs more shows that alone.
+        A call for which other partitions wait gets a part of the time. A partition that needs more
+        shows that when it runs alone.
         """
         if partition not in self.apart:
             return {}
@@ -110,8 +113,10 @@ class Suspects:
 
     def relieve(self, partition: int) -> None:
         """A partition runs without the step at fault from an epoch on: it is suspected no more.
-        Where it has to run epochs before that again it needs to be apart, and others of the same
-        source have the step still."""
+
+        It stays apart, for it may have to run earlier epochs again, and so do others of the same
+        source, which still have the step.
+        """
         if self.alone.pop(partition, None) is not None:
             self.guilty.add(partition)
             self.relieved.add(partition)
@@ -123,7 +128,8 @@ class Suspects:
             self.apart.discard(partition)
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """These have stopped: those that are guilty keep others of the same source apart."""
+        """These partitions have stopped: suspected ones count as guilty, which keeps others of the
+        same source apart."""
         for partition in partitions:
             if self.alone.pop(partition, None) is not None:
                 self.guilty.add(partition)

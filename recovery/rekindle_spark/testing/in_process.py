@@ -25,7 +25,7 @@ from rekindle_spark import (
     arguments,
     arrivals,
     frames,
-    lateness,
+    late_outputs,
     partition,
     poison,
     program,
@@ -261,7 +261,7 @@ class _Driver:
         for chain in self.program.chains:
             steps = {step.name: step for step in (chain.root, *chain.steps)}
             yield from ((sink.name, sink.schema) for sink in chain.sinks)
-            for slot, output in enumerate(lateness.outputs(chain.root)):
+            for slot, output in enumerate(late_outputs.names(chain.root)):
                 edge = next(e for e in self.program.inputs[chain.index] if e.slot == slot)
                 yield output, pa.schema([*edge.schema, *LATE_COLUMNS])
             for step in steps.values():

@@ -181,7 +181,7 @@ def test_who_follows_gets_rows_as_they_come_until_it_is_interrupted(
     assert (running.returncode, errors) == (130, "")
 
 
-def test_it_runs_where_no_runtime_is_installed(place: str) -> None:
+def test_output_runs_where_no_runtime_is_installed(place: str) -> None:
     absent = ("aiohttp", "duckdb", "kazoo", "pandas", "py4j", "pyspark", "rekindle_spark")
     code = (
         "import sys\n"

@@ -299,7 +299,7 @@ def test_a_folder_that_holds_no_expectations_is_refused(
     assert message in command.err
 
 
-def test_dead_letters_are_shown(tmp_path: Path, command: Command) -> None:
+def test_the_command_test_shows_dead_letters(tmp_path: Path, command: Command) -> None:
     rest = """
     def odd(t):
         if 2 in t["value"].to_pylist(): raise ValueError("two")

@@ -81,7 +81,7 @@ def test_what_goes_is_shown_before(
     assert paths(connection, PLACE) == []
 
 
-def test_it_is_refused_while_the_driver_is_there(
+def test_a_reset_is_refused_while_the_driver_is_there(
     connection: ConnectionInMemory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     beat(connection)
@@ -117,7 +117,7 @@ def test_without_somebody_to_ask_it_takes_yes(
 
 
 @pytest.mark.parametrize("said", [True, False])
-def test_it_asks_and_goes_by_the_answer(
+def test_a_reset_asks_first_and_does_what_was_answered(
     said: bool,
     connection: ConnectionInMemory,
     capsys: pytest.CaptureFixture[str],

@@ -142,7 +142,9 @@ def test_a_picture_of_the_outages_is_written_beside_the_table(
     assert names == ["late-ships", "all-ships"], "the most important first"
 
 
-def test_a_situation_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_without_a_situation_names_what_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, output, error = run(capsys, "simulate")
     assert (code, output) == (2, "")
     assert error.startswith("SITUATION: is missing; name a file")

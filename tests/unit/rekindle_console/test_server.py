@@ -112,7 +112,7 @@ def test_what_there_is_is_answered_and_nothing_else(ask: Ask, path: str, status:
     assert ask(path).status == status
 
 
-def test_nothing_can_be_written(ask: Ask) -> None:
+def test_every_method_that_writes_is_refused(ask: Ask) -> None:
     for method in ("POST", "PUT", "DELETE"):
         assert ask("/", method).status == 405
     assert ask("/", "HEAD").status == 200

@@ -58,7 +58,7 @@ def test_a_driver_that_starts_goes_on_with_what_the_log_says(built: Program) -> 
     ]
 
 
-def test_it_is_told_when_late_rows_begin_and_when_they_do_again_after_a_while(
+def test_an_event_says_when_late_rows_begin_and_when_they_do_again_after_a_pause(
     built: Program,
 ) -> None:
     counts = LateCounts(built)

@@ -113,13 +113,15 @@ def test_apart_a_partition_gives_what_it_gives_in_a_host(sandboxes: Sandboxes) -
     assert deaths == 0
 
 
-def test_what_raises_apart_is_a_fault_of_the_step_as_in_a_host(sandboxes: Sandboxes) -> None:
+def test_a_function_that_raises_apart_is_a_fault_of_its_step_as_in_a_host(
+    sandboxes: Sandboxes,
+) -> None:
     made = mapped(at_33(lambda: 1 / 0), dead_letters=False)
     with pytest.raises(StepError, match=r"raised ZeroDivisionError: .* source row 33"):
         sandboxes.run(made, trial(made), searches=True)
 
 
-def test_where_others_wait_the_first_death_is_all_that_is_found_out(sandboxes: Sandboxes) -> None:
+def test_a_trial_for_which_others_wait_ends_at_its_first_death(sandboxes: Sandboxes) -> None:
     made = mapped(at_33(end_by_signal), dead_letters=True)
     with pytest.raises(Died, match="step checked: ended its process with SIGSEGV, at epoch 3 of"):
         sandboxes.run(made, trial(made), searches=False)
@@ -144,7 +146,9 @@ def test_with_dead_letters_that_record_is_left_out_and_kept_beside(sandboxes: Sa
     assert deaths > 1
 
 
-def test_so_is_one_on_which_handle_does_and_its_key_keeps_its_value(sandboxes: Sandboxes) -> None:
+def test_a_row_on_which_handle_ends_its_process_is_left_out_and_its_key_keeps_its_value(
+    sandboxes: Sandboxes,
+) -> None:
     made = built(
         lambda rows: rows.stateful("sums", Sums(), keys=["key"], schema=SCHEMA, dead_letters=True)
     )

@@ -221,7 +221,7 @@ def test_a_source_gives_what_is_in_its_file(typed: Typed, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "kind", [pa.int64(), pa.uint8(), pa.decimal128(38, 5), pa.string(), pa.date32(), pa.bool_()]
 )
-def test_duckdb_gives_the_same(kind: pa.DataType) -> None:
+def test_duckdb_gives_the_same_rows_as_a_pipeline(kind: pa.DataType) -> None:
     (typed,) = [typed for typed in TYPES if typed.kind == kind]
 
     @settings(max_examples=EXAMPLES, deadline=None)

@@ -120,5 +120,7 @@ def test_a_call_without_a_limit_is_never_too_long() -> None:
         (255, "ended its process with exit code 255"),
     ],
 )
-def test_it_is_said_how_a_function_ended_its_process(exit_code: int, text: str) -> None:
+def test_an_exit_code_is_described_as_how_a_function_ended_its_process(
+    exit_code: int, text: str
+) -> None:
     assert watchdog.described(exit_code, CALL) == text

@@ -111,7 +111,7 @@ def test_a_query_that_has_stopped_is_shown_with_the_reason() -> None:
     ]
 
 
-def test_it_is_said_which_partition_runs_apart_and_why() -> None:
+def test_a_notice_says_which_partition_runs_apart_and_why() -> None:
     desk = running()
     why = "step tops: ended its process with SIGSEGV, at epoch 7 of tops/0"
     desk.report(suspected={"tops/0": why})

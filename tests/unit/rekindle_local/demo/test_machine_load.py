@@ -104,7 +104,7 @@ def test_threads_are_read_in_seconds_and_a_process_that_is_gone_has_none(tmp_pat
     assert machine_load.read_waits(tmp_path / "gone") == {}
 
 
-def test_this_process_is_seen_to_run() -> None:
+def test_cpu_time_of_this_process_is_counted_as_running() -> None:
     before = machine_load.read_waits(Path("/proc/self"))
     if not before:
         loud_skips.skip("this kernel does not count how long threads run")

@@ -3,10 +3,10 @@
     rows of an epoch ──► in time ──► operator
               └────────► late ─────► outputs/STEP.late, with the step's other output
 
-Which rows are late is up to operators (`operators`), which drop and count them. Of a step with
-`late` whole rows come here, not what producers have combined, and the late ones are taken out
-before. They are output like any other: written, digested and committed with the epoch. `partition`
-calls this; `late_counts` adds up what counts.
+Which rows are late is up to operators (`operators`), which drop and count them. Producers send
+whole rows to a step with `late`, not what they have combined, and the late ones are taken out here
+before its operator runs. They are output like any other: written, digested and committed with the
+epoch. `partition` calls this; `late_counts` adds up what counts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,13 @@ from rekindle_spark.operators import INITIAL_WATERMARK, tables
 from rekindle_spark.pipeline import LATE_COLUMNS, Step
 from rekindle_store.committed_files import LATE, LATE_SIDES
 
-__all__ = ["Apart", "check_names", "outputs", "take_apart"]
+__all__ = ["InTime", "check_names", "names", "separate"]
 
 
 @dataclass(slots=True)
-class Apart:
-    """Inputs of an operator by slot, without the late rows; these by output, and their number."""
+class InTime:
+    """Inputs of an operator by slot without their late rows; `late` has these by output, and `rows`
+    is their number."""
 
     inputs: list[pa.Table]
     late: dict[str, pa.Table] = field(default_factory=dict)
@@ -37,7 +38,7 @@ class Apart:
         return replace(state, late_rows=state.late_rows + self.rows) if self.rows else state
 
 
-def outputs(step: Step) -> tuple[str, ...]:
+def names(step: Step) -> tuple[str, ...]:
     """The names of a step's outputs of late rows: one for each of its inputs."""
     if not step.late:
         return ()
@@ -48,28 +49,28 @@ def outputs(step: Step) -> tuple[str, ...]:
 def check_names(steps: Iterable[Step]) -> None:
     """Raise InputError for a sink with the name of an output of late rows."""
     known = tuple(steps)
-    late = {output for step in known for output in outputs(step)}
+    late = {output for step in known for output in names(step)}
     for step in known:
         if step.kind == "sink" and step.name in late:
             what, remedy = "has the name of an output of late rows", "give the sink another name"
             arguments.refuse(f"step {step.name}", what, remedy)
 
 
-def take_apart(step: Step, inputs: Sequence[pa.Table], watermark: int, epoch: int) -> Apart:
+def separate(step: Step, inputs: Sequence[pa.Table], watermark: int, epoch: int) -> InTime:
     """Split the inputs of an epoch by the watermark that the step has reached before.
 
     Late rows get the columns `late_step`, `late_epoch` and `late_watermark`, which is null before
     any watermark.
     """
-    apart, operator = Apart([]), step.function
-    for slot, (output, rows) in enumerate(zip(outputs(step), inputs, strict=True)):
+    found, operator = InTime([]), step.function
+    for slot, (output, rows) in enumerate(zip(names(step), inputs, strict=True)):
         late = operator.late(slot, rows, watermark) if rows.num_rows else np.zeros(0, bool)
         if late.any():
-            apart.late[output] = _marked(tables.select_rows(rows, late), step, watermark, epoch)
-            apart.rows += int(np.count_nonzero(late))
+            found.late[output] = _marked(tables.select_rows(rows, late), step, watermark, epoch)
+            found.rows += int(np.count_nonzero(late))
             rows = tables.select_rows(rows, ~late)
-        apart.inputs.append(operator.combine(rows) if hasattr(operator, "combine") else rows)
-    return apart
+        found.inputs.append(operator.combine(rows) if hasattr(operator, "combine") else rows)
+    return found
 
 
 def _marked(rows: pa.Table, step: Step, watermark: int, epoch: int) -> pa.Table:
