@@ -41,6 +41,11 @@ def kinds(coordinator: CoordinatorProcess) -> list[str]:
     return [line["kind"] for line in coordinator.lines()]
 
 
+def roles(coordinator: CoordinatorProcess) -> list[str]:
+    """Whether a coordinator has led or followed, in order: `leading` or `following`."""
+    return [kind for kind in kinds(coordinator) if kind in ("leading", "following")]
+
+
 def await_looks(coordinator: CoordinatorProcess) -> None:
     """Wait until a coordinator has begun and ended a look at an application whose driver reports
     again and again."""

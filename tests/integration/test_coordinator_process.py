@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from coordinator_views import Coordinate, Drive, kinds, reasons, standing
+from coordinator_views import Coordinate, Drive, kinds, reasons, roles, standing
 from store_driver import NODES, come_back, lose_three, plan_epochs, wait_until
 
 from rekindle.protocol import DropOrder, PlanOrder, tree
@@ -66,14 +66,18 @@ def test_a_leader_that_stood_still_plans_nothing_again(
     first.stop()
     driver.come("m1")
     wait_until(lambda: len(driver.plans) == 3)
-    before = len(kinds(first))
     first.proceed()
-    wait_until(lambda: "following" in kinds(first)[before:])
+    # On a busy machine it may have lost its session, and said so, before it was stopped.
+    wait_until(lambda: roles(first)[-1] == "following")
     driver.come("m2")
     wait_until(lambda: driver.is_whole)
+    # A plan is logged only once the store has confirmed it: the driver may carry it out before, and
+    # a leader that was stopped in between may never learn of it.
     lines = [*first.lines(), *second.lines()]
     planned = [line["plan_epoch"] for line in lines if line["kind"] == "plan"]
-    assert sorted(planned) == plan_epochs(driver) == sorted(set(planned))
+    assert len(planned) == len(set(planned))
+    assert set(planned) <= set(plan_epochs(driver))
+    assert plan_epochs(driver) == sorted(set(plan_epochs(driver)))
     assert not driver.refused
 
 
