@@ -39,7 +39,7 @@ def check(master: str | None, *, submitted: bool) -> None:
             remedy="give spark://HOST:PORT or k8s://https://HOST:PORT, or --local 4 for a cluster "
             "on this machine, or start this with spark-submit",
         )
-    if STANDALONE.fullmatch(master) or KUBERNETES.fullmatch(master):
+    if (STANDALONE.fullmatch(master) or KUBERNETES.fullmatch(master)) and _has_addresses(master):
         return
     what = f"is {master!r:.60}"
     if master.startswith("local"):
@@ -78,6 +78,14 @@ def _addresses(master: str) -> list[tuple[str, int]]:
         return [(url.hostname or "", url.port or (80 if url.scheme == "http" else 443))]
     pairs = (part.rpartition(":") for part in master.removeprefix("spark://").split(","))
     return [(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def _has_addresses(master: str) -> bool:
+    """Whether the addresses can be read: a port may be no number, or too large for one."""
+    try:
+        return all(0 < port < 1 << 16 for _, port in _addresses(master))
+    except ValueError:
+        return False
 
 
 def _refusal(host: str, port: int) -> str:
