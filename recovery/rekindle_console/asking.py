@@ -4,6 +4,7 @@
 caller's back where that is old. The pages call it; `close` ends a process that still works.
 """
 
+import logging
 import os
 import subprocess
 import sys
@@ -24,6 +25,8 @@ WAITING_MAX = 8
 ANSWERS_MAX = 64
 BUSY = "Too much else is being worked out; try again in a while."
 FAILED = "It could not be worked out in time."
+BROKEN = "It cannot be worked out; the log of this process says why."
+LOG = logging.getLogger("rekindle_console")
 
 Make = Callable[[], ConsoleQuestion]
 
@@ -110,6 +113,10 @@ class Asker:
     def _answer(self, make: Make) -> ConsoleAnswer:
         try:
             data = msgspec.json.encode(make())
+        except Exception:  # a bug of ours; the next question is answered all the same
+            LOG.exception("a question of the console cannot be asked")
+            return ConsoleAnswer(time.time(), trouble=BROKEN)
+        try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "rekindle_console.questions"],
                 stdin=subprocess.PIPE,

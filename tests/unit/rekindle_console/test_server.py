@@ -331,6 +331,22 @@ def test_a_process_that_does_not_answer_in_time_is_ended_and_said(
         asker.close()
 
 
+def test_a_question_that_cannot_be_asked_is_said_and_the_next_one_is_answered() -> None:
+    def broken() -> ConsoleQuestion:
+        raise ValueError("no question")
+
+    asker = Asker(60.0, 60.0)
+    try:
+        assert await_answer(asker, broken).trouble == asking.BROKEN
+        asker.ask("next", 1, question)
+        asker.await_answer("next", 110.0)
+        found = asker.ask("next", 1, question)
+        assert found is not None
+        assert not found.trouble
+    finally:
+        asker.close()
+
+
 def test_too_many_questions_are_refused_and_closing_ends_what_waits() -> None:
     asker, going = Asker(60.0, 60.0), threading.Event()
 
