@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +32,6 @@ PROGRESS_SECONDS = 10.0
 MODULES_AT_A_TIME = 2
 # Tests that find a failure this recent repeat its message instead of the build.
 FAILURE_SECONDS = 600.0
-FAILURE = "failed"
 _VERSION_ARGUMENTS = {
     "coredns": ("-version",),
     "helm": ("version",),
@@ -134,7 +132,7 @@ class _Build:
             missing = [name for name in self._names if not self._is_there(name)]
             if missing:
                 self._check_last_failure()
-                self._build_or_note_why_not(missing)
+                self._build_or_record_why_not(missing)
 
     def _say(self, line: str) -> None:
         self._progress(f"{self._module.name}: {line}")
@@ -149,34 +147,27 @@ class _Build:
         return False
 
     def _check_last_failure(self) -> None:
-        failure = self._folder / FAILURE
-        try:
-            if failure.stat().st_mtime < self._failures_since:
-                return
-            text = failure.read_text(encoding="utf-8")
-        except OSError:
-            return
-        raise RunError(
-            where=str(self._folder),
-            what=f"a build has just failed there ({text.strip()})",
-            remedy="see to that, then run `make testbed`, which tries it again",
-        )
+        text = cached_files.newest_failure(self._folder, self._failures_since)
+        if text:
+            raise RunError(
+                where=str(self._folder),
+                what=f"a build has just failed there ({text})",
+                remedy="see to that, then run `make testbed`, which tries it again",
+            )
 
-    def _build_or_note_why_not(self, names: Sequence[str]) -> None:
-        failure = self._folder / FAILURE
+    def _build_or_record_why_not(self, names: Sequence[str]) -> None:
         try:
-            with workshops.opened(self._folder) as workshop:
+            with (
+                cached_files.recording_failures(
+                    self._folder, is_wanted=lambda: not self._stopped.is_set()
+                ),
+                workshops.opened(self._folder) as workshop,
+            ):
                 self._build(names, workshop)
         except OSError as error:
             raise RunError(
                 where=str(self._folder), what=f"cannot be written ({error})", remedy=REMEDY
             ) from error
-        except RunError as error:
-            if not self._stopped.is_set():
-                with suppress(OSError):
-                    failure.write_text(f"{error}\n", encoding="utf-8")
-            raise
-        failure.unlink(missing_ok=True)
 
     def _build(self, names: Sequence[str], workshop: Path) -> None:
         wanted = self._module

@@ -1,8 +1,9 @@
 """Files in the user's cache, which clones share and use only while they are intact.
 
-    put        the digest is renamed into place first, then the file
-    is_intact  the file has the digest that lies beside it, as FILE.sha256
-    locked     one process at a time changes a folder; a killed process frees it
+    put                 the digest is renamed into place first, then the file
+    is_intact           the file has the digest that lies beside it, as FILE.sha256
+    locked              one process at a time changes a folder; a killed process frees it
+    recording_failures  the folder keeps the error, so that others need not try for a while
 
 A file without a matching digest was damaged after it was put there, or was put there by something
 else; its owner removes it and makes it again. `sha256sum --check` reads the same digests.
@@ -23,17 +24,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, RunError
 
 __all__ = [
     "DAYS_UNUSED_MAX",
     "discard",
+    "failure_record",
     "find_folder",
     "is_intact",
     "locked",
     "locked_once",
     "mark_used",
+    "newest_failure",
     "put",
+    "recording_failures",
     "remove",
     "remove_unused",
     "say",
@@ -44,6 +48,7 @@ Progress = Callable[[str], None]
 
 LOCK = "lock"
 WORKSHOP = "building-"
+FAILURE = "failed"
 # A version that nobody has tested with for so long has been replaced by a newer one.
 DAYS_UNUSED_MAX = 60
 DAY_SECONDS = 86_400.0
@@ -128,6 +133,39 @@ def workshop(folder: Path) -> Iterator[Path]:
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=folder) as opened:
         yield Path(opened)
+
+
+def newest_failure(folder: Path, since: float) -> str:
+    """What making something in the folder has failed with, as `recording_failures` has it; empty
+    where it has not since then, a time as in the status of files."""
+    record = failure_record(folder)
+    try:
+        if record.stat().st_mtime < since:
+            return ""
+        return record.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+@contextmanager
+def recording_failures(
+    folder: Path, is_wanted: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Inside, a RunError is recorded in the folder for those who come next, where that is wanted;
+    without one no record is left."""
+    try:
+        yield
+    except RunError as error:
+        if is_wanted():
+            with suppress(OSError):
+                failure_record(folder).write_text(f"{error}\n", encoding="utf-8")
+        raise
+    failure_record(folder).unlink(missing_ok=True)
+
+
+def failure_record(folder: Path) -> Path:
+    """Where the failure of a folder is recorded; without it making is tried again."""
+    return folder / FAILURE
 
 
 def mark_used(folder: Path) -> None:

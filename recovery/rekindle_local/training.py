@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from rekindle.errors import InputError, RekindleError, RunError
@@ -31,7 +30,6 @@ __all__ = ["main", "make_class_archives"]
 # A busy machine needs five times as long as an idle one.
 APPLICATION_SECONDS_MAX = 600.0
 DUMP_SECONDS_MAX = 120.0
-FAILURE = "failed"
 FAILURE_SECONDS = 3_600.0
 
 Progress = Callable[[str], None]
@@ -66,31 +64,29 @@ def make_class_archives(
         if not archives.complete:
             _check_last_failure(archives)
             progress("making class-data archives, once for this Java and this Spark: a minute")
-            _make_or_note_why_not(archives, cache, progress)
+            _make_or_record_why_not(archives, cache, progress)
             progress(f"class-data archives made in {time.time() - begun:.0f} s")
     cached_files.remove_unused(cache, now=time.time(), progress=progress)
     return archives
 
 
 def _check_last_failure(archives: ClassArchives) -> None:
-    failure = archives.directory / FAILURE
-    try:
-        if time.time() - failure.stat().st_mtime > FAILURE_SECONDS:
-            return
-        text = failure.read_text(encoding="utf-8")
-    except OSError:
-        return
-    raise RunError(
-        where=str(archives.directory),
-        what=f"making them has failed in the last hour ({text.strip()})",
-        remedy=f"see to that, and remove {failure} to try again",
-    )
+    text = cached_files.newest_failure(archives.directory, time.time() - FAILURE_SECONDS)
+    if text:
+        record = cached_files.failure_record(archives.directory)
+        raise RunError(
+            where=str(archives.directory),
+            what=f"making them has failed in the last hour ({text})",
+            remedy=f"see to that, and remove {record} to try again",
+        )
 
 
-def _make_or_note_why_not(archives: ClassArchives, cache: Path, progress: Progress) -> None:
-    failure = archives.directory / FAILURE
+def _make_or_record_why_not(archives: ClassArchives, cache: Path, progress: Progress) -> None:
     try:
-        with cached_files.workshop(archives.directory) as workshop:
+        with (
+            cached_files.recording_failures(archives.directory),
+            cached_files.workshop(archives.directory) as workshop,
+        ):
             class_archives.link_spark(archives, workshop)
             for damaged in (archives.daemon, archives.executor):
                 cached_files.remove(damaged)  # no JVM writes an archive while it uses another
@@ -101,11 +97,6 @@ def _make_or_note_why_not(archives: ClassArchives, cache: Path, progress: Progre
             what=f"cannot be written ({error})",
             remedy="see whether its disk is full, and whose it is",
         ) from error
-    except RunError as error:
-        with suppress(OSError):
-            failure.write_text(f"{error}\n", encoding="utf-8")
-        raise
-    failure.unlink(missing_ok=True)
 
 
 def _train(archives: ClassArchives, cache: Path, directory: Path, progress: Progress) -> None:

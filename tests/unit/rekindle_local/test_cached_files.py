@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from rekindle.errors import InputError
+from rekindle.errors import InputError, RunError
 from rekindle_local import cached_files
 
 DAY = 86_400.0
@@ -203,3 +203,24 @@ def test_the_cache_lies_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Path, "home", nobodys)
     with pytest.raises(InputError, match=r"HOME: is not set.* let XDG_CACHE_HOME name a folder"):
         cached_files.find_folder({})
+
+
+def test_a_failure_is_recorded_until_the_next_success_and_counts_for_a_while(
+    tmp_path: Path,
+) -> None:
+    wrong = RunError(where="go", what="is too old", remedy="install another one")
+    with pytest.raises(RunError), cached_files.recording_failures(tmp_path):
+        raise wrong
+    record = cached_files.failure_record(tmp_path)
+    os.utime(record, (1_000.0, 1_000.0))
+    assert cached_files.newest_failure(tmp_path, 999.0) == str(wrong)
+    assert cached_files.newest_failure(tmp_path, 1_001.0) == ""
+    with cached_files.recording_failures(tmp_path):
+        pass
+    assert cached_files.newest_failure(tmp_path, 0.0) == ""
+
+
+def test_a_failure_that_is_not_wanted_leaves_no_record(tmp_path: Path) -> None:
+    with pytest.raises(RunError), cached_files.recording_failures(tmp_path, lambda: False):
+        raise RunError(where="go", what="was stopped", remedy="start it again")
+    assert not cached_files.failure_record(tmp_path).exists()
