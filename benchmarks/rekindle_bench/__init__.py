@@ -8,6 +8,7 @@
     demo_runs     the demo seed after seed: is it right, and true about the machine
     flame         a flame graph of what a profile has sampled
     fleet         the records of many applications at rest
+    harmful       what an important query feels of functions that end or hang their process
     interference  what catching up costs those that run
     lags          pictures of how far queries were behind
     outages       the figures of one run in a failure, from its events
