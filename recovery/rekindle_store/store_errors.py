@@ -33,6 +33,8 @@ def unwritable(place: str | Path, error: OSError, *, is_local: bool) -> InputErr
     said = described(error)
     if isinstance(error, PermissionError) or error.errno in (errno.ENXIO, errno.EINVAL):
         remedy = "see that the bucket is there, and AWS_ACCESS_KEY_ID and the like (docs/stores.md)"
+        if _is_hdfs(place):
+            remedy = "see who may write there, and HADOOP_USER_NAME and the like (docs/stores.md)"
         return InputError(where=where, what=f"cannot be written ({said})", remedy=remedy)
     if error.errno == errno.EPROTO:
         return _distrusted(where, said)

@@ -38,6 +38,21 @@ def test_only_a_server_that_may_answer_later_ends_a_run_and_not_its_input(
 
 
 @pytest.mark.parametrize(
+    ("place", "variable"), [(S3, "AWS_ACCESS_KEY_ID"), ("hdfs://a:8020/store", "HADOOP_USER_NAME")]
+)
+def test_who_may_not_write_or_read_is_told_the_variable_that_says_who_they_are(
+    place: str, variable: str
+) -> None:
+    error = PermissionError(errno.EACCES, "denied")
+    for found in (
+        store_errors.unwritable(place, error, is_local=False),
+        store_errors.unreadable(place, error, is_local=False),
+    ):
+        assert isinstance(found, InputError)
+        assert variable in found.remedy
+
+
+@pytest.mark.parametrize(
     ("number", "remedy"),
     [
         (errno.ENOTDIR, store_errors.FOLDER_REMEDY),
