@@ -15,8 +15,6 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from kubernetes import client
 
@@ -24,7 +22,7 @@ from rekindle.errors import RunError
 from rekindle_cli import options
 from rekindle_local import cgroups, processes
 from rekindle_local.addresses import hold_port
-from rekindle_local.daemons import Daemon, end_daemons
+from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
 from rekindle_local.watcher import Watcher
 from testbed import access, binaries, components, folders
 from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
@@ -45,7 +43,7 @@ SERVER_NAMES = ("kubernetes.default.svc", "kubernetes.default.svc.cluster.local"
 _AWAITED_ACCOUNTS = ("default", "kube-node-lease")
 
 
-class ControlPlane:
+class ControlPlane(DaemonGroup):
     """A context manager: inside, all four components serve; after it, no process is left.
 
     `directory` takes logs, and while it runs data, keys and kubeconfigs. `programs` are the paths
@@ -83,18 +81,6 @@ class ControlPlane:
         self._daemons: dict[str, Daemon] = {}
         self._stopped: set[str] = set()
         self._numbers = itertools.count(1)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def logs(self) -> Path:

@@ -16,7 +16,7 @@ commands join the command line by entry points.
     stored                the records of a checkpoint store, as any reader sees them
     cluster_files         the folder through which cluster and coordinator know of each other
     provisioning          the cluster's half of that: says what runs, brings what is asked for
-    daemons               one master or worker with everything below it
+    daemons               one master or worker with everything below it, and groups of them
     distribution          the Java and the Spark on this machine, and their command line
     cgroups               one cgroup per node: CPU quota, CPU time, processes
     processes             sets of processes: started at a gate, stopped, killed whole

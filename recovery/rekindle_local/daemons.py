@@ -1,4 +1,4 @@
-"""One daemon of the cluster, master or worker, with everything that runs below it.
+"""One daemon of the cluster, master or worker, with everything that runs below it; groups of them.
 
 A daemon is held together by a cgroup, or else by its session. It is launched behind a gate, awaited
 by a line of its log, and ended whole. Which daemons there are, and when, is up to cluster.py.
@@ -7,18 +7,39 @@ by a line of its log, and ended whole. Which daemons there are, and when, is up 
 import re
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from rekindle.errors import RunError
 from rekindle_local import cgroups, processes
 from rekindle_local.watcher import Watcher
 
-__all__ = ["Daemon", "end_daemons"]
+__all__ = ["Daemon", "DaemonGroup", "end_daemons"]
 
 START_SECONDS_MAX = 120.0
 KILL_SECONDS_MAX = 30.0
+
+
+class DaemonGroup(ABC):
+    """Daemons that run inside a `with` block."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start all of them; where one does not come up, none is left running."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all of them. Safe to repeat."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @dataclass(slots=True)

@@ -14,17 +14,15 @@ import atexit
 import os
 import secrets
 import shutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rekindle.errors import InputError, RunError
 from rekindle_cli import options
 from rekindle_local import cgroups, processes
-from rekindle_local.daemons import Daemon, end_daemons
+from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
 from rekindle_local.watcher import Watcher, end_processes
 
 __all__ = ["CPU_QUOTA", "CPU_QUOTA_MIN", "Machines", "Node"]
@@ -53,7 +51,7 @@ class Node:
         return self.name
 
 
-class Machines(ABC):
+class Machines(DaemonGroup):
     """A context manager: inside, the leading daemon and all workers run; after it, nothing is left.
 
     Nothing is left either when the owner ends otherwise, killed by a signal included: a watcher
@@ -107,18 +105,6 @@ class Machines(ABC):
     @abstractmethod
     def _await_worker(self, worker: Daemon) -> None:
         """Wait until the worker has registered."""
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def logs(self) -> Path:

@@ -12,13 +12,11 @@ import atexit
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rekindle.errors import InputError, RunError
 from rekindle_local import distribution, processes, zookeeper_servers
 from rekindle_local.addresses import hold_port
-from rekindle_local.daemons import Daemon, end_daemons
+from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
 from rekindle_local.watcher import Watcher
 from rekindle_local.zookeeper_servers import Server, Status
 
@@ -30,7 +28,7 @@ HEAP_MEGABYTES = 128
 SIZES = (1, 3, 5)
 
 
-class LocalZookeeper:
+class LocalZookeeper(DaemonGroup):
     """A context manager: inside, all servers serve; after it, no process is left.
 
     `servers` is their number; they are called 1 to that. `directory` takes logs, configuration and
@@ -60,18 +58,6 @@ class LocalZookeeper:
         self._members: dict[int, Server] = {}
         self._daemons: dict[int, Daemon] = {}
         self._stopped: set[int] = set()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def logs(self) -> Path:

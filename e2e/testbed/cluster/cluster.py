@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
@@ -20,6 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from rekindle.errors import InputError, RunError
 from rekindle_cli import options
 from rekindle_local import processes
+from rekindle_local.daemons import DaemonGroup
 from rekindle_local.watcher import Watcher
 from testbed import binaries, folders
 from testbed.binaries import CONTROL_PLANE, COREDNS, KUBE_PROXY, KUBELET
@@ -44,7 +43,7 @@ NODE_GROUP = "system:nodes"
 PROXY_USER = "system:kube-proxy"
 
 
-class Cluster:
+class Cluster(DaemonGroup):
     """A context manager: inside, a control plane serves, and nodes can be added; after it, none is.
 
     `directory` takes what it needs; `logs` and `shared` stay there. `images` are archives of images
@@ -80,18 +79,6 @@ class Cluster:
         self._held = ExitStack()
         self._watcher: Watcher | None = None
         self._machines: list[Machine] = []
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def logs(self) -> Path:
