@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-__all__ = ["PREFIX", "ForwardingFile", "at", "install", "show", "taken"]
+__all__ = ["PREFIX", "ForwardingFile", "add", "at", "install", "show", "taken"]
 
 # Of a request, and of what the driver shows of one job; a function may print for each row.
 LINES_MAX = 100
@@ -69,6 +69,12 @@ def taken() -> list[Line]:
     return lines
 
 
+def add(lines: Iterable[Line]) -> None:
+    """Keep lines that another process has taken for this thread."""
+    for line in lines:
+        _keep_line(line)
+
+
 def show(reports: Iterable[Mapping[str, Any]]) -> None:
     """Write the lines of a job's reports to standard error, each with its place."""
     lines = [line for report in reports for line in report.get("printed", ())]
@@ -89,11 +95,15 @@ def _keep(text: str) -> None:
     *whole, rest = (_here.begun + text).split("\n")
     _here.begun = rest[:CHARACTERS_MAX]
     for line in whole:
-        if len(_here.lines) < LINES_MAX:
-            shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in line)
-            _here.lines.append([*_here.place, shown[:CHARACTERS_MAX]])
-        else:
-            _here.left_out += 1
+        shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in line)
+        _keep_line([*_here.place, shown[:CHARACTERS_MAX]])
+
+
+def _keep_line(line: Line) -> None:
+    if len(_here.lines) < LINES_MAX:
+        _here.lines.append(line)
+    else:
+        _here.left_out += 1
 
 
 class ForwardingFile(io.TextIOBase):

@@ -36,7 +36,7 @@ from typing import Any, BinaryIO, NoReturn
 import pyarrow as pa
 
 from rekindle.errors import RekindleError, StepError
-from rekindle_spark import frames, partition, watchdog
+from rekindle_spark import frames, partition, printing, watchdog
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Incomplete, Outcome, State, Work
 from rekindle_spark.program import Program
@@ -81,7 +81,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """How a trial ended: `answer` is a pickled outcome or error, and empty where it died.
+    """How a trial ended: `answer` is pickled, an outcome or error and what was printed; it is empty
+    where the trial died.
 
     `note` is what it had noted last (`watchdog.read`).
     """
@@ -183,8 +184,10 @@ class _Sandbox:
 
 
 def _given(trial: Trial, answer: bytes) -> Outcome:
-    """The outcome of a trial that has answered; raises what it raised."""
-    given = pickle.loads(answer)
+    """The outcome of a trial that has answered; raises what it raised. What it printed counts as
+    printed here."""
+    given, printed = pickle.loads(answer)
+    printing.add(printed)
     if isinstance(given, StepError) and trial.ended:
         raise Died(given, trial.work.epoch)
     if isinstance(given, BaseException):
@@ -339,13 +342,14 @@ def _answer(request: bytes, memory: mmap.mmap, writing: int) -> NoReturn:
     """In the process of a trial: run it, write what came of it, and end."""
     CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    printing.install()
     try:
         given: Any = _run(pickle.loads(request), memory)
     except (RekindleError, Incomplete) as error:
         given = error
     except BaseException:
         given = RuntimeError(traceback.format_exc())
-    answer = memoryview(_sized(pickle.dumps(given)))
+    answer = memoryview(_sized(pickle.dumps((given, printing.taken()))))
     while answer:
         answer = answer[os.write(writing, answer) :]
     os._exit(0)

@@ -13,7 +13,7 @@ from number_rows import SCHEMA, NumberRows
 from pyspark import cloudpickle
 
 from rekindle.errors import StepError
-from rekindle_spark import partition, program, sandbox, watchdog
+from rekindle_spark import partition, printing, program, sandbox, watchdog
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
 from rekindle_spark.partition import Outcome, Work
 from rekindle_spark.pipeline import Pipeline, Stream
@@ -59,6 +59,11 @@ def end_by_signal() -> None:
 
 def sleep_for_ever() -> None:
     time.sleep(1_000)
+
+
+def loud(table: pa.Table) -> pa.Table:
+    print(f"{table.num_rows} rows begin with {table['key'][0]}")
+    return table
 
 
 def hoard() -> None:
@@ -111,6 +116,13 @@ def test_apart_a_partition_gives_what_it_gives_in_a_host(sandboxes: Sandboxes) -
     outcome, deaths, _ = sandboxes.run(made, asked, searches=False)
     assert outcome == partition.run(made, asked.work, asked.state, [])
     assert deaths == 0
+
+
+def test_what_a_function_prints_apart_counts_as_printed_in_the_host(sandboxes: Sandboxes) -> None:
+    made = built(lambda rows: rows.map("loud", loud, schema=SCHEMA))
+    sandboxes.run(made, trial(made), searches=False)
+    assert printing.taken() == [["loud", "rows/0", 3, "20 rows begin with key-0"]]
+    assert printing.taken() == []
 
 
 def test_a_function_that_raises_apart_is_a_fault_of_its_step_as_in_a_host(
