@@ -57,7 +57,7 @@ STAGES = (
     Stage(
         "console", 120, [["make", "packages", "PACKAGES=chromium"], _pytest("tests/lab/browser")]
     ),
-    Stage("images", 600, [["make", "packages"], ["make", "images"]]),
+    Stage("images", 1500, [["make", "packages"], ["make", "images"]]),
     Stage(
         "benchmarks",
         240,
