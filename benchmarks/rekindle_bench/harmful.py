@@ -126,17 +126,18 @@ def measure(seconds: float, directory: Path) -> dict[str, Any]:
 
 def lags(events: Sequence[Event]) -> dict[float, float]:
     """Of each epoch, by the moment when its newest row arrived, how long the important query took
-    until it was committed, in seconds. Epochs that are not committed are left out."""
-    cut_at = {event["epoch"]: event["cut_at"] for event in events if event["kind"] == "cut"}
-    committed: dict[int, list[float]] = {}
+    until it was committed, in seconds. What is run again has been committed before; epochs that
+    never are, are left out."""
+    committed: dict[int, dict[str, float]] = {}
     for event in events:
         if event["kind"] == "commit" and event["query"] == IMPORTANT:
             for epoch in range(event["from_epoch"], event["epoch"] + 1):
-                committed.setdefault(epoch, []).append(event["at"])
+                committed.setdefault(epoch, {}).setdefault(event["query_partition"], event["at"])
+    cuts = (event for event in events if event["kind"] == "cut")
     return {
-        cut_at[epoch]: max(at) - cut_at[epoch]
-        for epoch, at in committed.items()
-        if len(at) == PARTITIONS
+        cut["cut_at"]: max(committed[cut["epoch"]].values()) - cut["cut_at"]
+        for cut in cuts
+        if len(committed.get(cut["epoch"], ())) == PARTITIONS
     }
 
 
