@@ -1,12 +1,13 @@
 """`rekindle sim`: the coordination under many seeds, or one of its parts sabotaged on purpose.
 
-Runs seeds on all cores and shows the first that breaks an invariant; `rekindle_simulation` is what
-runs.
+Runs seeds on all cores, shows the first that breaks an invariant and lists all that do;
+`rekindle_simulation` is what runs.
 """
 
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -40,7 +41,7 @@ def sim(
     """Simulate crashes, cuts and late messages under many seeds.
 
     A seed always gives the same run. The first one in which an invariant does not hold is shown
-    step by step; with --break there has to be one.
+    step by step, and all of them are listed; with --break one is enough, and there has to be one.
 
     Example: rekindle sim --seeds 1..2000
     """
@@ -49,17 +50,25 @@ def sim(
         options.check_choice("--break", sabotage, tuple(Sabotage))
     broken = None if sabotage is None else Sabotage(sabotage)
     plans = incidents = 0
+    violations: list[Outcome] = []
     for outcome in _outcomes(numbers, broken):
         plans, incidents = plans + outcome.plans, incidents + outcome.incidents
-        if outcome.broken is not None:
-            _show(outcome, broken)
+        if outcome.broken is None:
+            continue
+        if broken is not None:
+            _show(outcome)
+            typer.echo(f"seed {outcome.seed} finds {broken}: {outcome.broken}")
             return
+        # the steps are shown of the first one only
+        violations.append(replace(outcome, trace=()) if violations else outcome)
     if broken is not None:
         raise RunError(
             where=f"--break {broken}",
             what=f"was not found in {len(numbers)} seeds",
             remedy="give more seeds; if it is never found, an invariant is missing",
         )
+    if violations:
+        _list(violations, len(numbers))
     typer.echo(f"{len(numbers)} seeds, {incidents} incidents, {plans} plans: every invariant holds")
 
 
@@ -85,15 +94,22 @@ def _outcomes(numbers: list[int], sabotage: Sabotage | None) -> Iterator[Outcome
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _show(outcome: Outcome, sabotage: Sabotage | None) -> None:
-    """The end of the seed's trace and what broke; that is an error unless it was meant to."""
+def _show(outcome: Outcome) -> None:
+    """The end of the seed's trace."""
     for line in outcome.trace[-TRACE_LINES:]:
         typer.echo(line)
-    if sabotage is not None:
-        typer.echo(f"seed {outcome.seed} finds {sabotage}: {outcome.broken}")
-        return
+
+
+def _list(violations: list[Outcome], seeds: int) -> None:
+    """The steps of the first seed that broke an invariant, and all seeds that did; an error."""
+    first = violations[0]
+    _show(first)
+    for outcome in violations:
+        typer.echo(f"seed {outcome.seed}: {outcome.broken}")
     raise RunError(
-        where=f"seed {outcome.seed}",
-        what=outcome.broken or "",
-        remedy=f"see the steps above; `rekindle sim --seeds {outcome.seed}` shows them again",
+        where=f"seed {first.seed}" if len(violations) == 1 else f"{len(violations)} seeds",
+        what=first.broken or ""
+        if len(violations) == 1
+        else f"of {seeds} break an invariant, the first is {first.seed}",
+        remedy=f"see the steps above; `rekindle sim --seeds {first.seed}` shows them again",
     )

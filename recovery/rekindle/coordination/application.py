@@ -9,6 +9,7 @@ moment; two shells that decide at once collide at the transaction. At most one p
 and it says on which it builds: a driver that has planned by itself meanwhile refuses it. Pure.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -47,6 +48,9 @@ __all__ = [
     "from_record",
     "to_record",
 ]
+
+
+DIGEST_LENGTH = 16
 
 
 class Driver(StrEnum):
@@ -93,7 +97,7 @@ class Case:
     `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
     plan; `driver_at` is since when the driver is as it is, None while it was never otherwise;
     `requests` (id -> request) what the node provider is asked for until it is there; `resumption`
-    is of the driver of `generation`.
+    is of the driver of `generation`; `policy` is a digest of the policy that `state` has.
     `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
     """
 
@@ -106,6 +110,7 @@ class Case:
     paused: bool = False
     requests: Mapping[str, Request] = field(default_factory=dict)
     resumption: Resumption = Resumption.OVER
+    policy: str = ""
     kept: Recollection | None = None
     state: State | None = None
     taken: Mapping[str, int] = field(default_factory=dict)
@@ -168,6 +173,7 @@ def decide(
         paused=reading.orders.paused,
         requests=_requests(case, instructions, state, driver),
         resumption=resumption,
+        policy=_policy_digest(before, state),
         kept=case.kept if state is before.state else recollect(state),
         state=state,
         taken=_sequences(reading, case),
@@ -216,6 +222,7 @@ def _opened(case: Case, reading: Reading, now: float) -> tuple[State, Case]:
         generation=report.generation,
         base=case.sequence,
         plan_sequence=0,
+        policy="",
         resumption=Resumption.PLACING if report.resumed else Resumption.OVER,
         taken={},
         driver=Driver.THERE,
@@ -260,7 +267,7 @@ def _take_in(
             instructions += more
 
     policy = _policy(reading, now)
-    if policy != state.policy:
+    if policy != state.policy or _has_missed(case, policy):
         tell([happened.PolicyChanged(policy)])
     domains = reading.domains or {}
     if located := observation.located(state, domains):
@@ -323,6 +330,22 @@ def _policy(reading: Reading, now: float) -> Policy:
     return replace(policy, priorities={**policy.priorities, **overrides})
 
 
+def _has_missed(case: Case, policy: Policy) -> bool:
+    """Whether the policy has changed since the case was written by a coordinator that is gone: its
+    state would have taken that for news."""
+    return case.state is None and case.policy not in ("", _digest(policy))
+
+
+def _policy_digest(before: Case, state: State) -> str:
+    if before.state is not None and before.state.policy is state.policy and before.policy:
+        return before.policy
+    return _digest(state.policy)
+
+
+def _digest(policy: Policy) -> str:
+    return hashlib.sha256(msgspec.json.encode(policy, order="sorted")).hexdigest()[:DIGEST_LENGTH]
+
+
 def _issue(
     case: Case,
     state: State,
@@ -336,7 +359,12 @@ def _issue(
     """What the driver is told; nothing after its run has ended."""
     if driver is Driver.FINISHED:
         return ()
-    wanted = instructions + directives.overdue(state, progress, case.sequence, instructions)
+    newest = case.sequence
+    wanted = (
+        *directives.undropped(state, progress, newest, instructions),
+        *instructions,
+        *directives.overdue(state, progress, newest, instructions),
+    )
     return directives.issue(
         directives.of_no_loss(wanted, state) if withheld else wanted,
         directives.pausing(reading.orders.paused, case.paused, progress, case.sequence),
@@ -384,7 +412,7 @@ def _differs(before: Case, case: Case) -> bool:
         kept = None if case.kept is None else replace(case.kept, seen_at=None)
         return (
             *(case.generation, case.sequence, case.driver, case.paused, case.requests),
-            *(case.resumption, kept),
+            *(case.resumption, case.policy, kept),
         )
 
     if case.kept is before.kept and case.sequence == before.sequence:

@@ -34,7 +34,16 @@ from rekindle.protocol import (
 from rekindle.protocol.messages import Order
 from rekindle.reasons import Reason
 
-__all__ = ["Request", "issue", "of_no_loss", "outstanding", "overdue", "pausing", "requests"]
+__all__ = [
+    "Request",
+    "issue",
+    "of_no_loss",
+    "outstanding",
+    "overdue",
+    "pausing",
+    "requests",
+    "undropped",
+]
 
 TEXT_LENGTH_MAX = 4_000
 
@@ -98,27 +107,45 @@ def overdue(
     progress: ProgressReport | None,
     newest: int,
     instructions: Iterable[Instruction] = (),
-) -> tuple[SetBuffering | SetOrdering | DropExecutors, ...]:
-    """What a driver that has taken all directives up to `newest` has still not done, apart from
-    `instructions` that it is given only now."""
+) -> tuple[SetBuffering | SetOrdering, ...]:
+    """Switches that a driver that has taken all directives up to `newest` has still not made,
+    apart from `instructions` that it is given only now."""
     if progress is None or progress.directive < newest:
         return ()
-    fresh = tuple(instructions)
-    kinds = {type(item) for item in fresh}
-    found: list[SetBuffering | SetOrdering | DropExecutors] = []
+    kinds = {type(item) for item in instructions}
+    found: list[SetBuffering | SetOrdering] = []
     for switch in switches.announce(state, Reason.REPEATED):
         mode = progress.buffering if isinstance(switch, SetBuffering) else progress.ordering
         if switch.mode != mode and type(switch) not in kinds:
             found.append(switch)
+    return tuple(found)
+
+
+def undropped(
+    state: State,
+    progress: ProgressReport | None,
+    newest: int,
+    instructions: Iterable[Instruction] = (),
+) -> tuple[DropExecutors, ...]:
+    """The order to drop executors that are lost and that the driver still has, apart from those
+    that `instructions` name; it goes before them.
+
+    It is due once the driver has taken all directives up to `newest`. With a plan it is due at
+    once: the plan places what ran on these executors, and the driver may refuse the drop that is
+    on its way, because it has planned alone since.
+    """
+    fresh = tuple(instructions)
+    if progress is None or state.holding:
+        return ()
+    if progress.directive < newest and not any(isinstance(item, PublishPlan) for item in fresh):
+        return ()
     told = {node for item in fresh if isinstance(item, DropExecutors) for node in item.nodes}
     standing = tuple(
         node
         for node, seen in sorted(progress.nodes.items())
         if node not in told and _is_lost(state, node, seen.incarnation)
     )
-    if standing and not state.holding:
-        found.append(DropExecutors(standing, Reason.REPEATED))
-    return tuple(found)
+    return (DropExecutors(standing, Reason.REPEATED),) if standing else ()
 
 
 def of_no_loss(instructions: Iterable[Instruction], state: State) -> tuple[Instruction, ...]:

@@ -15,6 +15,8 @@ FOUND_SOMETHING = {
     80: "priorities that people had set looked like news to a coordinator started anew",
     1132: "a pause outlasted its end, which was refused for its plan epoch",
     2251: "orders that waited for the store were given in another order",
+    500333: "a plan relied on a drop that was refused for its plan epoch",
+    503408: "priorities that changed while a coordinator was away were no news to it",
 }
 
 

@@ -236,6 +236,33 @@ def test_a_pause_is_ordered_once_and_stops_planning_until_it_ends() -> None:
     assert orders(decision, PlanOrder)
 
 
+def test_a_plan_comes_after_the_drop_of_executors_that_it_takes_for_lost() -> None:
+    """A driver that has planned alone since refuses the drop that is on its way."""
+    desk = running()
+    desk.reading = replace(desk.reading, nodes_gone=frozenset({"n1"}), orders=Orders(paused=True))
+    desk.report()
+    assert orders(desk.decide(obey=False), DropOrder) == [DropOrder(nodes={"n1": "a"})]
+    desk.plan_epoch += 1  # alone, and n1's executor still counts as there
+    desk.reading = replace(desk.reading, nodes_gone=frozenset(), orders=Orders())
+    desk.report(alone=True)
+    kinds = [type(item.order) for item in desk.decide(obey=False).directives]
+    assert PlanOrder in kinds
+    assert kinds.index(DropOrder) < kinds.index(PlanOrder)
+
+
+def test_a_coordinator_that_was_killed_notices_priorities_that_changed_meanwhile() -> None:
+    desk = running()
+    found = desk.restart()
+    desk.reading = replace(
+        desk.reading, orders=Orders(priorities={"busiest": PriorityOverride(priority=10)})
+    )
+    same = application.decide(found, desk.reading, desk.now + 1, clock=float)
+    decision = desk.decide()
+    assert decision.instructions == same.instructions != ()
+    again = application.decide(desk.restart(), desk.reading, desk.now + 1, clock=float)
+    assert not again.instructions
+
+
 def test_adaptive_switches_are_ordered_on_and_off_and_again_when_they_were_missed() -> None:
     desk = Desk(buffering="adaptive", ordering="adaptive")
     desk.modes = {"buffering": "off", "ordering": "off"}
