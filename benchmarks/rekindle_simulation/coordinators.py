@@ -13,7 +13,15 @@ from typing import Any
 from rekindle import protocol
 from rekindle.coordination import Instruction, MovePartitions, application
 from rekindle.coordination.application import Case, Decision, Reading
-from rekindle.protocol import Directive, Heartbeat, MoveOrder, Orders, PlanOrder, tree
+from rekindle.protocol import (
+    Directive,
+    Heartbeat,
+    MoveOrder,
+    Orders,
+    PlanOrder,
+    ProgressReport,
+    tree,
+)
 from rekindle.reasons import Reason
 from rekindle.settings import DOMAINS
 from rekindle_simulation.invariants import Broken, Invariants
@@ -26,6 +34,7 @@ from rekindle_simulation.world import World
 __all__ = ["Coordinator"]
 
 STEP_SECONDS = 1.0
+AWAITED_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -48,6 +57,8 @@ class Coordinator:
     case: Case | None = None
     version: int | None = None
     reports: dict[str, tuple[bytes, Any]] = field(default_factory=dict)
+    awaited: range = range(0)
+    awaited_at: float = 0.0
 
     def start(self) -> None:
         """Begin to step."""
@@ -140,7 +151,7 @@ class Coordinator:
             except Conflict:
                 self.case = None
                 return
-            self.version = (self.version or 0) + 1
+            self.version = self.store.records[path][1]
             self._note(decision.directives)
         self.case = decision.case
         if not self._falters():
@@ -161,12 +172,13 @@ class Coordinator:
             path = PLACE.path(tree.COORDINATION)
             found = self.store.get(path)
             self.version = None if found is None else found[1]
-            self.case = Case() if found is None else application.from_record(found[0], path)
+            self.case = self._fresh() if found is None else application.from_record(found[0], path)
+        progress = self._report(tree.PROGRESS, protocol.ProgressReport)
         # one that knows domains leaves it to the driver who is gone, so that nodes are suspected
         by_domain = topology.policy.placement == DOMAINS
         return Reading(
             topology=topology,
-            progress=self._report(tree.PROGRESS, protocol.ProgressReport),
+            progress=progress,
             statistics=self._report(tree.STATISTICS, protocol.StatisticsReport),
             checkpoint=self._report(tree.CHECKPOINT, protocol.CheckpointReport),
             heartbeat=self._report(tree.HEARTBEAT, Heartbeat),
@@ -174,7 +186,25 @@ class Coordinator:
             nodes_gone=frozenset() if by_domain else self.machines.down(),
             driver_gone=self.driver_gone(topology.generation),
             domains=DOMAINS_OF_NODES if by_domain else {},
+            directives=self._held(self.case, progress),
         )
+
+    def _fresh(self) -> Case:
+        """A case without a record, numbered behind all directives and answers in the store."""
+        newest = max(self._numbers(tree.DIRECTIVES) | self._numbers(tree.ACKS), default=0)
+        return Case(sequence=newest, base=newest)
+
+    def _held(self, case: Case, progress: ProgressReport | None) -> frozenset[int] | None:
+        """Numbers of the directives in the store, when the driver has taken none for long."""
+        awaited = application.awaited(case, progress)
+        if not awaited or awaited != self.awaited:
+            self.awaited, self.awaited_at = awaited, self.world.now
+        if self.world.now - self.awaited_at < AWAITED_SECONDS:
+            return None
+        return self._numbers(tree.DIRECTIVES)
+
+    def _numbers(self, folder: str) -> frozenset[int]:
+        return frozenset(map(tree.number, self.store.children(PLACE.path(folder))))
 
     def _report(self, name: str, kind: Any) -> Any:
         """A record, decoded once for each version of it."""

@@ -45,13 +45,14 @@ __all__ = ["Driver", "Pipeline"]
 STEP_SECONDS = 1.0
 CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2
+MEASURED_STEPS = 10
 SUSPECTED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """What the driver runs; costs, and each executor's overhead, in percent of one core. Whether
-    it `suspects` nodes that are silent before it loses them."""
+    it `suspects` nodes that are silent before it loses them, and `measures` again and again."""
 
     topology: Topology
     policy: Policy
@@ -59,6 +60,7 @@ class Pipeline:
     overhead_percent: float
     nodes_expected: int
     suspects: bool = False
+    measures: bool = False
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class Driver:
     checkpoint_at: float = 0.0
     checkpoint: int = 0
     checkpoint_told: int = 0
+    measured: int = 0
     seen: dict[str, NodeSeen] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
     noticed: dict[tuple[str, int, bool], float] = field(default_factory=dict)
@@ -296,8 +299,13 @@ class Driver:
         """Whatever is new, and how things are: a driver that says nothing counts as silent."""
         self.sequence += 1
         reports: list[Report] = [self._progress_report()]
-        if self.sequence == 1:
+        forgotten = self.sidecar.knows_nothing
+        if self.sequence == 1 or forgotten:
             reports = [self._topology(), self._statistics(), *reports]
+            self.checkpoint_told = 0 if forgotten else self.checkpoint_told
+        elif self.pipeline.measures and self.sequence % MEASURED_STEPS == 0:
+            self.measured = self.sequence
+            reports = [self._statistics(), *reports]
         if self.checkpoint_told != self.checkpoint:
             self.checkpoint_told = self.checkpoint
             reports.append(self._checkpoint())
@@ -319,7 +327,7 @@ class Driver:
     def _statistics(self) -> StatisticsReport:
         return StatisticsReport(
             generation=self.generation,
-            sequence=0,
+            sequence=self.measured,
             costs=self.pipeline.costs,
             overhead_percent=self.pipeline.overhead_percent,
         )

@@ -4,12 +4,13 @@ Each fault has a begin and an end of its own; after `QUIET_AT` nothing new happe
 that was cut, stalled or dead is back, so whatever is still wrong then is our doing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rekindle.protocol import Orders, PriorityOverride, encode, tree
 from rekindle_simulation.coordinators import Coordinator
 from rekindle_simulation.drivers import Driver
+from rekindle_simulation.invariants import Invariants
 from rekindle_simulation.machines import Machines
 from rekindle_simulation.sidecars import PLACE
 from rekindle_simulation.stores import Store, Unreachable
@@ -30,7 +31,9 @@ class Faults:
     machines: Machines
     coordinators: list[Coordinator]
     drivers: list[Driver]
+    invariants: Invariants
     start_driver: Callable[[], None]
+    loses_records: bool = False
 
     def plan(self) -> None:
         """Choose what happens, and let it happen."""
@@ -48,6 +51,10 @@ class Faults:
             self._turn_clock,
             self._give_orders,
         )
+        if self.loses_records:
+            lost = (self._empty_store, self._lose_record, self._restore_store)
+            world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(lost))
+            kinds = (*kinds, *lost)
         self.world.after(world.between(CALM_SECONDS, 40.0), self._kill_nodes)
         for _ in range(world.random.randint(0, FAULTS_MAX)):
             world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(kinds))
@@ -77,6 +84,40 @@ class Faults:
     def _return_store(self) -> None:
         self.world.tell("the store is back")
         self.store.reachable = True
+
+    def _empty_store(self) -> None:
+        """Its disks are gone, or somebody has removed all that is of the application."""
+        if self.world.chance(0.5):
+            self.world.tell("the store has lost all records")
+            self.store.restore({})
+        else:
+            self.world.tell("all records of the application are removed")
+            self.store.lose(self._records())
+        self.invariants.forgotten()
+
+    def _lose_record(self) -> None:
+        names = (tree.COORDINATION, tree.COORDINATION, tree.DIRECTIVES, tree.TOPOLOGY)
+        names = (*names, tree.PROGRESS, tree.STATISTICS, tree.CHECKPOINT, tree.HEARTBEAT)
+        name = self.world.random.choice(names)
+        found = [path for path in self._records() if f"/{name}" in path]
+        # of directives, the newest one may not have been looked at
+        self.world.tell(f"the store loses {', '.join(found[-1:]) or 'nothing'}")
+        self.store.lose(found[-1:])
+        self.invariants.forgotten()
+
+    def _restore_store(self) -> None:
+        """A copy is made now, and is what the store has some time later."""
+        copy = self.store.copied()
+        self.world.tell("the store is copied")
+        self.world.after(self._while(), lambda: self._restore(copy))
+
+    def _restore(self, copy: Mapping[str, bytes]) -> None:
+        self.world.tell("the store is restored from its copy")
+        self.store.restore(copy)
+        self.invariants.forgotten()
+
+    def _records(self) -> list[str]:
+        return sorted(path for path in self.store.records if path.startswith(PLACE.path()))
 
     def _cut_sidecar(self) -> None:
         sidecar = self._newest.sidecar

@@ -97,6 +97,11 @@ class Invariants:
                 f"after driver {generation} committed {epoch}"
             )
 
+    def forgotten(self) -> None:
+        """The store has lost numbers: those that no driver has looked at may be given again. What a
+        driver has carried out stays known."""
+        self.directives = self.published = 0
+
     def wrote(self, sequence: int, plan_epoch: int | None) -> None:
         """A coordinator has published a directive, a plan when `plan_epoch` is not None."""
         if sequence <= self.directives:

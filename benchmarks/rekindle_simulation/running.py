@@ -5,7 +5,7 @@ Called by `rekindle sim` and by the tests, thousands of times.
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rekindle import topology as graph
 from rekindle.coordination import Status, application, balancing, survival
@@ -32,6 +32,8 @@ COST_MAX = 15.0
 OVERHEAD_PERCENT = 10.0
 # one seed of so many places by domain, and has nodes suspected before they are lost
 DOMAIN_SEEDS = 4
+# one seed of so many has a store that loses records
+LOSING_SEEDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class Outcome:
 
 def run(seed: int, sabotage: Sabotage | None = None) -> Outcome:
     """Run one seed to the end."""
-    simulation = Simulation(World(random.Random(seed)), sabotage, places_by_domain(seed))
+    simulation = Simulation(
+        World(random.Random(seed)), sabotage, places_by_domain(seed), loses_records(seed)
+    )
     broken = None
     try:
         simulation.play()
@@ -67,6 +71,11 @@ def places_by_domain(seed: int) -> bool:
     return seed % DOMAIN_SEEDS == DOMAIN_SEEDS - 2
 
 
+def loses_records(seed: int) -> bool:
+    """Whether a seed has a store that loses records; the others stay what they were."""
+    return seed % LOSING_SEEDS == LOSING_SEEDS - 1
+
+
 @dataclass(slots=True)
 class Simulation:
     """All parts of one run."""
@@ -74,6 +83,7 @@ class Simulation:
     world: World
     sabotage: Sabotage | None
     by_domain: bool
+    loses_records: bool = False
     store: Store = field(default_factory=Store)
     storage: CheckpointStore = field(default_factory=CheckpointStore)
     coordinators: list[Coordinator] = field(default_factory=list)
@@ -84,7 +94,9 @@ class Simulation:
     machines: Machines = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pipeline = _pipeline(self.world.random, by_domain=self.by_domain)
+        self.pipeline = replace(
+            _pipeline(self.world.random, by_domain=self.by_domain), measures=self.loses_records
+        )
         self.invariants = Invariants(self.pipeline.policy, OVERHEAD_PERCENT)
         nodes = {f"n{index}": Node() for index in range(NODES)}
         self.machines = Machines(self.world, nodes)
@@ -107,7 +119,9 @@ class Simulation:
             self.machines,
             self.coordinators,
             self.drivers,
+            self.invariants,
             self._start_driver,
+            self.loses_records,
         )
         faults.plan()
         self._keep_sessions()

@@ -50,6 +50,15 @@ class Sidecar:
     heard_at: float = 0.0
     held: dict[str, Report] = field(default_factory=dict)
     fenced: bool = False
+    introduced: bool = False
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether the store has lost the topology that it had: the driver says everything again."""
+        if not self.introduced or not self.linked or not self.store.reachable:
+            return False
+        found = self.store.get(PLACE.path(tree.TOPOLOGY))
+        return found is None or sequence_of(found[0])[0] < self.generation
 
     def report(self, report: Report) -> bool:
         """Take a report; whether the store answers, as far as the sidecar knows."""
@@ -87,6 +96,8 @@ class Sidecar:
             if self.session is None:
                 raise Expired
             self.store.touch(self.session, self.world.now)
+            if self.store.get(PLACE.path(tree.HEARTBEAT)) is None:
+                self._announce()
         except Expired:
             self.session = self.store.open(self.world.now)
             self._announce()
@@ -107,6 +118,7 @@ class Sidecar:
         written = (0, -1) if found is None else sequence_of(found[0])
         if (report.generation, report.sequence) > written:
             self.store.put(path, protocol.encode(report))
+            self.introduced = self.introduced or name == tree.TOPOLOGY
         self.fenced = self.fenced or written[0] > report.generation
         del self.held[name]
 

@@ -4,12 +4,14 @@ What ZooKeeper promises and no more: writes happen one after another, a transact
 not at all, a session ends some time after its owner was last heard, and its records with it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["Conflict", "Expired", "Store", "Unreachable"]
 
 SESSION_SECONDS = 10.0
+# what is written after a restore has another version than anything before it
+RESTORED_VERSIONS = 1_000_000
 
 
 class Unreachable(Exception):
@@ -34,6 +36,7 @@ class Store:
     sessions: dict[int, float] = field(default_factory=dict)
     opened: int = 0
     watchers: list[Callable[[str], None]] = field(default_factory=list)
+    restores: int = 0
 
     def open(self, now: float) -> int:
         """A new session."""
@@ -95,6 +98,26 @@ class Store:
         """Remove a record, if it is there."""
         self.owners.pop(path, None)
         if self.records.pop(path, None) is not None:
+            self._changed(path)
+
+    def lose(self, paths: Iterable[str]) -> None:
+        """Records are gone, whoever owns them."""
+        for path in list(paths):
+            self.remove(path)
+
+    def copied(self) -> dict[str, bytes]:
+        """All lasting records, as a copy of the disks has them."""
+        return {path: data for path, (data, _) in self.records.items() if path not in self.owners}
+
+    def restore(self, copy: Mapping[str, bytes]) -> None:
+        """Have what a copy has and nothing else; all sessions end."""
+        self.restores += 1
+        gone = set(self.records) - set(copy)
+        self.sessions = {}
+        self.owners = {}
+        version = self.restores * RESTORED_VERSIONS
+        self.records = {path: (data, version) for path, data in copy.items()}
+        for path in sorted(gone | set(copy)):
             self._changed(path)
 
     def _answer(self) -> None:

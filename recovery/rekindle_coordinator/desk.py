@@ -29,6 +29,8 @@ from rekindle_zookeeper import Connection
 __all__ = ["Desk", "Known"]
 
 PROVIDER_RETRY_SECONDS = 5.0
+# a directive that a driver has not looked at for so long may have been lost by the store
+AWAITED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Desk:
     gone: tuple[frozenset[str], bool] = (frozenset(), False)
     provider_troubles: dict[str, str] = field(default_factory=dict)
     stirred: bool = False
+    awaited: range = range(0)
+    awaited_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.records = Records(self.connection, self.place)
@@ -94,12 +98,24 @@ class Desk:
         reading = replace(reading, domains=self._domains())
         if self.case is None:
             self.case, self.version = self.records.take_case()
+        reading = replace(reading, directives=self._held(self.case, reading, now))
         self.metrics.decisions.inc()
         terms = self._terms(reading)
         self.case = self._decide(self.case, terms, now)
         self._note(self.case, terms.reading, now)
         self._request(self.case)
         self.look_at = min(self._due(self.case, terms, now), self._retry_at(now))
+
+    def _held(self, case: Case, reading: Reading, now: float) -> frozenset[int] | None:
+        """Numbers of the directives in the store, looked at when the driver has taken none for
+        long; else None."""
+        awaited = application.awaited(case, reading.progress)
+        if not awaited or awaited != self.awaited or now < self.awaited_at:
+            self.awaited, self.awaited_at = awaited, now
+        if now - self.awaited_at < AWAITED_SECONDS:
+            return None
+        self.awaited_at = now
+        return self.records.directives()
 
     def _keep(self, case: Case, reading: Reading | None, now: float) -> None:
         """Keep for others what whoever leads knows."""

@@ -150,7 +150,19 @@ class Records:
         """The coordinator's case, and its version for a transaction. It is not kept here: whoever
         decides has a newer one from now on."""
         found = self._found.pop(tree.COORDINATION, None)
-        return (Case(), None) if found is None else (found.value, found.version)
+        if found is not None:
+            return found.value, found.version
+        # a record that was lost must not give its numbers a second time
+        newest = max(self.directives() | self._numbers(tree.ACKS), default=0)
+        return Case(sequence=newest, base=newest), None
+
+    def directives(self) -> frozenset[int]:
+        """Numbers of the directives in the store. Asks it."""
+        return self._numbers(tree.DIRECTIVES)
+
+    def _numbers(self, folder: str) -> frozenset[int]:
+        names = self.connection.children(self.place.path(folder))
+        return frozenset(int(name) for name in names if name.isascii() and name.isdigit())
 
     def _value(self, name: str) -> Any:
         found = self._found.get(name)

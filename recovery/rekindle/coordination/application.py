@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
-from rekindle.coordination import directives, observation
+from rekindle.coordination import directives, observation, switches
 from rekindle.coordination import events as happened
 from rekindle.coordination import instructions as told
 from rekindle.coordination.directives import Request
@@ -36,6 +36,7 @@ from rekindle.protocol import (
     TopologyReport,
     decode,
 )
+from rekindle.reasons import Reason
 from rekindle.settings import Policy
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Driver",
     "Reading",
     "Resumption",
+    "awaited",
     "decide",
     "from_record",
     "to_record",
@@ -76,7 +78,8 @@ class Resumption(StrEnum):
 class Reading:
     """What is known of an application from outside. `nodes_gone`, `driver_gone` and `domains` are
     the node provider's word: processes or machines that are certainly not there any more, and nodes
-    with their failure domain; None for a driver that leaves these to its coordinator."""
+    with their failure domain; None for a driver that leaves these to its coordinator. `directives`
+    are the numbers of those that the store has, None where nobody has looked."""
 
     topology: TopologyReport
     progress: ProgressReport | None = None
@@ -87,6 +90,7 @@ class Reading:
     nodes_gone: frozenset[str] = frozenset()
     driver_gone: bool = False
     domains: Mapping[str, str] | None = field(default_factory=dict)
+    directives: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +156,14 @@ def decide(
     before = case
     state, case = _opened(case, reading, now)
     progress = _of_generation(reading.progress, case.generation)
-    state, instructions = _take_in(state, case, reading, now, clock, dry_run=dry_run)
+    state, case = _caught_up(state, case, progress)
     driver = _driver(reading, case.generation)
+    repeated: tuple[told.Instruction, ...] = ()
+    if driver is Driver.THERE and _has_lost_directives(case, reading):
+        case = replace(case, base=case.sequence, plan_sequence=0)
+        repeated = switches.announce(state, Reason.REPEATED)
+    state, instructions = _take_in(state, case, reading, now, clock, dry_run=dry_run)
+    instructions = (*repeated, *instructions)
     resumption = _resumption(case.resumption, state)
     withheld = dry_run and not state.starting and resumption is Resumption.OVER
     recover = recover and not withheld
@@ -182,6 +192,13 @@ def decide(
         request for name, request in case.requests.items() if name not in before.requests
     )
     return Decision(case, _differs(before, case), issued, instructions, requested)
+
+
+def awaited(case: Case, progress: ProgressReport | None) -> range:
+    """Numbers of the directives that the driver has been sent and has not looked at."""
+    progress = _of_generation(progress, case.generation)
+    first = case.base if progress is None else max(case.base, progress.directive)
+    return range(first + 1, case.sequence + 1)
 
 
 def to_record(case: Case) -> bytes:
@@ -228,6 +245,31 @@ def _opened(case: Case, reading: Reading, now: float) -> tuple[State, Case]:
         driver=Driver.THERE,
         driver_at=None,
     )
+
+
+def _caught_up(state: State, case: Case, progress: ProgressReport | None) -> tuple[State, Case]:
+    """The case with numbers behind all that the driver has looked at.
+
+    A case whose record was lost, or restored from an older copy, has lower ones, which the driver
+    would not look at. Each incident has led to a directive, so as many numbers of incidents are
+    left out: a later one must not take the name of one that is over.
+    """
+    missed = 0 if progress is None else progress.directive - case.sequence
+    if missed <= 0:
+        return state, case
+    newest = case.sequence + missed
+    return (
+        replace(state, incidents=state.incidents + missed),
+        replace(case, sequence=newest, base=newest),
+    )
+
+
+def _has_lost_directives(case: Case, reading: Reading) -> bool:
+    """Whether the store has lost a directive that the driver has not looked at. It would take none
+    of those behind it, so all that is on its way is given up, and ordered again where its reports
+    say that it has not been done."""
+    held = reading.directives
+    return held is not None and not held.issuperset(awaited(case, reading.progress))
 
 
 def _goes_on(report: TopologyReport, case: Case) -> bool:

@@ -339,6 +339,48 @@ def test_the_log_has_the_plan_with_its_problem_and_answer_once_it_is_in_the_stor
     assert {line["order"] for line in coordinator.lines("directive")} >= {"plan", "buffering"}
 
 
+def _sent(world: World) -> list[int]:
+    folder = world.member.place.path(tree.DIRECTIVES)
+    return [int(name) for name in world.names(folder)]
+
+
+def test_a_record_that_was_deleted_gives_no_number_a_second_time() -> None:
+    world = World()
+    settled(world)
+    world.lose(world.member, 0)
+    world.coordinator().settle()
+    before = _sent(world)
+    assert before
+    # nothing has been looked at: only the store knows these numbers
+    world.shared.store.remove(world.member.place.path(tree.COORDINATION))
+    world.shared.candidates.clear()
+    coordinator = settled(world)
+    world.lose(world.member, 1)
+    coordinator.settle()
+    assert world.directives(world.member, PlanOrder)[-1].sequence > max(before)
+    assert len(set(_sent(world))) == len(_sent(world)) > len(before)
+
+
+def test_a_directive_that_the_store_has_lost_is_missed_after_a_while() -> None:
+    world = World()
+    coordinator = settled(world)
+    world.lose(world.member, 0)
+    coordinator.settle()
+    (plan,) = world.directives(world.member, PlanOrder)
+    path = world.member.place.path(tree.DIRECTIVES, tree.numbered(plan.sequence))
+    world.shared.store.remove(path)
+    for _ in range(3):
+        world.now += 6.0
+        world.fleet.report(world.member)
+        coordinator.settle()
+    world.fleet.obey(world.member)
+    world.fleet.report(world.member)
+    coordinator.settle()
+    (again,) = world.directives(world.member, PlanOrder)
+    assert set(again.order.placement) == set(plan.order.placement)
+    assert again.sequence > plan.sequence
+
+
 def test_an_application_that_was_removed_is_forgotten() -> None:
     world = World(applications=2)
     coordinator = settled(world)

@@ -7,7 +7,7 @@ from application_world import COSTS, Desk, orders, running
 
 from rekindle import protocol
 from rekindle.coordination import application
-from rekindle.coordination.application import Driver
+from rekindle.coordination.application import Case, Driver
 from rekindle.protocol import (
     BufferingOrder,
     CheckpointReport,
@@ -261,6 +261,76 @@ def test_a_coordinator_that_was_killed_notices_priorities_that_changed_meanwhile
     assert decision.instructions == same.instructions != ()
     again = application.decide(desk.restart(), desk.reading, desk.now + 1, clock=float)
     assert not again.instructions
+
+
+def _lose(desk: Desk, *nodes: str) -> None:
+    for node in nodes:
+        del desk.nodes[node]
+    desk.report()
+
+
+def test_after_the_record_is_lost_the_next_directive_is_one_that_the_driver_looks_at() -> None:
+    desk = running()
+    desk.directive, desk.plan_epoch, desk.case = 3_000, 90, Case()
+    desk.report()
+    (first, *_) = desk.decide().directives
+    assert (first.sequence, first.after) == (3_001, 0)
+    desk.settle()
+    _lose(desk, "n1")
+    decision = desk.decide()
+    (plan,) = orders(decision, PlanOrder)
+    assert plan.builds_on == 90
+    assert decision.case.incident is not None
+    assert decision.case.incident.number > 3_000  # none that was before has this number
+
+
+def test_a_driver_that_reports_only_after_its_topology_is_caught_up_with_too() -> None:
+    desk = running()
+    progress = desk.reading.progress
+    desk.case, desk.directive = Case(), 57
+    desk.reading = replace(desk.reading, progress=None, orders=Orders(paused=True))
+    assert orders(desk.decide(obey=False), PauseOrder)
+    desk.reading = replace(desk.reading, progress=progress)
+    desk.report()
+    (first, *_) = again = desk.decide().directives
+    assert (first.sequence, first.after) == (58, 0)
+    assert any(isinstance(item.order, PauseOrder) for item in again)
+
+
+def test_a_record_from_an_older_copy_goes_on_behind_what_the_driver_has_looked_at() -> None:
+    desk = running()
+    older = desk.restart()
+    _lose(desk, "n1", "n2")
+    desk.decide()
+    desk.nodes["n1"] = NodeSeen(incarnation="b", capacity_percent=100.0)
+    desk.settle()
+    looked_at, plan_epoch = desk.directive, desk.plan_epoch
+    assert older.sequence < looked_at
+    desk.case = older
+    desk.settle()
+    _lose(desk, "n4")
+    decision = desk.decide()
+    assert min(item.sequence for item in decision.directives) > looked_at
+    (plan,) = orders(decision, PlanOrder)
+    assert plan.builds_on == plan_epoch
+    desk.settle()
+    assert set(desk.placement) == set(COSTS)
+
+
+def test_a_directive_that_the_store_has_lost_is_given_up_and_ordered_again() -> None:
+    desk = running()
+    _lose(desk, "n1", "n2")
+    sent = desk.decide(obey=False).directives
+    assert any(isinstance(item.order, PlanOrder) for item in sent)
+    held = frozenset(item.sequence for item in sent)
+    desk.reading = replace(desk.reading, directives=held)
+    assert not desk.decide(obey=False).directives
+    desk.reading = replace(desk.reading, directives=held - {min(held)})
+    (first, *_) = desk.decide().directives
+    assert (first.sequence, first.after) == (max(held) + 1, 0)
+    desk.reading = replace(desk.reading, directives=None)
+    desk.settle()
+    assert set(desk.placement) == set(COSTS)
 
 
 def test_adaptive_switches_are_ordered_on_and_off_and_again_when_they_were_missed() -> None:
