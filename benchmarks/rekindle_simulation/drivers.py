@@ -86,6 +86,7 @@ class Driver:
     checkpoint: int = 0
     checkpoint_told: int = 0
     measured: int = 0
+    waiting_since: float = 0.0
     seen: dict[str, NodeSeen] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
     noticed: dict[tuple[str, int, bool], float] = field(default_factory=dict)
@@ -274,6 +275,10 @@ class Driver:
         self.case = decision.case
         if decision.case.state is not None:
             self.invariants.decided(decision.case.state)
+        due = self.case.state.due if self.case.state is not None else None
+        if due is None or due.at > self.world.now or alone or self.paused:
+            self.waiting_since = self.world.now
+        self.invariants.waited(self.world.now - self.waiting_since, self.sidecar.leaderless_seconds)
         if not alone:
             return
         for directive in decision.directives:
@@ -311,7 +316,9 @@ class Driver:
             reports.append(self._checkpoint())
         answered = [self.sidecar.report(report) for report in reports]
         if all(answered):
-            self.following = following.contacted(self.following, self.world.now)
+            self.following = following.contacted(
+                self.following, self.world.now, led=self.sidecar.led
+            )
 
     def _topology(self) -> TopologyReport:
         return TopologyReport(

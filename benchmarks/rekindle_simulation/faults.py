@@ -52,9 +52,10 @@ class Faults:
             self._give_orders,
         )
         if self.loses_records:
-            lost = (self._empty_store, self._lose_record, self._restore_store)
-            world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(lost))
-            kinds = (*kinds, *lost)
+            more = (self._empty_store, self._lose_record, self._restore_store)
+            more = (*more, self._take_operators_away)
+            world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(more))
+            kinds = (*kinds, *more)
         self.world.after(world.between(CALM_SECONDS, 40.0), self._kill_nodes)
         for _ in range(world.random.randint(0, FAULTS_MAX)):
             world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(kinds))
@@ -75,6 +76,15 @@ class Faults:
     def _mend_coordinators(self) -> None:
         for coordinator in self.coordinators:
             coordinator.fragile = 0.0
+
+    def _take_operators_away(self) -> None:
+        """Nobody leads, while the store is up and nodes die."""
+        seconds = self.world.between(20.0, max(25.0, QUIET_AT - self.world.now))
+        self.world.tell(f"all coordinators are away for {seconds:.0f} s")
+        for coordinator in self.coordinators:
+            coordinator.crash(seconds)
+        left = max(0.1, QUIET_AT - 1.0 - self.world.now)
+        self.world.after(min(self.world.between(0.0, 20.0), left), self._kill_nodes)
 
     def _stop_store(self) -> None:
         self.world.tell("the store is away")

@@ -4,6 +4,7 @@ at a plan     no partition is placed that is active, plan epochs only grow, no n
 at a move     everything runs, it goes to a node that is there, and none carries more than before,
               or, by domain, than its cap once all are made
 at a commit   each epoch once, generations only grow
+at a step     a driver that nobody leads plans what waits, some time after
 at a decision a coordinator that is started anew decides the same, and what the loss of each domain
               would stop can be told
 in the end    everything runs, the incident is closed, switches are as the policy says, load is even
@@ -20,6 +21,10 @@ from rekindle.settings import DOMAINS, Policy
 from rekindle_simulation.machines import CAPACITY_PERCENT
 
 __all__ = ["Broken", "Invariants"]
+
+
+# a sidecar waits for 20 s, and its driver asks it again every second
+LEADERLESS_SECONDS_MAX = 25.0
 
 
 class Broken(Exception):
@@ -96,6 +101,11 @@ class Invariants:
                 f"driver {next_generation} commits epoch {next_epoch} "
                 f"after driver {generation} committed {epoch}"
             )
+
+    def waited(self, seconds: float, leaderless_seconds: float) -> None:
+        """A plan has been due for a driver that does not plan, and nobody has led."""
+        if min(seconds, leaderless_seconds) > LEADERLESS_SECONDS_MAX:
+            raise Broken(f"nobody plans for {seconds:.0f} s, though nobody leads")
 
     def forgotten(self) -> None:
         """The store has lost numbers: those that no driver has looked at may be given again. What a

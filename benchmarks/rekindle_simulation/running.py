@@ -72,7 +72,8 @@ def places_by_domain(seed: int) -> bool:
 
 
 def loses_records(seed: int) -> bool:
-    """Whether a seed has a store that loses records; the others stay what they were."""
+    """Whether a seed has a store that loses records and operators that are away; the others stay
+    what they were."""
     return seed % LOSING_SEEDS == LOSING_SEEDS - 1
 
 

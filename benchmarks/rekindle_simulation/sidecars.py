@@ -25,6 +25,7 @@ PATHS = {
     protocol.CheckpointReport: tree.CHECKPOINT,
 }
 CONTACT_SECONDS = 10.0
+LEADERLESS_SECONDS = 20.0
 
 
 class _Stamp(msgspec.Struct):
@@ -51,6 +52,17 @@ class Sidecar:
     held: dict[str, Report] = field(default_factory=dict)
     fenced: bool = False
     introduced: bool = False
+    leaderless_at: float | None = None
+
+    @property
+    def leaderless_seconds(self) -> float:
+        """For how long nobody has led, as far as the sidecar has seen."""
+        return 0.0 if self.leaderless_at is None else self.world.now - self.leaderless_at
+
+    @property
+    def led(self) -> bool:
+        """What the sidecar says of it."""
+        return self.leaderless_seconds < LEADERLESS_SECONDS
 
     @property
     def knows_nothing(self) -> bool:
@@ -80,6 +92,7 @@ class Sidecar:
             for name in list(self.held):
                 self._hand_on(name)
             self._fetch()
+            self._look_for_leader()
         except (Unreachable, Expired):
             return
 
@@ -111,6 +124,12 @@ class Sidecar:
                 return
         heartbeat = Heartbeat(generation=self.generation, since=self.world.now)
         self.store.put(path, protocol.encode(heartbeat), self.session)
+
+    def _look_for_leader(self) -> None:
+        if self.store.children(tree.ELECTION):
+            self.leaderless_at = None
+        elif self.leaderless_at is None:
+            self.leaderless_at = self.world.now
 
     def _hand_on(self, name: str) -> None:
         report, path = self.held[name], PLACE.path(name)

@@ -43,10 +43,12 @@ from rekindle_sidecar.logs import tell
 from rekindle_sidecar.precedence import Stamp, are_foreign
 from rekindle_sidecar.refusals import Cause, Refusal
 
-__all__ = ["Desk", "Line"]
+__all__ = ["LEADERLESS_SECONDS", "Desk", "Line"]
 
 # a driver tells its topology at once
 TOPOLOGY_SECONDS = 5.0
+# for so long nobody may lead while one operator hands over to another
+LEADERLESS_SECONDS = 20.0
 
 AnyReport = TopologyReport | ProgressReport | StatisticsReport | CheckpointReport
 
@@ -92,6 +94,7 @@ class Desk:
         self.arriving = False
         self.store_reachable = False
         self.heartbeat_up = False
+        self._leaderless_at: float | None = None
         self.ending = False
         self._clock = clock
         self._wall_clock = wall_clock
@@ -103,6 +106,20 @@ class Desk:
     def fenced(self) -> bool:
         """Whether the store has a newer driver than the one here."""
         return 0 < self.generation < self.fenced_by
+
+    @property
+    def led(self) -> bool:
+        """Whether a coordinator leads, or one did until a moment ago."""
+        at = self._leaderless_at
+        return at is None or self._clock() - at < LEADERLESS_SECONDS
+
+    def note_leader(self, *, there: bool) -> None:
+        """Whether the store shows a coordinator that leads."""
+        if not there and self._leaderless_at is None:
+            self._leaderless_at = self._clock()
+        elif there and self._leaderless_at is not None:
+            self._leaderless_at = None
+            self.ring()
 
     def handshake(self, data: bytes, line: Line, peer: int) -> bytes:
         """Take a driver's introduction; the answer. `peer` is the process at the other end, for a
@@ -156,7 +173,11 @@ class Desk:
             self.figures.late_rows = report.late_rows
         self.wake()
         return msgspec.json.encode(
-            {"store_reachable": self.store_reachable, "contact_seconds": self.contact_seconds}
+            {
+                "store_reachable": self.store_reachable,
+                "contact_seconds": self.contact_seconds,
+                "led": self.led,
+            }
         )
 
     def acknowledge(self, data: bytes, line: Line) -> bytes:
@@ -184,6 +205,7 @@ class Desk:
             {
                 "directives": [envelope.data for envelope in found],
                 "store_reachable": self.store_reachable,
+                "led": self.led,
             }
         )
 
@@ -195,6 +217,7 @@ class Desk:
             "fenced_by": self.fenced_by if self.fenced else None,
             "store_reachable": self.store_reachable,
             "heartbeat_up": self.heartbeat_up,
+            "led": self.led,
             "driver_heard_seconds": self.heard_seconds(),
             "held": len(self.held),
             "versions": {"oldest": VERSION_OLDEST, "newest": VERSION},
@@ -259,12 +282,12 @@ class Desk:
         self.news = asyncio.Event()
 
     async def _next_directives(self, after: int, generation: int, wait: float) -> list[Envelope]:
-        end = self._clock() + wait
+        end, led = self._clock() + wait, self.led
         while True:
             self._refuse_older("directives", generation)
             found = inbox.choose(self.inbox.values(), after, generation)
             left = end - self._clock()
-            if found or left <= 0 or self.ending:
+            if found or left <= 0 or self.ending or led != self.led:
                 return found
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):

@@ -43,6 +43,7 @@ class Figures(Collector):
             ("held", "Reports and acknowledgements that wait for the store.", len(desk.held)),
             ("store_reachable", "Whether the store answers.", desk.store_reachable),
             ("heartbeat_up", "Whether the store shows the driver.", desk.heartbeat_up),
+            ("led", "Whether a coordinator leads.", desk.led),
             ("generation", "The driver's generation.", desk.generation),
             ("fenced", "Whether a newer driver has taken over.", desk.fenced),
             (

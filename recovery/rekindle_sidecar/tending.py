@@ -1,8 +1,8 @@
 """The sidecar's rounds: everything that it does at the store, one thing after the other.
 
-    rest ──► heartbeat ──► reports ──► acknowledgements ──► directives ──► retention ──┐
-     ▲                                                                                 │
-     └─────────────────── nothing is asked that is known ──────────────────────────────┘
+    rest ──► heartbeat ──► reports ──► acknowledgements ──► directives ──► leader ──► retention ──┐
+     ▲                                                                                            │
+     └───────────────────────── nothing is asked that is known ───────────────────────────────────┘
 
 A round is woken by requests of the driver and by watches, and is due twice a second for what only
 time brings. Requests wait for none of it: each step runs on a thread, and only its outcome comes
@@ -21,7 +21,7 @@ from rekindle_sidecar.desk import Desk
 from rekindle_sidecar.heartbeats import Heartbeats
 from rekindle_sidecar.logs import tell
 from rekindle_sidecar.precedence import Precedence
-from rekindle_zookeeper import Conflict, Connection
+from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
 __all__ = ["Tender"]
 
@@ -43,7 +43,8 @@ class Tender:
         self._heartbeats = Heartbeats(connection, desk.place)
         self._heartbeat_known = False
         self._wanted: object = None
-        self._directives_known = False
+        self._directives_known = self._leader_known = False
+        self._led = True
         self._ending = False
         self._failure = ""
         self._retry_at = 0.0
@@ -58,6 +59,7 @@ class Tender:
         connection.watch(
             desk.place.path(tree.DIRECTIVES), self._from_elsewhere(self._directives_changed)
         )
+        connection.watch(tree.ELECTION, self._from_elsewhere(self._leader_changed))
 
     async def run(self) -> None:
         """Rounds until `end` is called, and a last one after it."""
@@ -83,6 +85,7 @@ class Tender:
                 await self._keep_heartbeat()
                 await self._deliver()
                 await self._fetch()
+                await self._look_for_leader()
                 await self._tidy()
                 self._failure = ""
             except Conflict:  # with another sidecar: look again
@@ -91,6 +94,7 @@ class Tender:
             except RekindleError as error:
                 self._fail(str(error))
         self._tell_reachable()
+        self._tell_led()
 
     async def _keep_heartbeat(self) -> None:
         desk = self._desk
@@ -147,6 +151,22 @@ class Tender:
             raise
         desk.refill(found)
 
+    async def _look_for_leader(self) -> None:
+        """See whether a coordinator takes part in the election. A store that does not let us look
+        has one that made it so."""
+        if self._leader_known:
+            return
+        self._leader_known = True
+        try:
+            found = await asyncio.to_thread(self._connection.children, tree.ELECTION)
+        except StoreUnreachable:
+            self._leader_known = False
+            raise
+        except RekindleError as error:
+            tell("election-closed", text=str(error)[:200])
+            found = [""]
+        self._desk.note_leader(there=bool(found))
+
     async def _tidy(self) -> None:
         desk, now = self._desk, self._loop.time()
         if now >= self._tidy_at and desk.heartbeat_up:
@@ -170,7 +190,7 @@ class Tender:
         self._forget()
 
     def _forget(self) -> None:
-        self._heartbeat_known = self._directives_known = False
+        self._heartbeat_known = self._directives_known = self._leader_known = False
         self._deliveries.forget()
 
     def _tell_reachable(self) -> None:
@@ -178,6 +198,12 @@ class Tender:
         if reachable != self._desk.store_reachable:
             self._desk.store_reachable = reachable
             tell("store-reachable" if reachable else "store-unreachable")
+
+    def _tell_led(self) -> None:
+        if self._desk.led != self._led:
+            self._led = self._desk.led
+            tell("led" if self._led else "nobody-leads")
+            self._desk.ring()
 
     def _tell_heartbeat(self, up: bool) -> None:
         if up != self._desk.heartbeat_up:
@@ -196,6 +222,9 @@ class Tender:
 
     def _directives_changed(self) -> None:
         self._directives_known = False
+
+    def _leader_changed(self) -> None:
+        self._leader_known = False
 
     def _from_elsewhere(self, note: Callable[[], None]) -> Callable[[], None]:
         """For callbacks from other threads: note it on the event loop, and wake."""

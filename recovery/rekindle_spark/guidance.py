@@ -46,6 +46,10 @@ class Contact(Protocol):
         """When the store was last known to answer, by time.monotonic()."""
 
     @property
+    def led(self) -> bool:
+        """Whether a coordinator leads, as far as is known."""
+
+    @property
     def waiting(self) -> bool:
         """Whether there are directives to be looked at."""
 
@@ -136,7 +140,9 @@ class Guidance:
 
     def _hear(self) -> None:
         if self.contact is not None:
-            self.following = following.contacted(self.following, self.contact.contact_at)
+            self.following = following.contacted(
+                self.following, self.contact.contact_at, led=self.contact.led
+            )
 
     def _decide(self, progress: ProgressReport, paused: bool, alone: bool) -> coordination.Decision:
         """The core's own decision; it has seen its own orders all carried out."""

@@ -59,6 +59,7 @@ class Sidecar:
         self._sending = False
         self._stopping = False
         self._contact_at = time.monotonic()
+        self._led = True
         self._fenced: FencedError | None = None
         self.trouble = ""
         self._threads = [
@@ -84,6 +85,11 @@ class Sidecar:
     def contact_at(self) -> float:
         """When the store was last known to answer, by time.monotonic()."""
         return self._contact_at
+
+    @property
+    def led(self) -> bool:
+        """Whether a coordinator leads, as far as is known."""
+        return self._led
 
     @property
     def fenced(self) -> FencedError | None:
@@ -210,6 +216,7 @@ class Sidecar:
     def _note(self, answer: dict[str, Any]) -> None:
         if answer["store_reachable"]:
             self._contact_at = time.monotonic()
+            self._led = bool(answer.get("led", True))  # an older sidecar does not say
             self.trouble = ""
 
     def _has_news(self) -> bool:

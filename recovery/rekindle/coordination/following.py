@@ -1,8 +1,8 @@
 """The driver's side: which directives it takes, and when it plans by itself.
 
-    led ──no contact for `alone_seconds`, and something waits──► alone
-     ▲                                                             │
-     └──────────────────────the store answers again────────────────┘
+    led ──no contact for `alone_seconds`, or nobody leads; and something waits──► alone
+     ▲                                                                             │
+     └──────────────the store answers again, and a coordinator leads───────────────┘
 
 A directive is refused when it is for another generation, when it has been taken before, or when the
 coordinator that sent it did not know of a newer plan. Pure: the runtime
@@ -31,13 +31,15 @@ ALONE_SECONDS = 15.0
 class Following:
     """`plan_epoch` of the newest plan carried out, `directive` the newest one looked at,
     `contact_at` (seconds of a clock that is never set) when the store was last known to answer,
-    None for a driver that has no coordinator. After `alone_seconds` without contact it is alone."""
+    None for a driver that has no coordinator. After `alone_seconds` without contact it is alone,
+    and so it is while its sidecar says that no coordinator leads: `led` is False."""
 
     generation: int
     plan_epoch: int = 0
     directive: int = 0
     contact_at: float | None = None
     alone_seconds: float = ALONE_SECONDS
+    led: bool = True
 
 
 def is_early(following: Following, directive: Directive) -> bool:
@@ -71,15 +73,16 @@ def planned(following: Following, plan_epoch: int) -> Following:
     return replace(following, plan_epoch=plan_epoch)
 
 
-def contacted(following: Following, now: float) -> Following:
-    """After the store has answered."""
-    return replace(following, contact_at=now)
+def contacted(following: Following, now: float, *, led: bool = True) -> Following:
+    """After the store has answered; `led` is whether a coordinator leads there."""
+    return replace(following, contact_at=now, led=led)
 
 
 def is_alone(following: Following, now: float) -> bool:
     """Whether the driver has to plan by itself if something waits."""
     contact_at = following.contact_at
-    return contact_at is None or now - contact_at > following.alone_seconds
+    out_of_contact = contact_at is None or now - contact_at > following.alone_seconds
+    return out_of_contact or not following.led
 
 
 def _refusal(following: Following, directive: Directive) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.protocol import CheckpointReport, Heartbeat, ProgressReport, tree
 from rekindle_sidecar import monitoring
-from rekindle_sidecar.desk import Desk
+from rekindle_sidecar.desk import LEADERLESS_SECONDS, Desk
 from rekindle_sidecar.inbox import Envelope, choose, read
 from rekindle_sidecar.refusals import Cause, Refusal
 
@@ -355,3 +355,37 @@ def test_health_names_the_driver_that_fences_only_when_there_is_one() -> None:
     assert office.desk.health()["fenced_by"] is None
     office.desk.fence(5)
     assert office.desk.health()["fenced_by"] == 5
+
+
+def test_a_driver_is_led_until_nobody_has_led_for_long() -> None:
+    office = Office()
+    office.handshake()
+    for there, seconds, led in (
+        (False, 0.0, True),
+        (False, LEADERLESS_SECONDS - 0.1, True),
+        (False, 0.2, False),
+        (True, 0.0, True),
+        (False, 1.0, True),
+    ):
+        office.now += seconds
+        office.desk.note_leader(there=there)
+        answer = asyncio.run(office.desk.directives(0, 1, 0.0, office.line))
+        assert json.loads(answer)["led"] is led
+        assert office.desk.health()["led"] is led
+
+
+def test_a_long_poll_ends_as_soon_as_nobody_leads_and_as_soon_as_somebody_does() -> None:
+    office = Office()
+    office.handshake()
+
+    async def poll(there: bool, seconds: float) -> bool:
+        waiting = asyncio.create_task(office.desk.directives(0, 1, 30.0, office.line))
+        await asyncio.sleep(0)
+        office.desk.note_leader(there=there)
+        office.now += seconds
+        office.desk.ring()
+        async with asyncio.timeout(1.0):
+            return bool(json.loads(await waiting)["led"])
+
+    assert asyncio.run(poll(there=False, seconds=LEADERLESS_SECONDS)) is False
+    assert asyncio.run(poll(there=True, seconds=0.0)) is True

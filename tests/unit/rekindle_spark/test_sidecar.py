@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,6 +24,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     daemon_threads = True
     refusal: dict[str, Any] | None = None
+    more: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, path: Path) -> None:
         self.taken: list[int] = []
@@ -57,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer({})
 
     def do_GET(self) -> None:
-        self._answer({"directives": []})
+        self._answer({"directives": [], **self.server.more})
 
     def _answer(self, more: dict[str, Any]) -> None:
         refusal = self.server.refusal
@@ -175,3 +176,23 @@ def test_answers_that_a_sidecar_did_not_take_are_given_to_the_next_one(
         speaker.stop()
         server.shutdown()
     assert server.answered == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("more", "led"), [({}, True), ({"led": True}, True), ({"led": False}, False)], ids=str
+)
+def test_whether_a_coordinator_leads_is_what_the_sidecar_says(
+    path: Path, more: dict[str, Any], led: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server, "more", more)
+    with Server(path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asked = client(path)
+        before = asked.contact_at
+        asked.start()
+        end = time.monotonic() + 5.0
+        while asked.contact_at == before and time.monotonic() < end:
+            time.sleep(0.01)
+        assert asked.led is led
+        asked.stop()
+        server.shutdown()

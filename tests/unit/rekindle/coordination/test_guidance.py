@@ -1,13 +1,20 @@
-"""What a driver does without its coordinator, where placement is by failure domains."""
+"""What a driver does without its coordinator: alone, led again, placement by failure domains."""
 
 import time
 from typing import Any, cast
 
 from application_world import COSTS, NODES, TOPOLOGY
 
-from rekindle.coordination import MovePartitions
+from rekindle.coordination import MovePartitions, following
 from rekindle.coordination.following import Following
-from rekindle.protocol import NodeSeen, ProgressReport, StatisticsReport, TopologyReport
+from rekindle.protocol import (
+    Directive,
+    NodeSeen,
+    PlanOrder,
+    ProgressReport,
+    StatisticsReport,
+    TopologyReport,
+)
 from rekindle.settings import Policy
 from rekindle_spark.guidance import Guidance
 
@@ -51,10 +58,30 @@ class Silent:
     """A sidecar that has not reached the store for long."""
 
     contact_at = time.monotonic() - 3_600.0
-    waiting, fenced, unreadable = False, "", frozenset[int]()
+    waiting, fenced, unreadable, led = False, "", frozenset[int](), True
 
     def report(self, report: object) -> None:
         """Nobody hears it."""
+
+
+class Leaderless(Silent):
+    """A sidecar that reaches the store, where no coordinator leads until `led` is set."""
+
+    led = False
+    directive: Directive | None = None
+
+    @property
+    def contact_at(self) -> float:  # type: ignore[override]
+        return time.monotonic()
+
+    def directives(self) -> list[Directive]:
+        return [] if self.directive is None else [self.directive]
+
+    def looked_at(self, sequence: int) -> None:
+        """Not of interest."""
+
+    def acknowledge(self, acknowledgement: object) -> None:
+        """Not of interest."""
 
 
 def moves(contact: object, slow: str = "") -> list[MovePartitions]:
@@ -87,3 +114,37 @@ def test_it_empties_slow_nodes_all_the_same() -> None:
 
 def test_each_node_of_a_driver_that_has_no_coordinator_is_a_domain() -> None:
     assert moves(None), "its own placement is not by node yet"
+
+
+def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_double_plan() -> None:
+    contact = Leaderless()
+    guidance = Guidance(
+        topology=TopologyReport(
+            generation=1,
+            sequence=0,
+            program="p",
+            topology=TOPOLOGY,
+            policy=Policy(),
+            nodes_expected=len(NODES),
+        ),
+        reports=cast(Any, Reports("")),
+        following=Following(1, contact_at=time.monotonic()),
+        contact=cast(Any, contact),
+    )
+    assert not guidance.alone
+    guidance.confer(paused=False)
+    assert guidance.alone
+    guidance.following = following.planned(guidance.following, 4)  # its own plan
+    contact.led = True
+    contact.directive = Directive(
+        sequence=9,
+        after=0,
+        generation=1,
+        plan_epoch=5,
+        reason="node-back",
+        text="A plan of a coordinator that has not heard of the driver's own.",
+        order=PlanOrder(query_partitions=(), placement={"tops/0": "n1"}, builds_on=3),
+    )
+    assert guidance.confer(paused=False).directives == ()
+    assert not guidance.alone
+    assert (guidance.following.plan_epoch, guidance.following.directive) == (4, 9)

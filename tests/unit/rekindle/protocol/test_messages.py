@@ -184,3 +184,4 @@ def test_a_driver_is_alone_without_a_store_and_after_a_long_silence() -> None:
     led = following.contacted(Following(1, contact_at=0.0), now=50.0)
     assert not following.is_alone(led, now=50.0 + ALONE_SECONDS)
     assert following.is_alone(led, now=50.1 + ALONE_SECONDS)
+    assert following.is_alone(following.contacted(led, now=51.0, led=False), now=51.0)
