@@ -35,6 +35,7 @@ __all__ = ["Coordinator"]
 
 STEP_SECONDS = 1.0
 AWAITED_SECONDS = 10.0
+STATISTICS = protocol.StatisticsReport.__name__
 
 
 @dataclass(slots=True)
@@ -231,6 +232,8 @@ class Coordinator:
         found = self.store.get(PLACE.path(tree.COORDINATION))
         if not decision.directives or found is None or found[1] != self.version:
             return
+        if reading.statistics is None and STATISTICS in decision.case.taken:
+            return  # the store has lost costs that only who has taken them still knows
         case = application.from_record(found[0], "coordination")
         again = application.decide(case, reading, now, clock=float)
         for kind in (PlanOrder, MoveOrder):

@@ -86,7 +86,7 @@ class Driver:
     checkpoint: int = 0
     checkpoint_told: int = 0
     measured: int = 0
-    waiting_since: float = 0.0
+    waited_steps: int = 0
     seen: dict[str, NodeSeen] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
     noticed: dict[tuple[str, int, bool], float] = field(default_factory=dict)
@@ -276,9 +276,13 @@ class Driver:
         if decision.case.state is not None:
             self.invariants.decided(decision.case.state)
         due = self.case.state.due if self.case.state is not None else None
-        if due is None or due.at > self.world.now or alone or self.paused:
-            self.waiting_since = self.world.now
-        self.invariants.waited(self.world.now - self.waiting_since, self.sidecar.leaderless_seconds)
+        waits = due is not None and due.at <= self.world.now and not alone and not self.paused
+        self.waited_steps = self.waited_steps + 1 if waits else 0
+        self.invariants.waited(
+            self.waited_steps * STEP_SECONDS,
+            self.sidecar.leaderless_seconds,
+            in_contact=self.world.now - (self.following.contact_at or 0.0) < 2 * STEP_SECONDS,
+        )
         if not alone:
             return
         for directive in decision.directives:
@@ -315,10 +319,10 @@ class Driver:
             self.checkpoint_told = self.checkpoint
             reports.append(self._checkpoint())
         answered = [self.sidecar.report(report) for report in reports]
-        if all(answered):
-            self.following = following.contacted(
-                self.following, self.world.now, led=self.sidecar.led
-            )
+        if self.sidecar.listening:
+            contact_at = self.world.now if all(answered) else self.following.contact_at
+            assert contact_at is not None
+            self.following = following.contacted(self.following, contact_at, led=self.sidecar.led)
 
     def _topology(self) -> TopologyReport:
         return TopologyReport(

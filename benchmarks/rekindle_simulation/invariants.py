@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.coordination import State, survival
+from rekindle.coordination.following import ALONE_SECONDS
 from rekindle.protocol import PlanOrder
 from rekindle.settings import DOMAINS, Policy
 from rekindle_simulation.machines import CAPACITY_PERCENT
@@ -102,9 +103,11 @@ class Invariants:
                 f"after driver {generation} committed {epoch}"
             )
 
-    def waited(self, seconds: float, leaderless_seconds: float) -> None:
-        """A plan has been due for a driver that does not plan, and nobody has led."""
-        if min(seconds, leaderless_seconds) > LEADERLESS_SECONDS_MAX:
+    def waited(self, seconds: float, leaderless_seconds: float, *, in_contact: bool) -> None:
+        """A plan has been due for a driver that does not plan, and nobody has led. One without
+        contact to its sidecar is not told, and is alone some time after that."""
+        most = LEADERLESS_SECONDS_MAX + (0.0 if in_contact else ALONE_SECONDS)
+        if min(seconds, leaderless_seconds) > most:
             raise Broken(f"nobody plans for {seconds:.0f} s, though nobody leads")
 
     def forgotten(self) -> None:

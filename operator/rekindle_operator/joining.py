@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 NAME_LABEL = "spark-app-name"
+# the kind of bucket of executors that a driver's pod owns
+OWNER = "pod"
 Policies = Mapping[str, RecoveryPolicy]
 Executors = Iterable[tuple[PodSeen, PodSeen | None]]
 
@@ -132,7 +134,7 @@ def bucket(executor: PodSeen) -> str:
     if executor.resource:
         return _bucket(executor.group, executor.namespace, executor.resource)
     if executor.driver_uid:
-        return executor.driver_uid
+        return _bucket(OWNER, executor.namespace, executor.driver_uid)
     if executor.application:
         return _bucket(APPLICATION_LABEL, executor.namespace, executor.application)
     return _bucket(RUN_LABEL, executor.namespace, executor.run) if executor.run else ""
@@ -140,7 +142,7 @@ def bucket(executor: PodSeen) -> str:
 
 def buckets(driver: PodSeen, place: Place | None) -> tuple[str, ...]:
     """Everywhere where executors of a driver, of the application of a place, may be."""
-    found = [driver.uid]
+    found = [_bucket(OWNER, driver.namespace, driver.uid)]
     if driver.resource:
         found.append(_bucket(driver.group, driver.namespace, driver.resource))
     elif place is not None:
@@ -157,7 +159,9 @@ def named_buckets(place: Place) -> frozenset[str]:
 
 
 def driver_of(executor: PodSeen, drivers: Iterable[PodSeen]) -> PodSeen | None:
-    """The driver of an executor among those that look for theirs in its bucket."""
+    """The driver of an executor among those that look for theirs in its bucket: one of its own
+    namespace, whatever the executor's pod says of its owner."""
+    drivers = [driver for driver in drivers if driver.namespace == executor.namespace]
     if executor.driver_uid:
         return next((driver for driver in drivers if driver.uid == executor.driver_uid), None)
     if executor.submission:

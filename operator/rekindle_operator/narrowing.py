@@ -6,7 +6,7 @@ policy that asks for more than it gets is told so, in sentences. Pure; called by
 by the shell whenever a policy or a class has changed.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -29,7 +29,10 @@ from rekindle_operator.policies import Guards, Narrowing, PolicySpec, RecoveryPo
 from rekindle_operator.providers import Provider
 from rekindle_operator.resources import identity
 
-__all__ = ["Effective", "UnknownQuery", "effective", "known"]
+__all__ = ["Effective", "UnknownQuery", "effective", "known", "without_policy"]
+
+# for an application that no policy selects, where there is no class
+SOLVER_SECONDS_MAX = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,16 @@ def known(held: Effective, queries: Collection[str]) -> tuple[Effective, tuple[U
     overrides = {name: value for name, value in held.overrides.items() if name in queries}
     policy = replace(held.policy, priorities=kept)
     return replace(held, policy=policy, overrides=overrides), unknown
+
+
+def without_policy(own: Policy, classes: Iterable[RecoveryClass]) -> Policy:
+    """The policy of a pipeline that no RecoveryPolicy selects: planning for it may take the one
+    thread that decides no longer than any class allows."""
+    limits = [class_.spec.limits.solver_budget_seconds_max for class_ in classes]
+    most = float(min(limits, default=SOLVER_SECONDS_MAX))
+    if own.solver_budget_seconds <= most:
+        return own
+    return replace(own, solver_budget_seconds=most)
 
 
 def _core_policy(policy: RecoveryPolicy, class_: RecoveryClass) -> Policy:

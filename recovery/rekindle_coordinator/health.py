@@ -10,9 +10,11 @@ tell.
 """
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -27,6 +29,8 @@ __all__ = ["Metrics", "serve"]
 PREFIX = "rekindle_coordinator"
 SILENT_SECONDS_MAX = 60.0
 REQUEST_SECONDS_MAX = 5.0
+# a thread each; Prometheus and the kubelet need one or two
+CONNECTIONS_MAX = 32
 # Pages that are answered by a field of the summary.
 FIELDS = {"/health": "healthy", "/ready": "ready"}
 
@@ -84,9 +88,33 @@ class Metrics:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A connection that says nothing keeps nobody else from an answer; each family is answered."""
+    """A connection that says nothing keeps nobody else from an answer, and where there are too many
+    the oldest one ends; each family is answered."""
 
     daemon_threads = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(*arguments, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own; there are never many."""
+        with self._lock:
+            self._open[request] = None
+            oldest = next(iter(self._open)) if len(self._open) > CONNECTIONS_MAX else None
+            if oldest is not None:
+                del self._open[oldest]
+        if oldest is not None:
+            with suppress(OSError):  # it has ended meanwhile
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """It has been answered, or has ended."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         """Listen, and ask no name server for a name that nobody needs."""

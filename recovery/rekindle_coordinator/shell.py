@@ -9,7 +9,7 @@ one application stops that one, and is said once. The command `coordinator` runs
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Collection, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -86,6 +86,7 @@ class Shell:
     _retry_at: float = 0.0
     _reached: bool = False
     _had_store: bool = False
+    _provider_fails: bool = False
 
     def __post_init__(self) -> None:
         self.metrics.queries_stopped.set_function(lambda: self._count(standing.stopped_queries))
@@ -106,7 +107,7 @@ class Shell:
     def take_stock(self) -> None:
         """Take in what the provider knows, before anything is decided."""
         if self.provider is not None:
-            self.provider.news()
+            self._news_of(self.provider)
 
     def stop(self) -> None:
         """End within a second. A signal handler may call it: it takes no lock."""
@@ -254,7 +255,7 @@ class Shell:
         if self.provider is None or not due:
             return
         self._provider_asked_at = time.monotonic()
-        places = self.provider.news()
+        places = self._news_of(self.provider)
         for place in self.desks if places is None else places:
             desk = self.desks.get(place)
             if desk is None or not self.leading:
@@ -262,6 +263,18 @@ class Shell:
             desk.stirred |= places is not None
             if desk.look_around():
                 self.turns.hurry(place)
+
+    def _news_of(self, provider: NodeProvider) -> Collection[Place] | None:
+        """What the provider has news of; of one that fails, that may be anything."""
+        try:
+            places = provider.news()
+        except Exception:  # a bug with one application must not end the loop for all
+            if not self._provider_fails:
+                self.log.write("provider-failed", text=traceback.format_exc())
+            self._provider_fails = True
+            return None
+        self._provider_fails = False
+        return places
 
     def _attend(self, now: float) -> None:
         """Look at the application whose turn it is."""

@@ -214,9 +214,9 @@ class Sidecar:
             return None
 
     def _note(self, answer: dict[str, Any]) -> None:
+        self._led = bool(answer.get("led", True))  # an older sidecar does not say
         if answer["store_reachable"]:
             self._contact_at = time.monotonic()
-            self._led = bool(answer.get("led", True))  # an older sidecar does not say
             self.trouble = ""
 
     def _has_news(self) -> bool:

@@ -15,6 +15,8 @@ import ssl
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
+from typing import cast
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
@@ -31,7 +33,14 @@ __all__ = ["Server", "Tell", "check_port", "make_counter"]
 Tell = Callable[..., None]
 
 # An API server takes objects of up to 3 MiB, and JSON of a review around them.
-REVIEW_BYTES_MAX = 8 * 2**20
+REVIEW_BYTES_MAX = 3_584 * 2**10
+# Bodies that are read at once, of all connections. Most reviews have 20 kB.
+READ_BYTES_MAX = 16 * 2**20
+# The API server keeps a few open, and opens one for each review that has to wait.
+CONNECTIONS_MAX = 200
+# It waits no longer for an answer than this.
+BODY_SECONDS_MAX = 5.0
+HANDSHAKE_SECONDS_MAX = 5.0
 SHUTDOWN_SECONDS = 5.0
 POLL_SECONDS = 2.0
 
@@ -72,6 +81,9 @@ class Server:
         self._context = _context()
         self._presented: Pair | None = None
         self._told = ""
+        # connections that have brought a review
+        self._known: set[asyncio.BaseProtocol] = set()
+        self._reading_bytes = 0
         self._thread = ServerThread("webhook", self._serve, host, port)
 
     @property
@@ -109,13 +121,32 @@ class Server:
         await runner.setup()
         try:
             await self._renew()
-            listener = self._thread.listen()
-            await web.SockSite(runner, listener, ssl_context=self._context).start()
+            assert runner.server is not None
+            site = await asyncio.get_running_loop().create_server(
+                partial(self._connection, runner.server),
+                sock=self._thread.listen(),
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+            )
             self._thread.report_listening()
-            while not await self._thread.is_ended(self._poll_seconds):
-                await self._renew()
+            async with site:
+                while not await self._thread.is_ended(self._poll_seconds):
+                    await self._renew()
         finally:
             await runner.cleanup()
+
+    def _connection(self, server: web.Server) -> asyncio.BaseProtocol:
+        """What a new connection is given to. Where there are too many, the oldest one that has
+        brought no review ends; where all have, the new one does."""
+        there = server.connections
+        self._known.intersection_update(there)
+        if len(there) >= CONNECTIONS_MAX:
+            idle = next((known for known in there if known not in self._known), None)
+            if idle is None:
+                return _Full()
+            if idle.transport is not None:
+                idle.transport.abort()
+        return server()
 
     async def _renew(self) -> None:
         """Present another certificate when there is one. On this thread, where handshakes begin,
@@ -141,17 +172,41 @@ class Server:
             self._tell(word, text=text)
 
     async def _review(self, request: web.Request) -> web.Response:
-        body = await request.read()
+        size = request.content_length or REVIEW_BYTES_MAX
+        if size > REVIEW_BYTES_MAX or self._reading_bytes + size > READ_BYTES_MAX:
+            status = 413 if size > REVIEW_BYTES_MAX else 503
+            answer = web.Response(status=status, text="too much at once\n")
+            answer.force_close()  # the rest of its body is not read
+            return answer
+        self._reading_bytes += size
+        try:
+            async with asyncio.timeout(BODY_SECONDS_MAX):
+                body = await request.read()
+        except TimeoutError:
+            answer = web.Response(status=408, text="the body did not come in time\n")
+            answer.force_close()
+            return answer
+        finally:
+            self._reading_bytes -= size
         try:
             asked = reviews.read(body)
         except InputError as error:
             self._counter.labels("other", "malformed").inc()
             return web.Response(status=400, text=f"{error}\n")
+        self._known.add(request.protocol)
         found = reviews.answer(asked, self._outlook)
         self._counter.labels(found.role, found.outcome).inc()
         if found.trouble:
             self._tell("injection-failed", namespace=asked.namespace, text=found.trouble)
         return web.Response(body=found.body, content_type="application/json")
+
+
+class _Full(asyncio.Protocol):
+    """A connection that there is no room for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """End it."""
+        cast(asyncio.Transport, transport).abort()
 
 
 def check_port(port: int) -> None:

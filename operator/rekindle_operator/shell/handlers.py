@@ -144,8 +144,10 @@ class Handlers:
             try:
                 self.take_census()
                 due = time.monotonic() + CENSUS_SECONDS
-            except RunError as trouble:
-                self.log.write("watch-failed", resource="census", text=str(trouble))
+            except Exception as trouble:  # the next census is to be taken, whatever this one met
+                known = isinstance(trouble, RunError)
+                text = str(trouble) if known else f"{type(trouble).__name__}: {trouble}"
+                self.log.write("watch-failed", resource="census", text=text)
                 due = time.monotonic() + RETRY_SECONDS
 
 

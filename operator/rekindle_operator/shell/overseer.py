@@ -9,7 +9,8 @@ Runs in the deciding thread and waits for nobody: what it leaves as errands is d
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -20,6 +21,7 @@ from rekindle.protocol import Heartbeat, NodeSeen, Orders, ProgressReport
 from rekindle.protocol.tree import Place
 from rekindle_coordinator.providers import Look, Terms
 from rekindle_operator import capacity, locating, narrowing
+from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.joining import Application
 from rekindle_operator.narrowing import Effective
 from rekindle_operator.shell.inbox import Inbox
@@ -34,7 +36,7 @@ __all__ = ["Overseer"]
 @dataclass(slots=True)
 class Overseer:
     """`decided_on` is called with each decision, `stirred` with the applications of which something
-    is otherwise; both only leave errands."""
+    is otherwise; both only leave errands. `tell` writes to the log."""
 
     inbox: Inbox
     known: Surroundings
@@ -43,13 +45,17 @@ class Overseer:
     limiter: Limiter
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
+    tell: Callable[..., None]
     _looked_at: float = -math.inf
     _progress: dict[Place, tuple[ProgressReport, ProgressReport]] = field(default_factory=dict)
 
     def news(self) -> Collection[Place]:
         """Applications of which something may be otherwise than before."""
         for news in self.inbox.take():
-            news(self.known)
+            try:
+                news(self.known)
+            except Exception:  # one object must not keep all others from being known
+                self.tell("news-failed", trace=traceback.format_exc())
         changed = self.known.take_changed()
         now = time.monotonic()
         newest = self.renewals.newest
@@ -89,11 +95,11 @@ class Overseer:
         """The reading with what policy and class say of it.
 
         Without them the pipeline's own policy holds, as a driver that nobody plans for would wait
-        for ever.
+        for ever; but planning takes no longer than any class allows.
         """
         reading, held = self._capped(place, reading), self.known.held(place)
         if held is None:
-            return Terms(reading)
+            return Terms(_unruled(reading, list(self.known.classes.values())))
         queries = {query.name for query in reading.topology.topology.queries}
         held, _ = narrowing.known(held, queries)
         may = self.known.approved(place, held) and not self.limiter.ahead(place, held)
@@ -128,6 +134,15 @@ class Overseer:
     def decided(self, place: Place, look: Look) -> None:
         """A decision was written."""
         self.decided_on(place, look)
+
+
+def _unruled(reading: Reading, classes: Iterable[RecoveryClass]) -> Reading:
+    """The reading of an application that no policy selects."""
+    report = reading.topology
+    policy = narrowing.without_policy(report.policy, classes)
+    if policy is report.policy:
+        return reading
+    return replace(reading, topology=msgspec.structs.replace(report, policy=policy))
 
 
 def _within(reading: Reading, held: Effective) -> Reading:

@@ -218,7 +218,9 @@ def _assembled(base: _Base) -> Operator:
         consequences.stirred(places)
         meter.read()
 
-    overseer = Overseer(inbox, known, judge, renewals, limiter, consequences.decided, stirred)
+    overseer = Overseer(
+        inbox, known, judge, renewals, limiter, consequences.decided, stirred, log.write
+    )
     return Operator(
         options=options,
         log=log,

@@ -37,6 +37,8 @@ from rekindle_zookeeper import Connection
 __all__ = ["Moment", "Storyteller", "key_of"]
 
 EARLIER_MAX = 50
+# of one application, while its Recovery cannot be written
+MOMENTS_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,11 @@ class Storyteller:
             self.pass_over(moment.look, place)
             return
         with self._lock:
-            self._moments.setdefault(place, []).append(moment)
+            waiting = self._moments.setdefault(place, [])
+            waiting.append(moment)
+            left_out = _shortened(waiting)
+        for older in left_out:
+            self.pass_over(older.look, place)
         for name in self._there.get(place, frozenset()) - moment.recoveries.keys():
             self._drop(place, name)  # somebody has deleted it
         self._there[place] = frozenset(moment.recoveries)
@@ -151,10 +157,11 @@ class Storyteller:
         open_ |= {name for moment in moments if (name := _name(moment)) is not None}
         for name in sorted(open_):
             self._tell_one(name, moments)
+        done = {id(moment) for moment in moments}
         with self._lock:
-            del self._moments[place][: len(moments)]
-            if not self._moments[place]:
-                del self._moments[place]
+            left = [item for item in self._moments.pop(place, ()) if id(item) not in done]
+            if left:
+                self._moments[place] = left
         self._put_away(moments[-1])
 
     def _tell_one(self, name: str, moments: list[Moment]) -> None:
@@ -293,6 +300,22 @@ class Storyteller:
         for item in ended[moment.kept_max :]:
             path = path_of(kinds.RECOVERIES, moment.place.namespace, item.metadata.name)
             self.api.delete(path, {"preconditions": {"uid": item.metadata.uid}})
+
+
+def _shortened(moments: list[Moment]) -> list[Moment]:
+    """Take out as many as are too many, those first in which nothing was decided; gives them. The
+    newest stays: it says how things are."""
+    gone = []
+    while len(moments) > MOMENTS_MAX:
+        older = enumerate(moments[:-1])
+        index = next((index for index, moment in older if not _has_news(moment)), 0)
+        gone.append(moments.pop(index))
+    return gone
+
+
+def _has_news(moment: Moment) -> bool:
+    decision = moment.look.decision
+    return bool(decision.directives or decision.instructions)
 
 
 def key_of(place: Place) -> str:

@@ -66,13 +66,20 @@ def list_all(api: Api, kind: Kind, telling: Telling, inbox: Inbox, log: Log) -> 
 
 def news_of(how: Callable[[Body], News], telling: Telling, body: Body, kind: str, log: Log) -> News:
     """News of an object; of one that cannot be read, that nothing is known of it."""
+    metadata = body["metadata"]
+    name = f"{metadata.get('namespace', '')}/{metadata['name']}".lstrip("/")
     try:
         return how(body)
     except InputError as trouble:
-        metadata = body["metadata"]
-        name = f"{metadata.get('namespace', '')}/{metadata['name']}".lstrip("/")
-        log.write("unreadable", resource=f"{kind} {name}", text=str(trouble))
-        return telling.unreadable(body, name, trouble)
+        why = trouble
+    except Exception as error:  # a shape that nobody has foreseen must not stop the others
+        why = InputError(
+            where=f"{kind} {name}",
+            what=f"has a shape that is not known ({type(error).__name__}: {error})"[:300],
+            remedy="make it again as its definition says, and report this line",
+        )
+    log.write("unreadable", resource=f"{kind} {name}", text=str(why))
+    return telling.unreadable(body, name, why)
 
 
 class TooOldError(Exception):

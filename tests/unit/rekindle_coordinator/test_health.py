@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 
@@ -83,3 +84,19 @@ def test_a_port_that_is_taken_is_refused() -> None:
     port = health.serve(Metrics(), 0)
     with pytest.raises(InputError, match=f"--port {port}: cannot be listened on"):
         health.serve(Metrics(), port)
+
+
+def test_connections_that_say_nothing_take_few_threads_and_keep_nobody_from_an_answer() -> None:
+    port = health.serve(Metrics(), 0)
+    before = threading.active_count()
+    silent = [
+        socket.create_connection(("127.0.0.1", port)) for _ in range(4 * health.CONNECTIONS_MAX)
+    ]
+    try:
+        assert ask(port, "health")[0] == 200
+        silent[0].settimeout(health.REQUEST_SECONDS_MAX / 2)
+        assert silent[0].recv(1) == b""  # the oldest was ended, before its time was over
+        assert threading.active_count() - before <= 2 * health.CONNECTIONS_MAX
+    finally:
+        for connection in silent:
+            connection.close()

@@ -339,6 +339,24 @@ def test_the_log_has_the_plan_with_its_problem_and_answer_once_it_is_in_the_stor
     assert {line["order"] for line in coordinator.lines("directive")} >= {"plan", "buffering"}
 
 
+def test_a_provider_whose_news_fail_ends_nothing_and_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, provider = World(), Provider()
+    coordinator = settled(world, provider)
+
+    def news() -> None:
+        raise KeyError("spec")
+
+    monkeypatch.setattr(provider, "news", news)
+    provider.gone = frozenset({"a0-node-0"})
+    coordinator.settle()
+    coordinator.settle()
+    (line,) = coordinator.lines("provider-failed")
+    assert "KeyError: 'spec'" in line["text"]
+    assert world.directives(world.member, DropOrder)  # each application is asked about
+
+
 def _sent(world: World) -> list[int]:
     folder = world.member.place.path(tree.DIRECTIVES)
     return [int(name) for name in world.names(folder)]

@@ -19,7 +19,7 @@ from operator_world import (
 from spark_objects import Body
 
 from rekindle.protocol.tree import Place
-from rekindle_operator import protection
+from rekindle_operator import joining, pods, protection
 from rekindle_operator.footing import Footing
 from rekindle_operator.pods import APPLICATION_LABEL
 
@@ -391,3 +391,13 @@ def test_what_is_wrong_is_said_with_a_reason(
     entry = protection.of_application(application(told(*everything)))
     assert (entry.reason, entry.protected, entry.message) == (footing, protected, message)
     assert entry.name == "flights"
+
+
+def test_a_driver_of_another_namespace_is_nobodys_driver() -> None:
+    driver, executor = objects.submitted_driver(), objects.submitted_executor(1)
+    foreign = {**executor, "metadata": {**executor["metadata"], "namespace": "mallory"}}
+    seen = [pods.pod_seen(body) for body in (driver, executor, foreign)]
+    its, own, others = (item for item in seen if isinstance(item, pods.PodSeen))
+    assert joining.driver_of(own, (its,)) == its
+    assert joining.driver_of(others, (its,)) is None
+    assert joining.bucket(others) not in joining.buckets(its, None)

@@ -1,6 +1,6 @@
 """Policies within their classes: what holds of them, and what is said of the rest."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -282,3 +282,19 @@ def test_priorities_of_other_applications_queries_are_left_out_and_named() -> No
     assert [item.query for item in unknown] == ["elsewhere", "for-now"]
     assert unknown[0].known == ("busiest-airports", "worst-delays")
     assert narrowing.known(everything, {"worst-delays", "elsewhere", "for-now"}) == (everything, ())
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "most"),
+    [(60.0, (), 1.0), (0.5, (), 0.5), (60.0, (5, 3, 30), 3.0), (2.0, (5,), 2.0)],
+    ids=["no class", "less than that", "the smallest limit", "within it"],
+)
+def test_planning_without_a_policy_takes_no_longer_than_any_class_allows(
+    own: float, limits: tuple[int, ...], most: float
+) -> None:
+    classes = [
+        make_class(f"class-{seconds}", limits={"solverBudgetSecondsMax": seconds})
+        for seconds in limits
+    ]
+    policy = Policy(solver_budget_seconds=own)
+    assert narrowing.without_policy(policy, classes) == replace(policy, solver_budget_seconds=most)

@@ -200,3 +200,16 @@ def test_forgetting_all_leaves_nothing(events: list[tuple[int, int | None]]) -> 
     )
     assert not registry._held
     assert not any(registry.application(place) for place in registry.take_changed())
+
+
+def test_a_pod_of_another_namespace_is_no_executor_whatever_owner_it_names() -> None:
+    driver, executor = objects.submitted_driver(), objects.submitted_executor(1)
+    place = Place("flights", "flights")
+    registry = told(driver, executor)
+    foreign = {**executor, "metadata": {**executor["metadata"]}}
+    foreign["metadata"] |= {"namespace": "mallory", "name": "zzz", "uid": "foreign"}
+    tell(registry, foreign)
+    (found,) = application(registry, place).executors
+    assert found.namespace == driver["metadata"]["namespace"]
+    untell(registry, executor)
+    assert application(registry, place).executors == ()

@@ -15,7 +15,7 @@ from injection_world import driver, knowledge, review
 from prometheus_client import CollectorRegistry
 
 from rekindle.errors import InputError
-from rekindle_operator.injection import issuing
+from rekindle_operator.injection import issuing, serving
 from rekindle_operator.injection.certificates import Issued, Pair
 from rekindle_operator.injection.folders import Folder
 from rekindle_operator.injection.judging import Informed
@@ -253,3 +253,48 @@ def test_no_key_is_left_in_a_file(webhook: Webhook) -> None:
     assert webhook.server.is_presenting
     links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
     assert not any("certificate" in link for link in links)
+
+
+def begin(webhook: Webhook, length: int) -> http.client.HTTPSConnection:
+    """A request whose body never comes."""
+    connection = webhook.connect()
+    connection.putrequest("POST", "/inject")
+    connection.putheader("Content-Length", str(length))
+    connection.endheaders()
+    return connection
+
+
+def test_bodies_that_never_come_leave_room_for_others_and_end(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "BODY_SECONDS_MAX", 0.5)
+    fitting = serving.READ_BYTES_MAX // serving.REVIEW_BYTES_MAX
+    begun = [begin(webhook, serving.REVIEW_BYTES_MAX) for _ in range(fitting + 3)]
+    statuses = sorted(connection.getresponse().status for connection in begun)
+    assert statuses == [408] * fitting + [503] * 3
+    for connection in begun:
+        connection.close()
+    assert webhook.ask(review(driver()))[0] == 200
+
+
+def test_a_body_that_is_too_large_is_not_read(webhook: Webhook) -> None:
+    connection = begin(webhook, serving.REVIEW_BYTES_MAX + 1)
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_connections_that_bring_nothing_give_way(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 3)
+    kept = webhook.connect()
+    kept.request("POST", "/inject", review(driver()))
+    assert kept.getresponse().read()
+    silent = [webhook.connect() for _ in range(5)]
+    for connection in silent:
+        connection.connect()
+        assert webhook.ask(review(driver()))[0] == 200
+    kept.request("POST", "/inject", review(driver()))
+    assert kept.getresponse().status == 200  # who has brought a review stays
+    for connection in (kept, *silent):
+        connection.close()

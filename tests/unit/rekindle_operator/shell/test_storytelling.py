@@ -11,7 +11,7 @@ from rekindle_operator.recoveries import ApplicationReference
 from rekindle_operator.shell.api import Api, Conflict
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.metrics import OperatorMetrics
-from rekindle_operator.shell.storytelling import Moment, Storyteller
+from rekindle_operator.shell.storytelling import MOMENTS_MAX, Moment, Storyteller
 from rekindle_zookeeper import Connection
 
 PLACE = Place("flights", "flights")
@@ -95,3 +95,40 @@ def test_one_that_no_moment_is_about_is_not_made() -> None:
     )
     assert storyteller._object(NAME, [moment(incident=None)]) is None
     assert api.asked == ["get"]
+
+
+def told_moment(directives: tuple[int, ...], plan: int = 0) -> Moment:
+    decision = SimpleNamespace(
+        directives=directives, instructions=(), case=SimpleNamespace(plan_sequence=plan)
+    )
+    look = SimpleNamespace(decision=decision, case=SimpleNamespace(plan_sequence=0))
+    found = cast(Any, moment())
+    found.look, found.matters, found.recoveries = look, True, {}
+    return cast(Moment, found)
+
+
+def test_moments_that_cannot_be_written_are_kept_up_to_a_number() -> None:
+    """Those in which something was decided stay longest, and the newest always."""
+    storyteller = Storyteller(
+        cast(Api, None),
+        cast(Connection, None),
+        cast(Errands, SimpleNamespace(leave=lambda *_: None)),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    decided = [told_moment((number,)) for number in range(10)]
+    for number in range(720):
+        storyteller.tell(decided[number // 72] if number % 72 == 0 else told_moment(()))
+    newest = told_moment(())
+    storyteller.tell(newest)
+    kept = storyteller._moments[PLACE]
+    assert len(kept) == MOMENTS_MAX
+    assert kept[-1] is newest
+    assert [item for item in kept if item.look.decision.directives] == decided
+    assert not storyteller._unread
+    for _ in range(MOMENTS_MAX):
+        storyteller.tell(told_moment((1,), plan=1))
+    storyteller.tell(told_moment((1,), plan=1))
+    assert len(storyteller._moments[PLACE]) == MOMENTS_MAX
+    assert storyteller._unread[PLACE]  # a plan that was left out is found in the store

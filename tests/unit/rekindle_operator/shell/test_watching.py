@@ -1,0 +1,74 @@
+"""What a watch makes of objects, also of those with a shape that nobody has foreseen."""
+
+import io
+import json
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any, cast
+
+from rekindle_coordinator.log import Log
+from rekindle_operator.shell.inbox import Inbox, News
+from rekindle_operator.shell.overseer import Overseer
+from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_operator.shell.watching import Telling, news_of
+
+BODY = {"kind": "Machine", "metadata": {"name": "one", "namespace": "infra", "uid": "u"}}
+
+
+class Known:
+    """What is known, as far as these objects go."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.unreadable: list[tuple[str, str, str]] = []
+
+    def see_unreadable(self, kind: str, name: str, why: object) -> None:
+        self.unreadable.append((kind, name, str(why)))
+
+
+def _seen(body: dict[str, Any]) -> News:
+    return cast(News, body["spec"]["providerID"].split)
+
+
+def _gone(body: dict[str, Any]) -> News:
+    return lambda known: cast(Known, known).gone.append(body["metadata"]["uid"])
+
+
+def _only(_: Collection[str]) -> News:
+    return lambda known: None
+
+
+def test_an_object_of_an_unforeseen_shape_is_unreadable_and_stops_nothing() -> None:
+    file, known = io.StringIO(), Known()
+    telling = Telling(_seen, _gone, _only)
+    news_of(_seen, telling, BODY, "Machine", Log(file))(cast(Surroundings, known))
+    assert known.gone == ["u"]
+    ((kind, name, why),) = known.unreadable
+    assert (kind, name) == ("Machine", "infra/one")
+    assert "KeyError: 'spec'" in why
+    line = json.loads(file.getvalue())
+    assert (line["kind"], line["resource"]) == ("unreadable", "Machine infra/one")
+
+
+def test_news_that_fail_keep_no_others_from_being_taken_in() -> None:
+    inbox, taken, told = Inbox(), [], []
+    inbox.put(lambda _: cast(None, {}["spec"]))
+    inbox.put(lambda _: taken.append(1))
+    none: Any = SimpleNamespace(
+        newest=None, judge=lambda *_: frozenset(), take_changed=lambda: frozenset()
+    )
+    overseer = Overseer(
+        inbox,
+        known=none,
+        judge=none,
+        renewals=none,
+        limiter=none,
+        decided_on=lambda *_: None,
+        stirred=lambda _: None,
+        tell=lambda word, **fields: told.append((word, fields["trace"])),
+    )
+    assert overseer.news() == frozenset()
+    assert taken == [1]
+    ((word, trace),) = told
+    assert word == "news-failed"
+    assert "KeyError: 'spec'" in trace
