@@ -21,6 +21,16 @@ class Explained(StrEnum):
         explained.meaning = meaning
         return explained
 
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """A word of a newer release, in a record that it has written: kept as it is."""
+        if not isinstance(value, str):
+            return None
+        found = str.__new__(cls, value)
+        found._name_ = found._value_ = value
+        found.meaning = "a word of a newer release"
+        return found
+
 
 class Reason(Explained):
     """A kebab-case word; `meaning` says it in a line."""

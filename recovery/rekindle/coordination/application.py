@@ -23,6 +23,7 @@ from rekindle.coordination.directives import Request
 from rekindle.coordination.recollection import Recollection, recall, recollect
 from rekindle.coordination.state import State, Status, inactive, initial, with_status
 from rekindle.coordination.transitions import advance
+from rekindle.errors import InputError
 from rekindle.incidents import Incident
 from rekindle.protocol import (
     CheckpointReport,
@@ -53,6 +54,9 @@ __all__ = [
 
 
 DIGEST_LENGTH = 16
+# Grows when what the release before reads in a record would mean something else. New fields and
+# new words need no new version: the one are left out, the other mean something careful.
+RECORD_VERSION = 1
 
 
 class Driver(StrEnum):
@@ -64,6 +68,12 @@ class Driver(StrEnum):
     GONE = "gone"
     FINISHED = "finished"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Driver":
+        """A word of a newer release, in a record that it has written: it is looked at again."""
+        del value
+        return cls.THERE
+
 
 class Resumption(StrEnum):
     """How far a driver that was started with earlier work is: it is being placed, all of it has
@@ -72,6 +82,12 @@ class Resumption(StrEnum):
     PLACING = "placing"
     PLACED = "placed"
     OVER = "over"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Resumption":
+        """A word of a newer release, in a record that it has written: it is like any other."""
+        del value
+        return cls.OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +113,15 @@ class Reading:
 class Case:
     """An application in the coordinator's hands.
 
-    `kept` is what the store holds of `state`; `sequence` the number of the newest directive,
-    `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
+    `version` is of the record; `kept` is what the store holds of `state`; `sequence` the number of
+    the newest directive, `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
     plan; `driver_at` is since when the driver is as it is, None while it was never otherwise;
     `requests` (id -> request) what the node provider is asked for until it is there; `resumption`
     is of the driver of `generation`; `policy` is a digest of the policy that `state` has.
     `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
     """
 
+    version: int = RECORD_VERSION
     generation: int = 0
     sequence: int = 0
     base: int = 0
@@ -125,6 +142,12 @@ class Case:
         if self.state is None or self.driver is Driver.FINISHED:
             return None
         return self.state.incident
+
+
+class _Stamp(msgspec.Struct, frozen=True):
+    """What every version of a record has; the first ones had none."""
+
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +226,20 @@ def awaited(case: Case, progress: ProgressReport | None) -> range:
 
 def to_record(case: Case) -> bytes:
     """What the store keeps of a case."""
-    return msgspec.json.encode(replace(case, state=None, taken={}))
+    return msgspec.json.encode(replace(case, version=RECORD_VERSION, state=None, taken={}))
 
 
 def from_record(data: bytes, where: str) -> Case:
     """The case of an application for a coordinator that has not had it before; InputError when
-    what the store keeps is no such record."""
+    what the store keeps is no such record, or of a later version."""
+    version = decode(data, _Stamp, where).version
+    if version > RECORD_VERSION:
+        raise InputError(
+            where=where,
+            what=f"is of version {version}; this release reads {RECORD_VERSION}",
+            remedy="run the release that wrote it, or a later one; where that cannot be, see "
+            "docs/runbooks/RekindleApplicationStopped.md",
+        )
     return decode(data, Case, where)
 
 

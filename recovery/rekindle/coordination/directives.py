@@ -176,7 +176,8 @@ def outstanding(
 ) -> dict[str, Request]:
     """What is still wanted of all that was asked for: an incident may be over before."""
     wanted = {"nodes": _missing(state) > 0, "driver": not driver_there}
-    return {identity: request for identity, request in asked.items() if wanted[request.what]}
+    # a newer release may have asked for something that this one does not know
+    return {name: request for name, request in asked.items() if wanted.get(request.what, False)}
 
 
 def _missing(state: State) -> int:

@@ -35,7 +35,7 @@ def _gone(body: dict[str, Any]) -> News:
 
 
 def _only(_: Collection[str]) -> News:
-    return lambda known: None
+    return lambda _: None
 
 
 def test_an_object_of_an_unforeseen_shape_is_unreadable_and_stops_nothing() -> None:
