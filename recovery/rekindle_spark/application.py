@@ -56,10 +56,11 @@ class Application:
     running or has; `attempts` counts its jobs, `checkpoint_attempt` is the last of them
     that was to write states for a checkpoint. `staged` holds epochs that are not committed yet,
     `machines` are the kinds of CPU of all executors that there have been,
-    `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made."""
+    `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
+    `program_file` is the file of the store with the program, and its SHA-256."""
 
     program: Program
-    program_file: str
+    program_file: tuple[str, str]
     store: Store
     exchange: Exchange
     settings: Settings
@@ -111,7 +112,7 @@ class Application:
         runtime = self.settings.runtime
         return {
             "version": 1,
-            "program": [self.program.hash, self.program_file],
+            "program": [self.program.hash, *self.program_file],
             "generation": self.store.generation,
             "plan_epoch": self.plan_epoch,
             "attempt": self.attempts,

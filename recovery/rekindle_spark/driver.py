@@ -33,6 +33,7 @@ from rekindle_spark import (
     shipping,
     staging,
     upgrades,
+    work_items,
 )
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Arrivals, Cut
@@ -125,7 +126,7 @@ def run(
         events = EventLog(file, store.generation)
         store.patience = replace(patience, say=events.store_away)
         packed = shipped if built is plain else shipping.pack(built)
-        program_file = store.write_program(packed)
+        program_file = store.write_program(packed), work_items.program_digest(packed)
         application = _application(built, program_file, store, history, settings, exchange, events)
         sidecar = _sidecar(place, store)
         if sidecar is not None:
@@ -252,7 +253,7 @@ def _run(application: Application, guidance: Guidance) -> None:
 
 def _application(
     built: Program,
-    program_file: str,
+    program_file: tuple[str, str],
     store: Store,
     history: History,
     settings: Settings,

@@ -252,9 +252,9 @@ class Host:
             self.checkpoints.submit(writing)
 
     def _program(self, request: dict[str, Any]) -> Program:
-        digest, name = request["program"]
+        _, _, digest = request["program"]
         if digest not in self.programs:
-            self.programs[digest] = pickle.loads(files.at(request["store"]).read(name))
+            self.programs[digest] = pickle.loads(work_items.program_bytes(request))
         return self.programs[digest]
 
     def _fence(self, request: dict[str, Any]) -> None:

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle_spark import memory, partition, sandbox, turns, usage
+from rekindle_spark import memory, partition, sandbox, turns, usage, work_items
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Outcome, State, Work
 from rekindle_spark.program import Program
 from rekindle_spark.sandbox import Sandboxes, Trial
 from rekindle_spark.watchdog import Watchdog
-from rekindle_store import files
 
 __all__ = ["Refused", "Runner"]
 
@@ -106,7 +105,7 @@ class Runner:
 
     def _pickled(self, request: dict[str, Any]) -> bytes:
         """The program as it lies in the store."""
-        digest, name = request["program"]
+        _, _, digest = request["program"]
         if self.pickled[0] != digest:
-            self.pickled = (digest, files.at(request["store"]).read(name))
+            self.pickled = (digest, work_items.program_bytes(request))
         return self.pickled[1]

@@ -3,13 +3,14 @@
 Called by `host`, whose requests they are. Formats: docs/formats.md.
 """
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.errors import DamagedError
+from rekindle.errors import DamagedError, RunError
 from rekindle.modes import ON
 from rekindle_spark import inputs, partition
 from rekindle_spark.chains import Chain
@@ -20,7 +21,14 @@ from rekindle_spark.program import Program
 from rekindle_spark.restoring import Kind, file_name
 from rekindle_store import files
 
-__all__ = ["checkpoint_file", "counts", "stored_frames", "work"]
+__all__ = [
+    "checkpoint_file",
+    "counts",
+    "program_bytes",
+    "program_digest",
+    "stored_frames",
+    "work",
+]
 
 
 def counts(item: dict[str, Any], epoch: int) -> bool:
@@ -96,3 +104,22 @@ def checkpoint_file(
 ) -> tuple[files.Files, str]:
     """The store, and the file's name in it."""
     return files.at(request["store"]), file_name(epoch, program.partition_names[number], kind)
+
+
+def program_digest(data: bytes) -> str:
+    """What a host compares a program's bytes with, before it loads them."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def program_bytes(request: dict[str, Any]) -> bytes:
+    """The program that a request names, as it lies in the store. RunError where that is not the one
+    that the driver has written: its digest comes over Spark, and loading runs code."""
+    _, name, wanted = request["program"]
+    data = files.at(request["store"]).read(name)
+    if program_digest(data) != wanted:
+        raise RunError(
+            where=f"{request['store']}/{name}",
+            what="is not the program that the driver has written there (by its SHA-256)",
+            remedy="find out who else writes to the store, then start the driver again",
+        )
+    return data

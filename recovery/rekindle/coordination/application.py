@@ -114,11 +114,11 @@ class Case:
     """An application in the coordinator's hands.
 
     `version` is of the record; `kept` is what the store holds of `state`; `sequence` the number of
-    the newest directive, `base` that of the newest one to an earlier generation, `plan_sequence` that of the newest
-    plan; `driver_at` is since when the driver is as it is, None while it was never otherwise;
-    `requests` (id -> request) what the node provider is asked for until it is there; `resumption`
-    is of the driver of `generation`; `policy` is a digest of the policy that `state` has.
-    `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
+    the newest directive, `base` that of the newest one to an earlier generation, `plan_sequence`
+    that of the newest plan; `driver_at` is since when the driver is as it is, None while it was
+    never otherwise; `requests` (id -> request) what the node provider is asked for until it is
+    there; `resumption` is of the driver of `generation`; `policy` is a digest of the policy that
+    `state` has. `taken` (kind -> sequence) are the reports that are in `state` already; not kept.
     """
 
     version: int = RECORD_VERSION

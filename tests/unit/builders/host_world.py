@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from rekindle_spark import program
+from rekindle_spark import program, work_items
 from rekindle_spark.host import Host
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
@@ -53,6 +53,9 @@ class Desk:
     host: Host = field(default_factory=lambda: Host(os.getpid()))
     program: Program = field(default_factory=build)
     acknowledged: list[dict[str, Any]] = field(default_factory=list)
+    pickled: bytes = field(init=False)
+    # as a request names it
+    named_program: list[str] = field(init=False)
 
     @property
     def store(self) -> Store:
@@ -62,7 +65,10 @@ class Desk:
     def __post_init__(self) -> None:
         self.store.make_outputs(["out"])
         (self.directory / "checkpoints").mkdir(exist_ok=True)
-        (self.directory / "program").write_bytes(cloudpickle.dumps(self.program))
+        self.pickled = cloudpickle.dumps(self.program)
+        (self.directory / "program").write_bytes(self.pickled)
+        digest = work_items.program_digest(self.pickled)
+        self.named_program = [self.program.hash, "program", digest]
 
     def ask(
         self, number: int, first: int, last: int, received: bytes = b"", **header: Any
@@ -81,7 +87,7 @@ class Desk:
         }
         request = {
             "version": 1,
-            "program": [self.program.hash, "program"],
+            "program": self.named_program,
             "generation": 1,
             "plan_epoch": item["plan_epoch"],
             "store": str(self.directory),

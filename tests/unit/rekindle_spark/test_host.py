@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import socket
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from host_world import COUNTS, ROWS, SCHEMA, Desk, Numbers, digests
 
+from rekindle.errors import RunError
 from rekindle_spark import frames, host, partition, program, turns
 from rekindle_spark.pipeline import Pipeline
 
@@ -98,7 +100,7 @@ def test_a_partition_that_a_newer_plan_takes_away_while_it_runs_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.count_rows(1, 1)
-    copy = desk.host.programs[desk.program.hash]
+    copy = desk.host.programs[desk.named_program[2]]
     process = copy.chains[COUNTS].root.function.process
 
     def overtaken(_: Any, *arguments: Any) -> Any:
@@ -117,7 +119,7 @@ def test_what_a_newer_job_repeats_while_it_runs_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.count_rows(1, 1)
-    copy = desk.host.programs[desk.program.hash]
+    copy = desk.host.programs[desk.named_program[2]]
     function = copy.chains[COUNTS].root.function
     process, received = function.process, desk.read_rows(2, 2)
 
@@ -177,7 +179,7 @@ def test_a_wrong_function_is_answered_with_step_and_remedy(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.ask(ROWS, 1, 1)
-    copy = desk.host.programs[desk.program.hash]
+    copy = desk.host.programs[desk.named_program[2]]
     monkeypatch.setattr(copy.chains[ROWS].root.function, "read", divide, raising=False)
     report, blocks = desk.ask(ROWS, 1, 1)
     fault = report["partitions"]["0"]
@@ -290,3 +292,36 @@ def test_a_host_refuses_what_the_one_before_died_on_until_it_is_to_run_apart(des
     assert outcome["deaths"] == 0
     # its state is here, and from now on it runs here too
     assert len(digests(desk.count_rows(2, 2))) == 1
+
+
+class Planted:
+    """What somebody else has put into the store: loading it runs code."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_program_that_the_driver_has_not_written_is_refused_and_not_loaded(
+    desk: Desk, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    (desk.directory / "program").write_bytes(pickle.dumps(Planted(mark)))
+    report, blocks = desk.ask(ROWS, 1, 1)
+    assert (report["status"], blocks) == ("refused", [])
+    assert "is not the program that the driver has written there" in report["text"]
+    assert not mark.exists()
+    (desk.directory / "program").write_bytes(desk.pickled)
+    report, _ = desk.ask(ROWS, 1, 1)
+    assert report["status"] == "ok"
+
+
+def test_a_trial_gets_no_program_that_the_driver_has_not_written(desk: Desk) -> None:
+    report, _ = desk.ask(ROWS, 1, 1)
+    assert report["status"] == "ok"  # the program is loaded, and is asked for again for a trial
+    (desk.directory / "program").write_bytes(b"another")
+    request = {"program": desk.named_program, "store": str(desk.directory)}
+    with pytest.raises(RunError, match="SHA-256"):
+        desk.host.runner._pickled(request)

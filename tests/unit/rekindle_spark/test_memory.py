@@ -96,7 +96,7 @@ def test_input_that_does_not_fit_is_passed_over_and_refused(desk: Desk) -> None:
     assert reader.read(1) == b""
     assert refusal.reading["peak_bytes"] == (refusal.reading["used_bytes"] or 0) + 64 * MIB
     request = {
-        "program": [desk.program.hash, str(desk.directory / "program")],
+        "program": desk.named_program,
         "generation": 1,
         "plan_epoch": 1,
         "held": [],

@@ -113,7 +113,7 @@ class Executor:
         item = {"partition": number, "plan_epoch": 1, "from": 1, "to": 1, "counts": [1, 1]}
         item |= {"readers": None, "finished": 0, "restore_point": 0, "inputs": []}
         request = {
-            "program": [self.program.hash, "program"],
+            "program": self.desk.named_program,
             "generation": 1,
             "plan_epoch": 1,
             "store": str(self.folder),
