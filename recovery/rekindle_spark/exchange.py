@@ -51,6 +51,8 @@ _DEFAULTS = {
     # counts as running until the next list of pods, 30 s away by default: only then are as many
     # new ones asked for. At 2 s they are Pending 1 to 3 s after the deletion.
     "spark.kubernetes.executor.apiPollingInterval": "2s",
+    # By this label the operator's webhook knows that the executors are ours.
+    "spark.kubernetes.executor.label.rekindle.dev/executor": "true",
     # All that was lost is asked for at once; 20 a second would take 5 s for a hundred.
     "spark.kubernetes.allocation.batch.size": "100",
     # The driver gives up after so many failed executors, twice as many as it has by default and

@@ -1,7 +1,7 @@
 """The MutatingWebhookConfiguration: when the API server asks, and whom it trusts.
 
     drivers.rekindle.dev      pods with the label rekindle.dev/inject: "true"
-    executors.rekindle.dev    pods with the label spark-role: executor
+    executors.rekindle.dev    pods with spark-role: executor and rekindle.dev/executor: "true"
 
 Both fail open: a webhook that is away must never keep a pod from being made. The chart installs the
 same as `manifest` gives; a test compares them. `keeping` sets the authorities (`caBundle`).
@@ -11,7 +11,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rekindle_operator.injection.terms import INJECT_LABEL, Body
+from rekindle_operator.injection.terms import EXECUTOR_LABEL, INJECT_LABEL, Body
 from rekindle_operator.pods import ROLE_LABEL, SIDECAR
 from rekindle_operator.provisioning.bodies import items, mapping, text
 
@@ -92,7 +92,7 @@ def manifest(
         "name": EXECUTORS,
         **shared,
         "matchConditions": [{"name": "no-node-yet", "expression": _NOT_PLACED}],
-        "objectSelector": {"matchLabels": {ROLE_LABEL: "executor"}},
+        "objectSelector": {"matchLabels": {ROLE_LABEL: "executor", EXECUTOR_LABEL: "true"}},
         "timeoutSeconds": EXECUTOR_SECONDS_MAX,
     }
     return {

@@ -2,8 +2,9 @@
 
 A driver asks by the label `rekindle.dev/inject: "true"`. Its application gets the name by which the
 registry will know it (`joining`), and what holds is said by the policy that selects it and by that
-policy's class. Executors are known by Spark's own label and never asked. Pure but for `Informed`,
-which holds what is known: the shell puts something newer into it, the webhook's server asks it.
+policy's class. Executors ask by the label `rekindle.dev/executor: "true"`, which the runtime has
+Spark give them: those of other Spark applications are left alone. Pure but for `Informed`, which
+holds what is known: the shell puts something newer into it, the webhook's server asks it.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from rekindle_operator import classes, joining
 from rekindle_operator.classes import Sidecar
 from rekindle_operator.injection.knowledge import Knowledge
 from rekindle_operator.injection.terms import (
+    EXECUTOR_LABEL,
     INJECT_LABEL,
     Body,
     ExecutorTerms,
@@ -44,10 +46,10 @@ class Informed:
 
 
 def terms_of(pod: Body, namespace: str, known: Knowledge) -> Terms | Refusal | None:
-    """What holds for a pod; None when it neither asks for a sidecar nor is an executor."""
+    """What holds for a pod; None when it asks neither for a sidecar nor as an executor of ours."""
     labels = mapping(pod, "metadata", "labels")
     is_executor = labels.get(ROLE_LABEL) == "executor"
-    if not is_executor and labels.get(INJECT_LABEL) != "true":
+    if labels.get(EXECUTOR_LABEL if is_executor else INJECT_LABEL) != "true":
         return None
     try:
         seen = _seen(pod, namespace, is_executor=is_executor)

@@ -11,9 +11,20 @@ from rekindle.protocol.tree import Place
 from rekindle_operator.classes import Resources, Store
 from rekindle_operator.domains import Domain
 
-__all__ = ["INJECT_LABEL", "Body", "ExecutorTerms", "Outlook", "Refusal", "SidecarTerms", "Terms"]
+__all__ = [
+    "EXECUTOR_LABEL",
+    "INJECT_LABEL",
+    "Body",
+    "ExecutorTerms",
+    "Outlook",
+    "Refusal",
+    "SidecarTerms",
+    "Terms",
+]
 
 INJECT_LABEL = "rekindle.dev/inject"
+# of executors, by the runtime in their driver; the store is not open to pods that have it
+EXECUTOR_LABEL = "rekindle.dev/executor"
 Body = Mapping[str, Any]
 
 

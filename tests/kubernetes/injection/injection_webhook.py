@@ -157,6 +157,7 @@ def executor(name: str, number: int, *labels: Mapping[str, str], **spec: Any) ->
         "securityContext": RESTRICTED,
     }
     own = {"spark-role": "executor", "spark-exec-id": str(number), "spark-app-selector": "spark-1"}
+    own["rekindle.dev/executor"] = "true"
     return pod(f"{name}-exec-{number}", own, *labels, container, spec)
 
 

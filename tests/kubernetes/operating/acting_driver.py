@@ -295,6 +295,7 @@ class ActingDriver:
                 "executor",
                 self.application,
                 **{"spark-exec-id": str(self.number), **self.labels},
+                **{"rekindle.dev/executor": "true"},
             )
             body["metadata"]["ownerReferences"] = [owner]
             self.core.create_namespaced_pod(self.namespace, body)

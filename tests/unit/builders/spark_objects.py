@@ -84,8 +84,10 @@ def driver_labels(run: str, app_name: str) -> dict[str, str]:
 
 
 def executor_labels(run: str, number: str, app_name: str = "flights-from-code") -> dict[str, str]:
-    """What Spark puts onto an executor's pod; its name is the one that the program has set."""
+    """What Spark puts onto an executor's pod, by itself and as our runtime tells it to; its name is
+    the one that the program has set."""
     return {
+        "rekindle.dev/executor": "true",
         "spark-app-name": app_name,
         "spark-app-selector": run,
         "spark-exec-id": number,

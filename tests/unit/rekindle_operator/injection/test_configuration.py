@@ -32,10 +32,12 @@ def test_a_webhook_that_is_away_or_hangs_holds_up_no_pod_for_long() -> None:
         assert webhook["clientConfig"]["service"]["path"] == "/inject"
 
 
-def test_drivers_are_asked_about_by_their_wish_and_executors_by_sparks_label() -> None:
+def test_drivers_are_asked_about_by_their_wish_and_executors_by_sparks_and_ours() -> None:
     drivers, executors = GIVEN["webhooks"]
     assert drivers["objectSelector"] == {"matchLabels": {"rekindle.dev/inject": "true"}}
-    assert executors["objectSelector"] == {"matchLabels": {"spark-role": "executor"}}
+    assert executors["objectSelector"] == {
+        "matchLabels": {"spark-role": "executor", "rekindle.dev/executor": "true"}
+    }
 
 
 def test_namespaces_of_the_system_and_our_own_are_left_alone() -> None:

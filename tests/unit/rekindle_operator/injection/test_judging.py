@@ -218,6 +218,14 @@ def test_executors_of_other_applications_are_told_their_node_and_avoid_nothing()
     assert judging.terms_of(other, "flights", known) == ExecutorTerms()
 
 
+def test_executors_of_spark_applications_that_nobody_put_under_rekindle_are_left_alone() -> None:
+    executor = objects.submitted_executor(1)
+    assert judging.terms_of(new(executor, {}), "flights", knowledge()) == ExecutorTerms()
+    del executor["metadata"]["labels"]["rekindle.dev/executor"]
+    for more in ({}, {"rekindle.dev/inject": "true"}):
+        assert judging.terms_of(new(executor, more), "flights", knowledge()) is None
+
+
 def test_an_executor_that_has_its_applications_label_for_drivers_gets_no_sidecar() -> None:
     """kubeflow's operator gives the labels of a SparkApplication to executors too."""
     found = judging.terms_of(new(objects.kubeflow_executor(1)), "flights", knowledge())
