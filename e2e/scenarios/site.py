@@ -144,6 +144,7 @@ def _values(references: Mapping[str, str], class_spec: Object) -> Object:
     return {
         "image": operator,
         "operator": {"nodeSelector": service},
+        "store": {"open": True},
         "zookeeper": {"image": spark, "nodeSelector": service},
         "recoveryClass": {"spec": dict(class_spec)},
     }

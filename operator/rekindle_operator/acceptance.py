@@ -25,6 +25,7 @@ from rekindle_operator.conditions import (
     EXCLUSIVE,
     PROTECTED,
     QUERIES_RUNNING,
+    STORE_SECURED,
     Finding,
     ResourceReason,
     camel_case,
@@ -45,6 +46,7 @@ __all__ = [
     "exclusive",
     "protected",
     "queries_running",
+    "store_secured",
     "unreadable",
 ]
 
@@ -115,6 +117,19 @@ def class_accepted(policies: int, spec: ClassSpec) -> Finding:
         return Finding(ACCEPTED, True, ResourceReason.AS_WRITTEN, text)
     text = f"No node comes of {named(elsewhere)}: no other cluster can be reached yet. {text}"
     return Finding(ACCEPTED, True, ResourceReason.CLUSTER_NOT_REACHED, text)
+
+
+def store_secured(spec: ClassSpec) -> Finding:
+    """Whether drivers of a class need a secret for the store, and so everybody else does."""
+    store = None if spec.sidecar is None else spec.sidecar.store
+    if store is not None and store.secret_ref is not None:
+        text = "Drivers reach the store with a secret. All who have it reach all records."
+        return Finding(STORE_SECURED, True, ResourceReason.STORE_HAS_SECRET, text)
+    text = (
+        "Drivers reach the store without a secret: whoever reaches it reads and writes the records "
+        "of every application. Set sidecar.store.secretRef, and the operator's secret with it."
+    )
+    return Finding(STORE_SECURED, False, ResourceReason.STORE_OPEN, text)
 
 
 def exclusive(policy: str, overlaps: Iterable[Overlap]) -> Finding:

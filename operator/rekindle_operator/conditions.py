@@ -26,6 +26,7 @@ __all__ = [
     "PROTECTED",
     "QUERIES_RUNNING",
     "RECOVERED",
+    "STORE_SECURED",
     "Condition",
     "Finding",
     "ResourceReason",
@@ -39,6 +40,7 @@ PROTECTED: Final = "Protected"
 QUERIES_RUNNING: Final = "QueriesRunning"
 COORDINATION_AT_RISK: Final = "CoordinationAtRisk"
 DOMAIN_LOSS_SURVIVED: Final = "DomainLossSurvived"
+STORE_SECURED: Final = "StoreSecured"
 CONFIRMED: Final = "Confirmed"
 APPROVED: Final = "Approved"
 PLANNED: Final = "Planned"
@@ -67,6 +69,8 @@ class ResourceReason(Explained):
     NOTHING_SURVIVES = "nothing-survives", "the loss of one failure domain would stop every query"
     DOMAINS_UNKNOWN = "domains-unknown", "no node says which failure domain it is in"
     COORDINATION_SOUND = "coordination-sound", "store, sidecars and coordinators answer"
+    STORE_HAS_SECRET = "store-has-secret", "drivers of the class reach the store with a secret"
+    STORE_OPEN = "store-open", "whoever reaches the store reads and writes all records"
 
 
 class Condition(Value, frozen=True):

@@ -25,7 +25,25 @@ includes it, so nothing is installed.
 {{- if not (or .Values.zookeeper.enabled .Values.store.addresses) -}}
 {{- $wrong = append $wrong "there is no coordination store: give the HOST:PORT of each server in store.addresses, or set zookeeper.enabled=true" -}}
 {{- end -}}
+{{- if and .Values.store.open .Values.store.secret.name -}}
+{{- $wrong = append $wrong "store.open wants no secret, and store.secret.name gives one: leave one of them out" -}}
+{{- end -}}
+{{- if and .Release.IsUpgrade (eq (include "rekindle.storeWasOpen" .) "true") -}}
+{{- $wrong = append $wrong "the store of this release has been open: set store.open=true to leave it so, or close it, which needs more than a value (docs/install.md, \"From an open store to one with a secret\")" -}}
+{{- end -}}
 {{- toJson $wrong -}}
+{{- end }}
+
+{{/* Whether the release had no secret, and nobody has said yet what is to be. */}}
+{{- define "rekindle.storeWasOpen" -}}
+{{- if not (or .Values.store.open .Values.store.secret.name (lookup "v1" "Secret" .Release.Namespace "rekindle-store")) -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace "rekindle-operator" -}}
+{{- $arguments := (first .spec.template.spec.containers).args -}}
+{{- if not (has "--store-secret-file=/run/secrets/rekindle/store/secret" $arguments) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "rekindle.classFaults" -}}
@@ -62,8 +80,8 @@ includes it, so nothing is installed.
 {{- $wrong = append $wrong (printf "recoveryClass.spec.taints.%s is %s, but the operator may not taint nodes: set taints=true" $name $effect) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (dig "sidecar" "store" "secretRef" dict $class) (not .Values.store.secret.name) -}}
-{{- $wrong = append $wrong "recoveryClass.spec.sidecar.store.secretRef gives drivers a secret that the operator has not: set store.secret.name" -}}
+{{- if and (dig "sidecar" "store" "secretRef" dict $class) (not (include "rekindle.storeSecret" .)) -}}
+{{- $wrong = append $wrong "recoveryClass.spec.sidecar.store.secretRef gives drivers a secret that the operator has not: set store.secret.name, or leave store.open out" -}}
 {{- end -}}
 {{- if and (dig "nodeDeletion" "enabled" false $class) (not .Values.nodeDeletion) -}}
 {{- $wrong = append $wrong "recoveryClass.spec.nodeDeletion is enabled, but the operator may not delete nodes: set nodeDeletion=true" -}}

@@ -6,10 +6,10 @@ would say so after everything else has been made. Messages are those of crds/rec
 {{/* As the values have it, and with the operator's secret, which drivers need as well. */}}
 {{- define "rekindle.classSpec" -}}
 {{- $spec := deepCopy .Values.recoveryClass.spec -}}
-{{- if .Values.store.secret.name -}}
+{{- with include "rekindle.storeSecret" . -}}
 {{- $store := dict
-      "addresses" (include "rekindle.store" . | splitList ",")
-      "secretRef" (dict "name" .Values.store.secret.name "key" .Values.store.secret.key) -}}
+      "addresses" (include "rekindle.store" $ | splitList ",")
+      "secretRef" (dict "name" . "key" $.Values.store.secret.key) -}}
 {{- if dig "sidecar" "store" "secretRef" dict $spec -}}
 {{- $store = omit $store "secretRef" -}}
 {{- end -}}

@@ -44,6 +44,15 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end }}
 
+{{/* The Secret with the store's secret: the one that is named, or the chart's; none for an open store. */}}
+{{- define "rekindle.storeSecret" -}}
+{{- if .Values.store.secret.name -}}
+{{- .Values.store.secret.name -}}
+{{- else if not .Values.store.open -}}
+rekindle-store
+{{- end -}}
+{{- end }}
+
 {{/* Host name of one server of ZooKeeper: (list . ordinal). */}}
 {{- define "rekindle.server" -}}
 rekindle-zookeeper-{{ index . 1 }}.rekindle-zookeeper.{{ (index . 0).Release.Namespace }}.svc

@@ -46,4 +46,5 @@ def cluster(around: Surroundings, policies: Iterable[RecoveryPolicy]) -> tuple[F
     """What is wrong with the cluster, by the failure domain keys of the policies that hold."""
     keys = {policy.spec.failure_domain_keys[0] for policy in policies} or {DOMAIN_KEY}
     found = [item for key in sorted(keys) for item in spreading.check_cluster(around, key)]
-    return ordered(dict.fromkeys((*found, *mixing.check_cluster(around))))
+    found += [*mixing.check_cluster(around), *protecting.check_cluster(around)]
+    return ordered(dict.fromkeys(found))

@@ -5,13 +5,14 @@ Pure; `inspection` calls it.
 
 from collections.abc import Iterator
 
+from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.injection.terms import INJECT_LABEL
 from rekindle_operator.pods import APPLICATION_LABEL, SIDECAR
 from rekindle_operator.preflight.findings import Concern, Finding, Severity
 from rekindle_operator.preflight.surroundings import Surroundings, class_of, policies_of
 from rekindle_operator.preflight.workloads import Workload
 
-__all__ = ["check"]
+__all__ = ["check", "check_cluster"]
 
 
 def check(application: Workload, around: Surroundings) -> Iterator[Finding]:
@@ -25,6 +26,25 @@ def check(application: Workload, around: Surroundings) -> Iterator[Finding]:
         )
     yield from _policies(application, around)
     yield from _sidecar(application)
+
+
+def check_cluster(around: Surroundings) -> Iterator[Finding]:
+    """Whether strangers are kept from the records of applications."""
+    classes = (around.classes or {}).items()
+    found = sorted(name for name, class_ in classes if not _has_secret(class_))
+    if found:
+        yield Finding(
+            Concern.STORE_OPEN,
+            Severity.WARNING,
+            f"Drivers of RecoveryClass {', '.join(found)} reach the coordination store without a "
+            "secret, so whoever reaches it does what the operator and all drivers may do there.",
+            "close the store, as docs/install.md says under ZooKeeper",
+        )
+
+
+def _has_secret(class_: RecoveryClass) -> bool:
+    store = None if class_.spec.sidecar is None else class_.spec.sidecar.store
+    return store is not None and store.secret_ref is not None
 
 
 def _policies(application: Workload, around: Surroundings) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from rekindle.coordination.application import Reading
 from rekindle.coordination.directives import Request
 from rekindle.protocol import Heartbeat, NodeSeen, Orders, ProgressReport
 from rekindle.protocol.tree import Place
+from rekindle_coordinator.log import Log
 from rekindle_coordinator.providers import Look, Terms
 from rekindle_operator import capacity, locating, narrowing
 from rekindle_operator.classes import RecoveryClass
@@ -36,7 +37,7 @@ __all__ = ["Overseer"]
 @dataclass(slots=True)
 class Overseer:
     """`decided_on` is called with each decision, `stirred` with the applications of which something
-    is otherwise; both only leave errands. `tell` writes to the log."""
+    is otherwise; both only leave errands."""
 
     inbox: Inbox
     known: Surroundings
@@ -45,7 +46,7 @@ class Overseer:
     limiter: Limiter
     decided_on: Callable[[Place, Look], None]
     stirred: Callable[[frozenset[Place]], None]
-    tell: Callable[..., None]
+    log: Log
     _looked_at: float = -math.inf
     _progress: dict[Place, tuple[ProgressReport, ProgressReport]] = field(default_factory=dict)
 
@@ -55,7 +56,7 @@ class Overseer:
             try:
                 news(self.known)
             except Exception:  # one object must not keep all others from being known
-                self.tell("news-failed", trace=traceback.format_exc())
+                self.log.write("news-failed", trace=traceback.format_exc())
         changed = self.known.take_changed()
         now = time.monotonic()
         newest = self.renewals.newest

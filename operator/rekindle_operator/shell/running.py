@@ -218,9 +218,7 @@ def _assembled(base: _Base) -> Operator:
         consequences.stirred(places)
         meter.read()
 
-    overseer = Overseer(
-        inbox, known, judge, renewals, limiter, consequences.decided, stirred, log.write
-    )
+    overseer = Overseer(inbox, known, judge, renewals, limiter, consequences.decided, stirred, log)
     return Operator(
         options=options,
         log=log,

@@ -168,7 +168,10 @@ class Statuses:
                 conditions=_conditions(
                     class_,
                     class_.status.conditions,
-                    (acceptance.class_accepted(len(named), class_.spec),),
+                    (
+                        acceptance.class_accepted(len(named), class_.spec),
+                        acceptance.store_secured(class_.spec),
+                    ),
                 ),
             )
             self._write(kinds.CLASSES, class_, status, partial(classes.to_status, spec=class_.spec))

@@ -213,6 +213,37 @@ def test_an_upgrade_and_a_rollback_keep_the_authority_that_the_operator_has_set(
         installer.do("uninstall", RELEASE)
 
 
+def test_the_secret_of_the_store_stays_and_no_upgrade_closes_an_open_store(
+    installer: Helm, api_client: client.ApiClient
+) -> None:
+    """It is made once, kept by upgrades, and there again after the chart was removed."""
+    core = client.CoreV1Api(api_client)
+
+    def secret() -> str:
+        found: Any = core.read_namespaced_secret("rekindle-store", NAMESPACE)
+        return str(found.data["secret"])
+
+    installer.do("install", RELEASE, CHART, *OTHER_STORE)
+    made = secret()
+    installer.do("upgrade", RELEASE, CHART, *OTHER_STORE, "--set", "operator.replicas=1")
+    assert secret() == made
+    installer.do("uninstall", RELEASE)
+    installer.do("install", RELEASE, CHART, *OTHER_STORE)
+    assert secret() == made
+    installer.do("uninstall", RELEASE)
+    core.delete_namespaced_secret("rekindle-store", NAMESPACE)
+
+    opened = (*OTHER_STORE, "--set", "store.open=true")
+    installer.do("install", RELEASE, CHART, *opened)
+    code, _, said = installer.run("upgrade", RELEASE, CHART, *OTHER_STORE, "--reset-values")
+    assert code != 0
+    assert "the store of this release has been open" in said
+    installer.do("upgrade", RELEASE, CHART, *opened)
+    named = ("--set", "store.secret.name=ours")
+    installer.do("upgrade", RELEASE, CHART, *OTHER_STORE, *named)
+    installer.do("uninstall", RELEASE)
+
+
 def webhooks(api_client: client.ApiClient) -> Object:
     registrations = client.AdmissionregistrationV1Api(api_client)
     found = registrations.read_mutating_webhook_configuration("rekindle")

@@ -36,6 +36,7 @@ CONF = {
 }
 GIBIBYTE = 2**30
 ZONES = ("a", "b", "c")
+WITH_SECRET = {"store": {"addresses": ["zookeeper:2181"], "secretRef": {"name": "rekindle-store"}}}
 FENCING = {"mode": "OutOfServiceTaint", "certainty": ["ShutdownTaint"]}
 
 Spoil = Callable[[Body], object]
@@ -160,7 +161,7 @@ def around(**changed: Any) -> Surroundings:
         "limit_ranges": (),
         "nodes": tuple({"topology.kubernetes.io/zone": zone} for zone in ZONES),
         "policies": (make_policy("all", selector=selector),),
-        "classes": {"default": make_class(fencing=FENCING)},
+        "classes": {"default": make_class(fencing=FENCING, sidecar=WITH_SECRET)},
     }
     return Surroundings(**(fields | changed))
 

@@ -136,7 +136,7 @@ def test_what_the_class_says_of_the_store_stays_as_it_is(renderer: Helm) -> None
 def test_a_class_of_which_nothing_is_said_has_the_defaults_of_its_definition(
     renderer: Helm,
 ) -> None:
-    assert default_class(renderer.objects()) == {}
+    assert default_class(renderer.objects("--set", "store.open=true")) == {}
 
 
 def test_the_page_on_resources_shows_a_class_that_the_chart_takes(

@@ -1,5 +1,6 @@
 """What the chart renders, and which values it refuses; no cluster is asked."""
 
+import base64
 import difflib
 import inspect
 import json
@@ -22,6 +23,7 @@ GOLDEN = ROOT / "tests" / "golden" / "chart"
 # Set to anything, it has the snapshots written anew.
 WRITE = "REKINDLE_WRITE_SNAPSHOTS"
 METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
+MADE_SECRET = re.compile(r"(?m)^(  secret: )[A-Za-z0-9+/=]{40,}$")
 WORKLOADS = ("Deployment", "StatefulSet")
 SECRET_OF_CLASS = "recoveryClass.spec.sidecar.store.secretRef.name=theirs"
 
@@ -52,7 +54,8 @@ def test_the_manifests_are_those_of_the_snapshot(
     renderer: Helm, snapshot: str, arguments: list[object]
 ) -> None:
     file = GOLDEN / f"{snapshot}.yaml"
-    rendered = renderer.template(*arguments)
+    # where no cluster is asked, each rendering has another one
+    rendered = MADE_SECRET.sub(r"\1made-when-installed", renderer.template(*arguments))
     if os.environ.get(WRITE):
         file.write_text(rendered, encoding="utf-8")
     kept = file.read_text(encoding="utf-8")
@@ -122,7 +125,11 @@ def test_the_manifests_are_those_of_the_snapshot(
             ["recoveryClass.spec is of a class that recoveryClass.create=false does not make"],
         ),
         (
-            ["recoveryClass.spec.sidecar.store.addresses={a:1}", SECRET_OF_CLASS],
+            [
+                "store.open=true",
+                "recoveryClass.spec.sidecar.store.addresses={a:1}",
+                SECRET_OF_CLASS,
+            ],
             ["gives drivers a secret that the operator has not: set store.secret.name"],
         ),
         (
@@ -376,3 +383,38 @@ def test_the_image_runs_as_the_user_of_the_chart(renderer: Helm) -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     assert f"USER {user}:{group}" in lines
     assert f"CMD {json.dumps(pod['containers'][0]['command'])}" in lines
+
+
+def store_secrets(objects: list[Object]) -> list[Object]:
+    return [item for item in objects if item["kind"] == "Secret"]
+
+
+def uses_secret(objects: list[Object]) -> bool:
+    """Whether the operator has a secret for the store, and the class gives it to drivers."""
+    operator = pick(objects, "Deployment", "rekindle-operator")["spec"]["template"]["spec"]
+    (container,) = operator["containers"]
+    argument = any(item.startswith("--store-secret-file=") for item in container["args"])
+    volume = any(item["name"] == "store" for item in operator["volumes"])
+    spec = pick(objects, "RecoveryClass", "default").get("spec") or {}
+    reference = bool(spec.get("sidecar", {}).get("store", {}).get("secretRef"))
+    assert argument == volume == reference
+    return argument
+
+
+def test_the_store_has_a_secret_unless_an_open_one_is_asked_for_by_name(renderer: Helm) -> None:
+    first, second = (renderer.objects() for _ in range(2))
+    assert uses_secret(first)
+    (made,), (again,) = store_secrets(first), store_secrets(second)
+    assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    values = [base64.b64decode(item["data"]["secret"]).decode() for item in (made, again)]
+    assert all(re.fullmatch(r"[A-Za-z0-9]{40}", value) for value in values)
+    assert len(set(values)) == 2  # nobody can know it from the chart
+    opened = renderer.objects("--set", "store.open=true")
+    assert (store_secrets(opened), uses_secret(opened)) == ([], False)
+    named = renderer.objects("--set", "store.secret.name=ours")
+    assert (store_secrets(named), uses_secret(named)) == ([], True)
+
+
+def test_a_store_that_is_open_and_has_a_secret_is_refused(renderer: Helm) -> None:
+    said = renderer.refusal("store.open=true", "store.secret.name=ours")
+    assert "store.open wants no secret, and store.secret.name gives one" in said

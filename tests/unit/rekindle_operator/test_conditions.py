@@ -121,3 +121,13 @@ def test_every_word_can_be_a_reason_of_a_condition_or_an_event() -> None:
         assert camel_case(word).isalpha()
         assert len(camel_case(word)) <= 64
         assert word.meaning
+
+
+def test_a_class_says_whether_its_drivers_need_a_secret_for_the_store() -> None:
+    store = {"addresses": ["zookeeper:2181"]}
+    for sidecar in ({}, {"store": store}):
+        found = acceptance.store_secured(make_class(sidecar=sidecar).spec)
+        assert (found.type, found.holds, found.reason) == ("StoreSecured", False, "store-open")
+    sidecar = {"store": {**store, "secretRef": {"name": "rekindle-store"}}}
+    found = acceptance.store_secured(make_class(sidecar=sidecar).spec)
+    assert (found.holds, found.reason) == (True, "store-has-secret")

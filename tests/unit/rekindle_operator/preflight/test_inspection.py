@@ -274,3 +274,14 @@ def test_of_a_store_that_is_not_there_it_is_said_what_would_happen() -> None:
     around = Surroundings(nodes=({"topology.kubernetes.io/zone": "a"},))
     (found,) = inspection.cluster(around, ())
     assert "would share the one failure domain (a)" in found.sentence
+
+
+def test_classes_whose_drivers_reach_an_open_store_are_named() -> None:
+    secured = world.around().classes or {}
+    assert not [item for item in inspection.cluster(world.around(), ()) if "store" in item.word]
+    bare = {"store": {"addresses": ["zookeeper:2181"]}}
+    classes = {**secured, "plain": make_class("plain"), "bare": make_class("bare", sidecar=bare)}
+    found = inspection.cluster(world.around(classes=classes), ())
+    (finding,) = [item for item in found if item.word is Concern.STORE_OPEN]
+    assert finding.severity is Severity.WARNING
+    assert "RecoveryClass bare, plain reach" in finding.sentence

@@ -51,7 +51,7 @@ def test_an_object_of_an_unforeseen_shape_is_unreadable_and_stops_nothing() -> N
 
 
 def test_news_that_fail_keep_no_others_from_being_taken_in() -> None:
-    inbox, taken, told = Inbox(), [], []
+    inbox, taken, file = Inbox(), [], io.StringIO()
     inbox.put(lambda _: cast(None, {}["spec"]))
     inbox.put(lambda _: taken.append(1))
     none: Any = SimpleNamespace(
@@ -65,10 +65,10 @@ def test_news_that_fail_keep_no_others_from_being_taken_in() -> None:
         limiter=none,
         decided_on=lambda *_: None,
         stirred=lambda _: None,
-        tell=lambda word, **fields: told.append((word, fields["trace"])),
+        log=Log(file),
     )
     assert overseer.news() == frozenset()
     assert taken == [1]
-    ((word, trace),) = told
-    assert word == "news-failed"
-    assert "KeyError: 'spec'" in trace
+    line = json.loads(file.getvalue())
+    assert line["kind"] == "news-failed"
+    assert "KeyError: 'spec'" in line["trace"]
