@@ -183,7 +183,8 @@ def decide(
     driver = _driver(reading, case.generation)
     repeated: tuple[told.Instruction, ...] = ()
     if driver is Driver.THERE and _has_lost_directives(case, reading):
-        case = replace(case, base=case.sequence, plan_sequence=0)
+        # the newest report is taken again: it says what of the plan has not been done
+        case = replace(case, base=case.sequence, plan_sequence=0, taken={})
         repeated = switches.announce(state, Reason.REPEATED)
     state, instructions = _take_in(state, case, reading, now, clock, dry_run=dry_run)
     instructions = (*repeated, *instructions)

@@ -14,7 +14,10 @@ FOUND_SOMETHING = {
     37: "a new driver that had planned alone took a plan that did not know of it",
     80: "priorities that people had set looked like news to a coordinator started anew",
     1132: "a pause outlasted its end, which was refused for its plan epoch",
+    639: "costs that the store has lost, and only one coordinator still knows",
+    669: "a sidecar knew that nobody leads, and did not say so without its store",
     2251: "orders that waited for the store were given in another order",
+    3194: "a lost plan was given up, and only a restarted coordinator looked at what had been done",
     500333: "a plan relied on a drop that was refused for its plan epoch",
     503408: "priorities that changed while a coordinator was away were no news to it",
 }

@@ -326,8 +326,11 @@ def test_a_directive_that_the_store_has_lost_is_given_up_and_ordered_again() -> 
     desk.reading = replace(desk.reading, directives=held)
     assert not desk.decide(obey=False).directives
     desk.reading = replace(desk.reading, directives=held - {min(held)})
-    (first, *_) = desk.decide().directives
+    same = application.decide(desk.restart(), desk.reading, desk.now + 1, clock=float)
+    (first, *_) = again = desk.decide().directives
+    assert again == same.directives
     assert (first.sequence, first.after) == (max(held) + 1, 0)
+    assert any(isinstance(item.order, PlanOrder) for item in again)
     desk.reading = replace(desk.reading, directives=None)
     desk.settle()
     assert set(desk.placement) == set(COSTS)
