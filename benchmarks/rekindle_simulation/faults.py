@@ -20,6 +20,11 @@ __all__ = ["QUIET_AT", "Faults"]
 
 CALM_SECONDS, QUIET_AT = 15.0, 90.0
 FAULTS_MAX = 6
+# what may be lost, the more often it is named the likelier
+LOST_RECORDS = (
+    *(tree.COORDINATION, tree.COORDINATION, tree.DIRECTIVES, tree.TOPOLOGY),
+    *(tree.PROGRESS, tree.STATISTICS, tree.CHECKPOINT, tree.HEARTBEAT),
+)
 
 
 @dataclass(slots=True)
@@ -38,7 +43,7 @@ class Faults:
     def plan(self) -> None:
         """Choose what happens, and let it happen."""
         world = self.world
-        kinds = (
+        kinds: tuple[Callable[[], None], ...] = (
             self._kill_nodes,
             self._kill_nodes,
             self._break_coordinators,
@@ -52,8 +57,12 @@ class Faults:
             self._give_orders,
         )
         if self.loses_records:
-            more = (self._empty_store, self._lose_record, self._restore_store)
-            more = (*more, self._take_operators_away)
+            more = (
+                self._empty_store,
+                self._lose_record,
+                self._restore_store,
+                self._take_operators_away,
+            )
             world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(more))
             kinds = (*kinds, *more)
         self.world.after(world.between(CALM_SECONDS, 40.0), self._kill_nodes)
@@ -106,9 +115,7 @@ class Faults:
         self.invariants.forgotten()
 
     def _lose_record(self) -> None:
-        names = (tree.COORDINATION, tree.COORDINATION, tree.DIRECTIVES, tree.TOPOLOGY)
-        names = (*names, tree.PROGRESS, tree.STATISTICS, tree.CHECKPOINT, tree.HEARTBEAT)
-        name = self.world.random.choice(names)
+        name = self.world.random.choice(LOST_RECORDS)
         found = [path for path in self._records() if f"/{name}" in path]
         # of directives, the newest one may not have been looked at
         self.world.tell(f"the store loses {', '.join(found[-1:]) or 'nothing'}")
