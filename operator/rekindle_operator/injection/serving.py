@@ -129,9 +129,9 @@ class Server:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             )
             self._thread.report_listening()
-            async with site:
-                while not await self._thread.is_ended(self._poll_seconds):
-                    await self._renew()
+            while not await self._thread.is_ended(self._poll_seconds):
+                await self._renew()
+            site.close()  # what is open ends with the runner; newer Pythons would wait for it here
         finally:
             await runner.cleanup()
 
