@@ -6,19 +6,22 @@ tests/integration of S3 and HDFS.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import pytest
 from output_stores import Writer, rows
 
 import rekindle
 from rekindle.errors import InputError, RunError
-from rekindle_spark.store import Store
+from rekindle_spark import staging
+from rekindle_spark.store import History, Store
 from rekindle_store import files as places
 from rekindle_store.files import Files
 
 __all__ = [
     "STORIES",
     "Story",
+    "a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count",
     "a_newer_driver_fences_an_older_one",
     "output_is_read_as_it_was_committed",
 ]
@@ -105,6 +108,30 @@ def a_newer_driver_fences_an_older_one(place: str) -> None:
     assert [record["generation"] for record in newer.read().commits] == [1, 2]
 
 
+def a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(place: str) -> None:
+    """Of a whole store at a place that nobody has used: the request for a record of generation 1 is
+    on its way while generation 2 starts, publishes the same epochs otherwise, and ends."""
+    on_its_way: list[tuple[str, bytes]] = []
+    older = opened(place, 6)
+    older.begin_checkpoint(2)
+    older.complete_checkpoint(2, checkpoint(2, "A"))
+    older.begin_checkpoint(5)
+    older.files = delayed(older.files, on_its_way)
+    older.complete_checkpoint(5, checkpoint(5, "A", 3, 4, 5))
+    newer = Store(place)
+    assert newer.open(2.0).sound == {2}
+    newer.commit(commit("B", 3, 4, 5))
+    files = places.at(place)
+    for name, data in on_its_way:
+        files.create(name, data)
+    assert [name for name, _ in on_its_way] == ["checkpoints/5.json"]
+    history = Store(place).open(3.0)
+    assert history.checkpoint is not None
+    assert (history.checkpoint["epoch"], staging.unpublished(history)) == (2, None)
+    assert "5.json" not in files.names("checkpoints")
+    assert [one[3] for one in outputs_of(Store(place).read())] == ["B-3", "B-4", "B-5"]
+
+
 def output_is_read_as_it_was_committed(place: str) -> None:
     """Of a whole store at a place that nobody has used."""
     with pytest.raises(InputError, match="is not there, or no pipeline has run on it"):
@@ -130,6 +157,56 @@ def output_is_read_as_it_was_committed(place: str) -> None:
     places.at(place).remove(["commits/7.json"])
     with pytest.raises(InputError, match=r"7\.json: is not there, but what came later is"):
         output.arrow()
+
+
+class Delayed:
+    """Files whose new checkpoint records are on their way for a long time: `later` has them."""
+
+    def __init__(self, files: Files, later: list[tuple[str, bytes]]) -> None:
+        self._files, self._later = files, later
+
+    def create(self, name: str, data: bytes) -> None:
+        if name.startswith("checkpoints/"):
+            self._later.append((name, data))
+        else:
+            self._files.create(name, data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+def delayed(files: Files, later: list[tuple[str, bytes]]) -> Files:
+    """The same files, but that new checkpoint records go to `later`."""
+    return cast("Files", Delayed(files, later))
+
+
+def opened(place: str, epochs: int) -> Store:
+    """A store at which the input of some epochs is logged."""
+    store = Store(place)
+    store.open(1.0)
+    for epoch in range(1, epochs + 1):
+        cut = {"cut_at": 1.0, "watermark": epoch, "rows_per_second": 1.0, "final": False}
+        store.log_offsets(epoch, {**cut, "offsets": {"rows": [epoch - 1, epoch]}})
+    return store
+
+
+def checkpoint(epoch: int, run: str, *held: int) -> dict[str, Any]:
+    """Its record; output of the epochs `held` back becomes public with it."""
+    published = {**commit(run, *held), "checkpoint": epoch} if held else None
+    return {"program": "p", "steps": {}, "at": 1.0, "bytes": {}, "published": published}
+
+
+def commit(run: str, *epochs: int) -> dict[str, Any]:
+    """That epochs of one partition are finished, and a file of each."""
+    sums = [f"{run}-{epoch}" for epoch in epochs]
+    files = [["q/0", epoch, 1, f"{run}-{epoch}", run] for epoch in epochs]
+    finished = {"rows/0": [epochs[0], epochs[-1], sums]}
+    return {"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": files}
+
+
+def outputs_of(history: History) -> list[list[Any]]:
+    """The files that count, in the order in which they came to."""
+    return [one for record in history.commits for one in record["outputs"]]
 
 
 STORIES: tuple[Story, ...] = (

@@ -117,7 +117,7 @@ def run(
         started()
         file = _early_events(place.events, stack)
         outputs = [output for chain in plain.chains for output in chain.outputs]
-        history = _settled(store, store.open(time.time(), outputs))
+        history = _settled(plain, store, store.open(time.time(), outputs))
         built = _with_branches(plain, history)
         if upgrades.is_needed(built, history):
             upgrades.carry_over(built, store, history, time.time())
@@ -142,15 +142,24 @@ def _early_events(path: Path, stack: ExitStack) -> TextIO | None:
     return stack.enter_context(open_events(path)) if path.parent.is_dir() else None
 
 
-def _settled(store: Store, history: History) -> History:
+def _settled(plain: Program, store: Store, history: History) -> History:
     """The history once what the driver before still owed is said, and without the branches that a
-    savepoint has joined."""
+    savepoint has joined. Raises InputError where the pipeline cannot go on from it."""
     owed, joined = staging.unpublished(history), branches.are_joined(history)
     if owed is not None:
-        store.commit(owed)
+        committed = _committed(_with_branches(plain, history), history)
+        store.commit(staging.without_committed(owed, history.commits, committed))
     if joined:
         store.join_branches()
     return store.read() if joined or owed is not None else history
+
+
+def _committed(built: Program, history: History) -> dict[str, int]:
+    """How far each query partition has got; of another pipeline's that is not known."""
+    if upgrades.is_needed(built, history):
+        return {}
+    _, committed = publishing.read_back(built, history, branches.restore_points(built, history))
+    return committed
 
 
 def _with_branches(plain: Program, history: History) -> Program:

@@ -15,7 +15,15 @@ from rekindle_spark import publishing
 from rekindle_spark.application import Application, Staged
 from rekindle_spark.store import History
 
-__all__ = ["is_unordered", "publish", "publish_all", "publishable", "stage", "unpublished"]
+__all__ = [
+    "is_unordered",
+    "publish",
+    "publish_all",
+    "publishable",
+    "stage",
+    "unpublished",
+    "without_committed",
+]
 
 
 def is_unordered(application: Application) -> bool:
@@ -112,3 +120,21 @@ def unpublished(history: History) -> dict[str, Any] | None:
     said = {record.get("checkpoint") for record in history.commits}
     published: dict[str, Any] = history.checkpoint["published"]
     return None if published["checkpoint"] in said else published
+
+
+def without_committed(
+    published: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], committed: Mapping[str, int]
+) -> dict[str, Any]:
+    """What is owed, without files and late rows of epochs that count already: no epoch is named a
+    second time. `committed` says how far each query partition has got."""
+    named, finished = dict(committed), dict[str, int]()
+    for record in commits:
+        for part, epoch, *_ in record["outputs"]:
+            named[part] = max(epoch, named.get(part, 0))
+        for name, (_, last, _) in record["finished"].items():
+            finished[name] = max(last, finished.get(name, 0))
+    return {
+        **published,
+        "outputs": [one for one in published["outputs"] if one[1] > named.get(one[0], 0)],
+        "late": [one for one in published.get("late", ()) if one[1] > finished.get(one[0], 0)],
+    }

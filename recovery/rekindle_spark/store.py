@@ -11,7 +11,9 @@
     drain                  a file by which they ask for the rest of a replayed input at once
 
 Every record is created only if it is absent, so of two drivers one is told that it is late: a
-driver that starts seals the commit log with an empty record, at which an older one fails.
+driver that starts seals the commit log with an empty record, at which an older one fails. The seal
+names the checkpoints that count. A record of an older driver that is on its way meanwhile, and
+comes later, is void: it is neither read nor kept.
 Formats: docs/formats.md. Where the files lie, and how they are made, is up to `files`.
 """
 
@@ -52,12 +54,14 @@ RECORD = re.compile(r"([0-9]+)\.json")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What earlier drivers left: the start of this one."""
+    """What earlier drivers left: the start of this one. `sound` are the epochs of the checkpoints
+    that count, with the one to go on from."""
 
     offsets: dict[int, dict[str, Any]]
     commits: list[dict[str, Any]]
     checkpoint: dict[str, Any] | None
     branches: list[dict[str, Any]] = field(default_factory=list)
+    sound: frozenset[int] = frozenset()
 
 
 class Store:
@@ -68,6 +72,7 @@ class Store:
         self.patience = patience or Patience()
         self.generation = 0
         self.commits = 0
+        self.inherited: frozenset[int] = frozenset()  # checkpoints of older drivers that count
 
     def open(self, now: float, outputs: Iterable[str] = ()) -> History:
         """Take the next generation, fence older ones, and read what they left.
@@ -92,11 +97,20 @@ class Store:
         while self.generation > 1:
             history = self.read()
             try:
-                self.commit({"at": now, "plan_epoch": 0, "finished": {}, "outputs": []})
+                self._seal(now, history.sound)
                 return history
             except FencedError:
                 self.check_generation()
         return self.read()
+
+    def _seal(self, now: float, sound: frozenset[int]) -> None:
+        """Fence older drivers. A checkpoint of theirs that was not seen before has made nothing
+        public, and will not: the commit that says so fails at this record, or this one fails."""
+        empty: dict[str, Any] = {"at": now, "plan_epoch": 0, "finished": {}, "outputs": []}
+        self.commit({**empty, "checkpoints": sorted(sound)})
+        self.inherited = sound
+        with suppress(OSError):  # what cannot be removed now goes with the next checkpoint
+            self._sound_checkpoints()
 
     def identity(self) -> str:
         """A name that this store shares with its copies alone; generations count within it."""
@@ -138,8 +152,13 @@ class Store:
     def log_branch(self, content: Mapping[str, Any]) -> None:
         """Fix from where a branch is left out. Raises FencedError when a newer driver has
         started."""
-        number = 1 + max(self.patience.through(lambda: numbered(self.files, "branches")), default=0)
-        self._create("branches", number, "branch", content)
+        while True:
+            known = self.patience.through(lambda: numbered(self.files, "branches"))
+            try:
+                self._create("branches", 1 + max(known, default=0), "branch", content)
+                return
+            except FencedError:  # perhaps an older driver's, which was on its way
+                self.patience.through(self.check_generation)
 
     def join_branches(self) -> None:
         """Remove what is known of branches, the newest first."""
@@ -177,10 +196,36 @@ class Store:
         Raises FencedError when a newer driver has started. One that starts after the second look
         finds the new record, so it needs nothing of what goes.
         """
-        self._create("checkpoints", epoch, "checkpoint", {"epoch": epoch, **content})
+        record = {"epoch": epoch, **content}
+        try:
+            self._create("checkpoints", epoch, "checkpoint", record)
+        except FencedError:
+            if not self.patience.through(partial(self._make_way, epoch)):
+                raise
+            self._create("checkpoints", epoch, "checkpoint", record)
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
-            self._prune(self._checkpoints()[0])
+            self._prune(self._sound_checkpoints())
+
+    def _make_way(self, epoch: int) -> bool:
+        """Remove the record of a checkpoint that is void; whether it was. Raises FencedError when a
+        newer driver has started."""
+        self.check_generation()
+        is_void = self._is_void(self._read("checkpoints", epoch, "checkpoint"))
+        if is_void:
+            self.files.remove([f"checkpoints/{epoch}.json"])
+        return is_void
+
+    def _is_void(self, record: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint came from an older driver once this one had sealed the log."""
+        return record["generation"] < self.generation and record["epoch"] not in self.inherited
+
+    def _sound_checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoints that are whole and count; those that are void are removed."""
+        whole, _ = self._checkpoints()
+        void = [record for record in whole if self._is_void(record)]
+        self.files.remove(f"checkpoints/{record['epoch']}.json" for record in void)
+        return [record for record in whole if record not in void]
 
     def _prune(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Remove checkpoints that nobody would go on from, and what only they needed."""
@@ -207,7 +252,7 @@ class Store:
         public with one of them.
         """
         self.patience.through(self.check_generation)
-        whole, _ = self.patience.through(self._checkpoints)
+        whole = self.patience.through(self._sound_checkpoints)
         sound = [record for record in whole if damage.where not in restoring.files(record)]
         if not sound or sound[-1] is whole[-1]:
             return damage
@@ -269,7 +314,9 @@ class Store:
         numbered = self._read_all("commits", "commit")
         commits = [record for _, record in sorted(numbered.items())]
         self.commits = max(numbered, default=0)
-        checkpoint = _chosen(*self._checkpoints(), commits)
+        found, damaged = self._checkpoints()
+        whole = _counting(found, commits)
+        checkpoint = _chosen(whole, damaged, commits)
         offsets = self._read_all("offsets", "offsets")
         if checkpoint is not None and "cut" in checkpoint:
             offsets[checkpoint["epoch"]] = checkpoint["cut"]
@@ -278,7 +325,9 @@ class Store:
         _check_gaps("offsets", offsets, begin, max([*offsets, *_finished(commits)], default=0))
         branches = self._read_all("branches", "branch")
         _check_gaps("branches", branches, 1, max(branches, default=0))
-        return History(offsets, commits, checkpoint, [one for _, one in sorted(branches.items())])
+        sound = frozenset(record["epoch"] for record in whole)
+        ordered = [one for _, one in sorted(branches.items())]
+        return History(offsets, commits, checkpoint, ordered, sound)
 
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
         """The records of checkpoints that are whole, and what is wrong with others."""
@@ -327,6 +376,23 @@ def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _public(commits: Iterable[Mapping[str, Any]]) -> int:
     """The checkpoint with which output has become public last; 0 if none has."""
     return max((record.get("checkpoint", 0) for record in commits), default=0)
+
+
+def _counting(
+    records: Iterable[dict[str, Any]], commits: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The checkpoints that each seal of a later driver has named; those of earlier versions name
+    none, and are taken not to have missed any."""
+    seals = [record for record in commits if "checkpoints" in record]
+    return [
+        record
+        for record in records
+        if all(
+            record["epoch"] in seal["checkpoints"]
+            for seal in seals
+            if seal["generation"] > record["generation"]
+        )
+    ]
 
 
 def _chosen(

@@ -9,6 +9,7 @@ import pytest
 from file_stories import (
     STORIES,
     Story,
+    a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count,
     a_newer_driver_fences_an_older_one,
     output_is_read_as_it_was_committed,
 )
@@ -55,6 +56,10 @@ def test_on_hdfs(story: Story, store: HdfsFiles) -> None:
 
 def test_a_newer_driver_fences_an_older_one(place: str) -> None:
     a_newer_driver_fences_an_older_one(place)
+
+
+def test_a_late_checkpoint_of_an_older_driver_does_not_count(place: str) -> None:
+    a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(place)
 
 
 def test_output_on_hdfs_is_read_as_it_was_committed(place: str) -> None:

@@ -10,6 +10,7 @@ from application import LASTING, Application, compare
 from file_stories import (
     STORIES,
     Story,
+    a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count,
     a_newer_driver_fences_an_older_one,
     output_is_read_as_it_was_committed,
 )
@@ -74,6 +75,11 @@ def test_a_record_whose_answer_got_lost_is_made_once_and_counts(
 
 def test_a_newer_driver_fences_an_older_one(server: ObjectServer) -> None:  # noqa: ARG001
     a_newer_driver_fences_an_older_one(fresh())
+
+
+@pytest.mark.usefixtures("server")
+def test_a_late_checkpoint_of_an_older_driver_does_not_count() -> None:
+    a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(fresh())
 
 
 @pytest.mark.usefixtures("server")
