@@ -57,6 +57,7 @@ class Control:
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.host_failures = HostFailures()
+        self.damaged_frames: set[tuple[int, int]] = set()  # producers and epochs, read once
         self.statistics = Statistics(
             application,
             self.checkpointing.state_bytes,
@@ -145,6 +146,8 @@ class Control:
             self._miss_host(executor, result)
         if result.full_executor and not stale:
             self._leave_alone(result.full_executor)
+        if result.damaged and not stale:
+            self._make_again(result.damaged)
         attempts.count(bool(result.step_errors))
         self.application.events.write("job-failed", text=result.reason)
         if result.damage is not None:
@@ -256,8 +259,28 @@ class Control:
         self._tell_undone(undone)
         self._hurry()
 
-    def _lose_state(self, executor: str) -> None:
-        """A host has been started anew: its executor's partitions are lost, its node is not."""
+    def _make_again(self, damaged: Collection[tuple[int, int]]) -> None:
+        """Frames were damaged when they were read: they are read once more, and then made again by
+        what made them, from its restore point, for a producer and its frames share their fate."""
+        application, retained = self.application, self.application.progress.retained
+        with application.lock:
+            holders = {key: retained.holder(*key) for key in damaged}
+        again = {key: holders[key] for key in self.damaged_frames & holders.keys()}
+        self.damaged_frames ^= set(damaged)
+        for executor in sorted({executor for executor in again.values() if executor is not None}):
+            producer, epoch = min(key for key, where in again.items() if where == executor)
+            application.events.write(
+                "blocks-damaged",
+                executor=executor,
+                node=self._node(executor),
+                partition=application.program.partition_names[producer],
+                epoch=epoch,
+            )
+            self._lose_state(executor, blocks=True)
+
+    def _lose_state(self, executor: str, *, blocks: bool = False) -> None:
+        """A host has been started anew: its executor's partitions are lost, its node is not.
+        `blocks`: what the executor keeps of their frames is of no use either."""
         application = self.application
         node = application.executors.get(executor)
         if node is None:
@@ -266,7 +289,8 @@ class Control:
         with application.lock:
             application.losses += 1
             undone = application.progress.undone_by([executor])
-            emptied = application.progress.forget_state([executor])
+            progress = application.progress
+            emptied = progress.lose([executor]) if blocks else progress.forget_state([executor])
             self.statistics.forget(executor)
         application.remove(emptied)
         self.reports.relapses[executor] = self.reports.relapses.get(executor, 0) + 1

@@ -74,9 +74,11 @@ class Missing(Exception):
 
 @dataclass(slots=True)
 class Done:
-    """What came of one request up to now: outcomes by partition, frames by target, files."""
+    """What came of one request up to now: outcomes by partition, frames by target, files.
+    `is_damaged`: of the blocks that were read something was not as it had been made."""
 
     outputs: Outputs
+    is_damaged: bool = False
     partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     blocks: dict[int, list[bytes]] = field(default_factory=dict)
 
@@ -85,6 +87,14 @@ class Done:
         self.partitions[str(number)] = outcome
         for target, block in blocks:
             self.blocks.setdefault(target, []).append(block)
+
+    def add_incomplete(self, number: int, incomplete: Incomplete) -> None:
+        """Enter a partition that lacks a frame."""
+        outcome: dict[str, Any] = {"status": "incomplete", "text": str(incomplete)}
+        if self.is_damaged and incomplete.lacks is not None:
+            outcome["text"] += ": what was read is damaged"
+            outcome["damaged"] = list(incomplete.lacks)
+        self.add(number, outcome, [])
 
 
 @dataclass(slots=True)
@@ -126,7 +136,9 @@ class Host:
             self._fence(request)
             if isinstance(data, OverBudget):
                 raise data
-            self._run(program, request, frames.by_target(data), done)
+            received, is_sound = frames.sound(data)
+            done.is_damaged = not is_sound
+            self._run(program, request, frames.by_target(received), done)
         except (RekindleError, Refused) as error:
             report.update(status="refused", text=str(error))
             return report, []
@@ -191,7 +203,7 @@ class Host:
         except Missing as missing:
             done.add(number, {"status": "missing", "text": str(missing)}, [])
         except Incomplete as incomplete:
-            done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
+            done.add_incomplete(number, incomplete)
         except Refused as refused:
             done.add(number, {"status": "refused", "text": str(refused)}, [])
         except Died as died:
@@ -296,7 +308,7 @@ def _preserve(
     try:
         size = inputs.save(*place, inputs.chosen(program, number, wanted, received))
     except Incomplete as incomplete:
-        done.add(number, {"status": "incomplete", "text": str(incomplete)}, [])
+        done.add_incomplete(number, incomplete)
     except (OSError, RekindleError):
         raise
     except BaseException as error:

@@ -41,7 +41,8 @@ def chosen(
     for key in keys:
         if key not in found:
             name = program.partition_names[key[2]]
-            raise Incomplete(f"no frame of {name} in epoch {key[0]} to be preserved")
+            text = f"no frame of {name} in epoch {key[0]} to be preserved"
+            raise Incomplete(text, (key[2], key[0]))
     return [found[key] for key in keys]
 
 

@@ -97,7 +97,12 @@ class _Begun:
 
 
 class Incomplete(Exception):
-    """A producer's frame is absent or there twice; says which."""
+    """A producer's frame is absent or there twice; says which. `lacks` is the partition that was to
+    give it, and the epoch; None where that is not known."""
+
+    def __init__(self, text: str, lacks: tuple[int, int] | None = None) -> None:
+        super().__init__(text)
+        self.lacks = lacks
 
 
 def initial(chain: Chain) -> State:
@@ -263,7 +268,8 @@ def _gather(program: Program, work: Work, received: Sequence[Frame]) -> tuple[li
     edges = program.feeds[chain.index]
     for _, producer in edges.keys() - found.keys():
         name = program.partition_names[producer]
-        raise Incomplete(f"no frame of {name} in epoch {work.epoch}")
+        lacks = (producer, work.epoch)
+        raise Incomplete(f"no frame of {name} in epoch {work.epoch}", lacks)
     for key in edges if work.ordered else [key for key in found if key in edges]:
         edge, frame = edges[key], found[key]
         watermark = min(watermark, frame.watermark)

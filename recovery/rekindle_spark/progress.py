@@ -74,6 +74,11 @@ class Retained:
         self.held.pop(executor, None)
         return emptied
 
+    def holder(self, producer: int, epoch: int) -> str | None:
+        """The executor on whose disk a producer's frames of an epoch are; None: nobody's."""
+        place = self.places.get((producer, epoch))
+        return None if place is None else self.executors[place[0]][place[1]]
+
     def trim(self, needless: Callable[[int, int], bool]) -> list[int]:
         """Forget blocks that nobody needs, by producer and epoch; returns shuffles to remove."""
         old = [key for key in self.places if needless(*key)]

@@ -38,6 +38,7 @@ class Result:
     `full_executor` one that had no room on its disk. `stages` are the tasks of a finished job.
     `blamed` are dead hosts' executors by the chain whose function is suspected of it. `died`:
     faults of partitions that ran apart and died there, each with its epoch.
+    `damaged`: producers and epochs of frames that were not as they had been made.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
     `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
@@ -57,6 +58,7 @@ class Result:
     blamed: dict[str, int] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)
     damage: DamagedError | None = None
+    damaged: set[tuple[int, int]] = field(default_factory=set)
     store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
@@ -115,6 +117,9 @@ def _enter(result: Result, progress: Progress, number: int, outcome: Mapping[str
             result.died[number] = (StepError(**fault), outcome["epoch"])
         else:
             result.damage = DamagedError(**fault)
+    if "damaged" in outcome:
+        producer, epoch = outcome["damaged"]
+        result.damaged.add((producer, epoch))
     if status == "missing":
         result.stateless_executors.add(progress.placed.get(number, ""))
     if status != "ok" and not result.reason:

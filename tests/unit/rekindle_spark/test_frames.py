@@ -51,6 +51,38 @@ def test_frames_in_a_row_are_told_apart(several: list[list[tuple[object, ...]]])
     assert [frames.decode(f, SCHEMA).num_rows for f in found] == [len(rows) for rows in several]
 
 
+@given(st.lists(ROWS, min_size=1, max_size=3), st.data())
+def test_a_frame_of_which_a_bit_has_changed_is_never_taken_for_sound(
+    several: list[list[tuple[object, ...]]], data: st.DataObject
+) -> None:
+    made = [encoded(rows, producer) for producer, rows in enumerate(several)]
+    found, is_sound = frames.sound(memoryview(b"".join(made)))
+    assert (is_sound, [frames.raw(frame) for frame in found]) == (True, made)
+    which = data.draw(st.integers(0, len(made) - 1))
+    damaged = bytearray(made[which])
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    blocks = b"".join((*made[:which], damaged, *made[which + 1 :]))
+    found, is_sound = frames.sound(memoryview(blocks))
+    assert not is_sound
+    assert frames.sound(memoryview(blocks[:-1]))[1] is False
+    left = [frames.raw(frame) for frame in found]
+    assert left in (made[:which], made[:which] + made[which + 1 :])
+
+
+def test_blocks_that_end_too_early_are_not_sound() -> None:
+    whole = encoded([("a", 1, True, 5)])
+    for size in range(1, len(whole)):
+        assert frames.sound(memoryview(whole[:size])) == ([], False)
+
+
+def test_frames_of_earlier_versions_are_read_where_their_file_has_a_checksum() -> None:
+    whole = encoded([("a", 1, True, 5)])
+    (frame,) = frames.frames(memoryview(whole))
+    earlier = (1).to_bytes(2, "little") + whole[2:48] + whole[52:]
+    assert list(frames.frames(memoryview(earlier + whole))) == [frame, frame]
+    assert frames.sound(memoryview(earlier)) == ([], False)
+
+
 def test_no_rows_make_a_frame_all_the_same_and_nothing_makes_none() -> None:
     (frame,) = frames.frames(memoryview(frames.encode(Label(0, 1, 2, 3, 4, 5), None)))
     assert frame.rows == 0

@@ -225,6 +225,24 @@ def test_every_frame_of_an_answer_names_its_epoch(desk: Desk) -> None:
     assert partition.initial(desk.program.owner[COUNTS]).watermark < found[0].watermark
 
 
+def test_a_damaged_frame_is_no_input_and_whose_it_is_is_told(desk: Desk) -> None:
+    received = desk.read_rows(1, 3)
+    second = list(frames.frames(memoryview(received)))[1]
+    at = received.index(frames.raw(second)) + len(frames.raw(second)) - 1
+    damaged = received[:at] + bytes([received[at] ^ 4]) + received[at + 1 :]
+    report, blocks = desk.ask(COUNTS, 1, 3, damaged)
+    outcome = report["partitions"][str(COUNTS)]
+    assert (outcome["status"], outcome["damaged"], blocks) == ("incomplete", [ROWS, 2], [])
+    assert outcome["text"] == "no frame of rows/0 in epoch 2: what was read is damaged"
+    report, _ = desk.ask(COUNTS, 1, 3, received)
+    assert digests(report["partitions"][str(COUNTS)])
+
+
+def test_a_frame_that_is_absent_from_sound_blocks_is_not_told_as_damaged(desk: Desk) -> None:
+    report, _ = desk.ask(COUNTS, 1, 3, desk.read_rows(1, 2))
+    assert "damaged" not in report["partitions"][str(COUNTS)]
+
+
 def test_a_store_that_is_away_is_told_and_nothing_of_the_work_counts(desk: Desk) -> None:
     away = desk.directory.with_name("away")
     received = desk.read_rows(1, 4)
