@@ -47,6 +47,8 @@ CHECKPOINT_SECONDS = 5.0
 STEP_PARTITIONS = 2
 MEASURED_STEPS = 10
 SUSPECTED_SECONDS = 0.5
+# Each driver's clock goes right, but began at what somebody had set on its machine.
+CLOCK_OFFSET_SECONDS = (0.0, -3600.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +268,16 @@ class Driver:
             self.running = False
         return not self.running
 
+    @property
+    def _clock(self) -> float:
+        """Seconds since 1970 as its machine had them when it started: right, or an hour off."""
+        return self.world.now + CLOCK_OFFSET_SECONDS[self.generation % len(CLOCK_OFFSET_SECONDS)]
+
     def _plan_alone(self) -> None:
         """The same decisions as the coordinator's; carried out only when nobody else decides."""
         alone = following.is_alone(self.following, self.world.now)
         decision = application.decide(
-            self.case, self._reading(), self.world.now, clock=float, plan=alone
+            self.case, self._reading(), self._clock, clock=float, plan=alone
         )
         self.case = decision.case
         if decision.case.state is not None:
@@ -373,5 +380,6 @@ class Driver:
             paused=self.paused,
             moving=self.moving if self.can_move else None,
             alone=following.is_alone(self.following, self.world.now),
+            at=self._clock,
             **self.modes,
         )

@@ -101,6 +101,8 @@ class RunView:
     _cuts: dict[int, float] = field(default_factory=dict)
     _rates: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=EPOCHS_OF_RATE))
     _reached: dict[str, dict[str, float]] = field(default_factory=dict)
+    # of the newest event: its moment by the driver's clock, and when it was taken in
+    _told_at: tuple[float, float] = (0.0, 0.0)
     _live: Live | None = None
     _shown_at: float = 0.0
     _line_at: float = field(default_factory=time.monotonic)
@@ -127,6 +129,8 @@ class RunView:
 
     def show(self, record: Mapping[str, Any]) -> None:
         """Take in one event; kinds that are not known here are passed over."""
+        if "at" in record:
+            self._told_at = (record["at"], time.monotonic())
         handler = getattr(self, f"_on_{record['kind'].replace('-', '_')}", None)
         if handler is not None:
             handler(record)
@@ -243,7 +247,10 @@ class RunView:
     def _lag_seconds(self, query: str) -> float | None:
         """Seconds since the cut of the newest epoch that all partitions of a query committed."""
         reached = self._reached.get(query)
-        return None if not reached else time.time() - min(reached.values())
+        if not reached:
+            return None
+        at, taken_in = self._told_at
+        return at + time.monotonic() - taken_in - min(reached.values())
 
     def _line(self) -> str:
         lags = [lag for query in self._reached if (lag := self._lag_seconds(query)) is not None]

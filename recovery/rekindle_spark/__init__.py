@@ -48,6 +48,7 @@ What runs in the driver:
     driver         opens the store, starts Spark, runs the loops to their end
     application    what the parts of one driver share
     event_log      what happens, line by line
+    clock          what time it is for a driver: seconds since 1970 that never jump
     epochs         the epoch loop: cut, run, commit, checkpoint
     ahead          the sources of the next epoch, while one is still on its way
     catchup        the catch-up loop: brings newly placed partitions forward

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.modes import ON
-from rekindle_spark import branches, preserving, running, staging
+from rekindle_spark import branches, clock, preserving, running, staging
 from rekindle_spark.application import Application
 from rekindle_spark.jobs import Ranges
 from rekindle_spark.preserving import Preserving
@@ -182,7 +182,7 @@ class Checkpointing:
                 "program": application.program.hash,
                 "branches": application.program.branches,
                 "steps": application.program.steps,
-                "at": time.time(),
+                "at": clock.now(),
                 "bytes": {names[number]: size for number, size in sorted(self.sizes.items())},
                 "published": published,
                 **record,

@@ -25,6 +25,7 @@ from rekindle.settings import ADAPTIVE, Settings
 from rekindle_spark import (
     arrivals,
     branches,
+    clock,
     jar,
     java,
     masters,
@@ -117,10 +118,10 @@ def run(
         started()
         file = _early_events(place.events, stack)
         outputs = [output for chain in plain.chains for output in chain.outputs]
-        history = _settled(plain, store, store.open(time.time(), outputs))
+        history = _settled(plain, store, store.open(clock.now(), outputs))
         built = _with_branches(plain, history)
         if upgrades.is_needed(built, history):
-            upgrades.carry_over(built, store, history, time.time())
+            upgrades.carry_over(built, store, history, clock.now())
             history = store.read()
         file = file or stack.enter_context(open_events(place.events))
         events = EventLog(file, store.generation)
@@ -187,7 +188,7 @@ def _cuts(built: Program, settings: Settings, history: History) -> dict[int, Cut
     cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
     if not cuts:
         rate = settings.runtime.rows_per_second
-        cuts[0] = arrivals.beginning(_sources(built), time.time(), rate)
+        cuts[0] = arrivals.beginning(_sources(built), clock.now(), rate)
     return cuts
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rekindle_spark import budget, jobs, moving, running, staging, stopping, timing
+from rekindle_spark import budget, clock, jobs, moving, running, staging, stopping, timing
 from rekindle_spark.ahead import Ahead
 from rekindle_spark.application import Application
 from rekindle_spark.arrivals import Cut
@@ -88,14 +88,14 @@ class EpochLoop:
         while True:
             self.control.pump()
             begun = application.progress.placed or application.newest > 0
-            due = begun and time.time() >= self.next_cut_at
+            due = begun and clock.now() >= self.next_cut_at
             if (due or self._is_cut) and not application.paused:
                 return
             time.sleep(POLL_SECONDS)
 
     def _cut(self) -> None:
         """Log the next epoch's input, unless the input has ended."""
-        application, now = self.application, time.time()
+        application, now = self.application, clock.now()
         runtime, complete = application.settings.runtime, application.progress.complete
         seconds = runtime.epoch_seconds if complete else runtime.recovery_epoch_seconds
         self.next_cut_at = now + seconds
@@ -196,7 +196,7 @@ class EpochLoop:
         if not self.ahead.is_time(elapsed_seconds, sources_ran=ahead.finished):
             return
         is_cut = self.application.arrivals.last.epoch > epoch
-        is_due = self.final is None and time.time() >= self.next_cut_at
+        is_due = self.final is None and clock.now() >= self.next_cut_at
         if (is_cut or is_due) and self.ahead.may_begin:
             if not is_cut:
                 self._cut()

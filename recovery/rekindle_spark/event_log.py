@@ -6,13 +6,13 @@ Kinds and fields are in docs/formats.md. Nothing here decides by it: what counts
 import json
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from rekindle_spark import clock
 from rekindle_spark.poison import ENDING
 
 __all__ = ["EventLog", "open_events"]
@@ -52,7 +52,7 @@ class EventLog:
 
     def write_each(self, kind: str, events: Iterable[Mapping[str, Any]]) -> None:
         """Append events of one kind that have happened at once, with few calls of the system."""
-        common = {"version": 1, "at": time.time(), "kind": kind, "generation": self.generation}
+        common = {"version": 1, "at": clock.now(), "kind": kind, "generation": self.generation}
         lines = [json.dumps({**common, **fields}).encode() + b"\n" for fields in events]
         with self.lock:
             for line in lines:

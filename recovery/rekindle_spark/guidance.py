@@ -30,7 +30,7 @@ from rekindle.protocol import (
     Report,
     TopologyReport,
 )
-from rekindle_spark import reporting
+from rekindle_spark import clock, reporting
 from rekindle_spark.reporting import Reports
 
 __all__ = ["Advice", "Contact", "Guidance"]
@@ -157,7 +157,7 @@ class Guidance:
             domains={} if self.contact is None else None,
         )
         decision = coordination.decide(
-            self.case, reading, time.time(), clock=time.monotonic, plan=alone
+            self.case, reading, clock.now(), clock=time.monotonic, plan=alone
         )
         self.case = decision.case
         return decision

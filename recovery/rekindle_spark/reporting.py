@@ -5,7 +5,6 @@ Reports are complete and numbered (rekindle.protocol); whether and where they ar
 its state, so that a coordinator sees a loss even when everything is there again.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,7 +18,7 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle_spark import moving, stopping
+from rekindle_spark import clock, moving, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
@@ -61,12 +60,12 @@ class Reports:
     def checkpointed(self, epoch: int) -> None:
         """A checkpoint has become global."""
         self.checkpoint = CheckpointReport(
-            generation=self._generation, sequence=self._next(), epoch=epoch, at=time.time()
+            generation=self._generation, sequence=self._next(), epoch=epoch, at=clock.now()
         )
 
     def progress(self, following: Following, *, alone: bool) -> ProgressReport:
         """Where everything is now."""
-        application, now = self.application, time.time()
+        application, now = self.application, clock.now()
         with application.lock:
             names, progress = application.program.partition_names, application.progress
             executors = dict(application.executors)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekindle.modes import ON
-from rekindle_spark import blame, jobs, printing, publishing, repeats, results, staging
+from rekindle_spark import blame, clock, jobs, printing, publishing, repeats, results, staging
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
@@ -312,7 +312,7 @@ def _commit(
     publishing.publish(
         application,
         {
-            "at": time.time(),
+            "at": clock.now(),
             "plan_epoch": application.plan_epoch,
             "finished": finished,
             "outputs": outputs,

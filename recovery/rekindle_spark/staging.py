@@ -7,11 +7,10 @@ readers of output look; a driver that was killed in between writes it at its nex
 stages, `checkpointing` publishes.
 """
 
-import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from rekindle_spark import publishing
+from rekindle_spark import clock, publishing
 from rekindle_spark.application import Application, Staged
 from rekindle_spark.store import History
 
@@ -71,7 +70,7 @@ def publishable(
         return None
     names = application.program.partition_names
     return {
-        "at": time.time(),
+        "at": clock.now(),
         "plan_epoch": application.plan_epoch,
         "checkpoint": epoch,
         "finished": {

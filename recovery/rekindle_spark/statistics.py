@@ -9,11 +9,10 @@ the rate stays as it is. Called by `control`.
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rekindle_spark import costs
+from rekindle_spark import clock, costs
 from rekindle_spark.application import Application
 from rekindle_spark.costs import Costs
 from rekindle_spark.running import Result
@@ -97,7 +96,7 @@ class Statistics:
         return {names[number]: cost for number, cost in sorted(percent.items())}
 
     def _computed_until(self) -> float:
-        """Up to when input has been computed, by wall clock."""
+        """Up to when input has been computed, by the driver's clock."""
         return self.application.cuts[self.application.newest].cut_at
 
     def _report(self, named: Mapping[str, float]) -> None:
@@ -139,7 +138,7 @@ class Statistics:
         be too low a minute later. Long epochs say nothing while a backlog gets smaller.
         """
         stretch, before = self._stretch(since), self.behind_seconds
-        self.behind_seconds = time.time() - self._computed_until()
+        self.behind_seconds = clock.now() - self._computed_until()
         backlog_seconds = BACKLOG_EPOCHS * self.application.settings.runtime.epoch_seconds
         if stretch > costs.STRETCH_MAX and backlog_seconds < self.behind_seconds < before:
             return

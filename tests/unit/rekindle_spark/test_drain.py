@@ -190,7 +190,7 @@ class Loop:
 
 @pytest.fixture(autouse=True)
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rekindle_spark.epochs.time.time", lambda: NOW)
+    monkeypatch.setattr("rekindle_spark.clock.now", lambda: NOW)
 
 
 def test_a_drain_is_told_and_ends_the_run_where_the_end_is_asked_for(hundred: Replay) -> None:

@@ -20,7 +20,7 @@ NOW = 1_000.0
 
 @pytest.fixture(autouse=True)
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rekindle_spark.epochs.time.time", lambda: NOW)
+    monkeypatch.setattr("rekindle_spark.clock.now", lambda: NOW)
 
 
 def waiting_for(*, complete: bool, hurries: bool = False) -> float:

@@ -135,7 +135,7 @@ def test_long_epochs_lower_the_rate_only_where_the_backlog_does_not_get_smaller(
     statistics.closed_window()
     rates = []
     for epoch, now in ((6, 1060.0), (12, 1065.0), (18, 1090.0)):
-        monkeypatch.setattr("rekindle_spark.statistics.time.time", lambda now=now: now)
+        monkeypatch.setattr("rekindle_spark.clock.now", lambda now=now: now)
         for cut in range(epoch - 5, epoch + 1):  # three seconds of input each
             compute(application, statistics, 3 * cut, 1.5 * cut)
         assert statistics.closed_window() is not None
@@ -155,7 +155,7 @@ def test_long_epochs_of_a_start_are_no_sign_of_nodes_that_do_not_keep_up(
     for number, cut in enumerate(cuts):
         compute(application, statistics, cut, 0.528 * cut)
         application.progress.complete = number >= 2
-        monkeypatch.setattr("rekindle_spark.statistics.time.time", lambda cut=cut: 1000.0 + cut)
+        monkeypatch.setattr("rekindle_spark.clock.now", lambda cut=cut: 1000.0 + cut)
         closed = statistics.closed_window()
     assert closed is not None
     assert statistics.rows_per_second == 100.0
