@@ -57,6 +57,7 @@ What runs in the driver:
     pieces         how many epochs one job of catching up takes on
     pace           how long catching up rests, so that live queries keep their time
     publishing     makes output count: the commit record, and what tells of it
+    dead_letters   which rows were left out: committed, and the same in every repeat
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished
     results        what came of a job, judged from the reports of its tasks

@@ -13,7 +13,7 @@ from rekindle_spark import poison
 from rekindle_spark.partition import Outcome
 from rekindle_spark.program import Program
 
-__all__ = ["encode", "fault", "sinks"]
+__all__ = ["choices", "encode", "fault", "sinks"]
 
 # What Java, which reads the answers, has in one array.
 BLOCK_BYTES_MAX = 2**31 - 1
@@ -25,6 +25,12 @@ def sinks(outcome: Outcome) -> dict[str, list[Any]]:
         query: [sunk.table.num_rows, sunk.file, sunk.digest]
         for query, sunk in outcome.sinks.items()
     }
+
+
+def choices(outcome: Outcome) -> list[dict[str, Any]]:
+    """Which rows were left out, by step, as the report says it: nothing where none were."""
+    found = {step: [one.left, one.alone] for step, one in outcome.choices.items()}
+    return [found] if found else []
 
 
 def fault(program: Program, item: Mapping[str, Any], error: BaseException) -> dict[str, str]:

@@ -26,6 +26,7 @@ from rekindle_spark import (
     arrivals,
     branches,
     clock,
+    dead_letters,
     jar,
     java,
     masters,
@@ -285,7 +286,9 @@ def _application(
         exchange=exchange,
         settings=settings,
         events=events,
-        progress=Progress(built, restore_points),
+        progress=Progress(
+            built, restore_points, choices=dead_letters.read_back(built, history, restore_points)
+        ),
         arrivals=Arrivals(
             _sources(built),
             last,

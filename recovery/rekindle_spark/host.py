@@ -193,13 +193,14 @@ class Host:
                     outcome = apart or self.runner.run_here(program, request, work, state, arrived)
                     if work_items.counts(item, epoch):
                         for query, sunk in (outcome.sinks | outcome.taps).items():
-                            done.outputs.write(query, sunk.file, sunk.table)
+                            if not sunk.is_there:
+                                done.outputs.write(query, sunk.file, sunk.table)
                 deaths += dead
                 state = outcome.state
                 self._keep(program, request, item, epoch, state)
                 blocks += outcome.blocks
                 made = [outcome.rows, outcome.digest, answers.sinks(outcome), outcome.late]
-                epochs.append([epoch, *made])
+                epochs.append([epoch, *made, *answers.choices(outcome)])
         except Missing as missing:
             done.add(number, {"status": "missing", "text": str(missing)}, [])
         except Incomplete as incomplete:

@@ -265,6 +265,7 @@ def _header(
             "restore_point": progress.restore_points.epoch(partition),
             "inputs": progress.restore_points.checkpoints(partition, *extent.runs[partition]),
             **_left_out(progress, partition),
+            **_choices(progress, partition, *extent.runs[partition]),
             **progress.suspects.terms(partition, common.get("function_seconds_max", 0.0)),
         }
         for partition in partitions
@@ -290,6 +291,19 @@ def _header(
 def _left_out(progress: Progress, partition: int) -> dict[str, dict[str, int]]:
     branches = progress.left_out.get(partition, {})
     return {"without": {step: one.epoch for step, one in branches.items()}} if branches else {}
+
+
+def _choices(progress: Progress, partition: int, first: int, last: int) -> dict[str, Any]:
+    """Which rows are to be left out again in epochs that are committed."""
+    known = {
+        str(epoch): {
+            step: [choice.left, choice.alone]
+            for step, choice in progress.choices[partition, epoch].items()
+        }
+        for epoch in range(first, last + 1)
+        if (partition, epoch) in progress.choices
+    }
+    return {"choices": known} if known else {}
 
 
 def _frames(

@@ -17,7 +17,7 @@ from rekindle_spark.frames import Frame, Label, Packed
 from rekindle_spark.late_outputs import InTime
 from rekindle_spark.operators import KeyedStateful, carried, columns, hashing
 from rekindle_spark.pipeline import Step
-from rekindle_spark.poison import Sieve, Tolerance
+from rekindle_spark.poison import Choice, Sieve, Tolerance
 from rekindle_spark.program import Chain, Edge, Program
 from rekindle_spark.watchdog import Watchdog
 
@@ -42,7 +42,8 @@ class Work:
 
     `readers` are the partitions that frames are made for, None for all. Steps that it is `without`,
     and all that follow them, are left out. `tapped` are the rows of a relay. `ordered`: input is
-    taken in the fixed order, so that a repeat gives the same; otherwise as it came. Where a repeat
+    taken in the fixed order, so that a repeat gives the same; otherwise as it came. `choices` are
+    those of steps with dead letters, where the epoch is committed already. Where a repeat
     may give something else, `attempt` tells their files apart.
     """
 
@@ -58,22 +59,25 @@ class Work:
     without: frozenset[str] = frozenset()
     tapped: pa.Table | None = None
     tolerance: Tolerance = poison.STRICT
+    choices: Mapping[str, Choice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Sunk:
-    """The rows of one sink, or dead letters, the file's name for them, and their digest."""
+    """The rows of one sink, or dead letters, the file's name for them, and their digest. The file
+    of a committed epoch's dead letters is there: a repeat does not know why they were left out."""
 
     table: pa.Table
     file: str
     digest: str
+    is_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of it. `blocks`: target partition to frame; `sinks`: those that got rows, and
     outputs of dead letters and late rows; `taps`: what relays will read. `late` is how many rows
-    came too late."""
+    came too late, `choices` which rows were left out, by step, where there are any."""
 
     state: State
     blocks: list[tuple[int, bytes]]
@@ -82,6 +86,7 @@ class Outcome:
     digest: str
     late: int = 0
     taps: dict[str, Sunk] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +176,15 @@ def _run(
         if sieve.letters and sieve.step not in chain.copies:
             letters, added = pa.concat_tables(sieve.letters), [c.name for c in poison.COLUMNS]
             # a repeat may word the same error in another way
-            sinks[sieve.step + poison.ENDING] = _sunk(chain, work, letters, sums, added)
+            sunk = _sunk(chain, work, letters, sums, added)
+            sinks[sieve.step + poison.ENDING] = replace(sunk, is_there=sieve.known is not None)
     tapped = {
         name: _tapped(chain, work, tables[step], watermark, sums) for name, step in taps.items()
     }
     digest = frames.combined_digest(sums)
-    return Outcome(begun.state, blocks, sinks, begun.rows, digest, begun.late_rows, tapped)
+    choices = {name: sieve.choice for name, sieve in sieves.items() if sieve.choice != Choice()}
+    late = begun.late_rows
+    return Outcome(begun.state, blocks, sinks, begun.rows, digest, late, tapped, choices)
 
 
 def _sieves(program: Program, chain: Chain, work: Work, watchdog: Watchdog) -> dict[str, Sieve]:
@@ -199,6 +207,7 @@ def _sieves(program: Program, chain: Chain, work: Work, watchdog: Watchdog) -> d
             _share(chain, work)[0] if _is_first(chain, step) else None,
             function=function,
             watchdog=watchdog,
+            known=work.choices.get(name) if step.dead_letters else None,
         )
     return sieves
 

@@ -2,7 +2,9 @@
 
 A function gets a whole table. Where it raises, halves of the table show for which rows; such a row
 is tried alone, some times where the step has dead letters. Without them the first such row ends
-it, in an error that says which one it is. Called by `partition`, and by operators with user code.
+it, in an error that says which one it is. Which rows are left out may depend on what was away for a
+moment, so it is a choice: once an epoch is committed, a repeat leaves out exactly the same. Called
+by `partition`, and by operators with user code.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from rekindle.errors import RekindleError, StepError
-from rekindle_spark import user_code
+from rekindle_spark import ranges, user_code
 from rekindle_spark.watchdog import EndedProcess, Watchdog
 from rekindle_store.committed_files import DEAD_LETTERS
 
@@ -25,6 +27,7 @@ __all__ = [
     "PASSED_ON",
     "STRICT",
     "USERS_ERRORS",
+    "Choice",
     "Sieve",
     "Tolerance",
     "attempt",
@@ -67,6 +70,25 @@ class Tolerance:
 
 # of a step without dead letters
 STRICT = Tolerance(1, 0)
+# What stands in the place of an error that nobody has kept.
+LEFT_OUT = "was left out when the epoch ran first"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Places of the rows that a step left out in one partition and epoch, and of those that it took
+    one by one because rows of one key raised together, as stretches (`ranges`)."""
+
+    left: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
+
+    def divides(self, span: tuple[int, int]) -> bool:
+        """Whether the rows of a key, at these places, were taken one by one."""
+        return any(self.takes_alone(place) for place in range(*span))
+
+    def takes_alone(self, place: int) -> bool:
+        """Whether a row was left out, or taken by itself."""
+        return ranges.has(self.left, place) or ranges.has(self.alone, place)
 
 
 @dataclass(slots=True)
@@ -75,6 +97,7 @@ class Sieve:
 
     `columns` tell a row best. `first_row` is the offset in the source of the table's first row,
     where the rows come straight from one. `rows` is how many there are, `function` the user's.
+    `known` is what was chosen when the epoch was run and committed; None: it has not been.
     """
 
     step: str
@@ -87,6 +110,14 @@ class Sieve:
     function: object = None
     letters: list[pa.Table] = field(default_factory=list)
     watchdog: Watchdog = field(default_factory=Watchdog)
+    known: Choice | None = None
+    left_places: list[int] = field(default_factory=list)
+    alone_places: list[int] = field(default_factory=list)
+
+    @property
+    def choice(self) -> Choice:
+        """What has been chosen in this run."""
+        return Choice(ranges.of(self.left_places), ranges.of(self.alone_places))
 
     def run(self, table: pa.Table, function: Callable[[pa.Table], Any]) -> Any:
         """What `function` makes of the table without the rows that become letters.
@@ -94,10 +125,13 @@ class Sieve:
         Raises StepError where the step has no dead letters, or too many.
         """
         self.rows = table.num_rows
+        places: Sequence[int] = range(table.num_rows)
+        if self.known is not None and self.known.left:
+            table, places = self._without_known(table, self.known)
         result, error = self.attempt(partial(function, table))
         if error is None:
             return result
-        rest = self._rest(table, function)
+        rest = self._rest(table, function, places)
         if self.tolerance.letters_max:
             result, error = self.attempt(partial(function, rest))
         if error is not None:
@@ -119,41 +153,78 @@ class Sieve:
         """Where calls are noted one by one, note the next; what is known to come of it."""
         return self.watchdog.calling(self.step) if self.watchdog.counts else None
 
+    def _without_known(self, table: pa.Table, known: Choice) -> tuple[pa.Table, Sequence[int]]:
+        """The rows that were not left out, and their places in the table."""
+        left = set(ranges.numbers(known.left))
+        for place in sorted(left):
+            self._leave_out(table.slice(place, 1), LEFT_OUT, place)
+        places = [place for place in range(table.num_rows) if place not in left]
+        return table.take(pa.array(places, pa.int64())).combine_chunks(), places
+
     def alone(
-        self, row: pa.Table, function: Callable[[], Any], number: int | None = None
+        self,
+        row: pa.Table,
+        function: Callable[[], Any],
+        number: int | None = None,
+        place: int | None = None,
+        *,
+        always: bool = False,
     ) -> tuple[Any, BaseException | None]:
         """What `function` gives for one row, or what it raised: the row is a letter then.
 
-        `number` is the row's place in its table. Raises StepError as `run` does.
+        `number` is the row's place in its table, to be shown, `place` the one by which it is known
+        in a repeat. With `always` that is no choice: every repeat will find the same. Raises
+        StepError as `run` does.
         """
+        known = None if always else self.known
+        if known is not None and place is not None and ranges.has(known.left, place):
+            error: BaseException | None = RuntimeError(LEFT_OUT)
+            self._leave_out(row, LEFT_OUT, place)
+            return None, error
         for _ in range(self.tolerance.tries):
             result, error = self.attempt(function)
             if error is None:
+                if place is not None:
+                    self.alone_places.append(place)
                 return result, None
             if isinstance(error, EndedProcess):
                 break
         assert error is not None
+        if known is not None:
+            raise self._fault(error, f"{self._shown(row, number)}, which it took before")
         if len(self.letters) >= self.tolerance.letters_of(self.rows):
             raise self._fault(error, self._shown(row, number), one_too_many=True)
-        why = (self.step, self.epoch, raised(error))
-        for column, value in zip(COLUMNS, why, strict=True):
+        self._leave_out(row, raised(error), place)
+        return None, error
+
+    def _leave_out(self, row: pa.Table, why: str, place: int | None) -> None:
+        """Make a letter of a row."""
+        for column, value in zip(COLUMNS, (self.step, self.epoch, why), strict=True):
             row = row.append_column(column, pa.array([value], column.type))
         self.letters.append(row)
-        return None, error
+        if place is not None:
+            self.left_places.append(place)
 
     def together(self, error: BaseException) -> None:
         """Rows raise together, and none of them alone: that is no letter's fault."""
         if not self.tolerance.letters_max:
             raise self._fault(error, "no single row")
 
-    def _rest(self, table: pa.Table, function: Callable[[pa.Table], Any]) -> pa.Table:
+    def refuse(self, error: BaseException) -> None:
+        """Rows of a key raise that have been taken together in an epoch that is committed."""
+        raise self._fault(error, "rows of one key, which it took before")
+
+    def _rest(
+        self, table: pa.Table, function: Callable[[pa.Table], Any], places: Sequence[int]
+    ) -> pa.Table:
         """The rows that raise neither alone nor in the halves that were looked at."""
         kept, spans = [table.slice(0, 0)], [(0, table.num_rows)]
         while spans:
             begin, end = spans.pop()
             part = table.slice(begin, end - begin)
             if end - begin == 1:
-                _, error = self.alone(part, partial(function, part), begin)
+                place = places[begin]
+                _, error = self.alone(part, partial(function, part), place, place)
             else:
                 _, error = self.attempt(partial(function, part))
             if error is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rekindle.errors import StepError
 from rekindle_spark.chains import Edge
-from rekindle_spark.poison import ENDING
+from rekindle_spark.poison import ENDING, Choice
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.suspects import Suspects
@@ -156,7 +156,9 @@ class LeftOut:
 @dataclass(slots=True)
 class Progress:
     """Placement and progress of every partition, by number; epochs are the last finished.
-    `left_out` has the first steps of the branches that a partition runs without (`branches`)."""
+    `left_out` has the first steps of the branches that a partition runs without (`branches`).
+    `choices` are those of each step with dead letters, by partition and epoch that is committed and
+    may run again."""
 
     program: Program
     restore_points: RestorePoints = field(default_factory=RestorePoints)
@@ -169,6 +171,7 @@ class Progress:
     retained: Retained = field(default_factory=Retained)
     suspects: Suspects = field(default_factory=Suspects)
     left_out: dict[int, dict[str, LeftOut]] = field(default_factory=dict)
+    choices: dict[tuple[int, int], dict[str, Choice]] = field(default_factory=dict)
 
     @property
     def catching_up(self) -> set[int]:
@@ -359,6 +362,8 @@ class Progress:
         What a source has given without a branch is of no use to who reads the branch.
         """
         self.restore_points, oldest = points, points.oldest
+        for key in [key for key in self.choices if key[1] <= points.epoch(key[0])]:
+            del self.choices[key]
         for partition, branches in self.left_out.items():
             if all(one.epoch <= points.epoch(partition) + 1 for one in branches.values()):
                 self.suspects.passed_for_good(partition)

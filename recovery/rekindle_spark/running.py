@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekindle.modes import ON
-from rekindle_spark import blame, clock, jobs, printing, publishing, repeats, results, staging
+from rekindle_spark import (
+    blame,
+    clock,
+    dead_letters,
+    jobs,
+    printing,
+    publishing,
+    repeats,
+    results,
+    staging,
+)
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
 from rekindle_spark.jobs import Ranges, Specification
@@ -297,16 +307,18 @@ def _commit(
 ) -> None:
     """One commit record for all of the job that counts now."""
     program, finished, outputs, late = application.program, {}, [], {}
+    choices: list[list[Any]] = []
     for number in sorted(partitions):
         epochs = partitions[number]["epochs"]
         digests = [digest for _, _, digest, *_ in epochs]
-        late[number] = {epoch: rows for epoch, *_, rows in epochs}
+        late[number] = {epoch: rows for epoch, _, _, _, rows, *_ in epochs}
+        choices += dead_letters.take_in(application.progress, application.committed, number, epochs)
         finished[program.partition_names[number]] = [*specification.ranges[number], digests]
         for output, part in program.output_parts(number).items():
             done = application.committed.get(part, 0)
             outputs += [
                 [part, epoch, *sinks[output]]
-                for epoch, _, _, sinks, _ in epochs
+                for epoch, _, _, sinks, *_ in epochs
                 if output in sinks and epoch > done
             ]
     publishing.publish(
@@ -317,6 +329,7 @@ def _commit(
             "finished": finished,
             "outputs": outputs,
             "late": application.late.fresh(late),
+            **({"choices": choices} if choices else {}),
             **publishing.marks(application, partitions),
         },
     )

@@ -40,7 +40,7 @@ def stage(
 ) -> None:
     """Hold back what a partition has given in some epochs, in place of what it gave before;
     `parts` (output -> its part, as the sink's query partition)."""
-    for epoch, _, digest, sinks, late in epochs:
+    for epoch, _, digest, sinks, late, *_ in epochs:
         held = staged.setdefault(epoch, Staged())
         held.unordered = held.unordered or unordered
         held.digests[partition] = digest

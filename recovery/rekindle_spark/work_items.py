@@ -16,7 +16,7 @@ from rekindle_spark import inputs, partition
 from rekindle_spark.chains import Chain
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Work
-from rekindle_spark.poison import Tolerance
+from rekindle_spark.poison import Choice, Tolerance
 from rekindle_spark.program import Program
 from rekindle_spark.restoring import Kind, file_name
 from rekindle_store import files
@@ -44,6 +44,10 @@ def work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch:
     certain = ordered and number not in program.uncertain
     attempt = "" if certain else f"-{item['plan_epoch']}-{request['attempt']}"
     asked = Work(number, item["plan_epoch"], epoch, 0, 0, partition.BEFORE_ALL, ordered, attempt)
+    if certain and "choices" in item:
+        known = item["choices"].get(str(epoch), {}).items()
+        chosen = {step: Choice(tuple(left), tuple(alone)) for step, (left, alone) in known}
+        asked = replace(asked, choices=chosen)
     if chain.keyed:
         return replace(asked, without=without, tolerance=tolerance)
     given: dict[str, Any]

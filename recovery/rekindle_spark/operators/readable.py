@@ -28,7 +28,7 @@ def places(rows: pa.Table, due: Integers, sieve: Sieve | None, error: Exception)
         raise error
     for place, why in sorted(wrong.items()):
         row = int(due[place])
-        sieve.alone(rows.slice(row, 1), partial(_raise, why), row)
+        sieve.alone(rows.slice(row, 1), partial(_raise, why), row, always=True)
     return np.delete(due, list(wrong))
 
 

@@ -224,6 +224,9 @@ class KeyedStateful:
         self, key: Value, due: _Due, span: tuple[int, int], value: Value | None
     ) -> Value | None:
         """A key's value after a span of its rows: one by one where they raise together."""
+        known = None if due.sieve is None else due.sieve.known
+        if known is not None and known.divides(span):
+            return self._hand_over_alone(key, due, span, value, None)
         ended = None if due.sieve is None else due.sieve.known_end()
         if ended is not None:
             return self._hand_over_alone(key, due, span, value, ended)
@@ -249,20 +252,26 @@ class KeyedStateful:
         due: _Due,
         span: tuple[int, int],
         value: Value | None,
-        raised: BaseException,
+        raised: BaseException | None,
     ) -> Value | None:
-        """A key's value after its rows one by one, without those that raise."""
+        """A key's value after its rows one by one, without those that raise; None: they were taken
+        so in an epoch that is committed."""
         if due.sieve is None:
+            assert raised is not None, "what is taken one by one has raised"
             raise raised
+        if raised is not None and due.sieve.known is not None:
+            due.sieve.refuse(raised)
         divided = False
-        for row in (due.table.slice(number, 1) for number in range(*span)):
+        for place in range(*span):
+            row = due.table.slice(place, 1)
             # cells anew for each call: the one before may have changed them
-            result, error = due.sieve.alone(row, partial(self._called, key, row, due, value))
+            call = partial(self._called, key, row, due, value)
+            result, error = due.sieve.alone(row, call, place=place)
             if error is None:
                 value, rows = result
                 due.emitted.extend(rows)
             divided = divided or error is not None
-        if not divided:
+        if not divided and raised is not None:
             due.sieve.together(raised)
         return value
 

@@ -1,0 +1,236 @@
+"""Dead letters are remembered: a repeat of a committed epoch leaves out exactly the same rows."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from rekindle.errors import StepError
+from rekindle_spark import answers, dead_letters, frames, jobs, partition, program
+from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
+from rekindle_spark.operators.stateful import Emitted, ValueState
+from rekindle_spark.partition import Outcome, Work
+from rekindle_spark.pipeline import Pipeline, Stream
+from rekindle_spark.poison import Choice, Tolerance
+from rekindle_spark.program import Program
+from rekindle_spark.progress import Progress
+from rekindle_spark.restoring import RestorePoints
+from rekindle_spark.store import History
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
+SECOND = 1_000_000
+TOLERANCE = Tolerance(2, 100)
+NOTHING = Choice()
+
+
+class Numbers:
+    """Row `n` has event time n seconds, key n modulo 5, size n."""
+
+    schema = SCHEMA
+    event_time = "at"
+
+    def check(self, step: str) -> None: ...
+    def rows_at(self, event_time: int) -> int: ...
+    def event_time_at(self, offset: int) -> int: ...
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        times = pa.array([n * SECOND for n in range(begin, end)], pa.timestamp("us"))
+        keys = pa.array([f"key-{n % 5}" for n in range(begin, end)], pa.string())
+        return pa.table({"at": times, "key": keys, "size": pa.array(range(begin, end), pa.int64())})
+
+
+class Away:
+    """A service without which a function raises for some rows; `calls` counts."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = set(sizes)
+        self.calls = 0
+
+    def check(self, table: pa.Table) -> pa.Table:
+        self.calls += 1
+        wrong = pa.array(sorted(self.sizes), pa.int64())
+        if pc.any(pc.is_in(table["size"], wrong)).as_py():
+            raise ConnectionError("the service is away")
+        return table
+
+
+class Sums(StatefulOperator):
+    """How many rows a call had, and their sum so far; it asks the service for each row."""
+
+    value_schema = pa.schema([("sum", pa.int64())])
+
+    def __init__(self, away: Away) -> None:
+        self.away = away
+
+    def handle(
+        self, key: tuple[Any, ...], rows: list[dict[str, Any]], value: ValueState
+    ) -> Iterable[Emitted]:
+        for row in rows:
+            if row["size"] in self.away.sizes:
+                raise ConnectionError("the service is away")
+            value.update(((value.get() or (0,))[0] + row["size"],))
+        yield (rows[-1]["at"], f"{key[0]} of {len(rows)}", (value.get() or (0,))[0])
+
+
+def built(attach: Callable[[Stream], Stream]) -> Program:
+    pipeline = Pipeline("numbers")
+    attach(pipeline.source("rows", Numbers(), parallelism=2)).sink("out")
+    return program.build(pipeline)
+
+
+def mapped(away: Away) -> Program:
+    def check(table: pa.Table) -> pa.Table:
+        return away.check(table)
+
+    return built(lambda rows: rows.map("checked", check, schema=SCHEMA, dead_letters=True))
+
+
+def read(made: Program, **terms: Any) -> Outcome:
+    """The second source partition, of rows 20 to 39."""
+    work = Work(1, 1, 3, 0, 40, FINAL_WATERMARK, tolerance=TOLERANCE, **terms)
+    return partition.run(made, work, partition.initial(made.owner[1]), [])
+
+
+def add_up(away: Away, **terms: Any) -> Outcome:
+    """The stateful step on all that the source gives."""
+    made = built(
+        lambda rows: rows.stateful(
+            "sums", Sums(away), keys=["key"], schema=SCHEMA, dead_letters=True
+        )
+    )
+    blocks = [
+        block
+        for number in (0, 1)
+        for _, block in partition.run(
+            made, Work(number, 1, 3, 0, 40, FINAL_WATERMARK), partition.initial(made.owner[0]), []
+        ).blocks
+    ]
+    received = list(frames.frames(memoryview(b"".join(blocks))))
+    work = Work(2, 1, 3, tolerance=TOLERANCE, **terms)
+    return partition.run(made, work, partition.initial(made.owner[2]), received)
+
+
+def test_a_repeat_leaves_out_what_was_left_out_though_the_service_is_back() -> None:
+    away = Away(23, 31, 32)
+    first = read(mapped(away))
+    assert first.choices["checked"].left == (3, 4, 11, 13)
+    away.sizes.clear()
+    repeat = read(mapped(away), choices=first.choices)
+    assert repeat.digest == first.digest
+    assert repeat.choices["checked"].left == (3, 4, 11, 13)
+    assert repeat.sinks["out"].table.equals(first.sinks["out"].table)
+    letters = first.sinks["checked.dead-letters"], repeat.sinks["checked.dead-letters"]
+    assert [one.is_there for one in letters] == [False, True]
+    assert letters[0].digest == letters[1].digest
+    assert read(mapped(away)).digest != first.digest, "without the choice it is another output"
+
+
+def test_what_is_known_to_be_left_out_is_not_tried_again() -> None:
+    away = Away(23)
+    first = read(mapped(away))
+    away.calls = 0
+    read(mapped(away), choices=first.choices)
+    assert away.calls == 1
+
+
+def test_what_was_taken_before_is_not_left_out_by_a_repeat() -> None:
+    away = Away()
+    first = read(mapped(away))
+    assert first.choices == {}
+    away.sizes = {23}
+    with pytest.raises(StepError, match=r"source row 23, .*which it took before"):
+        read(mapped(away), choices={"checked": NOTHING})
+    away.sizes.clear()
+    assert read(mapped(away), choices={"checked": NOTHING}).digest == first.digest
+
+
+def test_rows_of_a_key_are_taken_one_by_one_again_where_they_were() -> None:
+    away = Away(23, 31)
+    first = add_up(away)
+    away.sizes.clear()
+    repeat = add_up(away, choices=first.choices)
+    assert repeat.digest == first.digest
+    assert repeat.sinks["out"].table.equals(first.sinks["out"].table)
+    keys = set(first.sinks["out"].table["key"].to_pylist())
+    assert {"key-3 of 1", "key-1 of 1", "key-0 of 8"} <= keys
+    assert len(first.choices["sums"].left) == 4
+
+
+def test_rows_of_a_key_that_were_taken_together_are_not_taken_one_by_one() -> None:
+    away = Away()
+    first = add_up(away)
+    away.sizes = {23}
+    with pytest.raises(StepError, match="rows of one key, which it took before"):
+        add_up(away, choices={"sums": NOTHING})
+    away.sizes.clear()
+    assert add_up(away, choices={"sums": NOTHING}).digest == first.digest
+
+
+def epochs_of(outcome: Outcome, *numbers: int) -> list[Any]:
+    """As a host reports them, and JSON carries them."""
+    given = [outcome.rows, outcome.digest, answers.sinks(outcome), outcome.late]
+    told = [[number, *given, *answers.choices(outcome)] for number in numbers]
+    found: list[Any] = json.loads(json.dumps(told))
+    return found
+
+
+def record(made: Program, *, first: int, last: int, choices: list[Any]) -> dict[str, Any]:
+    finished = {made.partition_names[1]: [first, last, ["d"] * (last - first + 1)]}
+    outputs = [[output, epoch, 1, "f", "d"] for output, epoch, *_ in choices]
+    return {"finished": finished, "outputs": outputs, "choices": choices}
+
+
+def test_a_choice_goes_by_the_commit_record_into_the_next_drivers_requests() -> None:
+    made = mapped(Away(23))
+    progress, committed = Progress(made), dict[str, int]()
+    said = dead_letters.take_in(progress, committed, 1, epochs_of(read(made), 3))
+    assert said == [["checked.dead-letters/1", 3, [3, 4], said[0][3]]]
+    dead_letters.take_in(progress, committed, 1, [[4, 20, "d", {}, 0]])
+    assert progress.choices[1, 4] == {"checked": NOTHING}
+    history = History({}, [record(made, first=3, last=4, choices=said)], None)
+    points = RestorePoints(2)
+    found = dead_letters.read_back(made, history, points)
+    assert found == progress.choices
+    header = jobs._choices(Progress(made, points, choices=found), 1, 3, 5)
+    assert header["choices"].keys() == {"3", "4"}
+    assert header["choices"]["3"]["checked"][0] == (3, 4)
+    assert header["choices"]["4"] == {"checked": [(), ()]}
+
+
+def test_a_choice_is_said_once_and_stays_as_it_was_committed() -> None:
+    made = mapped(Away(23))
+    progress = Progress(made)
+    first = epochs_of(read(made), 3)
+    dead_letters.take_in(progress, {}, 1, first)
+    committed = {"checked.dead-letters/1": 3}
+    assert dead_letters.take_in(progress, committed, 1, first) == []
+    dead_letters.take_in(progress, committed, 1, [[3, 20, "d", {}, 0]])
+    assert progress.choices[1, 3]["checked"].left == (3, 4)
+
+
+def test_what_no_repeat_can_be_of_is_forgotten() -> None:
+    made = mapped(Away(23))
+    progress = Progress(made)
+    dead_letters.take_in(progress, {}, 1, epochs_of(read(made), 3, 4))
+    progress.checkpointed(RestorePoints(3))
+    assert list(progress.choices) == [(1, 4)]
+    history = History({}, [record(made, first=3, last=4, choices=[])], None)
+    assert list(dead_letters.read_back(made, history, RestorePoints(3))) == [(1, 4)]
+
+
+def test_of_letters_of_earlier_versions_it_is_not_known_which_rows_they_were() -> None:
+    made = mapped(Away())
+    older = record(made, first=3, last=4, choices=[["checked.dead-letters/1", 3, [1, 2], []]])
+    del older["choices"]
+    again = record(made, first=3, last=3, choices=[])
+    found = dead_letters.read_back(made, History({}, [older, again], None), RestorePoints())
+    assert found == {(1, 4): {"checked": NOTHING}}
+
+
+def test_what_waits_for_a_checkpoint_is_not_known() -> None:
+    made = mapped(Away())
+    held = {**record(made, first=3, last=4, choices=[]), "checkpoint": 4}
+    assert dead_letters.read_back(made, History({}, [held], None), RestorePoints()) == {}
