@@ -214,6 +214,8 @@ class Control:
             raise self.guidance.fenced
         self.reports.seen = self.membership.sightings()
         advice = self.guidance.confer(self.application.paused)
+        for kind, text in self.guidance.refused():
+            self.application.events.write("report-refused", report=kind, text=text)
         alone = self.guidance.alone
         if alone != self.was_alone:
             self.was_alone = alone

@@ -21,6 +21,8 @@ SMOOTHING = 0.5
 # What a partition costs at least: of those that cost nothing any number would go anywhere at once.
 COST_PERCENT_MIN = 0.1
 LOAD_TOLERANCE = 0.05
+# In an outage what has been measured counts where it is so much more than what is known.
+RISE = 1.25
 STEP_MIN, STEP_MAX, STEP_BACK = 0.7, 1.5, 0.8
 STRETCH_MAX = 1.3
 
@@ -54,8 +56,11 @@ class Costs:
         for number, count in rows.items():
             self.rows[number] = self.rows.get(number, 0) + count
 
-    def close(self, placed: Mapping[int, str], until: float) -> dict[int, float]:
-        """Costs after this window, whose input came in until then; the next one begins."""
+    def close(
+        self, placed: Mapping[int, str], until: float, *, rising: bool = False
+    ) -> dict[int, float]:
+        """Costs after this window, whose input came in until then; the next one begins. `rising`:
+        only what is clearly more than before counts."""
         seconds = until - self.began_at
         for executor in self.newest if seconds > 0 else ():
             spent = self._spent(executor, placed)
@@ -65,8 +70,9 @@ class Costs:
             used_seconds = self.newest[executor] - self.first[executor]
             beside = 100 * max(0.0, used_seconds - sum(spent.values())) / seconds
             percent = {number: 100 * cpu_seconds / seconds for number, cpu_seconds in spent.items()}
-            _smooth(self.beside, {executor: beside})
-            _smooth(self.percent, {n: max(COST_PERCENT_MIN, cost) for n, cost in percent.items()})
+            least = {n: max(COST_PERCENT_MIN, cost) for n, cost in percent.items()}
+            _smooth(self.beside, {executor: beside}, rising=rising)
+            _smooth(self.percent, least, rising=rising)
             self.shares |= dict.fromkeys(spent, self.beside[executor] / len(spent))
         self.restart(until)
         return dict(self.percent)
@@ -114,10 +120,14 @@ class Costs:
         return spent
 
 
-def _smooth(known: dict[Name, float], measured: Mapping[Name, float]) -> None:
+def _smooth(
+    known: dict[Name, float], measured: Mapping[Name, float], *, rising: bool = False
+) -> None:
     """Move what is known half the way to what has been measured."""
     for name, percent in measured.items():
         before = known.get(name, percent)
+        if rising and name in known and percent <= RISE * before:
+            continue
         known[name] = before + SMOOTHING * (percent - before)
 
 

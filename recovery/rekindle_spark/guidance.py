@@ -7,10 +7,12 @@ The core in the driver takes in every report, so it can go on at once with the i
 under way. It knows no priorities that people have set meanwhile, and no failure domains: where
 placement is by these, it moves nothing but off slow nodes. A driver without a sidecar is always
 alone, each of its nodes a domain by itself. `control` confers, and carries out what is given back.
+A plan may take its solver's whole budget, so it is made in a thread of its own: epochs go on.
 """
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +38,8 @@ from rekindle_spark.reporting import Reports
 __all__ = ["Advice", "Contact", "Guidance"]
 
 REPORT_SECONDS = 5.0
+# Most decisions are made at once; who waits for the others holds up epochs.
+PLANNING_WAIT_SECONDS = 0.05
 
 
 class Contact(Protocol):
@@ -60,6 +64,10 @@ class Contact(Protocol):
     @property
     def unreadable(self) -> frozenset[int]:
         """Directives that have been refused because this version cannot read them."""
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """By kind of message why the last one was refused."""
 
     def report(self, report: Report) -> None:
         """Send a report; a newer one of its kind takes its place if it waits."""
@@ -94,6 +102,11 @@ class Guidance:
     case: Case = field(default_factory=Case)
     told: dict[str, object] = field(default_factory=dict)
     reported_at: float = 0.0
+    complaints: dict[str, str] = field(default_factory=dict)
+    planner: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="planning")
+    )
+    planning: Future[coordination.Decision] | None = None
 
     @property
     def closures(self) -> Mapping[str, frozenset[str]]:
@@ -107,13 +120,21 @@ class Guidance:
 
     @property
     def waiting(self) -> bool:
-        """Whether an order has come in."""
-        return self.contact is not None and self.contact.waiting
+        """Whether an order has come in, or a plan of one's own is made."""
+        is_planned = self.planning is not None and self.planning.done()
+        return is_planned or (self.contact is not None and self.contact.waiting)
 
     @property
     def fenced(self) -> FencedError | None:
         """Why this driver must stop, once a newer one is known, or another store's history."""
         return None if self.contact is None else self.contact.fenced
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Kinds of reports that are refused, each with why, where that is new."""
+        refusals = {} if self.contact is None else self.contact.refusals
+        news = [item for item in refusals.items() if self.complaints.get(item[0]) != item[1]]
+        self.complaints = dict(refusals)
+        return news
 
     @property
     def alone(self) -> bool:
@@ -125,11 +146,13 @@ class Guidance:
         self._hear()
         alone = self.alone
         progress = self.reports.progress(self.following, alone=alone)
-        decision = self._decide(progress, paused, alone)
+        decision = self._decided(progress, paused, alone)
         if self.contact is not None:
             self._send(self.contact, progress)
         if not alone:
             return Advice(self._taken(progress.epoch), ())
+        if decision is None:
+            return Advice((), ())
         return Advice(self._own(decision.directives), decision.instructions)
 
     def finish(self) -> None:
@@ -144,8 +167,28 @@ class Guidance:
                 self.following, self.contact.contact_at, led=self.contact.led
             )
 
+    def _decided(
+        self, progress: ProgressReport, paused: bool, alone: bool
+    ) -> coordination.Decision | None:
+        """The core's own decision; None while it is being made.
+
+        It is of how things were when it was asked for, as a coordinator's is. One that is asked for
+        while this driver was alone, and comes when it is not, is nobody's.
+        """
+        if not alone or self.case.state is None:
+            self.planning = None
+            decision = self._decide(progress, paused, alone)
+        else:
+            if self.planning is None:
+                self.planning = self.planner.submit(self._decide, progress, paused, alone)
+            if not wait([self.planning], PLANNING_WAIT_SECONDS).done:
+                return None
+            decision, self.planning = self.planning.result(), None
+        self.case = decision.case
+        return decision
+
     def _decide(self, progress: ProgressReport, paused: bool, alone: bool) -> coordination.Decision:
-        """The core's own decision; it has seen its own orders all carried out."""
+        """Ask the core, which has seen its own orders all carried out."""
         own = msgspec.structs.replace(progress, directive=self.case.sequence)
         reading = Reading(
             topology=self.topology,
@@ -156,11 +199,9 @@ class Guidance:
             orders=Orders(paused=paused),
             domains={} if self.contact is None else None,
         )
-        decision = coordination.decide(
+        return coordination.decide(
             self.case, reading, clock.now(), clock=time.monotonic, plan=alone
         )
-        self.case = decision.case
-        return decision
 
     def _own(self, directives: tuple[Directive, ...]) -> tuple[Directive, ...]:
         plans = [item.plan_epoch for item in directives if isinstance(item.order, PlanOrder)]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rekindle.errors import RunError
 from rekindle.modes import ON
 from rekindle_spark import ranges
 from rekindle_spark.exchange import Read, Task
@@ -318,10 +319,22 @@ def _frames(
                 place = _place(progress, producer, epoch, work, index)
                 if place is None and progress.restore_points.has(partitions[0], producer, epoch):
                     continue
-                assert place is not None, f"nobody keeps epoch {epoch} of partition {producer}"
+                if place is None:
+                    raise _unkept(progress, producer, epoch, partitions[0])
                 maps.setdefault(place[0], set()).add(place[1])
         found |= dict.fromkeys(partitions, maps)
     return found
+
+
+def _unkept(progress: Progress, producer: int, epoch: int, reader: int) -> RunError:
+    """The books are wrong: what is needed is neither kept nor can it be made again."""
+    names = progress.program.partition_names
+    return RunError(
+        where=f"partition {names[reader]}",
+        what=f"needs what {names[producer]} gave in epoch {epoch}, which nobody keeps",
+        remedy="start again: all goes on from the newest checkpoint; please report it, with the "
+        "event log",
+    )
 
 
 def _reads(

@@ -28,6 +28,14 @@ ACKNOWLEDGEMENTS_MAX = 1_000
 OF_ERRORS = ("where", "what", "remedy")
 # What a sidecar that ends, or one of another version, may lead to.
 FORESEEN = (OSError, http.client.HTTPException, InputError, KeyError, ValueError)
+# Answers that say something of the connection, and not of the one message: a newer driver is known,
+# there was no handshake, the sidecar is busy.
+OF_THE_CONNECTION = (
+    http.HTTPStatus.CONFLICT,
+    http.HTTPStatus.REQUEST_TIMEOUT,
+    http.HTTPStatus.PRECONDITION_REQUIRED,
+    http.HTTPStatus.TOO_MANY_REQUESTS,
+)
 
 
 class Refused(Exception):
@@ -42,9 +50,18 @@ class Refused(Exception):
             body = None
         self.body: dict[str, Any] = body if isinstance(body, dict) else {}
 
+    @property
+    def is_of_message(self) -> bool:
+        """Whether the very message will never be taken, and others may be."""
+        return 400 <= self.status < 500 and self.status not in OF_THE_CONNECTION
+
 
 class Sidecar:
-    """A connection that is made again whenever it breaks; `trouble` is why it last did."""
+    """A connection that is made again whenever it breaks; `trouble` is why it last did.
+
+    A message that the sidecar refuses is not sent again, so that it holds up no other: `refusals`
+    has what was said of it, by kind, until one of its kind is taken.
+    """
 
     def __init__(self, path: Path, hello: Handshake) -> None:
         self._path = path
@@ -62,6 +79,7 @@ class Sidecar:
         self._led = True
         self._fenced: FencedError | None = None
         self.trouble = ""
+        self._refusals: dict[str, str] = {}
         self._threads = [
             threading.Thread(target=self._keep, args=(work,), name=name, daemon=True)
             for name, work in (("sidecar-out", self._send), ("sidecar-in", self._ask))
@@ -105,6 +123,12 @@ class Sidecar:
     def unreadable(self) -> frozenset[int]:
         """Directives that have been refused because this version cannot read them."""
         return frozenset(self._unreadable)
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """By kind of message why the last one was refused."""
+        with self._changed:
+            return dict(self._refusals)
 
     def report(self, report: Report) -> None:
         """Send a report; a newer one of its kind takes its place if it waits."""
@@ -168,10 +192,12 @@ class Sidecar:
         try:
             while reports:
                 name = next(iter(reports))
-                self._note(channel.post("/v1/reports", protocol.encode(reports[name])))
-                del reports[name]
+                answer = self._post(channel, "/v1/reports", name, reports[name])
+                self._forget(name, reports.pop(name), is_taken=answer is not None)
+                if answer is not None:
+                    self._note(answer)
             while acknowledgements:
-                channel.post("/v1/acks", protocol.encode(acknowledgements[0]))
+                self._post(channel, "/v1/acks", Acknowledgement.__name__, acknowledgements[0])
                 del acknowledgements[0]
         finally:
             with self._changed:
@@ -179,6 +205,29 @@ class Sidecar:
                 self._acknowledgements = acknowledgements + self._acknowledgements
                 self._sending = False
                 self._changed.notify_all()
+
+    def _post(
+        self, channel: "_Channel", target: str, name: str, message: Report | Acknowledgement
+    ) -> dict[str, Any] | None:
+        """The answer to a message; None where this one is refused, and others may not be."""
+        try:
+            answer = channel.post(target, protocol.encode(message))
+        except Refused as refused:
+            if not refused.is_of_message:
+                raise
+            with self._changed:
+                self._refusals[name] = self.trouble = str(refused)
+            return None
+        with self._changed:
+            self._refusals.pop(name, None)
+        return answer
+
+    def _forget(self, name: str, report: Report, *, is_taken: bool) -> None:
+        """What is refused is not said again to the next sidecar either."""
+        with self._changed:
+            for known in () if is_taken else (self._said, self._reports):
+                if known.get(name) is report:
+                    del known[name]
 
     def _ask(self, channel: "_Channel") -> None:
         """Ask for directives once the last ones have been looked at."""

@@ -1,7 +1,10 @@
 """Windows of measured cost, and the calibration of the replay's rate.
 
 A window counts only when every partition was live all the time and nothing was lost: what is
-measured during a recovery says nothing of the steady state. It is as long as the time in which its
+measured during a recovery says nothing of the steady state. Where an outage lasts, and nothing
+catches up, what runs is measured as well, for its input may have grown meanwhile; but only what
+costs clearly more than before counts, since the longer epochs of an outage make all look cheaper.
+A window is as long as the time in which its
 rows came in: while a loss that nobody has noticed yet holds up the epochs, nothing is computed, and
 that must not look as if nothing would have to be. A move begins another one. A drain uses all the
 CPU that there is, so no window counts while it lasts. While the file `hold-rate` is in the store,
@@ -41,7 +44,7 @@ class Statistics:
     calibrated: bool = False
     losses: int = 0
     moved_at: int = -1
-    steady: bool = False
+    steady: tuple[bool, bool] = (False, False)  # whether a window is under way, and of all
     settled: int = 0
     windows: int = 0
     behind_seconds: float = math.inf
@@ -60,7 +63,7 @@ class Statistics:
     def forget(self, executor: str) -> None:
         """An executor has gone, and with it the window."""
         self.costs.forget(executor)
-        self.steady = False
+        self.steady = (False, False)
 
     def closed_window(self) -> dict[str, float] | None:
         """Costs when a window has ended that counts, else None."""
@@ -70,20 +73,27 @@ class Statistics:
             self._report(self._named(self.costs.percent))
         # what was moved runs some epochs again in the next job
         complete = application.progress.complete and application.newest > self.moved_at
-        complete = complete and not application.arrivals.drains
-        if not complete or not self.steady or self.losses != application.losses:
-            self.losses, self.steady = application.losses, complete
+        settled = (complete or self._is_outage) and not application.arrivals.drains
+        if not settled or self.steady != (True, complete) or self.losses != application.losses:
+            self.losses, self.steady = application.losses, (settled, complete)
             self.costs.restart(until)
             return None
         if until - self.costs.began_at < WINDOW_SECONDS:
             return None
         since = self.costs.began_at
-        percent = self.costs.close(application.progress.placed, until)
+        percent = self.costs.close(application.progress.placed, until, rising=not complete)
         named = self._named(percent)
         self._report(named)
         if application.losses == 0:
             self._calibrate(self._load_percent, since)
         return named
+
+    @property
+    def _is_outage(self) -> bool:
+        """Whether something has been missing for so long that what runs has nothing to do with
+        it."""
+        progress = self.application.progress
+        return not progress.complete and bool(progress.live) and not progress.catching_up
 
     @property
     def named_state_bytes(self) -> dict[str, int]:

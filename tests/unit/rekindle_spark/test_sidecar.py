@@ -6,13 +6,13 @@ import socketserver
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from rekindle.protocol import Acknowledgement, CheckpointReport, Handshake
+from rekindle.protocol import Acknowledgement, CheckpointReport, Handshake, StatisticsReport
 from rekindle_spark import sidecar
 from rekindle_spark.sidecar import Sidecar
 
@@ -20,7 +20,7 @@ from rekindle_spark.sidecar import Sidecar
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Takes reports when it is let; `taken` are their sequence numbers, `answered` those of
     directives that were answered. It hangs up on the first `hang_ups` answers. With a `refusal`
-    it takes nothing, and says that."""
+    it takes nothing, and says that. It cannot read messages of the numbers `malformed`."""
 
     daemon_threads = True
     refusal: dict[str, Any] | None = None
@@ -29,6 +29,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     def __init__(self, path: Path) -> None:
         self.taken: list[int] = []
         self.answered: list[int] = []
+        self.malformed: dict[int, int] = {}  # with which status
+        self.refused: list[int] = []
         self.hang_ups = 0
         self.open = threading.Event()
         super().__init__(str(path), Handler)
@@ -46,6 +48,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body.get("sequence") in self.server.malformed:
+            self.server.refused.append(body["sequence"])
+            self._answer(
+                {"what": "it is not as it should be"}, self.server.malformed[body["sequence"]]
+            )
+            return
         if self.path == "/v1/reports":
             self.server.open.wait(10)
             self.server.taken.append(body["sequence"])
@@ -60,11 +68,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer({"directives": [], **self.server.more})
 
-    def _answer(self, more: dict[str, Any]) -> None:
+    def _answer(self, more: dict[str, Any], status: int = 200) -> None:
         refusal = self.server.refusal
         answer = {"store_reachable": True, **more} if refusal is None else refusal
         content = json.dumps(answer).encode()
-        self.send_response(200 if refusal is None else 409)
+        self.send_response(status if refusal is None else 409)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -82,6 +90,12 @@ def path() -> Iterator[Path]:
 def client(path: Path) -> Sidecar:
     hello = Handshake(oldest=1, newest=1, namespace="a", application="b", generation=1)
     return Sidecar(path, hello)
+
+
+def acknowledgement(sequence: int) -> Acknowledgement:
+    return Acknowledgement(
+        sequence=sequence, generation=1, outcome="refused", epoch=0, plan_epoch=0, text=""
+    )
 
 
 def report(sequence: int) -> CheckpointReport:
@@ -159,16 +173,7 @@ def test_answers_that_a_sidecar_did_not_take_are_given_to_the_next_one(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         speaker = client(path)
         for sequence in (3, 4):
-            speaker.acknowledge(
-                Acknowledgement(
-                    sequence=sequence,
-                    generation=1,
-                    outcome="refused",
-                    epoch=0,
-                    plan_epoch=0,
-                    text="",
-                )
-            )
+            speaker.acknowledge(acknowledgement(sequence))
         speaker.start()
         end = time.monotonic() + 10
         while server.answered != [3, 4] and time.monotonic() < end:
@@ -195,4 +200,57 @@ def test_whether_a_coordinator_leads_is_what_the_sidecar_says(
             time.sleep(0.01)
         assert asked.led is led
         asked.stop()
+        server.shutdown()
+
+
+def await_that(is_so: Callable[[], bool]) -> None:
+    """Wait for it, ten seconds at most."""
+    end = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("status", [400, 413, 426])
+def test_a_report_that_is_refused_holds_up_no_other(status: int, path: Path) -> None:
+    with Server(path) as server:
+        server.malformed, server.open = {1: status, 7: status}, threading.Event()
+        server.open.set()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        speaker = client(path)
+        speaker.report(StatisticsReport(generation=1, sequence=1, costs={}))
+        speaker.report(report(2))
+        speaker.acknowledge(acknowledgement(7))
+        speaker.acknowledge(acknowledgement(8))
+        speaker.start()
+        await_that(lambda: server.answered == [8])
+        assert set(server.taken) == {2}
+        assert sorted(server.refused) == [1, 7], "each is sent once"
+        said = speaker.refusals["StatisticsReport"]
+        assert said.startswith(f"{status}: ")
+        assert "it is not as it should be" in said
+        assert speaker.fenced is None
+        speaker.report(StatisticsReport(generation=1, sequence=3, costs={}))
+        await_that(lambda: 3 in server.taken)
+        await_that(lambda: "StatisticsReport" not in speaker.refusals)
+        speaker.stop()
+        server.shutdown()
+
+
+def test_a_report_that_comes_before_a_greeting_is_sent_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "RETRY_SECONDS", 0.01)
+    with Server(path) as server:
+        server.malformed = {2: 428}
+        server.open.set()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        speaker = client(path)
+        speaker.report(report(2))
+        speaker.start()
+        await_that(lambda: len(server.refused) > 1)
+        server.malformed = {}
+        await_that(lambda: 2 in server.taken)
+        assert speaker.refusals == {}
+        speaker.stop()
         server.shutdown()

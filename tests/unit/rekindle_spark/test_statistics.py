@@ -27,7 +27,9 @@ def running() -> Any:
         newest=0,
         losses=0,
         moved_at=-1,
-        progress=SimpleNamespace(complete=True, placed={0: "a"}, retained=Retained()),
+        progress=SimpleNamespace(
+            complete=True, placed={0: "a"}, live={0}, catching_up=set(), retained=Retained()
+        ),
         budget=Budget(1),
         executors={"a": "node-a"},
         settings=SimpleNamespace(
@@ -173,3 +175,35 @@ def test_what_is_told_has_the_bytes_of_states_by_partition() -> None:
     compute(application, statistics, int(WINDOW_SECONDS) + 1, 1.0)
     assert statistics.closed_window() is not None
     assert told[-1]["state_bytes"] == {"rows/0": 4096}
+
+
+def outage(*cpu_seconds: float, catching_up: bool = False) -> list[float | None]:
+    """A partition's cost after each window of five seconds that took so much CPU; the first is of
+    the steady state, the others of an outage of something else."""
+    application, told = running(), list[float | None]()
+    statistics = Statistics(application)
+    statistics.closed_window()
+    spent = 0.0
+    for number, cpu in enumerate(cpu_seconds, 1):
+        spent += cpu
+        compute(application, statistics, 10 * number - 5, spent)
+        found = statistics.closed_window()
+        told.append(None if found is None else found["rows/0"])
+        application.progress.complete = False
+        application.progress.catching_up = {1} if catching_up else set()
+        compute(application, statistics, 10 * number, spent)
+        statistics.closed_window()  # another window begins
+    return told
+
+
+def test_costs_that_rise_in_an_outage_are_measured() -> None:
+    assert outage(0.5, 2.0) == [pytest.approx(10.0), pytest.approx(10.0 + 15.0)]
+
+
+@pytest.mark.parametrize("cpu_seconds", [0.1, 0.5, 0.6])
+def test_epochs_of_an_outage_do_not_make_partitions_look_cheap(cpu_seconds: float) -> None:
+    assert outage(0.5, cpu_seconds) == [pytest.approx(10.0), pytest.approx(10.0)]
+
+
+def test_nothing_is_measured_while_something_catches_up() -> None:
+    assert outage(0.5, 2.0, catching_up=True) == [pytest.approx(10.0), None]

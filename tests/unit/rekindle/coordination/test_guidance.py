@@ -1,10 +1,15 @@
 """What a driver does without its coordinator: alone, led again, placement by failure domains."""
 
+import threading
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
+import pytest
 from application_world import COSTS, NODES, TOPOLOGY
 
+from rekindle import coordination
 from rekindle.coordination import MovePartitions, following
 from rekindle.coordination.following import Following
 from rekindle.protocol import (
@@ -59,6 +64,7 @@ class Silent:
 
     contact_at = time.monotonic() - 3_600.0
     waiting, fenced, unreadable, led = False, "", frozenset[int](), True
+    refusals: Mapping[str, str] = MappingProxyType({})
 
     def report(self, report: object) -> None:
         """Nobody hears it."""
@@ -84,9 +90,9 @@ class Leaderless(Silent):
         """Not of interest."""
 
 
-def moves(contact: object, slow: str = "") -> list[MovePartitions]:
-    """What a driver orders itself to move within some looks at how things are."""
-    guidance = Guidance(
+def guidance_of(contact: object, slow: str = "") -> Guidance:
+    """Of a driver whose placement is by domain."""
+    return Guidance(
         topology=TopologyReport(
             generation=1,
             sequence=0,
@@ -99,6 +105,11 @@ def moves(contact: object, slow: str = "") -> list[MovePartitions]:
         following=Following(1, contact_at=None if contact is None else time.monotonic() - 3_600.0),
         contact=cast(Any, contact),
     )
+
+
+def moves(contact: object, slow: str = "") -> list[MovePartitions]:
+    """What a driver orders itself to move within some looks at how things are."""
+    guidance = guidance_of(contact, slow)
     told = [item for _ in range(5) for item in guidance.confer(paused=False).instructions]
     return [item for item in told if isinstance(item, MovePartitions)]
 
@@ -148,3 +159,54 @@ def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_doubl
     assert guidance.confer(paused=False).directives == ()
     assert not guidance.alone
     assert (guidance.following.plan_epoch, guidance.following.directive) == (4, 9)
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """When plans are made that take their time."""
+    event, decide = threading.Event(), coordination.decide
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        assert event.wait(10)
+        return decide(*arguments, **options)
+
+    monkeypatch.setattr("rekindle_spark.guidance.coordination.decide", slowly)
+    return event
+
+
+def conferred(guidance: Guidance) -> list[MovePartitions]:
+    instructions = guidance.confer(paused=False).instructions
+    return [item for item in instructions if isinstance(item, MovePartitions)]
+
+
+def test_a_plan_that_takes_long_holds_up_nobody(solved: threading.Event) -> None:
+    guidance = guidance_of(Silent(), slow="n2")
+    solved.set()
+    conferred(guidance)  # the first of all, when nothing runs yet
+    solved.clear()
+    assert [conferred(guidance) for _ in range(3)] == [[], [], []]
+    assert not guidance.waiting
+    solved.set()
+    planning = guidance.planning
+    assert planning is not None
+    planning.result(10)
+    assert guidance.waiting, "it is to be carried out at once"
+    told = [item for _ in range(5) for item in conferred(guidance)]
+    assert set(told[0].placement) == {"source/1", "tops/0"}
+
+
+def test_a_plan_that_comes_when_the_coordinator_is_back_is_nobodys(solved: threading.Event) -> None:
+    guidance = guidance_of(Silent(), slow="n2")
+    solved.set()
+    conferred(guidance)
+    solved.clear()
+    conferred(guidance)
+    before = guidance.case
+    contact = cast(Any, guidance.contact)
+    contact.contact_at, contact.directives = time.monotonic(), list
+    solved.set()
+    assert guidance.planning is not None
+    guidance.planning.result(10)
+    assert conferred(guidance) == []
+    assert guidance.planning is None
+    assert guidance.case.sequence == before.sequence
