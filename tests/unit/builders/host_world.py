@@ -83,7 +83,7 @@ class Desk:
             "finished": header.pop("finished", first - 1),
             "restore_point": header.pop("restore_point", 0),
             "inputs": header.pop("inputs", []),
-            **({"apart": header.pop("apart")} if "apart" in header else {}),
+            **{name: header.pop(name) for name in ("apart", "choices") if name in header},
         }
         request = {
             "version": 1,

@@ -197,11 +197,21 @@ def test_dead_letters_are_a_file_beside_those_of_queries(tmp_path: Path) -> None
     desk = Desk(tmp_path, program=program.build(pipeline))
     desk.store.make_outputs(desk.program.chains[0].outputs)
     report, _ = desk.ask(ROWS, 1, 2)
-    (first, second) = (sinks for *_, sinks, _ in report["partitions"]["0"]["epochs"])
-    assert first["checked.dead-letters"][:2] == [1, "0-000000001.parquet"]
-    assert second.keys() == {"out"}
-    letters = pq.read_table(tmp_path / "outputs" / "checked.dead-letters" / "0-000000001.parquet")
+    outcome = report["partitions"]["0"]
+    first, second = outcome["epochs"]
+    assert first[3]["checked.dead-letters"][:2] == [1, "0-000000001.parquet"]
+    assert second[3].keys() == {"out"}
+    path = tmp_path / "outputs" / "checked.dead-letters" / "0-000000001.parquet"
+    letters = pq.read_table(path)
     assert letters["dead_letter_error"].to_pylist() == ["raised ValueError: the ninth second"]
+    left, _ = first[5]["checked"]
+    assert (tuple(left), len(second)) == ((9, 10), 5)
+
+    written = path.read_bytes()
+    choices = {"1": first[5], "2": {"checked": [[], []]}}
+    repeat, _ = desk.ask(ROWS, 1, 2, choices=choices)
+    assert digests(repeat["partitions"]["0"]) == digests(outcome)
+    assert path.read_bytes() == written, "why it was left out is known no more"
 
 
 def test_an_answer_comes_when_its_files_their_names_and_its_states_are_on_disk(
