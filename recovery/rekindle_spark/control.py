@@ -66,6 +66,7 @@ class Control:
         self.stragglers = Stragglers(application.settings.runtime.new_executor_seconds)
         self.behind: set[str] = set()
         self.was_complete = False
+        self.is_holding = False
         self.was_alone = guidance.contact is None
         self.conferred_at = 0.0
 
@@ -89,6 +90,7 @@ class Control:
         for executor, node in self.membership.arrived():
             self._join(executor, node)
         self._note_suspicions()
+        self._note_hold()
         costs = self.statistics.closed_window()
         if costs is not None:
             overhead_percent = self.statistics.costs.overhead_percent
@@ -203,6 +205,13 @@ class Control:
             self.reports.suspected |= set(suspected)
             self.reports.suspected -= set(cleared)
             self._hurry()
+
+    def _note_hold(self) -> None:
+        """Say when nearly all executors are silent together, and when they are held no longer."""
+        held = len(self.membership.hold.executors)
+        if bool(held) != self.is_holding:
+            self.is_holding = bool(held)
+            self.application.events.write("holding" if held else "hold-over", executors=held)
 
     def _hurry(self) -> None:
         """Something has happened that the coordinator should know at once."""

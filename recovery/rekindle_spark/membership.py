@@ -8,25 +8,30 @@
 A node is an executor's host name. Losses that come close together are reported as one. A silent
 executor is dropped from Spark's scheduler: a stopped process would hold its tasks for ever. So is
 one whose connection has ended, which Spark on Kubernetes keeps until its pod is gone. After
-a pause of this very process silence counts anew: it is us who have not listened. Called by
-`control`, which also has an executor dropped whose host does not start any more, or whose disk is
+a pause of this very process silence counts anew: it is us who have not listened. Where nearly all
+fall silent together it most often is the driver's own network, so they are suspected and held, and
+not dropped, until one of them is heard of or a long time has passed. A coordinator that knows which
+nodes are lost may order to drop them meanwhile. Called by `control`, which also has an executor dropped whose host does not start any more, or whose disk is
 full: a new one on that machine has to wait, for it would most often find the same disk.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
-__all__ = ["FullDisks", "HostFailures", "Loss", "Membership", "Suspicion"]
+__all__ = ["FullDisks", "Hold", "HostFailures", "Loss", "Membership", "Suspicion"]
 
 SETTLE_SECONDS = 0.4
 OBSERVE_SECONDS = 0.1
 # An executor says every second that it is there; one message may be late.
 SUSPECT_SECONDS_MIN = 2.0
 HOST_FAILURES_MAX = 3
+# So many of all executors do not fail at once without their connections' ending, by far most often.
+HELD_SHARE = 0.9
+HELD_SECONDS_MIN, HELD_SILENCES = 60.0, 4
 DISK_SECONDS_MIN = 30.0
 DISK_SECONDS_MAX = 600.0
 
@@ -87,6 +92,33 @@ class HostFailures:
 
 
 @dataclass(slots=True)
+class Hold:
+    """Executors that fell silent together, nearly all there are, since when they are not dropped
+    for it; none: nobody is held."""
+
+    executors: frozenset[str] = frozenset()
+    since: float = 0.0
+    is_heard: bool = False
+
+    def look(self, silent: Collection[str], present: Collection[str], now: float) -> None:
+        """Take in who is silent for too long, of all that are there."""
+        fallen, there = frozenset(silent), frozenset(present)
+        self.is_heard = bool((self.executors & there) - fallen)
+        if self.is_heard or len(there) < 2 or len(fallen) <= HELD_SHARE * len(there):
+            self.executors = frozenset()
+            return
+        if not self.executors:
+            self.since = now
+        self.executors |= fallen
+
+    def spares(self, limit_seconds: float, now: float) -> bool:
+        """Whether nobody is to be dropped for silence; `limit_seconds` is the silence that gets one
+        dropped. Who is not heard of yet when one is has the same time once more."""
+        longest = max(HELD_SECONDS_MIN, HELD_SILENCES * limit_seconds)
+        return self.is_heard or (bool(self.executors) and now - self.since <= longest)
+
+
+@dataclass(slots=True)
 class FullDisks:
     """Machines on which there was no room: executors there are let in later, each time after twice
     as long.
@@ -130,6 +162,7 @@ class Membership:
     parting: dict[str, ExecutorSeen] = field(default_factory=dict)
     suspicion: Suspicion = field(default_factory=Suspicion)
     full_disks: FullDisks = field(default_factory=FullDisks)
+    hold: Hold = field(default_factory=Hold)
 
     def observe(self) -> list[Loss]:
         """Losses since the last call, once no more have followed for a moment."""
@@ -140,7 +173,7 @@ class Membership:
         if time.monotonic() - self.looked_at > self.application.settings.policy.silent_seconds / 2:
             self.listening_since = time.monotonic()
         self.looked_at = now
-        self._drop_unreachable(seen, time.monotonic() - self.listening_since)
+        self._drop_unreachable(seen, now)
         self.seen = [e for e in seen if e.executor not in self.dropped]
         present = {e.executor: e.node for e in self.seen}
         waiting = {*present, *self.fresh}  # who has not joined cannot be lost
@@ -211,15 +244,21 @@ class Membership:
                 return self.full_disks.note(_machine(seen), time.monotonic())
         return 0.0
 
-    def _drop_unreachable(self, seen: list[ExecutorSeen], listening_seconds: float) -> None:
+    def _drop_unreachable(self, seen: list[ExecutorSeen], now: float) -> None:
         limit = self.application.settings.policy.silent_seconds
+        listening_seconds = time.monotonic() - self.listening_since
+        connected = {e.executor: e.silent_seconds for e in seen if e.connected}
+        silent = {e for e, seconds in connected.items() if min(seconds, listening_seconds) > limit}
+        self.hold.look(silent, connected, now)
+        if self.hold.is_heard:
+            self.listening_since = now
+        if self.hold.spares(limit, now):
+            silent = set()
         for executor in seen:
-            silent = min(executor.silent_seconds, listening_seconds) > limit
-            if silent or not executor.connected:
+            if executor.executor in silent or not executor.connected:
                 self.drop(executor.executor, "silent" if executor.connected else "disconnected")
                 self.parting[executor.executor] = executor
-            if silent and executor.connected:
-                self.silent.add(executor.executor)
+        self.silent |= silent
 
     def _note_arrivals(self, present: dict[str, str]) -> None:
         self.fresh = [executor for executor in self.fresh if executor in present]

@@ -10,8 +10,10 @@ from rekindle_spark.exchange import ExecutorSeen
 from rekindle_spark.membership import (
     DISK_SECONDS_MAX,
     DISK_SECONDS_MIN,
+    HELD_SECONDS_MIN,
     HOST_FAILURES_MAX,
     FullDisks,
+    Hold,
     HostFailures,
     Membership,
     Suspicion,
@@ -142,6 +144,88 @@ def test_one_whose_connection_has_ended_is_dropped_at_once_and_does_not_count_as
     assert dropped == [("1", "disconnected")]
     assert membership.pending == {"1": "a"}
     assert membership.silent == set()
+
+
+class Cluster:
+    """Ten executors, how long each has been silent, and a driver that goes on looking."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.dropped = 1_000.0, list[str]()
+        self.silent = {f"e{number}": 0.0 for number in range(10)}
+        self.quiet: set[str] = set()
+        monkeypatch.setattr("rekindle_spark.membership.time.monotonic", lambda: self.now)
+        spark = SimpleNamespace(
+            executors=lambda: seen(**self.silent), drop=lambda name, _: self.dropped.append(name)
+        )
+        application: Any = SimpleNamespace(
+            exchange=spark, settings=SimpleNamespace(policy=SimpleNamespace(silent_seconds=LIMIT))
+        )
+        self.membership = Membership(application)
+        self.membership.observe()
+
+    def go_on(self, seconds: float) -> list[str]:
+        """Who is dropped in that time."""
+        before = len(self.dropped)
+        for _ in range(round(seconds / 0.5)):
+            self.now += 0.5
+            for name, silent_seconds in self.silent.items():
+                self.silent[name] = silent_seconds + 0.5 if name in self.quiet else 0.2
+            self.membership.observe()
+        return sorted(self.dropped[before:])
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def test_a_driver_whose_own_network_is_away_drops_nobody(cluster: Cluster) -> None:
+    cluster.go_on(30.0)
+    cluster.quiet = set(cluster.silent)
+    assert cluster.go_on(20.0) == []
+    assert len(cluster.membership.hold.executors) == 10
+    cluster.quiet = {"e7"}  # the last one is heard of a little later
+    assert cluster.go_on(5.0) == []
+    cluster.quiet = set()
+    assert cluster.go_on(60.0) == []
+    assert cluster.membership.hold.executors == frozenset()
+
+
+def test_who_stays_silent_once_others_are_heard_of_is_lost(cluster: Cluster) -> None:
+    cluster.go_on(30.0)
+    cluster.quiet = set(cluster.silent)
+    cluster.go_on(20.0)
+    cluster.quiet = {"e1", "e2"}
+    assert cluster.go_on(LIMIT - 1.0) == []
+    assert cluster.go_on(3.0) == ["e1", "e2"]
+
+
+def test_where_nobody_is_heard_of_all_are_lost_in_the_end(cluster: Cluster) -> None:
+    cluster.go_on(30.0)
+    cluster.quiet = set(cluster.silent)
+    assert cluster.go_on(LIMIT + HELD_SECONDS_MIN - 1.0) == []
+    assert cluster.go_on(3.0) == sorted(cluster.silent)
+
+
+def test_most_of_the_executors_are_lost_as_ever(cluster: Cluster) -> None:
+    cluster.go_on(30.0)
+    cluster.quiet = set(cluster.silent) - {"e3"}
+    assert cluster.go_on(LIMIT + 1.0) == sorted(cluster.quiet)
+
+
+def test_a_coordinator_may_have_those_dropped_that_are_held(cluster: Cluster) -> None:
+    cluster.go_on(30.0)
+    cluster.quiet = set(cluster.silent)
+    cluster.go_on(20.0)
+    cluster.membership.drop("e4", "ordered")
+    assert cluster.go_on(1.0) == []
+    assert cluster.dropped == ["e4"]
+
+
+def test_one_executor_alone_is_not_held() -> None:
+    hold = Hold()
+    hold.look({"a"}, {"a"}, 5.0)
+    assert not hold.spares(LIMIT, 5.0)
 
 
 @pytest.mark.parametrize(("looked_seconds_ago", "dropped"), [(1.0, ["a"]), (100.0, [])])
