@@ -11,8 +11,9 @@ one whose connection has ended, which Spark on Kubernetes keeps until its pod is
 a pause of this very process silence counts anew: it is us who have not listened. Where nearly all
 fall silent together it most often is the driver's own network, so they are suspected and held, and
 not dropped, until one of them is heard of or a long time has passed. A coordinator that knows which
-nodes are lost may order to drop them meanwhile. Called by `control`, which also has an executor dropped whose host does not start any more, or whose disk is
-full: a new one on that machine has to wait, for it would most often find the same disk.
+nodes are lost may order to drop them meanwhile. Called by `control`, which also has an executor
+dropped whose host does not start any more, or whose disk is full: a new one on that machine has to
+wait, for it would most often find the same disk.
 """
 
 import time

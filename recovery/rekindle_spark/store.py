@@ -17,7 +17,10 @@ comes later, is void: it is neither read nor kept.
 Formats: docs/formats.md. Where the files lie, and how they are made, is up to `files`.
 """
 
+import os
 import re
+import socket
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -50,6 +53,8 @@ CHECKPOINTS_KEPT = 2
 # Records that are read at the same time, of the thousands that a long run leaves.
 READERS = 16
 RECORD = re.compile(r"([0-9]+)\.json")
+# Storage systems have folders of their own anywhere (`.snapshot`, `@eaDir`): left as they are.
+IN_CHECKPOINT = re.compile(r"([0-9]+)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class Store:
         one that has no rows yet.
         """
         names = sorted(set(outputs))
-        start = {"started_at": now, **({"outputs": names} if names else {})}
+        start = {"started_at": now, **_starter(), **({"outputs": names} if names else {})}
         return self.patience.through(lambda: self._open(now, start))
 
     def _open(self, now: float, start: Mapping[str, Any]) -> History:
@@ -238,10 +243,11 @@ class Store:
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
             self.files.remove(f"{folder}/{number}.json" for number in old)
+        within = (IN_CHECKPOINT.match(name) for name in self.files.names("checkpoints"))
         older = (
-            f"checkpoints/{name}"
-            for name in self.files.names("checkpoints")
-            if "/" in name and int(name.split("/")[0]) < kept[-1]["epoch"]
+            f"checkpoints/{found.string}"
+            for found in within
+            if found is not None and int(found[1]) < kept[-1]["epoch"]
         )
         self.files.remove(name for name in older if name not in needed)
 
@@ -349,6 +355,12 @@ class Store:
         with ThreadPoolExecutor(READERS) as pool:
             found = pool.map(lambda number: self._read(folder, number, kind), numbers)
             return dict(zip(numbers, found, strict=True))
+
+
+def _starter() -> dict[str, Any]:
+    """Who starts: no other driver's record is the same, so of two that take one generation at one
+    moment one is told."""
+    return {"host": socket.gethostname(), "process_id": os.getpid(), "id": uuid.uuid4().hex}
 
 
 def numbered(place: files.Files, folder: str) -> list[int]:

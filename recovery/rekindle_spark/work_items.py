@@ -42,7 +42,8 @@ def work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch:
     chain, tolerance = program.owner[number], Tolerance(*request["dead_letters"])
     without = frozenset(step for step, begin in item.get("without", {}).items() if epoch >= begin)
     certain = ordered and number not in program.uncertain
-    attempt = "" if certain else f"-{item['plan_epoch']}-{request['attempt']}"
+    named = (request["generation"], item["plan_epoch"], request["attempt"])
+    attempt = "" if certain else "".join(f"-{number}" for number in named)
     asked = Work(number, item["plan_epoch"], epoch, 0, 0, partition.BEFORE_ALL, ordered, attempt)
     if certain and "choices" in item:
         known = item["choices"].get(str(epoch), {}).items()

@@ -28,6 +28,37 @@ def test_a_start_records_what_its_pipeline_puts_out(tmp_path: Path) -> None:
     assert "outputs" not in json.loads((tmp_path / "generations/2.json").read_text())
 
 
+def test_of_two_drivers_that_start_at_one_moment_each_has_a_generation_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Store(tmp_path), Store(tmp_path)
+    create = other.files.create
+
+    def overtaken(name: str, data: bytes) -> None:
+        monkeypatch.undo()
+        one.open(10.0)
+        create(name, data)
+
+    monkeypatch.setattr(type(other.files), "create", lambda _, *args: overtaken(*args))
+    other.open(10.0)
+    assert (one.generation, other.generation) == (1, 2)
+
+
+@pytest.mark.parametrize("foreign", [".snapshot", "@eaDir", "lost+found", "7.old"])
+def test_folders_of_the_storage_system_are_left_alone(tmp_path: Path, foreign: str) -> None:
+    store = with_states(tmp_path, 1, 2, 3)
+    stray = tmp_path / "checkpoints" / foreign / "hourly"
+    stray.parent.mkdir()
+    stray.write_text("")
+    for epoch in (1, 2, 3):
+        store.complete_checkpoint(epoch, states("rows/0", "counts/0"))
+    assert stray.exists()
+    assert kept(tmp_path) == sorted(
+        [f"{e}/{n}-0.state" for e in (2, 3) for n in ("rows", "counts")]
+        + ["2.json", "3.json", f"{foreign}/hourly"]
+    )
+
+
 def test_a_store_has_the_same_identity_for_all_its_drivers(tmp_path: Path) -> None:
     older, newer = opened(tmp_path / "one"), opened(tmp_path / "one")
     assert older.identity() == newer.identity() != ""
