@@ -13,8 +13,8 @@ __all__ = ["now"]
 
 
 def _passed() -> float:
-    """Seconds since the machine was started, suspended or not."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Seconds since the machine was started, suspended or not, where the system counts both."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 _STARTED_AT = time.time() - _passed()

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from number_rows import SCHEMA, NumberRows
 
 from rekindle.errors import StepError
 from rekindle_spark import answers, dead_letters, frames, jobs, partition, program
@@ -20,26 +21,8 @@ from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.store import History
 
-SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
-SECOND = 1_000_000
 TOLERANCE = Tolerance(2, 100)
 NOTHING = Choice()
-
-
-class Numbers:
-    """Row `n` has event time n seconds, key n modulo 5, size n."""
-
-    schema = SCHEMA
-    event_time = "at"
-
-    def check(self, step: str) -> None: ...
-    def rows_at(self, event_time: int) -> int: ...
-    def event_time_at(self, offset: int) -> int: ...
-
-    def read(self, begin: int, end: int) -> pa.Table:
-        times = pa.array([n * SECOND for n in range(begin, end)], pa.timestamp("us"))
-        keys = pa.array([f"key-{n % 5}" for n in range(begin, end)], pa.string())
-        return pa.table({"at": times, "key": keys, "size": pa.array(range(begin, end), pa.int64())})
 
 
 class Away:
@@ -77,7 +60,7 @@ class Sums(StatefulOperator):
 
 def built(attach: Callable[[Stream], Stream]) -> Program:
     pipeline = Pipeline("numbers")
-    attach(pipeline.source("rows", Numbers(), parallelism=2)).sink("out")
+    attach(pipeline.source("rows", NumberRows(), parallelism=2)).sink("out")
     return program.build(pipeline)
 
 
