@@ -14,7 +14,8 @@ from output_stores import Writer, rows
 import rekindle
 from rekindle.errors import InputError, RunError
 from rekindle_spark import staging
-from rekindle_spark.store import History, Store
+from rekindle_spark.store import Store
+from rekindle_store import commit_log
 from rekindle_store import files as places
 from rekindle_store.files import Files
 
@@ -105,7 +106,7 @@ def a_newer_driver_fences_an_older_one(place: str) -> None:
     newer.open(2.0)
     with pytest.raises(RunError, match="driver of generation 1: generation 2 has started"):
         older.commit({"at": 2.0, "plan_epoch": 1, "finished": {}, "outputs": []})
-    assert [record["generation"] for record in newer.read().commits] == [1, 2]
+    assert [record["generation"] for _, record in commit_log.commits(newer.files)] == [1, 2]
 
 
 def a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(place: str) -> None:
@@ -129,7 +130,7 @@ def a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(plac
     assert history.checkpoint is not None
     assert (history.checkpoint["epoch"], staging.unpublished(history)) == (2, None)
     assert "5.json" not in files.names("checkpoints")
-    assert [one[3] for one in outputs_of(Store(place).read())] == ["B-3", "B-4", "B-5"]
+    assert [one[3] for one in outputs_of(Store(place))] == ["B-3", "B-4", "B-5"]
 
 
 def output_is_read_as_it_was_committed(place: str) -> None:
@@ -204,9 +205,9 @@ def commit(run: str, *epochs: int) -> dict[str, Any]:
     return {"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": files}
 
 
-def outputs_of(history: History) -> list[list[Any]]:
+def outputs_of(store: Store) -> list[list[Any]]:
     """The files that count, in the order in which they came to."""
-    return [one for record in history.commits for one in record["outputs"]]
+    return [one for _, record in commit_log.commits(store.files) for one in record["outputs"]]
 
 
 STORIES: tuple[Story, ...] = (

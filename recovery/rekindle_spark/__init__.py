@@ -74,6 +74,7 @@ What runs in the driver:
     checkpointing  when to take a checkpoint, and when one is global
     arrivals       when rows arrive, and how they are cut into epochs
     store          the checkpoint store: generations, offset log, commit log
+    fold           what all commit records say together
     patience       waits for a store that is away
     control        observes, confers, obeys: the control plane's end in the driver
     stopping       takes partitions whose functions raise out of what runs

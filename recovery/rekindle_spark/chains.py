@@ -13,12 +13,19 @@ from rekindle_spark import late_outputs
 from rekindle_spark.pipeline import Step
 from rekindle_spark.poison import ENDING
 
-__all__ = ["Chain", "Edge", "branch_name"]
+__all__ = ["Chain", "Edge", "branch_name", "is_branch"]
+
+BRANCH = "~branch"
 
 
 def branch_name(step: str) -> str:
     """The name of the chain that a branch becomes, by its first step."""
-    return f"{step}~branch"
+    return f"{step}{BRANCH}"
+
+
+def is_branch(partition_name: str) -> bool:
+    """Whether it is a partition of the chain that a branch has become."""
+    return partition_name.rpartition("/")[0].endswith(BRANCH)
 
 
 @dataclass(frozen=True)

@@ -52,39 +52,33 @@ def read_back(program: Program, history: History, points: RestorePoints) -> Choi
     """What is known of epochs that will be run again: of each step with dead letters, and of its
     copies in branches. Of letters of earlier versions it is not known which rows they were."""
     found: Choices = {}
-    said: dict[tuple[str, int], Choice | None] = {}
-    for record in history.commits:
-        if "checkpoint" in record:
-            continue
-        said |= {(output, epoch): None for output, epoch, *_ in record["outputs"]}
-        for output, epoch, left, alone in record.get("choices", ()):
-            said[output, epoch] = Choice(tuple(left), tuple(alone))
-        for part, epoch, step, output in _finished(program, history, points, record):
-            choice = said.get((output, epoch), Choice())
-            if choice is not None:
-                found.setdefault((part, epoch), {}).setdefault(step, choice)
+    said = history.fold.choices
+    for part, epoch, step, output in _finished(program, history, points):
+        places = said.get(output, {}).get(epoch, ((), ()))
+        if places is not None:
+            choice = Choice(*map(tuple, places))
+            found.setdefault((part, epoch), {}).setdefault(step, choice)
     return found
 
 
 def _finished(
-    program: Program, history: History, points: RestorePoints, record: Mapping[str, Any]
+    program: Program, history: History, points: RestorePoints
 ) -> Iterator[tuple[int, int, str, str]]:
-    """What a commit record finishes and will be run again: partition, epoch, and each step with
-    dead letters and the output of these."""
-    left_out = record.get("left_out", {})
-    for name, (first, last, _) in record["finished"].items():
-        if name not in program.numbers:  # of a pipeline before an upgrade
-            continue
+    """What is finished and will be run again: partition, epoch, and each step with dead letters and
+    the output of these."""
+    for name in history.fold.finished.keys() & program.numbers.keys():
         number = program.numbers[name]
         chain = program.owner[number]
-        heirs = branches.heirs(program, history.branches, record.get("branches", 0), chain)
-        for one in (chain, *heirs):
-            part = one.first + number - chain.first
-            for step in _steps(one):
-                output = _output(step, number - chain.first)
-                reached = min(last, left_out.get(output, last))
-                for epoch in range(max(first, points.epoch(part) + 1), reached + 1):
-                    yield part, epoch, step, output
+        for known, reached in sorted(history.fold.finished[name].items()):
+            heirs = branches.heirs(program, history.branches, known, chain)
+            for one in (chain, *heirs):
+                part = one.first + number - chain.first
+                for step in _steps(one):
+                    output = _output(step, number - chain.first)
+                    end = reached.parts.get(output, reached.last)
+                    for first, last in reached.spans:
+                        for epoch in range(max(first, points.epoch(part) + 1), min(last, end) + 1):
+                            yield part, epoch, step, output
 
 
 def _steps(chain: Chain) -> list[str]:

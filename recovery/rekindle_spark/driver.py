@@ -135,6 +135,7 @@ def run(
             sidecar.start()
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
+        del history  # the application has what it needs of it
         _run(application, guidance)
 
 
@@ -150,7 +151,7 @@ def _settled(plain: Program, store: Store, history: History) -> History:
     owed, joined = staging.unpublished(history), branches.are_joined(history)
     if owed is not None:
         committed = _committed(_with_branches(plain, history), history)
-        store.commit(staging.without_committed(owed, history.commits, committed))
+        store.commit(staging.without_committed(owed, history.fold, committed))
     if joined:
         store.join_branches()
     return store.read() if joined or owed is not None else history
@@ -299,12 +300,12 @@ def _application(
         cuts=cuts,
         digests=digests,
         committed=committed,
-        late=LateCounts.of(built, history.commits),
+        late=LateCounts.of(built, history.fold),
         pace=Pace(runtime.epoch_seconds),
         budget=Budget(runtime.rows_per_epoch_max),
         newest=last.epoch,
         begun=last.epoch,
-        plan_epoch=max((record["plan_epoch"] for record in history.commits), default=0),
+        plan_epoch=history.fold.plan_epoch,
         buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,
         ordering=OFF if settings.policy.ordering == ADAPTIVE else ON,
     )

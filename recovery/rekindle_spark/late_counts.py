@@ -3,14 +3,15 @@
     commit records: late [[partition, epoch, rows], …] ──► totals by step
 
 An epoch that runs again is late again. So rows count with the first commit record that finishes
-their epoch, and are written there: a driver that starts adds up what the log has. Called by
-`running` and `staging` before a commit, by `publishing` after it.
+their epoch, and are written there: a driver that starts goes on with what the log's `fold` has.
+Called by `running` and `staging` before a commit, by `publishing` after it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekindle_spark.fold import Fold
 from rekindle_spark.program import Program
 
 __all__ = ["LateCounts"]
@@ -35,11 +36,16 @@ class LateCounts:
         self.totals = {chain.name: 0 for chain in self.program.chains if chain.keyed}
 
     @staticmethod
-    def of(program: Program, commits: Iterable[Record]) -> "LateCounts":
+    def of(program: Program, fold: Fold) -> "LateCounts":
         """What the commit log says, also of partitions that a step had before it was changed."""
         counts = LateCounts(program)
-        for record in commits:
-            counts.take_in(record)
+        for step in counts.totals.keys() & fold.late.keys():
+            counts.totals[step] = fold.late[step].rows
+            counts.newest_at[step] = fold.late[step].at
+        counts.finished = {
+            program.numbers[name]: fold.last(name)
+            for name in fold.finished.keys() & program.numbers.keys()
+        }
         return counts
 
     def fresh(self, late: Mapping[int, Mapping[int, int]]) -> list[list[Any]]:

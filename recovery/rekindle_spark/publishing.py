@@ -53,25 +53,23 @@ def read_back(
 ) -> tuple[dict[tuple[int, int], str], dict[str, int]]:
     """Digests of epochs that will be run again, and how far each query partition has got.
 
-    A repeat of what was run unordered, and became public with a checkpoint, may differ.
+    A repeat of what was run unordered, and became public with a checkpoint, may differ. What the
+    store says of a pipeline before an upgrade is left out.
     """
     digests: dict[tuple[int, int], str] = {}
     committed: dict[str, int] = {}
-    for record in history.commits:
-        for name, (first, last, sums) in record["finished"].items():
-            if name not in program.numbers:  # of a pipeline before an upgrade
-                continue
-            number = program.numbers[name]
-            chain = program.owner[number]
-            heirs = branches.heirs(program, history.branches, record.get("branches", 0), chain)
-            # with branches it gave more than now
-            for epoch, digest in zip(range(first, last + 1), sums, strict=True):
-                is_repeated = epoch > restore_points.epoch(number) and not heirs
-                if is_repeated and "checkpoint" not in record:
+    for name in history.fold.finished.keys() & program.numbers.keys():
+        number = program.numbers[name]
+        chain = program.owner[number]
+        for known, reached in sorted(history.fold.finished[name].items()):
+            heirs = branches.heirs(program, history.branches, known, chain)
+            for epoch, digest in reached.digests.items():
+                # with branches it gave more than now
+                if epoch > restore_points.epoch(number) and not heirs:
                     digests[number, epoch] = digest
             for one in (chain, *heirs):
                 part = one.first + number - chain.first
-                _enter(program, committed, part, last, record.get("left_out", {}))
+                _enter(program, committed, part, reached.last, reached.parts)
     return digests, committed
 
 

@@ -12,12 +12,14 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from rekindle_spark import ranges
+from rekindle_spark.chains import is_branch
 from rekindle_spark.program import Program
 
 __all__ = [
     "DurableInput",
     "Kind",
     "RestorePoints",
+    "begin",
     "file_name",
     "files",
     "first_input",
@@ -157,6 +159,13 @@ def first_input(record: Mapping[str, Any]) -> int:
     again. That of an older state is not, and after an upgrade it may lie in no record."""
     begin = oldest(record)
     return max(1, begin if begin == record["epoch"] else begin + 1)
+
+
+def begin(record: Mapping[str, Any], name: str) -> int:
+    """Behind which epoch a partition may be run again, as a checkpoint's record says; of the chain
+    of a branch, which the checkpoint may not know, any that somebody starts from."""
+    older = record.get("older", {})
+    return int(older.get(name, oldest(record) if is_branch(name) else record["epoch"]))
 
 
 def files(record: Mapping[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rekindle_spark import clock, publishing
 from rekindle_spark.application import Application, Staged
+from rekindle_spark.fold import Fold
 from rekindle_spark.store import History
 
 __all__ = [
@@ -116,24 +117,21 @@ def unpublished(history: History) -> dict[str, Any] | None:
     """What the newest checkpoint made public and no commit record says yet."""
     if history.checkpoint is None or history.checkpoint.get("published") is None:
         return None
-    said = {record.get("checkpoint") for record in history.commits}
     published: dict[str, Any] = history.checkpoint["published"]
-    return None if published["checkpoint"] in said else published
+    return None if published["checkpoint"] <= history.fold.public else published
 
 
 def without_committed(
-    published: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], committed: Mapping[str, int]
+    published: Mapping[str, Any], fold: Fold, committed: Mapping[str, int]
 ) -> dict[str, Any]:
     """What is owed, without files and late rows of epochs that count already: no epoch is named a
     second time. `committed` says how far each query partition has got."""
-    named, finished = dict(committed), dict[str, int]()
-    for record in commits:
-        for part, epoch, *_ in record["outputs"]:
-            named[part] = max(epoch, named.get(part, 0))
-        for name, (_, last, _) in record["finished"].items():
-            finished[name] = max(last, finished.get(name, 0))
+    named = {
+        part: max(committed.get(part, 0), fold.named.get(part, 0))
+        for part in committed.keys() | fold.named.keys()
+    }
     return {
         **published,
         "outputs": [one for one in published["outputs"] if one[1] > named.get(one[0], 0)],
-        "late": [one for one in published.get("late", ()) if one[1] > finished.get(one[0], 0)],
+        "late": [one for one in published.get("late", ()) if one[1] > fold.last(one[0])],
     }

@@ -20,10 +20,11 @@ Formats: docs/formats.md. Where the files lie, and how they are made, is up to `
 import os
 import re
 import socket
+import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,8 @@ from typing import Any
 
 from rekindle import records
 from rekindle.errors import DamagedError, FencedError
-from rekindle_spark import restoring
+from rekindle_spark import fold, restoring
+from rekindle_spark.fold import Fold
 from rekindle_spark.patience import Patience
 from rekindle_store import commit_log, files
 
@@ -50,8 +52,11 @@ RATE_REQUEST = "hold-rate"
 
 # where the newest turns out to be damaged, the one before is gone on from
 CHECKPOINTS_KEPT = 2
-# Records that are read at the same time, of the thousands that a long run leaves.
+# Records that are read at the same time, of the many that a long outage leaves.
 READERS = 16
+# Commit records that are taken in before what the checkpoint makes needless is let go.
+RECORDS_TOGETHER = 256
+BEGINNING: Mapping[str, Any] = {"epoch": 0}
 RECORD = re.compile(r"([0-9]+)\.json")
 # Storage systems have folders of their own anywhere (`.snapshot`, `@eaDir`): left as they are.
 IN_CHECKPOINT = re.compile(r"([0-9]+)/")
@@ -59,11 +64,12 @@ IN_CHECKPOINT = re.compile(r"([0-9]+)/")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What earlier drivers left: the start of this one. `sound` are the epochs of the checkpoints
-    that count, with the one to go on from."""
+    """What earlier drivers left: the start of this one. Of commit records it has what they say
+    together; the store goes on with that `fold` as it commits. `sound` are the epochs of the
+    checkpoints that count, with the one to go on from."""
 
     offsets: dict[int, dict[str, Any]]
-    commits: list[dict[str, Any]]
+    fold: Fold
     checkpoint: dict[str, Any] | None
     branches: list[dict[str, Any]] = field(default_factory=list)
     sound: frozenset[int] = frozenset()
@@ -76,8 +82,16 @@ class Store:
         self.files = files.at(place)
         self.patience = patience or Patience()
         self.generation = 0
-        self.commits = 0
         self.inherited: frozenset[int] = frozenset()  # checkpoints of older drivers that count
+        self.fold = Fold()
+        # of the checkpoint for which it has all digests; None before the first look
+        self.begin: Mapping[str, Any] | None = None
+        self.lock = threading.Lock()
+
+    @property
+    def commits(self) -> int:
+        """The number of the newest commit record that this driver knows."""
+        return self.fold.commits
 
     def open(self, now: float, outputs: Iterable[str] = ()) -> History:
         """Take the next generation, fence older ones, and read what they left.
@@ -172,8 +186,10 @@ class Store:
 
     def commit(self, content: Mapping[str, Any]) -> None:
         """Make results finished. Raises FencedError when a newer generation is there."""
-        self.commits += 1
-        self._create("commits", self.commits, "commit", content)
+        with self.lock:  # both loops commit, and numbers have no gaps
+            number = self.fold.commits + 1
+            self._create("commits", number, "commit", content)
+            self.fold.take_in(number, {"generation": self.generation, **content})
 
     def make_outputs(self, queries: Iterable[str]) -> None:
         """Make the folders of the queries' output files: hosts make none."""
@@ -198,10 +214,14 @@ class Store:
     def complete_checkpoint(self, epoch: int, content: Mapping[str, Any]) -> None:
         """Record a global checkpoint; remove what neither it nor the one before it needs.
 
-        Raises FencedError when a newer driver has started. One that starts after the second look
-        finds the new record, so it needs nothing of what goes.
+        The record says what all commits up to now say together: who starts from it reads only what
+        lies behind them. Raises FencedError when a newer driver has started. One that starts after
+        the second look finds the new record, so it needs nothing of what goes.
         """
         record = {"epoch": epoch, **content}
+        with self.lock:
+            self.fold.forget(record)
+            record["fold"] = self.fold.record()
         try:
             self._create("checkpoints", epoch, "checkpoint", record)
         except FencedError:
@@ -265,9 +285,9 @@ class Store:
         later = [record for record in whole if record["epoch"] > sound[-1]["epoch"]]
         if any(record["program"] != sound[-1]["program"] for record in later):  # carried over
             return damage
-        commits = self.patience.through(lambda: self._read_all("commits", "commit"))
+        self.patience.through(self._follow)
         published = any(record.get("published") is not None for record in later)
-        if published or _public(commits.values()) > sound[-1]["epoch"]:
+        if published or self.fold.public > sound[-1]["epoch"]:
             return damage
         for record in reversed(later):
             self._put_aside(f"checkpoints/{record['epoch']}")
@@ -316,24 +336,60 @@ class Store:
         )
 
     def _history(self) -> History:
-        """Commits first: a driver that runs logs the input of what it commits before that."""
-        numbered = self._read_all("commits", "commit")
-        commits = [record for _, record in sorted(numbered.items())]
-        self.commits = max(numbered, default=0)
-        found, damaged = self._checkpoints()
-        whole = _counting(found, commits)
-        checkpoint = _chosen(whole, damaged, commits)
+        """Commits before offsets: a driver that runs logs the input of what it commits first."""
+        whole, damaged = self._checkpoints()
+        self._begin(whole, damaged)
+        self._follow()
+        counting = _counting(whole, self.fold)
+        if _epoch(self.begin) > _epoch(counting[-1] if counting else None):
+            self.begin = None  # it was of a checkpoint that is void
+            self._begin(counting, damaged)
+            self._follow()
+        whole, damaged = self._checkpoints()
+        counting = _counting(whole, self.fold)
+        checkpoint = _chosen(counting, damaged, self.fold.public)
         offsets = self._read_all("offsets", "offsets")
-        if checkpoint is not None and "cut" in checkpoint:
-            offsets[checkpoint["epoch"]] = checkpoint["cut"]
-        _check_gaps("commits", numbered, 1, self.commits)
-        begin = 1 if checkpoint is None else restoring.first_input(checkpoint)
-        _check_gaps("offsets", offsets, begin, max([*offsets, *_finished(commits)], default=0))
+        begin = 1
+        if checkpoint is not None:
+            begin = restoring.first_input(checkpoint)
+            if "cut" in checkpoint:
+                offsets[checkpoint["epoch"]] = checkpoint["cut"]
+        if _epoch(checkpoint) < _epoch(self.begin):
+            raise FileNotFoundError("a checkpoint was set aside meanwhile")
+        _check_gaps("offsets", offsets, begin, max([*offsets, self.fold.newest], default=0))
         branches = self._read_all("branches", "branch")
         _check_gaps("branches", branches, 1, max(branches, default=0))
-        sound = frozenset(record["epoch"] for record in whole)
-        ordered = [one for _, one in sorted(branches.items())]
-        return History(offsets, commits, checkpoint, ordered, sound)
+        told = [one for _, one in sorted(branches.items())]
+        sound = frozenset(record["epoch"] for record in counting)
+        return History(offsets, self.fold, checkpoint, told, sound)
+
+    def _begin(self, whole: Sequence[dict[str, Any]], damaged: Sequence[DamagedError]) -> None:
+        """Begin with the fold of the newest checkpoint. Not where an earlier look has done so:
+        what it has taken in is not read again."""
+        if damaged and not whole:
+            raise damaged[-1]
+        newest = whole[-1] if whole else BEGINNING
+        known = self.begin is not None and _epoch(self.begin) <= newest["epoch"]
+        if known and commit_log.newest(self.files) >= self.fold.commits:  # not begun anew
+            return
+        with self.lock:
+            self.fold = fold.from_record(newest)
+            self.begin = {"epoch": newest["epoch"], "older": newest.get("older", {})}
+        if self.fold.commits:
+            commit_log.check_next(self.files, self.fold.commits - 1)
+
+    def _follow(self) -> None:
+        """Take in the commit records behind those that the fold has, as a stream."""
+        newest = commit_log.newest(self.files)
+        with self.lock:
+            while self.fold.commits < newest:
+                with closing(commit_log.commits(self.files, self.fold.commits)) as found:
+                    for number, record in found:
+                        self.fold.take_in(number, record)
+                        if number % RECORDS_TOGETHER == 0 and self.begin is not None:
+                            self.fold.forget(self.begin)
+                if self.fold.commits < newest:
+                    commit_log.check_next(self.files, self.fold.commits)
 
     def _checkpoints(self) -> tuple[list[dict[str, Any]], list[DamagedError]]:
         """The records of checkpoints that are whole, and what is wrong with others."""
@@ -385,40 +441,35 @@ def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [*(apart or before)[-1:], *newest]
 
 
-def _public(commits: Iterable[Mapping[str, Any]]) -> int:
-    """The checkpoint with which output has become public last; 0 if none has."""
-    return max((record.get("checkpoint", 0) for record in commits), default=0)
+def _epoch(checkpoint: Mapping[str, Any] | None) -> int:
+    return 0 if checkpoint is None else int(checkpoint["epoch"])
 
 
-def _counting(
-    records: Iterable[dict[str, Any]], commits: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """The checkpoints that each seal of a later driver has named; those of earlier versions name
-    none, and are taken not to have missed any."""
-    seals = [record for record in commits if "checkpoints" in record]
+def _counting(records: Iterable[dict[str, Any]], fold: Fold) -> list[dict[str, Any]]:
+    """The checkpoints that count, by the newest seal: its own driver's, and those of drivers before
+    that it names. Seals of earlier versions name none, and are taken not to have missed any."""
+    if fold.seal is None:
+        return list(records)
+    generation, sound = fold.seal
     return [
         record
         for record in records
-        if all(
-            record["epoch"] in seal["checkpoints"]
-            for seal in seals
-            if seal["generation"] > record["generation"]
-        )
+        if record["generation"] >= generation or record["epoch"] in sound
     ]
 
 
 def _chosen(
     whole: Sequence[dict[str, Any]],
     damaged: Sequence[DamagedError],
-    commits: Iterable[Mapping[str, Any]],
+    public: int,
 ) -> dict[str, Any] | None:
     """The checkpoint to go on from: the newest that is whole.
 
-    Not where output has become public with a later one: what is run again unordered may give
+    Not where output has become `public` with a later one: what is run again unordered may give
     something else.
     """
     newest = whole[-1] if whole else None
-    if damaged and (newest is None or _public(commits) > newest["epoch"]):
+    if damaged and (newest is None or public > newest["epoch"]):
         raise damaged[-1]
     return newest
 
@@ -432,8 +483,3 @@ def _check_gaps(folder: str, numbers: Collection[int], first: int, last: int) ->
                 what="is not there, but what came later is",
                 remedy="restore it from a copy of the store, or start with an empty store",
             )
-
-
-def _finished(commits: Iterable[Mapping[str, Any]]) -> Iterator[int]:
-    """The last epochs that commit records name."""
-    return (last for record in commits for _, last, _ in record["finished"].values())

@@ -34,12 +34,7 @@ def check(program: Program, history: History) -> None:
     """Raise InputError where this pipeline cannot go on from what the store has."""
     record = history.checkpoint
     begin = 0 if record is None else record["epoch"]
-    since = {
-        name
-        for commit in history.commits
-        for name, (_, last, _) in commit["finished"].items()
-        if last > begin
-    }
+    since = {name for name in history.fold.finished if history.fold.last(name) > begin}
     if record is None or not is_needed(program, history):
         if since - set(program.partition_names):
             _refuse(program, "give it an empty store, or run the pipeline as it was")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle_spark.store import Store
+from rekindle_store import commit_log
 
 CUT = {"cut_at": 1.0, "offsets": {"rows": [0, 5]}, "watermark": 3, "rows_per_second": 1.0}
 FINISHED: dict[str, Any] = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
@@ -33,6 +34,11 @@ def with_states(directory: Path, *epochs: int) -> Store:
         for name in ("rows-0.state", "counts-0.state"):
             (directory / "checkpoints" / str(epoch) / name).write_text("state")
     return store
+
+
+def logged(store: Store) -> list[dict[str, Any]]:
+    """The commit log."""
+    return [record for _, record in commit_log.commits(store.files)]
 
 
 def kept(directory: Path) -> list[str]:

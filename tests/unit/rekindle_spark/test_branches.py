@@ -23,6 +23,7 @@ from rekindle_spark import (
     work_items,
 )
 from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.fold import Fold
 from rekindle_spark.late_counts import LateCounts
 from rekindle_spark.partition import Outcome, Work
 from rekindle_spark.pipeline import Pipeline, count
@@ -335,7 +336,7 @@ def test_commits_say_how_far_outputs_of_branches_have_got(tmp_path: Path) -> Non
 
 def checkpointed(epoch: int, **fields: Any) -> History:
     content = {"epoch": epoch, "program": "abc", "bytes": {}, **fields}
-    return History({}, [], content, [record(), record(partition_name="rows/1", epoch=9)])
+    return History({}, Fold(), content, [record(), record(partition_name="rows/1", epoch=9)])
 
 
 def test_a_branch_goes_on_from_where_it_was_left_out() -> None:
@@ -351,7 +352,7 @@ def test_a_branch_goes_on_from_where_it_was_left_out() -> None:
         made, checkpointed(20, branches=2, older={"rows/1": 11, "dear~branch/0": 15})
     )
     assert [points.epoch(number) for number in range(5)] == [20, 11, 20, 15, 20]
-    assert branches.restore_points(made, History({}, [], None)) == RestorePoints()
+    assert branches.restore_points(made, History({}, Fold(), None)) == RestorePoints()
 
 
 def test_a_savepoint_joins_branches_again() -> None:

@@ -11,6 +11,7 @@ from number_rows import SCHEMA, NumberRows
 
 from rekindle.errors import StepError
 from rekindle_spark import answers, dead_letters, frames, jobs, partition, program
+from rekindle_spark.fold import Fold
 from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
 from rekindle_spark.operators.stateful import Emitted, ValueState
 from rekindle_spark.partition import Outcome, Work
@@ -163,7 +164,14 @@ def epochs_of(outcome: Outcome, *numbers: int) -> list[Any]:
 def record(made: Program, *, first: int, last: int, choices: list[Any]) -> dict[str, Any]:
     finished = {made.partition_names[1]: [first, last, ["d"] * (last - first + 1)]}
     outputs = [[output, epoch, 1, "f", "d"] for output, epoch, *_ in choices]
-    return {"finished": finished, "outputs": outputs, "choices": choices}
+    return {"plan_epoch": 1, "finished": finished, "outputs": outputs, "choices": choices}
+
+
+def history_of(*commits: dict[str, Any]) -> History:
+    fold = Fold()
+    for number, record in enumerate(commits, 1):
+        fold.take_in(number, record)
+    return History({}, fold, None)
 
 
 def test_a_choice_goes_by_the_commit_record_into_the_next_drivers_requests() -> None:
@@ -173,7 +181,7 @@ def test_a_choice_goes_by_the_commit_record_into_the_next_drivers_requests() -> 
     assert said == [["checked.dead-letters/1", 3, [3, 4], said[0][3]]]
     dead_letters.take_in(progress, committed, 1, [[4, 20, "d", {}, 0]])
     assert progress.choices[1, 4] == {"checked": NOTHING}
-    history = History({}, [record(made, first=3, last=4, choices=said)], None)
+    history = history_of(record(made, first=3, last=4, choices=said))
     points = RestorePoints(2)
     found = dead_letters.read_back(made, history, points)
     assert found == progress.choices
@@ -200,7 +208,7 @@ def test_what_no_repeat_can_be_of_is_forgotten() -> None:
     dead_letters.take_in(progress, {}, 1, epochs_of(read(made), 3, 4))
     progress.checkpointed(RestorePoints(3))
     assert list(progress.choices) == [(1, 4)]
-    history = History({}, [record(made, first=3, last=4, choices=[])], None)
+    history = history_of(record(made, first=3, last=4, choices=[]))
     assert list(dead_letters.read_back(made, history, RestorePoints(3))) == [(1, 4)]
 
 
@@ -209,11 +217,11 @@ def test_of_letters_of_earlier_versions_it_is_not_known_which_rows_they_were() -
     older = record(made, first=3, last=4, choices=[["checked.dead-letters/1", 3, [1, 2], []]])
     del older["choices"]
     again = record(made, first=3, last=3, choices=[])
-    found = dead_letters.read_back(made, History({}, [older, again], None), RestorePoints())
+    found = dead_letters.read_back(made, history_of(older, again), RestorePoints())
     assert found == {(1, 4): {"checked": NOTHING}}
 
 
 def test_what_waits_for_a_checkpoint_is_not_known() -> None:
     made = mapped(Away())
     held = {**record(made, first=3, last=4, choices=[]), "checkpoint": 4}
-    assert dead_letters.read_back(made, History({}, [held], None), RestorePoints()) == {}
+    assert dead_letters.read_back(made, history_of(held), RestorePoints()) == {}

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rekindle_spark import program
+from rekindle_spark.fold import Fold
 from rekindle_spark.late_counts import LateCounts
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
@@ -30,8 +31,8 @@ def built() -> Program:
 
 def commit(late: list[list[Any]], at: float = 1e9, **finished: int) -> dict[str, Any]:
     """A commit record that finishes these epochs, the first ones, of partitions of `counted`."""
-    spans = {f"counted/{name[-1]}": [1, last, []] for name, last in finished.items()}
-    return {"at": at, "finished": spans, "late": late}
+    spans = {f"counted/{name[-1]}": [1, last, ["d"] * last] for name, last in finished.items()}
+    return {"at": at, "plan_epoch": 1, "finished": spans, "late": late}
 
 
 def test_an_epoch_that_runs_again_is_not_counted_again(built: Program) -> None:
@@ -46,11 +47,19 @@ def test_an_epoch_that_runs_again_is_not_counted_again(built: Program) -> None:
 
 def test_a_driver_that_starts_goes_on_with_what_the_log_says(built: Program) -> None:
     log = [
-        {"at": 1.0, "finished": {}, "outputs": []},  # of a version that counted none
+        {
+            "at": 1.0,
+            "plan_epoch": 0,
+            "finished": {},
+            "outputs": [],
+        },  # of a version that counted none
         commit([["counted/0", 2, 7]], of_0=2),
         commit([["counted/2", 2, 1], ["gone/0", 2, 100]], of_2=2),  # before it was changed
     ]
-    counts = LateCounts.of(built, log)
+    fold = Fold()
+    for number, record in enumerate(log, 1):
+        fold.take_in(number, record)
+    counts = LateCounts.of(built, fold)
     assert counts.totals[COUNTED] == 8
     assert counts.fresh({COUNTED0: {2: 7, 3: 1}, COUNTED1: {2: 9}}) == [
         ["counted/0", 3, 1],

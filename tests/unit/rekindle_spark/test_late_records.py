@@ -16,6 +16,7 @@ from file_stories import (
 from rekindle import records
 from rekindle.errors import FencedError
 from rekindle_spark import staging
+from rekindle_spark.fold import Fold
 from rekindle_spark.store import Store
 
 
@@ -116,6 +117,8 @@ def test_a_late_branch_of_an_older_driver_does_not_end_the_newer_one(
 def test_what_counts_already_is_not_owed_a_second_time() -> None:
     owed = {**commit("A", 3, 4, 5), "checkpoint": 5, "late": [["rows/0", 3, 1], ["rows/0", 5, 2]]}
     owed["outputs"].append(["r/0", 4, 1, "A-4", "A"])
-    left = staging.without_committed(owed, [commit("B", 3, 4)], {"r/0": 4})
+    fold = Fold()
+    fold.take_in(1, commit("B", 3, 4))
+    left = staging.without_committed(owed, fold, {"r/0": 4})
     assert left["outputs"] == [["q/0", 5, 1, "A-5", "A"]]
     assert left["late"] == [["rows/0", 5, 2]]

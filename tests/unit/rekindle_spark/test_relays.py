@@ -9,6 +9,7 @@ import pytest
 
 from rekindle.errors import DamagedError, StepError
 from rekindle_spark import branches, frames, partition, preserving, program, work_items
+from rekindle_spark.fold import Fold
 from rekindle_spark.frames import Frame
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.outputs import Outputs
@@ -185,7 +186,7 @@ def test_what_was_given_before_a_branch_was_left_out_is_the_branchs() -> None:
     inputs = [{"checkpoint": 9, "frames": {"numbered/0": [3, 10]}, "partitions": ["last/0"]}]
     older = {"last/0": 2, "dear~branch/0": EPOCH - 1}
     content = {"epoch": 9, "program": "abc", "bytes": {}, "older": older, "inputs": inputs}
-    points = branches.restore_points(made, History({}, [], content, records()))
+    points = branches.restore_points(made, History({}, Fold(), content, records()))
     assert [points.has(LAST, RELAY0, epoch) for epoch in (2, 3, 6, 7, 9)] == [
         False,
         True,

@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from stores import FINISHED, cut, kept, opened, states, with_states
+from stores import FINISHED, cut, kept, logged, opened, states, with_states
 
 from rekindle.errors import DamagedError, FencedError, RunError
+from rekindle_spark.fold import Fold
 from rekindle_spark.patience import Patience
 from rekindle_spark.store import Store
 from rekindle_testing.runtime_builders import watched_flushes
@@ -17,7 +18,7 @@ def test_a_fresh_store_has_no_history_and_the_first_generation(tmp_path: Path) -
     store = Store(tmp_path / "new")
     history = store.open(10.0)
     assert store.generation == 1
-    assert (history.offsets, history.commits, history.checkpoint) == ({}, [], None)
+    assert (history.offsets, history.fold, history.checkpoint) == ({}, Fold(), None)
 
 
 def test_a_start_records_what_its_pipeline_puts_out(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_a_store_has_the_same_identity_for_all_its_drivers(tmp_path: Path) -> No
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:
     history = Store(tmp_path / "new").read()
-    assert history.commits == []
+    assert history.fold == Fold()
     assert not (tmp_path / "new").exists()
 
 
@@ -79,7 +80,7 @@ def test_the_next_driver_finds_what_the_one_before_has_left(tmp_path: Path) -> N
     history = second.open(20.0)
     assert second.generation == 2
     assert history.offsets[1]["offsets"] == {"rows": [0, 5]}
-    assert history.commits[0]["finished"] == {"rows/0": [1, 1, ["d"]]}
+    assert history.fold.last("rows/0") == 1
     assert history.checkpoint is not None
     assert history.checkpoint["program"] == "abc"
 
@@ -91,7 +92,7 @@ def test_a_commit_of_an_older_driver_fails_once_a_newer_has_started(tmp_path: Pa
     with pytest.raises(FencedError, match="driver of generation 1: generation 2 has started; let"):
         older.commit(FINISHED)
     newer.commit(FINISHED)
-    assert [record["generation"] for record in newer.read().commits] == [1, 2, 2]
+    assert [record["generation"] for record in logged(newer)] == [1, 2, 2]
 
 
 def test_a_commit_that_was_under_way_while_a_newer_driver_started_fails(
@@ -229,15 +230,15 @@ def test_a_damaged_record_is_named_with_a_remedy(tmp_path: Path) -> None:
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "at": 2.0}))
     with pytest.raises(RunError, match=r"commits/1\.json: does not match its checksum; restore"):
-        store.read()
+        Store(tmp_path).read()
 
 
 def test_what_a_crash_left_half_written_is_no_record(tmp_path: Path) -> None:
     store = opened(tmp_path)
     (tmp_path / "commits" / ".1.1.unfinished").write_text("{")
-    assert store.read().commits == []
+    assert logged(store) == []
     store.commit(FINISHED)
-    assert len(store.read().commits) == 1
+    assert len(logged(store)) == 1
 
 
 def test_each_driver_writes_a_program_of_its_own(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_a_store_that_is_away_is_waited_for_and_a_commit_is_made_once(tmp_path: 
     directory.rename(away)
     store.commit(FINISHED)
     store.commit(FINISHED)
-    assert len(store.read().commits) == 2
+    assert len(logged(store)) == 2
     assert [cause is None for cause in said] == [False, True]
 
 
@@ -275,7 +276,7 @@ def test_a_commit_that_was_made_though_it_seemed_to_fail_is_not_made_twice(
 
     monkeypatch.setattr("os.link", made_and_failed)
     store.commit(FINISHED)
-    assert len(store.read().commits) == 1
+    assert len(logged(store)) == 1
 
 
 def test_who_was_superseded_while_the_store_was_away_makes_no_checkpoint(tmp_path: Path) -> None:
@@ -309,7 +310,7 @@ def test_a_record_that_has_vanished_is_named(tmp_path: Path, gone: str) -> None:
         store.commit({**FINISHED, "finished": {"rows/0": [epoch, epoch, ["d"]]}})
     (tmp_path / gone).unlink()
     with pytest.raises(DamagedError, match=rf"{gone}: is not there, but what came later is"):
-        store.read()
+        Store(tmp_path).read()
 
 
 def test_what_a_checkpoint_does_not_need_may_be_gone(tmp_path: Path) -> None:
