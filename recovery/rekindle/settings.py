@@ -158,6 +158,7 @@ class RuntimeSettings:
     join_gap_epochs: int = _count(1, low=0, high=1_000)
     catch_up_piece_seconds: float = _seconds(1.5, low=0.1, high=600.0)
     retained_mib_max: float = _setting(2_048.0, _Number(0.01, 1e7))
+    events_mib_max: float = _setting(256.0, _Number(0.0, 1e7))
     host_memory_mib_max: float | None = _setting(None, _Number(16.0, 1e7, optional=True))
     new_executor_seconds: float = _seconds(45.0, high=3_600.0)
     # more than the 5 s that a driver's question to its sidecar may wait for an answer
@@ -172,6 +173,11 @@ class RuntimeSettings:
     def retained_bytes_max(self) -> int:
         """The same in bytes."""
         return int(self.retained_mib_max * 2**20)
+
+    @property
+    def events_bytes_max(self) -> int:
+        """The same in bytes; 0: no limit."""
+        return int(self.events_mib_max * 2**20)
 
     @property
     def host_memory_bytes_max(self) -> int | None:

@@ -1,6 +1,8 @@
 """The event log of a run: what happens, line by line, for whoever follows it.
 
 Kinds and fields are in docs/formats.md. Nothing here decides by it: what counts is in the store.
+What gets too long is set aside, as events.jsonl.1 and so on, and goes in the end: a driver lives
+for months. Readers (`rekindle_cli.event_files`) follow it over that.
 """
 
 import json
@@ -18,6 +20,8 @@ from rekindle_spark.poison import ENDING
 __all__ = ["EventLog", "open_events"]
 
 WAITING_BYTES_MAX, TOGETHER_BYTES = 1 << 20, 1 << 16
+# Event files that there are at most: the one that is written, and those that were set aside.
+FILES_MAX = 4
 
 
 def open_events(path: Path) -> TextIO:
@@ -34,17 +38,28 @@ def open_events(path: Path) -> TextIO:
     return path.open("a")
 
 
+def set_aside(path: Path, number: int) -> Path:
+    """The file with events of before, by how many are newer; the highest number goes next."""
+    return path.with_name(f"{path.name}.{number}")
+
+
 @dataclass(slots=True)
 class EventLog:
     """Writes events.jsonl: one line per event, `at` in seconds since 1970.
 
-    While there is no room for them events wait, up to a limit; later ones are dropped.
+    While there is no room for them events wait, up to a limit; later ones are dropped. All files
+    together get little larger than `bytes_max`; 0: no file is set aside.
     """
 
     file: TextIO
     generation: int
+    bytes_max: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: bytearray = field(default_factory=bytearray)
+    size_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size_bytes = os.fstat(self.file.fileno()).st_size
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event."""
@@ -64,7 +79,23 @@ class EventLog:
 
     def _write(self) -> None:
         with suppress(OSError):  # written with the next one, once there is room again
-            del self.waiting[: os.write(self.file.fileno(), self.waiting)]
+            written = os.write(self.file.fileno(), self.waiting)
+            del self.waiting[:written]
+            self.size_bytes += written
+        if 0 < self.bytes_max <= self.size_bytes * FILES_MAX and not self.waiting:
+            self.size_bytes = 0  # where a file cannot be set aside, it is tried that much later
+            with suppress(OSError):
+                self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Begin a new file under the same name, and descriptor."""
+        path = Path(self.file.name)
+        for number in range(FILES_MAX - 1, 0, -1):
+            newer = path if number == 1 else set_aside(path, number - 1)
+            if newer.exists():
+                newer.replace(set_aside(path, number))
+        with open_events(path) as file:
+            os.dup2(file.fileno(), self.file.fileno(), inheritable=False)
 
     def dead_letters(self, outputs: Iterable[Sequence[Any]]) -> None:
         """Tell of the dead letters among output files that have become finished."""

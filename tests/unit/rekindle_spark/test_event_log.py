@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle_cli.event_files import EventFile
 from rekindle_spark.event_log import WAITING_BYTES_MAX, EventLog, open_events
 
 
@@ -68,3 +69,40 @@ def test_many_events_at_once_are_all_written_though_they_are_more_than_may_wait(
     lines = path.read_text().splitlines()
     assert sum(map(len, lines)) > WAITING_BYTES_MAX
     assert [json.loads(line)["epoch"] for line in lines] == list(range(count))
+
+
+def test_what_gets_too_long_is_set_aside_and_goes_in_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with open_events(path) as file:
+        log = EventLog(file, 1, bytes_max=4_000)
+        for epoch in range(200):
+            log.write("cut", epoch=epoch)
+    names = sorted(one.name for one in tmp_path.iterdir())
+    assert names == ["events.jsonl", "events.jsonl.1", "events.jsonl.2", "events.jsonl.3"]
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 4_500
+    text = "".join((tmp_path / name).read_text() for name in reversed(names))
+    epochs = [json.loads(line)["epoch"] for line in text.splitlines()]
+    assert epochs == list(range(epochs[0], 200))
+
+
+def test_a_follower_gets_each_event_once_though_files_are_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write(path, 1, "cut")
+    followed, epochs = EventFile.at_end(path), list[int]()
+    with open_events(path) as file:
+        log = EventLog(file, 2, bytes_max=4_000)
+        for epoch in range(300):
+            log.write("cut", epoch=epoch)
+            if epoch % 23 == 0:  # two files have been set aside since, at times
+                epochs += [event["epoch"] for event in followed.fresh()]
+    epochs += [event["epoch"] for event in followed.fresh()]
+    assert epochs == list(range(300))
+
+
+def test_without_a_limit_there_is_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with open_events(path) as file:
+        log = EventLog(file, 1)
+        for epoch in range(100):
+            log.write("cut", epoch=epoch)
+    assert list(tmp_path.iterdir()) == [path]
