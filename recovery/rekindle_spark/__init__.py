@@ -75,6 +75,7 @@ What runs in the driver:
     arrivals       when rows arrive, and how they are cut into epochs
     store          the checkpoint store: generations, offset log, commit log
     fold           what all commit records say together
+    sealing        puts older commit records into segments
     patience       waits for a store that is away
     control        observes, confers, obeys: the control plane's end in the driver
     stopping       takes partitions whose functions raise out of what runs

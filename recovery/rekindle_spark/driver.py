@@ -54,6 +54,7 @@ from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress
 from rekindle_spark.reporting import Reports, topology_report
+from rekindle_spark.sealing import Sealing
 from rekindle_spark.sidecar import Sidecar
 from rekindle_spark.store import DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST, History, Store
 
@@ -125,7 +126,7 @@ def run(
             upgrades.carry_over(built, store, history, clock.now())
             history = store.read()
         file = file or stack.enter_context(open_events(place.events))
-        events = EventLog(file, store.generation)
+        events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
         store.patience = replace(patience, say=events.store_away)
         packed = shipped if built is plain else shipping.pack(built)
         program_file = store.write_program(packed), work_items.program_digest(packed)
@@ -247,7 +248,12 @@ def _run(application: Application, guidance: Guidance) -> None:
         partial(store.holds, SAVEPOINT_REQUEST),
         partial(store.holds, DRAIN_REQUEST),
     )
-    thread = catch_up.start()
+    sealing = Sealing(
+        store.files,
+        lambda: store.covered,
+        lambda text: application.events.write("sealing-failed", text=text),
+    )
+    thread, sealing_thread = catch_up.start(), sealing.start()
     try:
         loop.run()
         kind = "savepoint" if loop.is_saved else "finish"
@@ -260,7 +266,9 @@ def _run(application: Application, guidance: Guidance) -> None:
         raise
     finally:
         application.stopping = True
+        sealing.stop()
         thread.join(timeout=30)
+        sealing_thread.join(timeout=5)  # what it is at may be left undone
 
 
 def _application(

@@ -35,7 +35,7 @@ from rekindle.errors import DamagedError, FencedError
 from rekindle_spark import fold, restoring
 from rekindle_spark.fold import Fold
 from rekindle_spark.patience import Patience
-from rekindle_store import commit_log, files
+from rekindle_store import commit_log, files, segments
 
 __all__ = [
     "DRAIN_REQUEST",
@@ -56,7 +56,17 @@ CHECKPOINTS_KEPT = 2
 READERS = 16
 # Commit records that are taken in before what the checkpoint makes needless is let go.
 RECORDS_TOGETHER = 256
+FOLDERS = (
+    "generations",
+    "offsets",
+    "commits",
+    "branches",
+    "checkpoints",
+    "outputs",
+    segments.FOLDER,
+)
 BEGINNING: Mapping[str, Any] = {"epoch": 0}
+PROGRAM = re.compile(r"program-([0-9]+)\.pickle")
 RECORD = re.compile(r"([0-9]+)\.json")
 # Storage systems have folders of their own anywhere (`.snapshot`, `@eaDir`): left as they are.
 IN_CHECKPOINT = re.compile(r"([0-9]+)/")
@@ -86,6 +96,8 @@ class Store:
         self.fold = Fold()
         # of the checkpoint for which it has all digests; None before the first look
         self.begin: Mapping[str, Any] | None = None
+        # the newest commit that a checkpoint's record has in its fold
+        self.covered = 0
         self.lock = threading.Lock()
 
     @property
@@ -104,7 +116,7 @@ class Store:
         return self.patience.through(lambda: self._open(now, start))
 
     def _open(self, now: float, start: Mapping[str, Any]) -> History:
-        for name in ("generations", "offsets", "commits", "branches", "checkpoints", "outputs"):
+        for name in FOLDERS:
             self.files.make_folder(name)
         while True:
             self.generation = max(numbered(self.files, "generations"), default=0) + 1
@@ -228,6 +240,7 @@ class Store:
             if not self.patience.through(partial(self._make_way, epoch)):
                 raise
             self._create("checkpoints", epoch, "checkpoint", record)
+        self.covered = record["fold"]["commits"]
         with suppress(OSError):  # what cannot be removed now goes with the next one
             self.check_generation()
             self._prune(self._sound_checkpoints())
@@ -304,9 +317,16 @@ class Store:
         self.patience.through(lambda: self.files.remove([f"{name}.json"]))
 
     def write_program(self, data: bytes) -> str:
-        """Put the program where hosts read it, one file per generation; gives the file's name."""
+        """Put the program where hosts read it, one file per generation; gives the file's name.
+
+        Those of drivers before the last one are removed: they are fenced, and start no host.
+        """
         name = f"generations/program-{self.generation}.pickle"
         self.patience.through(lambda: self.files.put({name: data}))
+        with suppress(OSError):  # what cannot be removed now goes at the next start
+            found = ((PROGRAM.fullmatch(one), one) for one in self.files.names("generations"))
+            old = [one for match, one in found if match and int(match[1]) < self.generation - 1]
+            self.files.remove(f"generations/{one}" for one in old)
         return name
 
     def check_generation(self) -> None:
@@ -372,11 +392,12 @@ class Store:
         known = self.begin is not None and _epoch(self.begin) <= newest["epoch"]
         if known and commit_log.newest(self.files) >= self.fold.commits:  # not begun anew
             return
+        covered = fold.from_record(newest)
+        if covered.commits:
+            commit_log.check_next(self.files, covered.commits - 1)
         with self.lock:
-            self.fold = fold.from_record(newest)
+            self.fold, self.covered = covered, covered.commits
             self.begin = {"epoch": newest["epoch"], "older": newest.get("older", {})}
-        if self.fold.commits:
-            commit_log.check_next(self.files, self.fold.commits - 1)
 
     def _follow(self) -> None:
         """Take in the commit records behind those that the fold has, as a stream."""

@@ -9,6 +9,7 @@
     store_errors     errors of a whole store as sentences
     readers          what readers share: opening a store, reading ahead
     commit_log       the records that say what counts, as a stream
+    segments         many older ones of them in one file
     committed_files  the output files that count
     query_output     their rows, as Arrow, pandas or polars
 

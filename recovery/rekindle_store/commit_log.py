@@ -1,6 +1,7 @@
 """The records of a checkpoint store as readers see them, while a driver may be running.
 
     commits/N.json       numbered from 1 without gaps; `commits` streams them in order
+    commits/segments/    where older ones are once a driver has put them together (`segments`)
     generations/N.json   one for each start of a driver; `generations` and `identity`
 
 All readers list records here, so that nobody else has to know how the log is laid out. A log gets
@@ -16,6 +17,7 @@ from typing import Any
 
 from rekindle import records
 from rekindle.errors import DamagedError
+from rekindle_store import segments
 from rekindle_store.files import Files
 
 __all__ = ["Record", "check_next", "commits", "generation", "generations", "identity", "newest"]
@@ -33,38 +35,64 @@ def commits(files: Files, after: int = 0) -> Generator[tuple[int, Record]]:
     """Yield the commit records behind number `after`, in order, up to the newest one.
 
     Raises DamagedError, RunError for a record of another version, and OSError while the store is
-    away. Where the next sixteen records are missing too, it ends: compare the last number with
-    `newest` to be sure of the end.
+    away. Where the next record is missing, and as many behind it as are read together, it ends:
+    compare the last number with `newest` to be sure of the end.
     """
-    count = 1
+    number = after + 1
     with ThreadPoolExecutor(READERS_MAX) as pool:
         while True:
-            numbers = range(after + 1, after + 1 + count)
-            found = list(pool.map(partial(_read, files, "commits"), numbers))
-            for number, data in zip(numbers, found, strict=True):
-                if data is None:
-                    break
+            data = _read(files, "commits", number)
+            # A record loses its own file once its segment is there: so in this order. And where
+            # there is a segment, it counts.
+            lines = segments.read(files, number)
+            if lines is not None:
+                found = _of_segment(files, number, lines)
+            elif data is not None:
                 yield number, _decoded(files, "commits", "commit", number, data)
-                after = number
-            if after < numbers[-1]:
-                if not any(data is not None for data in found[after + 1 - numbers[0] :]):
-                    return
-                check_next(files, after)  # it may have come while those behind it were read
-                count = 1
-            count = min(READERS_MAX, 2 * count)
+                found = _own_files(files, number + 1, pool)
+            else:
+                return
+            for number, record in found:
+                yield number, record
+            number += 1
+
+
+def _of_segment(files: Files, begin: int, lines: list[bytes]) -> Iterator[tuple[int, Record]]:
+    """The records of a segment from one on."""
+    first = segments.first_of(begin)
+    for number in range(begin, first + len(lines)):
+        where = f"{files.place}/{segments.name_of(number)}: record {number}"
+        yield number, records.decode("commit", lines[number - first], where)
+
+
+def _own_files(files: Files, begin: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Record]]:
+    """The records from one on that have files of their own, up to where their segment will end.
+    They are read together, more and more of them."""
+    count, end = 2, segments.first_of(begin - 1) + segments.LENGTH
+    while begin < end:
+        numbers = range(begin, min(begin + count, end))
+        found = list(pool.map(partial(_read, files, "commits"), numbers))
+        for number, data in zip(numbers, found, strict=True):
+            if data is None:
+                if any(data is not None for data in found[number - begin :]):
+                    check_next(files, number - 1)  # it may have come while others were read
+                return
+            yield number, _decoded(files, "commits", "commit", number, data)
+        begin, count = numbers[-1] + 1, min(READERS_MAX, 2 * count)
 
 
 def check_next(files: Files, after: int) -> None:
     """Raise DamagedError where the record behind number `after` is not there. To be called where a
     later one is: records get their numbers without gaps."""
-    if _read(files, "commits", after + 1) is None:
-        where = f"{files.place}/commits/{after + 1}.json"
+    number = after + 1
+    if _read(files, "commits", number) is None and segments.read(files, number) is None:
+        where = f"{files.place}/commits/{number}.json"
         raise _missing(where, "is not there, but what came later is")
 
 
 def newest(files: Files) -> int:
     """The number of the newest commit record, 0 where there is none. Lists the folder, so it is not
-    for each look at a log that is followed."""
+    for each look at a log that is followed. The newest record always has a file of its own."""
     return max(_numbers(files, "commits"), default=0)
 
 

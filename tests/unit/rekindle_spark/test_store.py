@@ -246,6 +246,13 @@ def test_each_driver_writes_a_program_of_its_own(tmp_path: Path) -> None:
     assert first.write_program(b"one") != second.write_program(b"two")
 
 
+def test_programs_of_drivers_before_the_last_one_go(tmp_path: Path) -> None:
+    for _ in range(4):
+        opened(tmp_path).write_program(b"one")
+    names = sorted(path.name for path in (tmp_path / "generations").glob("*.pickle"))
+    assert names == ["program-3.pickle", "program-4.pickle"]
+
+
 def test_a_store_that_is_away_is_waited_for_and_a_commit_is_made_once(tmp_path: Path) -> None:
     directory, away = tmp_path / "store", tmp_path / "away"
     store, said = opened(directory), list[str | None]()
