@@ -10,6 +10,7 @@ from rekindle.errors import RunError
 from rekindle.verification import rows
 from rekindle.verification.engine import Engine, literal, quoted
 from rekindle.verification.rows import Rows
+from rekindle_store import commit_log, files
 
 __all__ = ["check_rows"]
 
@@ -62,10 +63,10 @@ def _rows_read(store: Path) -> int:
 
 def _compare(engine: Engine, query: str, store: Path) -> Rows:
     engine.ask(f"CREATE OR REPLACE TEMP TABLE expected AS {EXPECTED[query]}", query)
-    files = ", ".join(literal(str(file)) for file in _committed(store, query))
+    named = ", ".join(literal(str(file)) for file in _committed(store, query))
     engine.ask(
         f"CREATE OR REPLACE TEMP TABLE output AS SELECT *, 0 AS {quoted(rows.EPOCH)}, "
-        f"'any' AS {quoted(rows.PARTITION)} FROM read_parquet([{files}])",
+        f"'any' AS {quoted(rows.PARTITION)} FROM read_parquet([{named}])",
         f"outputs/{query}",
     )
     return rows.compare(engine, query, engine.columns("expected", query), KEYS[query])
@@ -75,9 +76,7 @@ def _committed(store: Path, query: str) -> list[Path]:
     """The files that commits name: what else is there does not count."""
     return [
         store / "outputs" / query / name
-        for commit in store.glob("commits/*.json")
-        for query_partition, _, _, name, _ in records.decode(
-            "commit", commit.read_bytes(), str(commit)
-        )["outputs"]
+        for _, commit in commit_log.commits(files.at(store))
+        for query_partition, _, _, name, _ in commit["outputs"]
         if query_partition.rpartition("/")[0] == query
     ]

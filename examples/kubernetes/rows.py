@@ -3,26 +3,23 @@
 Output counts when a commit says so. Waits until there is some.
 """
 
-import json
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-STORE = Path("/shared/store")
+import rekindle.errors
+
+STORE = "/shared/store"
 WITHIN_A_MINUTE = {"minutes": "machine", "hottest-machines": "rank"}
 
 
-def files(query: str) -> list[Path]:
-    """The query's files that are named by commits, oldest first."""
-    commits = sorted(STORE.glob("commits/*.json"), key=lambda path: int(path.stem))
-    return [
-        STORE / "outputs" / query / name
-        for commit in commits
-        for query_partition, _, _, name, _ in json.loads(commit.read_text())["outputs"]
-        if query_partition.rpartition("/")[0] == query
-    ]
+def files(query: str) -> list[str]:
+    """The query's files that count, oldest first; none before a run of the pipeline has begun."""
+    try:
+        return [file.path for file in rekindle.committed_files(STORE, query)]
+    except rekindle.errors.InputError:
+        return []
 
 
 while not all(map(files, WITHIN_A_MINUTE)):

@@ -38,6 +38,7 @@ class MemoryFiles:
         self.content: dict[str, bytes] = {}
         self.fatal, self.after = fatal, after
         self.watch: Callable[[], None] = lambda: None
+        self.awaited = ""
 
     def _change(self, action: Callable[[], object]) -> None:
         self.fatal = None if self.fatal is None else self.fatal - 1
@@ -81,6 +82,11 @@ class MemoryFiles:
 def commit(epoch: int) -> dict[str, Any]:
     finished = {"rows/0": [epoch, epoch, [f"{epoch:016x}"]]}
     return {"generation": 1, **FINISHED, "at": float(epoch), "finished": finished}
+
+
+def again(at: int) -> dict[str, Any]:
+    """What a driver commits where an epoch has run once more."""
+    return {**FINISHED, "at": float(at), "finished": {"rows/0": [1, 1, ["d"]]}}
 
 
 def seal(generation: int) -> dict[str, Any]:
@@ -174,13 +180,14 @@ def test_a_commit_that_was_under_way_for_long_is_refused_though_its_segment_is_m
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = opened(tmp_path)
-    for epoch in (1, 2):
-        older.commit(commit(epoch))
+    older.log_offsets(1, cut(1))
+    for at in (1, 2):
+        older.commit(again(at))
     monkeypatch.setattr(older, "check_generation", lambda: None)  # it had looked before
     newer = opened(tmp_path)
-    for epoch in range(3, 12):
-        newer.commit(commit(epoch))
-    newer.complete_checkpoint(11, states())
+    for at in range(4, 13):
+        newer.commit(again(at))
+    newer.complete_checkpoint(1, states())
     log = logged(newer)
     sealing = Sealing(newer.files, lambda: newer.covered)
     assert sealing.advance()
@@ -189,23 +196,24 @@ def test_a_commit_that_was_under_way_for_long_is_refused_though_its_segment_is_m
         *("10.json", "11.json", "12.json", "3.json", "9.json")
     ]
     with pytest.raises(FencedError, match=r"commits/3\.json is there already"):
-        older.commit(commit(3))
+        older.commit(again(3))
     assert logged(newer) == log
-    assert Store(tmp_path).open(20.0).fold.last("rows/0") == 11
+    assert Store(tmp_path).open(20.0).fold.commits == 13
 
 
 def test_a_record_that_goes_while_it_is_read_is_found_in_its_segment() -> None:
     class Removing(MemoryFiles):
         def read(self, name: str) -> bytes:
-            if name == taken:
+            if name == self.awaited:
+                self.awaited = ""
                 run(self, 9)
             return super().read(name)
 
     for number in range(1, 10):
-        taken = f"commits/{number}.json"
         files = Removing()
-        files.content = log_of(9).content
+        files.content, files.awaited = log_of(9).content, f"commits/{number}.json"
         assert [found for found, _ in read(files)] == list(range(1, 10))
+        assert own(files) == [9]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", gzip.compress(b"{}\n"), gzip.compress(b"x\n" * 4)])
