@@ -8,6 +8,8 @@ one that starts only removes what the last segment has made needless, once more.
 
 A record that sealed the log at a driver's start keeps its own file for good. It is where a commit
 of the driver before would go that is still on its way, however late: that must find the name taken.
+
+Before that, what processes have left that were killed while they wrote is removed.
 Called by `driver`. Readers: `rekindle_store.commit_log`.
 """
 
@@ -27,6 +29,8 @@ __all__ = ["Sealing"]
 
 # Between two segments: an old store with a million records is not put together at once.
 PAUSE_SECONDS = 5.0
+# Of a file that a process was killed at; who lives is not at one for so long.
+LEFTOVER_SECONDS = 86_400.0
 READERS = 16
 
 
@@ -52,6 +56,8 @@ class Sealing:
         self.ending.set()
 
     def _run(self) -> None:
+        with suppress(OSError):  # what cannot be removed now goes at the next start
+            self.files.remove_leftovers(LEFTOVER_SECONDS)
         while not self.ending.wait(PAUSE_SECONDS):
             try:
                 self.advance()

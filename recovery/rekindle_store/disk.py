@@ -11,12 +11,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["aside", "flush", "make_folder", "written_aside"]
+__all__ = ["aside", "flush", "is_aside", "make_folder", "written_aside"]
+
+UNFINISHED = ".unfinished"
 
 
 def aside(path: Path) -> Path:
     """A name in the same folder to write a file under until it is whole; nobody else's name."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.unfinished")
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}{UNFINISHED}")
+
+
+def is_aside(path: Path) -> bool:
+    """Whether it is such a name."""
+    return path.name.startswith(".") and path.name.endswith(UNFINISHED)
 
 
 @contextmanager

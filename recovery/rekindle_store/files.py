@@ -79,6 +79,10 @@ class Files(Protocol):
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, as far as they are there."""
 
+    def remove_leftovers(self, seconds: float) -> None:
+        """Remove what processes have left that were killed while they made files, if it is older
+        than so many seconds. It may look at each file of the store."""
+
 
 def at(place: str | Path) -> Files:
     """The files of a store, which is not looked at. Raises InputError for what is no place."""

@@ -8,6 +8,7 @@ that is there counts as that.
 """
 
 import errno
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -84,6 +85,14 @@ class HdfsFiles:
         for name in names:
             with self._answers(), suppress(FileNotFoundError):
                 self.client.delete(self._path(name))
+
+    def remove_leftovers(self, seconds: float) -> None:
+        """See `files.Files`. They are in one folder."""
+        newest = (time.time() - seconds) * 1000
+        with suppress(FileNotFoundError), self._answers():
+            for status in self.client.list_status(self._path(UNFINISHED)):
+                if not status.isdir and status.modification_time < newest:
+                    self.client.delete(status.path)
 
     def _write(self, name: str, data: bytes, *, instead: bool) -> None:
         """A file whole under its name; `instead` of one that may be there."""

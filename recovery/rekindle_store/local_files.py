@@ -6,6 +6,7 @@ that must not be there yet gets its name by a hard link, which only one of two w
 
 import errno
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -115,6 +116,17 @@ class LocalFiles:
             if folder.parent != self.directory:
                 with suppress(OSError):
                     folder.rmdir()
+
+    def remove_leftovers(self, seconds: float) -> None:
+        """See `files.Files`. They lie in the folders of the files that they were to be."""
+        newest = time.time() - seconds
+        for folder in [entry.name for entry in os.scandir(self.directory) if entry.is_dir()]:
+            for name in self.stream_names(folder):
+                path = self.directory / folder / name
+                if disk.is_aside(path):
+                    with suppress(FileNotFoundError):
+                        if path.stat().st_mtime < newest:
+                            path.unlink()
 
 
 def _pass_on(error: OSError) -> None:

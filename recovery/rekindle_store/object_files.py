@@ -135,6 +135,9 @@ class ObjectFiles:
             self.store = self._opened()
             self._delete(wanted)
 
+    def remove_leftovers(self, seconds: float) -> None:
+        """Nothing to do: an object is whole or not there."""
+
     def _delete(self, names: list[str]) -> None:
         with self._answers():
             self.store.delete(names)

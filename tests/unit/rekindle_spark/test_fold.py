@@ -76,7 +76,7 @@ def test_a_start_reads_what_the_newest_checkpoint_does_not_cover_and_nothing_els
         assert history.fold.last("rows/3") == count
         assert history.fold.commits == count + 1  # the start has sealed the log
         numbers.append(reads.taken())
-    assert numbers[0] == numbers[1] < 40
+    assert max(numbers) < 20
 
 
 def test_a_log_without_folds_is_read_once_and_not_kept(

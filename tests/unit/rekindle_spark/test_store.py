@@ -211,7 +211,7 @@ def test_a_record_is_on_disk_before_its_name_and_that_before_anything_goes_on(
     record, folder = flushed
     assert record.parent == folder == tmp_path / "commits"
     assert record.name != "1.json"
-    assert [path.name for path in folder.iterdir()] == ["1.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["1.json", "segments"]
 
 
 def test_folders_of_the_store_are_on_disk_each_before_the_next(tmp_path: Path) -> None:

@@ -113,6 +113,21 @@ def test_nothing_is_made_in_a_store_that_is_away(store: Files, tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["away"]
 
 
+def test_what_a_killed_process_has_left_goes_when_it_is_old_and_nothing_else(
+    store: Files, tmp_path: Path
+) -> None:
+    outputs = tmp_path / "store" / "outputs"
+    (outputs / "hourly").mkdir(parents=True)
+    old = outputs / "hourly" / ".0-000000001.parquet.ab12.unfinished"
+    young = outputs / ".1.json.ab12.unfinished"
+    for path in (old, young, outputs / "unfinished", outputs / ".hidden"):
+        path.write_bytes(b"")
+        if path != young:
+            os.utime(path, (1.0, 1.0))
+    store.remove_leftovers(3_600.0)
+    assert sorted(store.names("outputs")) == [".1.json.ab12.unfinished", ".hidden", "unfinished"]
+
+
 def test_two_that_put_the_same_file_at_once_do_not_meet(store: Files, tmp_path: Path) -> None:
     replace, other = Path.replace, files.at(tmp_path / "store")
 
