@@ -366,3 +366,6 @@ class _MemoryFiles:
         """Remove files, as far as they are there."""
         for name in names:
             self.contents.pop(name, None)
+
+    def remove_leftovers(self, seconds: float) -> None:
+        """There are none."""
