@@ -60,6 +60,9 @@ class EventLog:
 
     def __post_init__(self) -> None:
         self.size_bytes = os.fstat(self.file.fileno()).st_size
+        path = Path(self.file.name)
+        if path.is_symlink() or not path.is_file():  # /dev/stdout, or a pipe, stays what it is
+            self.bytes_max = 0
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event."""

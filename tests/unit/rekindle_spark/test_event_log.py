@@ -106,3 +106,14 @@ def test_without_a_limit_there_is_one_file(tmp_path: Path) -> None:
         for epoch in range(100):
             log.write("cut", epoch=epoch)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_of_its_own_is_not_set_aside(tmp_path: Path) -> None:
+    path, target = tmp_path / "stdout", tmp_path / "file"
+    path.symlink_to(target)
+    with open_events(path) as file:
+        log = EventLog(file, 1, bytes_max=400)
+        for epoch in range(20):
+            log.write("cut", epoch=epoch)
+    assert path.is_symlink()
+    assert len(target.read_text().splitlines()) == 20
