@@ -48,7 +48,7 @@ STEP_PARTITIONS = 2
 MEASURED_STEPS = 10
 SUSPECTED_SECONDS = 0.5
 # Each driver's clock goes right, but began at what somebody had set on its machine.
-CLOCK_OFFSET_SECONDS = (0.0, -3600.0, 3600.0)
+CLOCK_OFFSET_SECONDS = (0.0, 3600.0, 7200.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class Driver:
 
     @property
     def _clock(self) -> float:
-        """Seconds since 1970 as its machine had them when it started: right, or an hour off."""
+        """Seconds since 1970 as its machine had them when it started: right, or hours off."""
         return self.world.now + CLOCK_OFFSET_SECONDS[self.generation % len(CLOCK_OFFSET_SECONDS)]
 
     def _plan_alone(self) -> None:

@@ -290,6 +290,7 @@ def test_a_request_says_from_which_epoch_on_a_branch_is_left_out(tmp_path: Path)
         "offsets": {str(e): {"rows": [0, 9, 9]} for e in (12, 13)},
         "dead_letters": [1, 9],
         "attempt": 1,
+        "generation": 1,
     }
     for epoch, without in ((12, frozenset()), (13, frozenset({"dear"}))):
         assert work_items.work(found.program, request, item, epoch).without == without

@@ -81,7 +81,7 @@ def run(made: Program, number: int, *without: str, rows: int = 9) -> Outcome:
 
 def relayed(made: Program, number: int, store: Path) -> Outcome:
     item = {"partition": number, "plan_epoch": 1, "readers": None}
-    request = {"store": str(store), "dead_letters": [1, 0], "attempt": 1}
+    request = {"store": str(store), "dead_letters": [1, 0], "generation": 1, "attempt": 1}
     work = work_items.work(made, request, item, EPOCH)
     return partition.run(made, work, partition.initial(made.owner[number]), [])
 
