@@ -1,6 +1,6 @@
 """Records `coordination` of other releases: what was written before is read, and what comes later.
 
-`records/` has one of each form that a release has written, and the release before the newest form
+`tests/golden/coordination` has one of each form that a release has written, and the release before the newest form
 reads that as well.
 """
 
@@ -17,7 +17,7 @@ from rekindle.coordination import application
 from rekindle.errors import InputError
 from rekindle.protocol import Orders, PlanOrder, PriorityOverride
 
-RECORDS = Path(__file__).parent / "records"
+RECORDS = Path(__file__).parents[3] / "golden" / "coordination"
 NEWEST = RECORDS / "version-1.json"
 
 
