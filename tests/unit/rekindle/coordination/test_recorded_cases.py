@@ -1,7 +1,7 @@
 """Records `coordination` of other releases: what was written before is read, and what comes later.
 
-`tests/golden/coordination` has one of each form that a release has written, and the release before the newest form
-reads that as well.
+`tests/golden/coordination` has one of each form that a release has written, and the release before
+the newest form reads that as well.
 """
 
 import json
