@@ -145,7 +145,7 @@ def harmful(
     ),
     enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
 ) -> None:
-    """End or hang processes by functions, beside an important query.
+    """End or hang processes beside an important query.
 
     Example: rekindle bench harmful --seconds 60 --report harmful
     """

@@ -157,8 +157,27 @@ def test_an_output_that_a_branch_leaves_out_stays_where_it_was() -> None:
     assert (fold.last("rows/0"), fold.finished["rows/0"][1].last) == (10, 8)
 
 
+def is_of_letters(part: str) -> bool:
+    return ".dead-letters" in part
+
+
+def test_a_seal_says_which_checkpoints_count_and_letters_which_rows_were_left_out() -> None:
+    fold, letters = Fold(), "checked.dead-letters/0"
+    fold.take_in(1, {**commit(4), "generation": 1, "outputs": [[letters, 4, 1, "f", "d"]]})
+    fold.take_in(2, {**commit(5), "generation": 1, "choices": [[letters, 5, [2, 3], []]]})
+    assert (fold.named, fold.seal) == ({letters: 4}, None)
+    assert fold.choices == {letters: {4: None, 5: ([2, 3], [])}}
+    fold.take_in(3, {**FINISHED, "generation": 2, "checkpoints": [4, 2]})
+    assert fold.seal == (2, frozenset({2, 4}))
+    fold.forget({"epoch": 4})
+    assert fold.choices == {letters: {5: ([2, 3], [])}}
+    assert fold.finished["rows/0"][0].spans == [(5, 5)]
+
+
 def _logs() -> some.SearchStrategy[list[dict[str, Any]]]:
     epochs, names = some.integers(1, 30), some.sampled_from(PARTITIONS)
+    parts = some.sampled_from(["q/0", "checked.dead-letters/0", "checked.dead-letters/1"])
+    places = some.lists(epochs, max_size=2)
     one = some.fixed_dictionaries(
         {
             "at": some.floats(0, 1e9),
@@ -170,8 +189,15 @@ def _logs() -> some.SearchStrategy[list[dict[str, Any]]]:
                 ),
             ),
             "late": some.lists(some.tuples(names, epochs, epochs).map(list), max_size=2),
+            "generation": some.integers(1, 4),
+            "outputs": some.lists(some.tuples(parts, epochs).map(list), max_size=3),
         },
         optional={
+            "choices": some.lists(
+                some.tuples(parts.filter(is_of_letters), epochs, places, places).map(list),
+                max_size=2,
+            ),
+            "checkpoints": some.lists(epochs, max_size=2),
             "checkpoint": epochs,
             "branches": some.integers(1, 3),
             "left_out": some.dictionaries(some.sampled_from(["a/0", "a/1"]), epochs, min_size=1),

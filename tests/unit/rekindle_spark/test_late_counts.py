@@ -32,7 +32,7 @@ def built() -> Program:
 def commit(late: list[list[Any]], at: float = 1e9, **finished: int) -> dict[str, Any]:
     """A commit record that finishes these epochs, the first ones, of partitions of `counted`."""
     spans = {f"counted/{name[-1]}": [1, last, ["d"] * last] for name, last in finished.items()}
-    return {"at": at, "plan_epoch": 1, "finished": spans, "late": late}
+    return {"at": at, "plan_epoch": 1, "finished": spans, "outputs": [], "late": late}
 
 
 def test_an_epoch_that_runs_again_is_not_counted_again(built: Program) -> None:
