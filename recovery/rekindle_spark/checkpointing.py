@@ -175,6 +175,10 @@ class Checkpointing:
             left_out = branches.left_out(application.progress)
             points.branches = min(left_out.values(), default=epoch)
         record = points.record(names)
+        # what is cut next would be behind it, and the loop of epochs ends here (`epochs`)
+        is_last = self.is_urgent and epoch == application.newest and not record["older"]
+        if is_last and not application.progress.left_out:
+            record["savepoint"] = True
         record["older"] |= left_out
         application.store.complete_checkpoint(
             epoch,

@@ -1,11 +1,12 @@
 """A changed pipeline goes on from the savepoint that the one before has left.
 
-A savepoint is a checkpoint with the states of all partitions, behind which no epoch has been cut
-(`epochs`). States are matched by the names of their steps: those of steps that are gone stay
-behind, new steps begin empty, with their next whole window (`operators.beginnings`). Where a step's
-parallelism is another, each key's state moves to where its input will go (`operators.scaling`). All
-that becomes a checkpoint one epoch later, in which nothing is read, whose record has its cut as
-well: one record, so an upgrade is there or is not. Called by `driver` at its start.
+A savepoint is a checkpoint with the states of all partitions, at which the driver before has ended
+because it was asked to (`epochs`, `checkpointing`): of any other one that driver may go on. States
+are matched by the names of their steps: those of steps that are gone stay behind, new steps begin
+empty, with their next whole window (`operators.beginnings`). Where a step's parallelism is another,
+each key's state moves to where its input will go (`operators.scaling`). All that becomes a
+checkpoint one epoch later, in which nothing is read, whose record has its cut as well: one record,
+so an upgrade is there or is not. Called by `driver` at its start.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,8 @@ def check(program: Program, history: History) -> None:
         if since - set(program.partition_names):
             _refuse(program, "give it an empty store, or run the pipeline as it was")
         return
-    if record.get("older") or max(history.offsets, default=0) > begin or "steps" not in record:
+    is_savepoint = record.get("savepoint", False) and not record.get("older")
+    if not is_savepoint or max(history.offsets, default=0) > begin:
         _refuse(
             program,
             "run the pipeline as it was and end it with `rekindle savepoint STORE`, or give this "
@@ -76,6 +78,7 @@ def carry_over(program: Program, store: Store, history: History, now: float) -> 
             "at": now,
             "bytes": sizes,
             "published": None,
+            "savepoint": True,
             "cut": cut.record(),
             "begun": begun,
         },

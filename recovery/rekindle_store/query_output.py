@@ -60,8 +60,12 @@ def read(
     Raises InputError for both of them, for a store that is not there, cannot be read or is damaged,
     and for a query that it does not have; RunError when its server does not answer.
     """
-    if limit is not None and limit < 0:
-        raise InputError(where="limit", what=f"is {limit}", remedy="give a number of rows, or None")
+    if limit is not None and not _is_count(limit):
+        remedy = "give a number of rows, or None"
+        raise InputError(where="limit", what=f"is {limit!r}", remedy=remedy)
+    if not _is_count(since):
+        remedy = "give the number of an epoch, or 0 for all"
+        raise InputError(where="since", what=f"is {since!r}", remedy=remedy)
     if dead_letters and late:
         raise InputError(
             where="read", what="is asked for dead letters and late rows", remedy="leave one out"
@@ -70,6 +74,10 @@ def read(
     output = Output(str(store), f"{query}{ending}", since, limit)
     output.check()
     return output
+
+
+def _is_count(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,8 @@ def test_a_long_poll_is_answered_when_a_directive_is_written(
     assert time.monotonic() - began < 25.0
     ((status, answer),) = answers
     assert status == 200
-    assert answer == {"directives": [json.loads(directive(1))], "store_reachable": True}
+    assert answer["directives"] == [json.loads(directive(1))]
+    assert answer["store_reachable"]
     assert driver.directives(1, 0.0)[1]["directives"] == []
 
 

@@ -159,3 +159,32 @@ def test_sources_that_went_ahead_are_not_behind(application: Any) -> None:
     checkpoint = checkpointing(application, 11.0)
     assert checkpoint.due(NEWEST + 1, work) == NEWEST + 1
     assert (checkpoint.behind, checkpoint.waiting) == (set(), {COUNTED, LARGEST})
+
+
+def completed(application: Any, *, is_urgent: bool, newest: int = 8) -> dict[str, Any]:
+    """The record of the checkpoint of epoch 8, once so many epochs have run."""
+    written: list[dict[str, Any]] = []
+    application.store.complete_checkpoint = lambda _, record: written.append(record)
+    application.events = SimpleNamespace(write=lambda *_, **__: None)
+    application.digests, application.cuts, application.remove = {}, {}, lambda _: None
+    taking = checkpointing(application, 11.0)
+    taking.is_urgent = is_urgent
+    assert taking.due(8, NEXT) == 8
+    application.newest = newest
+    taking.waiting.clear()
+    taking.advance()
+    return written[0]
+
+
+def test_the_last_checkpoint_of_a_driver_that_was_asked_to_end_is_a_savepoint(
+    application: Any,
+) -> None:
+    assert completed(application, is_urgent=True)["savepoint"]
+
+
+@pytest.mark.parametrize(("is_urgent", "newest"), [(False, 8), (True, 9)])
+def test_one_that_a_driver_takes_on_its_way_is_none(
+    application: Any, is_urgent: bool, newest: int
+) -> None:
+    record = completed(application, is_urgent=is_urgent, newest=newest)
+    assert "savepoint" not in record

@@ -87,6 +87,7 @@ def saved(directory: Path, one: Program, *, final: bool = False, **record: Any) 
             "steps": one.steps,
             "bytes": dict.fromkeys(names, 1),
             "published": None,
+            "savepoint": True,
             **record,
         },
     )
@@ -177,6 +178,13 @@ def test_only_a_checkpoint_of_all_partitions_will_do(tmp_path: Path) -> None:
     store = saved(tmp_path, built(2), older={"largest/0": SAVED - 1})
     store.log_offsets(SAVED - 1, Cut(SAVED - 1, 9.0, {"rows": (0, 8)}, 0, 1.0, False).record())
     with pytest.raises(InputError, match=r"end it with `rekindle savepoint STORE`"):
+        upgrades.check(built(3), store.read())
+
+
+def test_a_checkpoint_that_a_driver_takes_on_its_way_is_no_savepoint(tmp_path: Path) -> None:
+    """For a moment there is nothing behind it: who starts then must not fence that driver."""
+    store = saved(tmp_path, built(2), savepoint=False)
+    with pytest.raises(InputError, match="end it with `rekindle savepoint STORE`"):
         upgrades.check(built(3), store.read())
 
 

@@ -58,6 +58,10 @@ def test_rows_begin_with_an_epoch_and_end_with_a_number_of_rows(writer: Writer) 
     assert numbers(rekindle.read(writer.place, "hourly", limit=1).arrow()) == [1]
     with pytest.raises(InputError, match="limit: is -1; give a number of rows"):
         rekindle.read(writer.place, "hourly", limit=-1)
+    with pytest.raises(InputError, match="limit: is '7'; give a number of rows"):
+        rekindle.read(writer.place, "hourly", limit="7")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="since: is 'a'; give the number of an epoch"):
+        rekindle.read(writer.place, "hourly", since="a")  # type: ignore[arg-type]
 
 
 def test_without_rows_the_columns_are_there(writer: Writer) -> None:
