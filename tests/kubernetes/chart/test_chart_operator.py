@@ -96,7 +96,8 @@ def test_at_rest_and_through_incidents_it_uses_each_right_that_it_is_given_and_m
 ) -> None:
     seen, grounds = Audit.begin(audit), Grounds(nodes, client.CoreV1Api(cluster))
     where = f"store.addresses={{{store.connect_string}}}"
-    values: tuple[Any, ...] = ("--set", "zookeeper.enabled=false", "--set", where)
+    store_values = f"zookeeper.enabled=false,store.open=true,{where}"
+    values: tuple[Any, ...] = ("--set", store_values)
     installer.do("install", RELEASE, CHART, *values)
     ask_about_nothing(cluster)
     objects = renderer.objects(*values)

@@ -32,8 +32,8 @@ def words(run: Run, subject: str) -> dict[str, str]:
 
 @pytest.fixture
 def cluster_class(api: Api) -> Any:
-    """A class that fences, so that fixed names are no danger."""
-    record = class_of("preflight", fencing=world.FENCING)
+    """A class that fences, so that fixed names are no danger, and whose drivers have a secret."""
+    record = class_of("preflight", fencing=world.FENCING, sidecar=world.WITH_SECRET)
     code, answer = api.apply(record, "rekindle-tests", force=True)
     assert code in (200, 201), answer
     yield "preflight"
