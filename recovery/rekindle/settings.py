@@ -64,7 +64,7 @@ class _Number:
         if value is None and self.optional:
             return None
         what = "whole number" if self.whole else "number"
-        remedy = f"give a {what} from {self.low:,g} to {self.high:,g}"
+        remedy = f"give a {what} from {self.low:,.12g} to {self.high:,.12g}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             _refuse(where, f"is {_shown(value)}, not a {what}", remedy)
         # Limits first: they also keep out NaN, infinity and what is too large for a float.

@@ -1,5 +1,6 @@
 """`rekindle init`: writes an example that runs, to begin a pipeline of one's own with."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def _next(folder: Path, names: list[str]) -> str:
     """What was written, and the commands to go on with."""
     lines = [f"wrote {', '.join(names)}" + (f" to {folder}" if folder != Path() else ""), ""]
     if folder != Path():
-        lines.append(f"  cd {folder}")
+        lines.append(f"  cd {shlex.quote(str(folder))}")
     return "\n".join(
         [
             *lines,

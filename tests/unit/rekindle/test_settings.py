@@ -96,6 +96,11 @@ def test_the_solvers_to_choose_from_are_those_of_the_planner() -> None:
         ("policy: {silent_seconds: 15s}", "policy.silent_seconds: is '15s', not a number; give"),
         ("policy: {silent_seconds: -1}", "policy.silent_seconds: is -1; give a number from 1 to"),
         ("policy: {priorities: {q: 11}}", "policy.priorities.q: is 11; give a number from 1 to 10"),
+        (
+            "runtime: {rows_per_second: 1e+09}",
+            "runtime.rows_per_second: is '1e+09', not a number; "
+            "give a number from 0.001 to 1,000,000,000",
+        ),
         ("policy: {priorities: {q: 0}}", "policy.priorities.q: is 0; give a number from 1 to 10"),
         ("policy: {priorities: {q: high}}", "policy.priorities.q: is 'high', not a number; give"),
         ("policy: {priorities: [q]}", "policy.priorities: is a list; write names with their val"),

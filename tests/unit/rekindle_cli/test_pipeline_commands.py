@@ -342,6 +342,14 @@ def test_the_example_is_made_and_nothing_is_overwritten(tmp_path: Path, command:
     assert (folder / "web_log.py").read_text() == "mine"
 
 
+def test_a_folder_with_a_space_is_quoted_where_it_is_to_be_pasted(
+    command: Command, tmp_path: Path
+) -> None:
+    folder = tmp_path / "web log"
+    assert command("init", str(folder)) == 0
+    assert f"  cd '{folder}'\n" in command.out
+
+
 def test_the_examples_data_is_the_same_each_time_and_what_it_says() -> None:
     from rekindle_cli.example import requests
 

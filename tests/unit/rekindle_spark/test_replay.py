@@ -1,6 +1,7 @@
 """Replay sources: one order of rows that never changes, from any offset, for ever if wanted."""
 
 import math
+import os
 import pickle
 from itertools import pairwise
 from pathlib import Path
@@ -161,3 +162,14 @@ def test_a_column_of_dictionary_numbers_is_read_as_its_values(tmp_path: Path) ->
     replay = Replay(str(path), "at")
     assert replay.schema.field("name").type == pa.string()
     assert replay.read(1, 3)["name"].to_pylist() == ["b", "a"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop"])
+def test_what_is_there_and_is_no_file_is_not_called_absent(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "requests.parquet"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)
+    with pytest.raises(InputError, match="is no file, or a link that leads to none; name a Parq"):
+        Replay(str(path), "at")
