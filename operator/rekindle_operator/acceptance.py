@@ -121,8 +121,7 @@ def class_accepted(policies: int, spec: ClassSpec) -> Finding:
 
 def store_secured(spec: ClassSpec) -> Finding:
     """Whether drivers of a class need a secret for the store, and so everybody else does."""
-    store = None if spec.sidecar is None else spec.sidecar.store
-    if store is not None and store.secret_ref is not None:
+    if spec.has_store_secret:
         text = "Drivers reach the store with a secret. All who have it reach all records."
         return Finding(STORE_SECURED, True, ResourceReason.STORE_HAS_SECRET, text)
     text = (

@@ -164,6 +164,12 @@ class ClassSpec(Value, frozen=True):
     sidecar: Sidecar | None = None
     detection: Detection = Detection()
 
+    @property
+    def has_store_secret(self) -> bool:
+        """Whether drivers of the class reach the coordination store with a secret."""
+        store = None if self.sidecar is None else self.sidecar.store
+        return store is not None and store.secret_ref is not None
+
 
 class ClassStatus(Value, frozen=True):
     """What the operator has made of a class: who uses it."""

@@ -161,8 +161,7 @@ class Records:
         return self._numbers(tree.DIRECTIVES)
 
     def _numbers(self, folder: str) -> frozenset[int]:
-        names = self.connection.children(self.place.path(folder))
-        return frozenset(int(name) for name in names if name.isascii() and name.isdigit())
+        return frozenset(tree.numbers(self.connection.children(self.place.path(folder))))
 
     def _value(self, name: str) -> Any:
         found = self._found.get(name)

@@ -34,11 +34,7 @@ def choose(
 def tidy(connection: Connection, place: tree.Place, inbox: Inbox, generation: int) -> int:
     """Remove what may go; the number of records that went."""
     directives = {held.sequence: held.generation for held in inbox.values() if held is not None}
-    acks = [
-        tree.number(name)
-        for name in connection.children(place.path(tree.ACKS))
-        if name.isascii() and name.isdigit()
-    ]
+    acks = tree.numbers(connection.children(place.path(tree.ACKS)))
     old_directives, old_acks = choose(directives, acks, generation)
     for folder, numbers in ((tree.DIRECTIVES, old_directives), (tree.ACKS, old_acks)):
         for number in sorted(numbers):

@@ -16,7 +16,7 @@ Decided in docs/decisions/0002-branches-that-stop-alone.md; formats: docs/format
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rekindle_spark import outputs, ranges, restoring
@@ -51,13 +51,7 @@ class Branch:
 
     def record(self) -> dict[str, Any]:
         """As it stands in the store."""
-        return {
-            "chain": self.chain,
-            "step": self.step,
-            "partition": self.partition,
-            "epoch": self.epoch,
-            "text": self.text,
-        }
+        return asdict(self)
 
 
 def head(program: Program, chain: Chain, step: str, gone: Iterable[str] = ()) -> str | None:

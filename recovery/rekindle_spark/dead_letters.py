@@ -76,9 +76,8 @@ def _finished(
                 for step in _steps(one):
                     output = _output(step, number - chain.first)
                     end = reached.parts.get(output, reached.last)
-                    for first, last in reached.spans:
-                        for epoch in range(max(first, points.epoch(part) + 1), min(last, end) + 1):
-                            yield part, epoch, step, output
+                    for epoch in reached.counted(points.epoch(part), end):
+                        yield part, epoch, step, output
 
 
 def _steps(chain: Chain) -> list[str]:

@@ -9,7 +9,7 @@ pipeline as well; what it means for a program is for `publishing.read_back` and 
 that of the newest one when it is opened. Format: docs/formats.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,11 @@ class Reached:
             begin, end = self.spans.pop()
             first, last = min(first, begin), max(last, end)
         self.spans.append((first, last))
+
+    def counted(self, begin: int, end: int) -> Iterator[int]:
+        """Yield the epochs behind `begin`, up to `end`, that counted as soon as they had run."""
+        for first, last in self.spans:
+            yield from range(max(first, begin + 1), min(last, end) + 1)
 
     def forget(self, begin: int, oldest: int) -> None:
         """Let go what is known of epochs that nobody runs again: those up to `begin`, and of

@@ -83,12 +83,8 @@ class Choice:
     alone: tuple[int, ...] = ()
 
     def divides(self, span: tuple[int, int]) -> bool:
-        """Whether the rows of a key, at these places, were taken one by one."""
-        return any(self.takes_alone(place) for place in range(*span))
-
-    def takes_alone(self, place: int) -> bool:
-        """Whether a row was left out, or taken by itself."""
-        return ranges.has(self.left, place) or ranges.has(self.alone, place)
+        """Whether one of the rows of a key, at these places, was left out, or taken by itself."""
+        return ranges.meets(self.left, *span) or ranges.meets(self.alone, *span)
 
 
 @dataclass(slots=True)

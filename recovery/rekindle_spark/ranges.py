@@ -6,7 +6,7 @@ of([3, 1, 2, 7])  ->  (1, 4, 7, 8)
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["has", "numbers", "of", "union"]
+__all__ = ["has", "meets", "numbers", "of", "union"]
 
 
 def of(found: Iterable[int]) -> tuple[int, ...]:
@@ -41,3 +41,11 @@ def union(several: Iterable[Sequence[int]]) -> tuple[int, ...]:
 def has(stretches: Sequence[int], number: int) -> bool:
     """Whether a number is in one of the stretches."""
     return bisect_right(stretches, number) % 2 == 1
+
+
+def meets(stretches: Sequence[int], begin: int, end: int) -> bool:
+    """Whether one of the numbers from `begin` to before `end` is in one of the stretches."""
+    reached = bisect_right(stretches, begin)
+    return begin < end and (
+        reached % 2 == 1 or (reached < len(stretches) and stretches[reached] < end)
+    )

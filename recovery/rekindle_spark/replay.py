@@ -262,11 +262,12 @@ def _check_path(path: object) -> None:
     where = f"source file {path}"
     if os.path.isdir(path):
         arguments.refuse(where, "is a folder", "name one Parquet file")
-    if os.path.lexists(path) and not os.path.isfile(path):
+    if os.path.isfile(path):
+        return
+    if os.path.lexists(path):
         what = "is no file, or a link that leads to none"
         arguments.refuse(where, what, "name a Parquet file")
-    if not os.path.isfile(path):
-        arguments.refuse(where, "is not there", "check the path, or make the file first")
+    arguments.refuse(where, "is not there", "check the path, or make the file first")
 
 
 def _is_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> bool:

@@ -79,26 +79,28 @@ class Sealing:
         # the newest record keeps its own file, so that it can be found by listing them
         if self.begin + segments.LENGTH > covered:
             return False
-        lines = segments.read(self.files, self.begin)
-        if lines is None:
-            lines = self._made()
-        self._remove([number for number, record in self._decoded(lines) if not _is_seal(record)])
+        made = segments.read(self.files, self.begin)
+        lines = self._own_lines() if made is None else made
+        # what is damaged is not passed on
+        needless = [number for number, record in self._decoded(lines) if not _is_seal(record)]
+        if made is None:
+            self._make(lines)
+        self._remove(needless)
         self.begin += segments.LENGTH
         return True
 
-    def _made(self) -> list[bytes]:
-        """Make the segment from its records' own files; its lines, as they are in the store."""
+    def _own_lines(self) -> list[bytes]:
+        """The lines of the next segment, from its records' own files."""
         numbers = range(self.begin, self.begin + segments.LENGTH)
         with ThreadPoolExecutor(READERS) as pool:
-            read = list(pool.map(self._read, numbers))
-        for _ in self._decoded(read):
-            pass  # what is damaged is not passed on
+            return list(pool.map(self._read, numbers))
+
+    def _make(self, lines: list[bytes]) -> None:
+        """Make the next segment, and read it again."""
         with suppress(FileExistsError):  # an older driver was faster, and may pack in another way
-            self.files.create(segments.name_of(self.begin), segments.pack(read))
-        lines = segments.read(self.files, self.begin)
-        if lines != read:
+            self.files.create(segments.name_of(self.begin), segments.pack(lines))
+        if segments.read(self.files, self.begin) != lines:
             raise segments.damaged(self.files, self.begin, "is not what its records are")
-        return lines
 
     def _read(self, number: int) -> bytes:
         try:

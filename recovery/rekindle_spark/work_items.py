@@ -44,22 +44,27 @@ def work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch:
     certain = ordered and number not in program.uncertain
     named = (request["generation"], item["plan_epoch"], request["attempt"])
     attempt = "" if certain else "".join(f"-{number}" for number in named)
-    asked = Work(number, item["plan_epoch"], epoch, 0, 0, partition.BEFORE_ALL, ordered, attempt)
+    asked = Work(
+        number,
+        item["plan_epoch"],
+        epoch,
+        ordered=ordered,
+        attempt=attempt,
+        without=without,
+        tolerance=tolerance,
+    )
     if certain and "choices" in item:
         known = item["choices"].get(str(epoch), {}).items()
         chosen = {step: Choice(tuple(left), tuple(alone)) for step, (left, alone) in known}
         asked = replace(asked, choices=chosen)
     if chain.keyed:
-        return replace(asked, without=without, tolerance=tolerance)
-    given: dict[str, Any]
+        return asked
     readers = None if item["readers"] is None else frozenset(item["readers"])
     if chain.relay:
         table, watermark = _tap(files.at(request["store"]), chain, number - chain.first, epoch)
-        given = {"tapped": table, "watermark": watermark, "readers": readers}
-        return replace(asked, **given, without=without, tolerance=tolerance)
+        return replace(asked, tapped=table, watermark=watermark, readers=readers)
     begin, end, watermark = request["offsets"][str(epoch)][chain.source]
-    given = {"begin": begin, "end": end, "watermark": watermark, "readers": readers}
-    return replace(asked, **given, without=without, tolerance=tolerance)
+    return replace(asked, begin=begin, end=end, watermark=watermark, readers=readers)
 
 
 def stored_frames(

@@ -5,7 +5,6 @@ Pure; `inspection` calls it.
 
 from collections.abc import Iterator
 
-from rekindle_operator.classes import RecoveryClass
 from rekindle_operator.injection.terms import INJECT_LABEL
 from rekindle_operator.pods import APPLICATION_LABEL, SIDECAR
 from rekindle_operator.preflight.findings import Concern, Finding, Severity
@@ -31,7 +30,7 @@ def check(application: Workload, around: Surroundings) -> Iterator[Finding]:
 def check_cluster(around: Surroundings) -> Iterator[Finding]:
     """Whether strangers are kept from the records of applications."""
     classes = (around.classes or {}).items()
-    found = sorted(name for name, class_ in classes if not _has_secret(class_))
+    found = sorted(name for name, class_ in classes if not class_.spec.has_store_secret)
     if found:
         yield Finding(
             Concern.STORE_OPEN,
@@ -40,11 +39,6 @@ def check_cluster(around: Surroundings) -> Iterator[Finding]:
             "secret, so whoever reaches it does what the operator and all drivers may do there.",
             "close the store, as docs/install.md says under ZooKeeper",
         )
-
-
-def _has_secret(class_: RecoveryClass) -> bool:
-    store = None if class_.spec.sidecar is None else class_.spec.sidecar.store
-    return store is not None and store.secret_ref is not None
 
 
 def _policies(application: Workload, around: Surroundings) -> Iterator[Finding]:

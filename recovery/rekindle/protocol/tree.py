@@ -15,7 +15,7 @@ Pure: the shells read and write. Numbers are of ten digits, so that names sort a
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rekindle.errors import InputError, RunError
@@ -41,6 +41,7 @@ __all__ = [
     "join",
     "number",
     "numbered",
+    "numbers",
     "pieces",
     "place",
     "split",
@@ -104,9 +105,18 @@ def numbered(sequence: int) -> str:
     return f"{sequence:010d}"
 
 
+def numbers(names: Iterable[str]) -> list[int]:
+    """The sequence numbers among names; what does not belong there is left out."""
+    return [int(name) for name in names if _is_number(name)]
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
+
+
 def number(name: str) -> int:
     """The sequence number in a name; RunError for a name that is none."""
-    if not (name.isascii() and name.isdigit()):
+    if not _is_number(name):
         raise RunError(
             where=f"coordination store: {name[:60]!r}",
             what="is not the name of a directive",

@@ -22,3 +22,10 @@ def test_stretches_have_the_numbers_that_they_were_made_of(found: set[int]) -> N
 def test_a_union_has_what_some_of_several_have(several: list[set[int]]) -> None:
     stretches = ranges.union(ranges.of(one) for one in several)
     assert stretches == ranges.of(set().union(*several))
+
+
+@given(st.sets(st.integers(0, 12)), st.integers(-1, 13), st.integers(-1, 14))
+def test_stretches_meet_a_span_that_has_one_of_their_numbers(
+    found: set[int], begin: int, end: int
+) -> None:
+    assert ranges.meets(ranges.of(found), begin, end) == (not found.isdisjoint(range(begin, end)))
