@@ -145,6 +145,11 @@ class Sieve:
         if not self.watchdog.counts:
             self.watchdog.calling(self.step)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether `known_end` has to be asked before each call, or choices are to be repeated."""
+        return self.known is not None or self.watchdog.counts
+
     def known_end(self) -> BaseException | None:
         """Where calls are noted one by one, note the next; what is known to come of it."""
         return self.watchdog.calling(self.step) if self.watchdog.counts else None

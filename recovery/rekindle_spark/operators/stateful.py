@@ -65,13 +65,15 @@ class KeyedValues:
 @dataclass(frozen=True, slots=True)
 class _Due:
     """Rows that are to be handed over, those of a key one after the other: `moments` and `cells`
-    by row, of which `as_rows` makes what `handle` is given. What it gives goes to `emitted`."""
+    by row, of which `as_rows` makes what `handle` is given. What it gives goes to `emitted`.
+    `watched` is the sieve where something is known of keys beforehand, or each call is noted."""
 
     table: pa.Table
     moments: list[int]
     cells: list[Value]
     as_rows: Callable[[list[Value]], Rows]
     sieve: Sieve | None
+    watched: Sieve | None
     emitted: list[Value]
 
 
@@ -204,7 +206,8 @@ class KeyedStateful:
         firsts = pa.array(groups.first)
         names = python_rows.tuples([key.take(firsts) for key in keys], groups.count)
         as_dicts = python_rows.as_dicts(tuple(self.input_schema.names))
-        given = _Due(ordered, moments.tolist(), cells, as_dicts, sieve, [])
+        watched = sieve if sieve is not None and sieve.is_watched else None
+        given = _Due(ordered, moments.tolist(), cells, as_dicts, sieve, watched, [])
         changed = dict(values)
         spans = pairwise([*begins.tolist(), len(ids)])
         for number, (key, span, moment) in enumerate(zip(names, spans, newest, strict=True)):
@@ -224,12 +227,13 @@ class KeyedStateful:
         self, key: Value, due: _Due, span: tuple[int, int], value: Value | None
     ) -> Value | None:
         """A key's value after a span of its rows: one by one where they raise together."""
-        known = None if due.sieve is None else due.sieve.known
-        if known is not None and known.divides(span):
-            return self._hand_over_alone(key, due, span, value, None)
-        ended = None if due.sieve is None else due.sieve.known_end()
-        if ended is not None:
-            return self._hand_over_alone(key, due, span, value, ended)
+        if due.watched is not None:
+            known = due.watched.known
+            if known is not None and known.divides(span):
+                return self._hand_over_alone(key, due, span, value, None)
+            ended = due.watched.known_end()
+            if ended is not None:
+                return self._hand_over_alone(key, due, span, value, ended)
         emitted, width, before = due.emitted, len(self.output_names), len(due.emitted)
         state = ValueState(deepcopy(value) if self.nested else value)
         rows = due.as_rows(due.cells[slice(*span)])
