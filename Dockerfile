@@ -1,14 +1,17 @@
 # The image of the operator, and of the sidecar beside drivers. docs/install.md says how to build it.
 # Any base that has Python 3.11 or newer with venv; nothing is compiled, so no build tools.
+# By digest: what a tag names changes. `python:3.12-slim@sha256:...` would do.
 ARG BASE_IMAGE=python:3.12-slim
 
 FROM ${BASE_IMAGE} AS packages
+ARG BASE_IMAGE
+COPY spark-images/pinned.sh /spark-images/
+RUN sh /spark-images/pinned.sh "${BASE_IMAGE}"
 # 1 takes all packages from spark-images/wheels, and asks no index.
 ARG PIP_NO_INDEX=
-WORKDIR /source
-COPY pyproject.toml constraints.txt ./
 # Scripts are copied and not mounted: for buildah a layer does not depend on what is in its mounts.
-COPY spark-images/packages.sh spark-images/requirements.py /spark-images/
+COPY spark-images/packages.sh /spark-images/
+COPY spark-images/locks /spark-images/locks
 RUN --mount=type=bind,source=spark-images,target=/context sh /spark-images/packages.sh operator \
 # Half of the size, 370 MB, which only drivers, executors and `rekindle verify` need.
  && /opt/installer/bin/pip --python /opt/rekindle/bin/python3 uninstall --quiet --yes \
@@ -25,6 +28,9 @@ RUN sh /spark-images/wheel.sh /added /dist \
 FROM ${BASE_IMAGE}
 COPY --from=packages /opt/rekindle /opt/rekindle
 COPY --from=rekindle /added /
+# What is in the image, for audits: /opt/rekindle/sbom.cdx.json (CycloneDX).
+COPY spark-images/sbom.py /opt/rekindle/
+RUN cd /opt/rekindle && bin/python3 -IB sbom.py rekindle > sbom.cdx.json
 # Safe path: a folder `operator` in the working directory would shadow the standard library's.
 ENV PATH=/opt/rekindle/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 WORKDIR /

@@ -17,7 +17,7 @@ PACKAGES := buildah busybox-static containerd containernetworking-plugins iptabl
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup ready clean-cache flink check-tools check-python demo test test-lab mutants lint unit simulation integration kubernetes testbed images bench-operator packages cluster e2e e2e-clean wheel clean
+.PHONY: help setup ready clean-cache flink check-tools check-python demo test test-lab mutants lint unit simulation integration kubernetes testbed images lock audit bench-operator packages cluster e2e e2e-clean wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -85,6 +85,12 @@ testbed: check-python ## find or build that control plane, with kubectl, helm an
 
 images: setup ## the images for Kubernetes, without a registry (once, some minutes)
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m images build
+
+lock: setup ## write anew what images install, with the digests of all files (uv)
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m images lock
+
+audit: setup ## compare what images install with a copy of OSV's advisories: make audit ADVISORIES=PATH
+	@PYTHONPATH=recovery:e2e $(BIN)/python -m images audit $(DOCUMENT) $(if $(ADVISORIES),--advisories $(ADVISORIES))
 
 bench-operator: setup ## the operator with 5,000 nodes and 100,000 pods
 	@PYTHONPATH=recovery:operator:e2e $(BIN)/python -m operator_benchmark operator

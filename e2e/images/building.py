@@ -2,8 +2,8 @@
 
     ~/.cache/rekindle/testbed/images/
         bases/         roots of Debian's packages
-        wheels/        what pip installs, by requirements
-        archives/      the images, NAME-DIGEST.tar
+        wheels/        what pip installs, by lock
+        archives/      the images, NAME-DIGEST.tar, each with NAME-DIGEST.cdx.json: what is in it
         storage/       the engine's, so that layers are made once
         log            what programs have printed in the last build
 
@@ -15,6 +15,7 @@ has a name, once it is large. The digest is of all files that go in, and of the 
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,31 +23,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rekindle
-from images import bases, engines, wheels
+from images import archives, bases, engines, locking, wheels
 from images.bases import Base
 from images.engines import Engine
 from rekindle.errors import InputError, RunError
 from testbed import binaries, faults, workshops
 from testbed.programs import run
 
-__all__ = ["IMAGES", "Built", "Image", "build", "digest", "lacking"]
+__all__ = ["IMAGES", "Built", "Image", "build", "check_pinned", "digest", "lacking"]
 
 ROOT = Path(__file__).parents[2]
 NO_INDEX = {"PIP_NO_INDEX": "1"}
 KEPT = 2
+# Made in the image by spark-images/sbom.py.
+SBOM = "opt/rekindle/sbom.cdx.json"
 # On overlays, named images take 2.5 GB of it, and twenty builds as much again.
 STORAGE_BYTES_MAX = 20 * 10**9
 SIZE_SECONDS_MAX = 600.0
 Progress = Callable[[str], None]
+_PINNED = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of ours: its Dockerfile, extras of Rekindle, its base where none can be pulled."""
+    """An image of ours: its Dockerfile, the lock of its packages, its base where none is pulled."""
 
     name: str
     file: str
-    extras: tuple[str, ...]
+    lock: str
     base: Base
 
     @property
@@ -57,15 +61,16 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An image in a file, as `ctr images import` and `docker load` take it."""
+    """An image in a file, as `ctr images import` and `docker load` take it, and what is in it."""
 
     reference: str
     archive: Path
+    document: Path
 
 
 IMAGES = {
-    "spark": Image("rekindle-spark", "spark-images/Dockerfile", ("run",), bases.SPARK),
-    "operator": Image("rekindle", "Dockerfile", ("operator",), bases.OPERATOR),
+    "spark": Image("rekindle-spark", "spark-images/Dockerfile", "run", bases.SPARK),
+    "operator": Image("rekindle", "Dockerfile", "operator", bases.OPERATOR),
 }
 
 
@@ -81,7 +86,17 @@ def build(name: str, *, base_image: str | None = None, progress: Progress = bina
         with workshops.alone(cache, progress):
             if not _is_there(archive):
                 _Building(image, cache, progress).make(archive, base_image)
-    return Built(image.reference, archive)
+    return Built(image.reference, archive, _document(archive))
+
+
+def check_pinned(base_image: str) -> None:
+    """Refuse a base that is not named by its digest, as the images do. Raises `InputError`."""
+    if not _PINNED.search(base_image):
+        raise InputError(
+            where="--base-image",
+            what=f"{base_image!r:.80} is not named by its digest: what a tag names changes",
+            remedy="give NAME@sha256:DIGEST, as `docker buildx imagetools inspect` shows it",
+        )
 
 
 def lacking(names: Iterable[str] = IMAGES, *, base_image: str | None = None) -> list[InputError]:
@@ -142,7 +157,10 @@ class _Building:
             )
             fresh = workshop / archive.name
             engine.save(self.image.reference, fresh, log=self.log)
+            document = _document(archive)
+            document.write_bytes(archives.file(fresh, SBOM))
             fresh.rename(archive)
+        _forget(archive.parent.glob(f"{self.image.name}-????????????????.cdx.json"), KEPT)
         _forget(archive.parent.glob(f"{self.image.name}-????????????????.tar"), KEPT)
         _forget((self.cache / "bases").glob(f"{self.image.base.name}-*"), KEPT)
         _forget((self.cache / "wheels").glob("*"), KEPT * len(IMAGES))
@@ -180,15 +198,14 @@ class _Building:
         return {"BASE_IMAGE": reference, **NO_INDEX}
 
     def _wheels(self, workshop: Path) -> Path:
-        wanted = wheels.requirements(ROOT, self.image.extras)
-        constraints = ROOT / "constraints.txt"
-        about = (wanted, constraints.read_text(encoding="utf-8"), sys.version, platform.machine())
+        locks = [locking.folder(ROOT) / f"{name}.txt" for name in (self.image.lock, locking.BUILD)]
+        about = (*(lock.read_text("utf-8") for lock in locks), sys.version, platform.machine())
         folder = self.cache / "wheels" / _short("\n".join(about))
         if not folder.exists():
             self.progress(f"fetching the packages of {self.image.name}: minutes, once")
             folder.parent.mkdir(parents=True, exist_ok=True)
             fresh = workshop / "wheels"
-            wheels.download(wanted, constraints, fresh, log=self.log)
+            wheels.download(*locks, fresh, log=self.log)
             fresh.rename(folder)
         folder.touch()  # those that are in use are the newest
         return folder
@@ -196,8 +213,6 @@ class _Building:
     def _fill(self, context: Path, packages: Path | None) -> None:
         """What the Dockerfiles take, in the places where they take it from."""
         shutil.copytree(ROOT / "spark-images", context / "spark-images")
-        for name in ("pyproject.toml", "constraints.txt"):
-            shutil.copy2(ROOT / name, context / name)
         wheels.build_own(ROOT, context / "dist", log=self.log)
         if packages is not None:
             shutil.copytree(
@@ -225,13 +240,18 @@ def _archive(image: Image, base_image: str | None) -> Path:
     return _cache() / "archives" / f"{image.name}-{digest(image, base_image)}.tar"
 
 
+def _document(archive: Path) -> Path:
+    """Beside an archive, the CycloneDX document of what is in it."""
+    return archive.with_suffix(".cdx.json")
+
+
 def _base_tar(cache: Path, base: Base) -> Path:
     return cache / "bases" / f"{base.name}-{_short(base.description())}.tar"
 
 
 def _sources(image: Image) -> Iterator[Path]:
     yield ROOT / image.file
-    yield from (ROOT / name for name in ("pyproject.toml", "constraints.txt", "README.md"))
+    yield from (ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE"))
     for folder in ("operator", "recovery", "spark-images"):
         for path in sorted((ROOT / folder).rglob("*")):
             generated = path.suffix in (".pyc", ".jar", ".tmp") or ".egg-info" in str(path)

@@ -4,10 +4,12 @@ pip runs here and not in the image, so that it reaches an index as it does on th
 nothing of that gets into an image. So the Python that runs this must be of the base's version.
 """
 
+import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from images import programs
@@ -20,6 +22,8 @@ __all__ = ["build_own", "check_version", "download", "link_or_copy", "requiremen
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 SOURCES = ("recovery", "operator")
 READ_SECONDS_MAX = 60.0
+# Read by spark-images/packages.sh.
+SUMS = "SHA256SUMS"
 
 
 def requirements(root: Path, extras: Sequence[str]) -> str:
@@ -45,17 +49,29 @@ def check_version(version: tuple[int, int]) -> None:
         )
 
 
-def download(wanted: str, constraints: Path, folder: Path, *, log: Path) -> None:
-    """Put the wheels of requirements into a new folder.
+def download(lock: Path, tools_lock: Path, folder: Path, *, log: Path) -> None:
+    """Put the wheels that a lock names into a new folder, with their sums for who installs them.
 
-    What has no wheel is built into one. Raises `RunError` when pip fails.
+    What comes as sources alone is built into a wheel, by tools of a lock too. Raises `RunError`
+    when pip fails, as for a file with another SHA-256 than the lock says.
     """
     folder.mkdir()
-    file = folder / "requirements.txt"
-    file.write_text(wanted, encoding="utf-8")
-    options = ["--constraint", str(constraints), "--requirement", str(file)]
-    programs.run([*PIP, "wheel", "--wheel-dir", str(folder), *options], log=log)
-    file.unlink()
+    locked = ["--no-deps", "--require-hashes", "--requirement"]
+    with tempfile.TemporaryDirectory() as tools:
+        programs.run([*PIP, "install", "--target", tools, *locked, str(tools_lock)], log=log)
+        programs.run(
+            [*PIP, "wheel", "--no-build-isolation", "--wheel-dir", str(folder), *locked, str(lock)],
+            log=log,
+            environment={"PYTHONPATH": tools},
+        )
+    (folder / SUMS).write_text("".join(_sums(folder)), encoding="utf-8")
+
+
+def _sums(folder: Path) -> Iterator[str]:
+    """A line for each wheel, as `sha256sum --check` reads it."""
+    for wheel in sorted(folder.glob("*.whl")):
+        with wheel.open("rb") as file:
+            yield f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {wheel.name}\n"
 
 
 def build_own(root: Path, dist: Path, *, log: Path) -> None:
@@ -68,7 +84,7 @@ def build_own(root: Path, dist: Path, *, log: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     for name in SOURCES:
         shutil.copytree(root / name, copy / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(root / name, copy / name)
     programs.run([*PIP, "wheel", "--no-deps", "--wheel-dir", str(dist), str(copy)], log=log)
     shutil.rmtree(copy)

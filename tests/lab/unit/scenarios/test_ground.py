@@ -163,7 +163,11 @@ def test_what_cannot_be_removed_is_said_and_keeps_nothing_else(
 
 
 def test_the_second_name_of_an_image_has_the_digest_of_its_archive() -> None:
-    built = Built("localhost/rekindle-spark:0.1.0", Path("rekindle-spark-0123456789abcdef.tar"))
+    built = Built(
+        "localhost/rekindle-spark:0.1.0",
+        Path("rekindle-spark-0123456789abcdef.tar"),
+        Path("rekindle-spark-0123456789abcdef.cdx.json"),
+    )
     assert ground._mark(built) == "localhost/rekindle-spark:0123456789abcdef"
 
 
