@@ -7,6 +7,7 @@
     providers   what a coordinator asks of whoever has the machines
     log         JSON lines of what was decided and what happened
     health      metrics and health on a port
+    driver_figures  what drivers report of themselves, as metrics
     listening   servers that are asked at any address of a machine or pod: sockets and threads
     viewing     what `rekindle status` and `rekindle explain` read, from the same records
 

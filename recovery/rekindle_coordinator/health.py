@@ -21,7 +21,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
 
+from rekindle.coordination.application import Reading
 from rekindle.errors import InputError
+from rekindle.protocol.tree import Place
+from rekindle_coordinator.driver_figures import DriverFigures
 from rekindle_coordinator.listening import listen
 
 __all__ = ["Metrics", "serve"]
@@ -37,12 +40,15 @@ FIELDS = {"/health": "healthy", "/ready": "ready"}
 
 class Metrics:
     """What is counted; `turned_at` (time.monotonic()) is when the loop last turned, `awaited` what
-    has to be seen before it does, "" for nothing more."""
+    has to be seen before it does, "" for nothing more; `readings` are of drivers' reports."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.turned_at = time.monotonic()
         self.awaited = ""
+        self.readings: Callable[[], Iterable[tuple[Place, Reading]]] = tuple
+        self.drivers = DriverFigures(lambda: self.readings(), time.time)
+        self.registry.register(self.drivers)
         self.leads = self._gauge("leads", "1 while this coordinator decides")
         self.reachable = self._gauge("store_reachable", "1 while the store answers")
         self.applications = self._gauge("applications", "Applications in the store")

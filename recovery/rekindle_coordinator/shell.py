@@ -9,13 +9,14 @@ one application stops that one, and is said once. The command `coordinator` runs
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Sized
+from collections.abc import Callable, Collection, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 from rekindle.coordination import standing
+from rekindle.coordination.application import Reading
 from rekindle.coordination.incident_history import IncidentHistory
 from rekindle.coordination.state import State, slow
 from rekindle.errors import InputError, RekindleError
@@ -91,6 +92,7 @@ class Shell:
     def __post_init__(self) -> None:
         self.metrics.queries_stopped.set_function(lambda: self._count(standing.stopped_queries))
         self.metrics.slow.set_function(lambda: self._count(slow))
+        self.metrics.readings = self._readings
 
     def run(self) -> None:
         """Coordinate until `stop` is called."""
@@ -135,6 +137,13 @@ class Shell:
         """What all applications have of something; asked for by a thread that shows metrics."""
         cases = [desk.case for desk in tuple(self.desks.values())]
         return sum(len(what(case.state)) for case in cases if case and case.state)
+
+    def _readings(self) -> Iterator[tuple[Place, Reading]]:
+        """What all drivers have reported last; asked for by a thread that shows metrics."""
+        for place, desk in tuple(self.desks.items()):
+            known = desk.known
+            if known is not None:
+                yield place, known.reading
 
     def _note_store(self) -> None:
         reachable = self.connection.reachable

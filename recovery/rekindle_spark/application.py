@@ -52,10 +52,10 @@ class Moves:
 
 @dataclass(slots=True)
 class Application:
-    """The state of one driver. `newest` is the last epoch that has run, `begun` the last that is
-    running or has; `attempts` counts its jobs, `checkpoint_attempt` is the last of them
-    that was to write states for a checkpoint. `staged` holds epochs that are not committed yet,
-    `machines` are the kinds of CPU of all executors that there have been,
+    """The state of one driver. `newest` is the last epoch that has run, in `epoch_seconds`,
+    `begun` the last that is running or has; `attempts` counts its jobs, `checkpoint_attempt` is
+    the last of them that was to write states for a checkpoint. `staged` holds epochs that are
+    not committed yet, `machines` are the kinds of CPU of all executors that there have been,
     `moves` the newest ones that were ordered, `moved_at` the newest epoch when some were made.
     `program_file` is the file of the store with the program, and its SHA-256."""
 
@@ -74,6 +74,7 @@ class Application:
     pace: Pace
     budget: Budget
     newest: int = 0
+    epoch_seconds: float | None = None
     begun: int = 0
     plan_epoch: int = 0
     losses: int = 0

@@ -136,8 +136,15 @@ def run(
             sidecar.start()
             stack.callback(sidecar.stop)
         guidance = _guidance(application, bool(history.offsets), sidecar)
+        store.patience = replace(patience, say=partial(_store_away, events, guidance))
         del history  # the application has what it needs of it
         _run(application, guidance)
+
+
+def _store_away(events: EventLog, guidance: Guidance, cause: str | None) -> None:
+    """The checkpoint store is away, with why, or back."""
+    events.store_away(cause)
+    guidance.report_store()
 
 
 def _early_events(path: Path, stack: ExitStack) -> TextIO | None:

@@ -156,6 +156,7 @@ class EpochLoop:
                 with application.lock:
                     application.progress.live |= set(work)
                     application.newest = epoch
+                    application.epoch_seconds = result.seconds
                 break
             self._failed(result)
             ahead = Result(False, 0.0)

@@ -48,7 +48,8 @@ class EventLog:
     """Writes events.jsonl: one line per event, `at` in seconds since 1970.
 
     While there is no room for them events wait, up to a limit; later ones are dropped. All files
-    together get little larger than `bytes_max`; 0: no file is set aside.
+    together get little larger than `bytes_max`; 0: no file is set aside. `away_at` is since when
+    the checkpoint store does not answer.
     """
 
     file: TextIO
@@ -57,6 +58,7 @@ class EventLog:
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: bytearray = field(default_factory=bytearray)
     size_bytes: int = field(init=False)
+    away_at: float | None = None
 
     def __post_init__(self) -> None:
         self.size_bytes = os.fstat(self.file.fileno()).st_size
@@ -117,6 +119,8 @@ class EventLog:
     def store_away(self, cause: str | None) -> None:
         """The store cannot be written, or can be again."""
         if cause is None:
+            self.away_at = None
             self.write("store-back")
         else:
+            self.away_at = self.away_at or clock.now()
             self.write("store-away", text=cause)

@@ -60,6 +60,12 @@ _DEFAULTS = {
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
 }
+# Loggers of Spark whose warnings are shown on Kubernetes: what asks for executors, and what waits
+# for some. All else that Spark says is about jobs, whose failures are handled.
+SPEAKING = (
+    "org.apache.spark.scheduler.cluster.k8s",
+    "org.apache.spark.scheduler.TaskSchedulerImpl",
+)
 # What Spark says of a task that could not write its output: ENOSPC, or a quota's EDQUOT.
 _WITHOUT_ROOM = re.compile(
     r"Lost task [^(]*\(TID \d+\) \(\S+ executor (\S+)\): "
@@ -164,6 +170,7 @@ class Exchange:
             ) from error
         self.context.setLogLevel("FATAL")
         jvm: Any = self.context._jvm
+        _let_speak(jvm, conf.get("spark.master") or "")
         self.handle = jvm.rekindle.Exchange(self.context._jsc.sc())
 
     def submit(self, stages: Sequence[Sequence[Task]], output_order: Sequence[int]) -> Job:
@@ -243,6 +250,15 @@ def _configuration(
         conf.setIfMissing(key, value)
     others = [item for item in (conf.get(PLUGINS) or "").split(",") if item not in ("", PLUGIN)]
     return conf.set(PLUGINS, ",".join((PLUGIN, *others)))
+
+
+def _let_speak(jvm: Any, master: str) -> None:
+    """Let Spark's own words on executors through: a quota, a refused pod, an image that is not
+    there are said by nobody else. Elsewhere a cluster manager of its own starts executors."""
+    if master.startswith("k8s:"):
+        warn = jvm.org.apache.logging.log4j.Level.WARN
+        for name in SPEAKING:
+            jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, warn)
 
 
 def _cause(error: Exception) -> str:

@@ -145,7 +145,7 @@ class Guidance:
         """Say how things are, and learn what to do."""
         self._hear()
         alone = self.alone
-        progress = self.reports.progress(self.following, alone=alone)
+        progress = self._progress(alone)
         decision = self._decided(progress, paused, alone)
         if self.contact is not None:
             self._send(self.contact, progress)
@@ -159,7 +159,17 @@ class Guidance:
         """Say that the run has ended in order."""
         self.reports.finished = True
         if self.contact is not None:
-            self.contact.report(self.reports.progress(self.following, alone=self.alone))
+            self.contact.report(self._progress(self.alone))
+
+    def report_store(self) -> None:
+        """Report that the checkpoint store is away, or back: whoever waits for it does nothing else
+        meanwhile. On any thread."""
+        if self.contact is not None:
+            self.contact.report(self._progress(self.alone))
+
+    def _progress(self, alone: bool) -> ProgressReport:
+        self.reports.refused = {} if self.contact is None else self.contact.refusals
+        return self.reports.progress(self.following, alone=alone)
 
     def _hear(self) -> None:
         if self.contact is not None:

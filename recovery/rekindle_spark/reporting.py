@@ -7,6 +7,7 @@ its state, so that a coordinator sees a loss even when everything is there again
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 import msgspec
 
@@ -26,6 +27,7 @@ __all__ = ["Reports", "gist", "lags", "topology_report"]
 
 FIRST_COSTS_SHARE = 0.5
 NODE_NAME_MAX = 253
+REFUSAL_MAX = 1000
 SILENCE_STEP_SECONDS = 5.0
 
 
@@ -33,7 +35,8 @@ SILENCE_STEP_SECONDS = 5.0
 class Reports:
     """The newest of each kind. `suspected` are nodes that have been silent for long, `slow`
     executors that hold epochs up, `relapses` counts by executor how often its host has lost its
-    state, `seen` are executors as they were last looked at; `finished` once the run is over."""
+    state, `seen` are executors as they were last looked at, `refused` kinds of reports that
+    the sidecar refuses, with why; `finished` once the run is over."""
 
     application: Application
     suspected: set[str] = field(default_factory=set)
@@ -42,8 +45,10 @@ class Reports:
     seen: dict[str, ExecutorSeen] = field(default_factory=dict)
     statistics: StatisticsReport | None = None
     checkpoint: CheckpointReport | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
     finished: bool = False
     sequence: int = 0
+    numbering: Lock = field(default_factory=Lock)
 
     def measured(
         self, costs: Mapping[str, float], overhead_percent: float, state_bytes: Mapping[str, int]
@@ -105,6 +110,9 @@ class Reports:
             at=now,
             late_rows=late_rows,
             suspected=suspected,
+            epoch_seconds=application.epoch_seconds,
+            store_away_at=application.events.away_at,
+            refused={kind: why[:REFUSAL_MAX] for kind, why in self.refused.items()},
         )
 
     def incarnation(self, executor: str) -> str:
@@ -123,8 +131,9 @@ class Reports:
         )
 
     def _next(self) -> int:
-        self.sequence += 1
-        return self.sequence
+        with self.numbering:  # who waits for a store reports too, on any thread
+            self.sequence += 1
+            return self.sequence
 
     @property
     def _generation(self) -> int:
@@ -142,7 +151,14 @@ def gist(progress: ProgressReport) -> ProgressReport:
         )
         for node, seen in progress.nodes.items()
     }
-    steady = {"sequence": 0, "epoch": 0, "lags": {}, "late_rows": {}, "at": None}
+    steady = {
+        "sequence": 0,
+        "epoch": 0,
+        "lags": {},
+        "late_rows": {},
+        "at": None,
+        "epoch_seconds": None,
+    }
     return msgspec.structs.replace(progress, nodes=nodes, **steady)
 
 

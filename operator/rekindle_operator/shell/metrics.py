@@ -72,6 +72,9 @@ class OperatorMetrics(Metrics):
         self.unacknowledged = self._own(
             "plan_unacknowledged_seconds", "Since the oldest plan that a driver has not answered"
         )
+        self.unwritten = self._own(
+            "status_unwritten_seconds", "Since the oldest decision that no Recovery tells yet"
+        )
         self.certificate_ends = self._own(
             "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
         )

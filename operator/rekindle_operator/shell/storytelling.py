@@ -117,6 +117,20 @@ class Storyteller:
         self._there[place] = frozenset(moment.recoveries)
         self.errands.leave(key_of(place), partial(self._tell, place))
 
+    def __post_init__(self) -> None:
+        self.metrics.unwritten.set_function(self._unwritten_seconds)
+
+    @property
+    def unwritten_since(self) -> float | None:
+        """When the oldest decision was made that no Recovery tells yet; asked for by any thread."""
+        with self._lock:
+            waiting = [moments[0].look.at for moments in self._moments.values() if moments]
+        return min(waiting, default=None)
+
+    def _unwritten_seconds(self) -> float:
+        since = self.unwritten_since
+        return 0.0 if since is None else max(0.0, time.time() - since)
+
     def pass_over(self, look: Look, place: Place) -> None:
         """A decision that is not told: a plan of it has to be found in the store later."""
         if look.decision.case.plan_sequence != look.case.plan_sequence:

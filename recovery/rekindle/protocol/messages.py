@@ -142,7 +142,9 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     moves that it has taken and yet to make; None while it can make none. `lags` are in seconds at
     the moment `at`, by the driver's clock; None where an older driver does not report it.
     `late_rows` (step -> rows) came too late for a step, in all epochs that count; steps without
-    are left out.
+    are left out. `epoch_seconds` is how long the newest epoch took to run, `store_away_at` since
+    when the checkpoint store does not answer, by the driver's clock; `refused` (kind of report ->
+    why) are those that the sidecar has refused, and not taken since.
     """
 
     nodes: Annotated[dict[Name, NodeSeen], msgspec.Meta(max_length=ITEMS_MAX)]
@@ -163,6 +165,9 @@ class ProgressReport(Report, frozen=True, tag="progress", tag_field="kind"):
     at: Seconds | None = None
     late_rows: Annotated[dict[Name, Count], msgspec.Meta(max_length=ITEMS_MAX)] = {}
     suspected: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
+    epoch_seconds: Seconds | None = None
+    store_away_at: Seconds | None = None
+    refused: Annotated[dict[Name, Text], msgspec.Meta(max_length=ITEMS_MAX)] = {}
 
 
 class StatisticsReport(Report, frozen=True, tag="statistics", tag_field="kind"):

@@ -15,6 +15,18 @@ def write(path: Path, generation: int, kind: str) -> None:
         EventLog(file, generation).write(kind, epoch=3)
 
 
+def test_since_when_the_store_is_away_counts_from_the_first_who_met_it(tmp_path: Path) -> None:
+    with open_events(tmp_path / "events.jsonl") as file:
+        events = EventLog(file, 1)
+        events.store_away("no route")
+        first = events.away_at
+        events.store_away("no route")
+        assert first is not None
+        assert events.away_at == first
+        events.store_away(None)
+        assert events.away_at is None
+
+
 def test_events_of_one_driver_after_another_stand_in_one_file(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     write(path, 1, "cut")

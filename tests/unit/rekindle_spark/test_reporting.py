@@ -25,6 +25,10 @@ def test_a_heartbeat_and_a_new_number_are_no_news() -> None:
     assert reporting.gist(before) == reporting.gist(after)
     late = msgspec.structs.replace(before, late_rows={"counts": 3})
     assert reporting.gist(late) == reporting.gist(before), "they may come with each epoch"
+    slower = msgspec.structs.replace(before, epoch_seconds=2.5)
+    assert reporting.gist(slower) == reporting.gist(before)
+    away = msgspec.structs.replace(before, store_away_at=1_000.0)
+    assert reporting.gist(away) != reporting.gist(before), "somebody has to be woken"
 
 
 def test_silence_is_news_whenever_it_passes_a_multiple_of_five_seconds() -> None:

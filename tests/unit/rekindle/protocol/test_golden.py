@@ -40,6 +40,8 @@ def test_a_progress_report_is_read_as_it_was_meant() -> None:
     assert report.stopped == {"ranking/0": "step tops: raised ValueError: bad"}
     assert report.suspected.keys() == {"counts/1"}
     assert silent.slow
+    assert (report.epoch_seconds, report.store_away_at) == (0.75, 1_700_000_000.25)
+    assert report.refused.keys() == {"StatisticsReport"}
     assert json.loads(protocol.encode(report)) == json.loads(data)
 
 
@@ -63,12 +65,13 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     report = json.loads((GOLDEN / "progress.json").read_bytes())
     del report["finished"], report["moving"], report["stopped"], report["at"]
     del report["late_rows"]
-    del report["suspected"]
+    del report["suspected"], report["epoch_seconds"], report["store_away_at"], report["refused"]
     del report["nodes"]["n3"]["silent_seconds"], report["nodes"]["n3"]["cluster_node"]
     del report["nodes"]["n3"]["slow"]
     read = protocol.decode(json.dumps(report).encode(), ProgressReport, "progress")
     assert (read.finished, read.moving, read.stopped, read.at) == (False, None, {}, None)
     assert read.late_rows == {}
     assert read.suspected == {}
+    assert (read.epoch_seconds, read.store_away_at, read.refused) == (None, None, {})
     assert not read.nodes["n3"].slow
     assert (read.nodes["n3"].silent_seconds, read.nodes["n3"].cluster_node) == (None, None)

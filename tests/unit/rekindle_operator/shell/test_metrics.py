@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 from prometheus_client import Histogram
 
+from rekindle_coordinator.driver_figures import DriverFigures
 from rekindle_coordinator.log import Log
 from rekindle_operator.injection import serving
 from rekindle_operator.shell.admitting import Admission
@@ -30,13 +31,16 @@ METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
 def registered() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Type and labels of all that a replica has, by the name that a query uses."""
     figures = OperatorMetrics()
-    collectors = {*vars(figures).values(), serving.make_counter(figures.registry)}
+    collectors = [*vars(figures).values(), serving.make_counter(figures.registry)]
     known = {}
     for collector in collectors:
         if hasattr(collector, "_labelnames"):
             (family,) = collector.describe()
             suffix = "_total" if family.type == "counter" else ""
             known[family.name + suffix] = (family.type, tuple(collector._labelnames))
+        elif isinstance(collector, DriverFigures):
+            for family in collector.describe():
+                known[family.name] = (family.type, tuple(family._labelnames))
     assert {name.removesuffix("_total") for name in known} == {
         family.name for family in figures.registry.collect()
     }

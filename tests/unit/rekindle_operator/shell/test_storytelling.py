@@ -97,14 +97,31 @@ def test_one_that_no_moment_is_about_is_not_made() -> None:
     assert api.asked == ["get"]
 
 
-def told_moment(directives: tuple[int, ...], plan: int = 0) -> Moment:
+def told_moment(directives: tuple[int, ...], plan: int = 0, at: float = 0.0) -> Moment:
     decision = SimpleNamespace(
         directives=directives, instructions=(), case=SimpleNamespace(plan_sequence=plan)
     )
-    look = SimpleNamespace(decision=decision, case=SimpleNamespace(plan_sequence=0))
+    look = SimpleNamespace(decision=decision, case=SimpleNamespace(plan_sequence=0), at=at)
     found = cast(Any, moment())
     found.look, found.matters, found.recoveries = look, True, {}
     return cast(Moment, found)
+
+
+def test_the_oldest_decision_that_is_not_written_is_known_until_all_are() -> None:
+    storyteller = Storyteller(
+        cast(Api, None),
+        cast(Connection, None),
+        cast(Errands, SimpleNamespace(leave=lambda *_: None)),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    assert storyteller.unwritten_since is None
+    for at in (1_000.0, 1_500.0):
+        storyteller.tell(told_moment((1,), at=at))
+    assert storyteller.unwritten_since == 1_000.0
+    storyteller.forget()
+    assert storyteller.unwritten_since is None
 
 
 def test_moments_that_cannot_be_written_are_kept_up_to_a_number() -> None:

@@ -8,6 +8,7 @@ from store_in_memory import ConnectionInMemory, SharedStore
 from rekindle import protocol
 from rekindle.protocol import Directive, PlanOrder, tree
 from rekindle.protocol.tree import Place
+from rekindle_operator.shell.metrics import OperatorMetrics
 from rekindle_operator.shell.storytelling import Storyteller
 
 PLACE = Place("flights", "departures")
@@ -32,7 +33,7 @@ def put_plan(connection: ConnectionInMemory, number: int) -> None:
 
 def storyteller(connection: Any) -> Storyteller:
     unused: Any = None
-    return Storyteller(unused, connection, unused, "a", unused, settled=print)
+    return Storyteller(unused, connection, unused, "a", OperatorMetrics(), settled=print)
 
 
 def numbers(teller: Storyteller) -> list[int]:
