@@ -24,6 +24,7 @@
     saturated     a run with more input than the nodes can take, followed
     steady        the highest rate that systems keep up with, and lag below it
     soak          many small epochs: does anything grow
+    store_disk    what reports take on the disk of a ZooKeeper server: computed, and measured
     threads       CPU time of processes by kinds of their threads
     witness       how short of CPU the machine is, by a process that wants a little of it
     results       rows of bars, written and printed

@@ -175,6 +175,31 @@ def coordinator(
 
 
 @bench.command()
+def store(
+    applications: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Applications in the store.")
+    ] = 500,
+    queries: Annotated[int, typer.Option(min=1, max=500, help="Queries of each.")] = 50,
+    times: Annotated[float, typer.Option(min=0.1, max=100, help="Of the rate of drivers.")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=5, max=7200, help="For how long.")] = 60.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-store"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure what drivers' reports write to the disk of a ZooKeeper server.
+
+    And compute the claim of which that takes half (docs/zookeeper.md).
+
+    Example: rekindle bench store --applications 500 --seconds 60 --report store
+    """
+    from rekindle_bench import store_disk as benchmark
+
+    directory = options.new_directory(report)
+    _enforce(benchmark.measure(applications, queries, times, seconds, directory), enforce)
+
+
+@bench.command()
 def overhead(
     rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each way is run.")] = 3,
     seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 20.0,

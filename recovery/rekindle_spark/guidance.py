@@ -30,6 +30,7 @@ from rekindle.protocol import (
     PlanOrder,
     ProgressReport,
     Report,
+    StatisticsReport,
     TopologyReport,
 )
 from rekindle_spark import clock, reporting
@@ -38,6 +39,10 @@ from rekindle_spark.reporting import Reports
 __all__ = ["Advice", "Contact", "Guidance"]
 
 REPORT_SECONDS = 5.0
+# Costs are measured every 5 s. Those that stay about as they are go out less often: else a third of
+# what is written to the store would say nothing new.
+STATISTICS_SECONDS = 30.0
+COST_STEP_SHARE, COST_STEP_PERCENT = 0.2, 1.0
 # Most decisions are made at once; who waits for the others holds up epochs.
 PLANNING_WAIT_SECONDS = 0.05
 
@@ -102,6 +107,8 @@ class Guidance:
     case: Case = field(default_factory=Case)
     told: dict[str, object] = field(default_factory=dict)
     reported_at: float = 0.0
+    costs: StatisticsReport | None = None
+    costs_at: float = 0.0
     complaints: dict[str, str] = field(default_factory=dict)
     planner: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="planning")
@@ -245,6 +252,21 @@ class Guidance:
                 taken.append(directive)
         return tuple(taken)
 
+    def _is_news(self, statistics: StatisticsReport, now: float) -> bool:
+        """Whether costs are to be reported: others than those that were, or not for long."""
+        known = self.costs
+        if (
+            known is not None
+            and now - self.costs_at < STATISTICS_SECONDS
+            and known.costs.keys() == statistics.costs.keys()
+            and known.state_bytes.keys() == statistics.state_bytes.keys()
+            and _are_close(known.overhead_percent, statistics.overhead_percent)
+            and all(_are_close(known.costs[name], cost) for name, cost in statistics.costs.items())
+        ):
+            return False
+        self.costs, self.costs_at = statistics, now
+        return True
+
     def _send(self, contact: Contact, progress: ProgressReport) -> None:
         """Send what is new: progress when more than its moment has changed, or now and then."""
         assert self.case.state is not None
@@ -254,12 +276,19 @@ class Guidance:
             statistics = msgspec.structs.replace(
                 statistics, costs=dict(known.costs), overhead_percent=known.overhead_percent
             )
+        now = time.monotonic()
+        if statistics is not None and not self._is_news(statistics, now):
+            statistics = None
         for report in (self.topology, statistics, self.reports.checkpoint):
             if report is not None and self.told.get(type(report).__name__) != report.sequence:
                 self.told[type(report).__name__] = report.sequence
                 contact.report(report)
         gist = reporting.gist(progress)
-        now = time.monotonic()
         if self.told.get("gist") != gist or now - self.reported_at > REPORT_SECONDS:
             self.told["gist"], self.reported_at = gist, now
             contact.report(progress)
+
+
+def _are_close(before: float, after: float) -> bool:
+    """Of costs in percent of a core."""
+    return abs(after - before) <= max(COST_STEP_PERCENT, COST_STEP_SHARE * before)

@@ -7,7 +7,7 @@ heard of: one that sees nothing any more has to be started anew.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,6 +21,7 @@ from rekindle_operator.outlook import Outlook
 from rekindle_operator.shell.errands import Errands
 from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.renewals import Renewals
+from rekindle_operator.shell.sounding import ServerFigures
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.verdicts import Kind, Verdict
 
@@ -75,6 +76,15 @@ class OperatorMetrics(Metrics):
         self.unwritten = self._own(
             "status_unwritten_seconds", "Since the oldest decision that no Recovery tells yet"
         )
+        self.server_disk = self._own(
+            "store_server_disk_bytes", "Snapshots and logs of a server of the store", "server"
+        )
+        self.server_data = self._own(
+            "store_server_data_bytes", "Records of the store, as a server has them", "server"
+        )
+        self.server_waiting = self._own(
+            "store_server_requests_waiting", "Requests that wait at a server of the store", "server"
+        )
         self.certificate_ends = self._own(
             "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
         )
@@ -117,6 +127,19 @@ class OperatorMetrics(Metrics):
         self.verdicts.labels(str(verdict.kind), str(verdict.reason)).inc()
         if verdict.kind is Kind.CONFIRMED and suspected_at is not None:
             self.confirmation.observe(max(0.0, verdict.at - suspected_at))
+
+    def sounded(self, servers: Mapping[str, ServerFigures]) -> None:
+        """What servers of the store say of themselves; one that says nothing any more has none."""
+        for gauge, name in (
+            (self.server_disk, "disk_bytes"),
+            (self.server_data, "data_bytes"),
+            (self.server_waiting, "requests_waiting"),
+        ):
+            gauge.clear()
+            for server, figures in servers.items():
+                value = getattr(figures, name)
+                if value is not None:
+                    gauge.labels(server).set(value)
 
     def told(self, decided_at: float) -> None:
         """A Recovery was written that tells of a decision (seconds since 1970)."""

@@ -254,6 +254,7 @@ def _soundings(base: _Base) -> Soundings:
         options.store,
         options.identity,
         pause_seconds=options.store_session_seconds,
+        figures=base.metrics.sounded,
     )
 
 

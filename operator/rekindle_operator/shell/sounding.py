@@ -7,9 +7,10 @@ On a thread of its own, for a server that is away keeps whoever asks waiting. Th
 takes the newest answer. `dangers` says what it means.
 """
 
+import re
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rekindle.errors import RekindleError
@@ -17,26 +18,45 @@ from rekindle.protocol import tree
 from rekindle_operator.dangers import Coordination
 from rekindle_zookeeper import Connection
 
-__all__ = ["Soundings"]
+__all__ = ["ServerFigures", "Soundings"]
 
 ANSWER_SECONDS_MAX = 2.0
-ANSWER_BYTES_MAX = 4_096
+ANSWER_BYTES_MAX = 65_536
 DEFAULT_PORT = 2181
 QUESTION = b"srvr"
+# What lies in the folders of snapshots and of logs, which may be one; and all other figures.
+DISK, FIGURES = b"dirs", b"mntr"
+_FIGURE = re.compile(rb"^(\w+)(?:: |\t)(\d+)(?:\.\d+)?$", re.MULTILINE)
 # A server without a quorum says this, and so does one that has just begun.
 NOT_SERVING = b"not currently serving"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """What a server says of itself: bytes on its disk and of all records, and requests that wait
+    for it. None where it does not answer the question."""
+
+    disk_bytes: int | None
+    data_bytes: int | None
+    requests_waiting: int | None
+
+
+def _say_nothing(_: Mapping[str, ServerFigures]) -> None:
+    """For who does not want to know."""
 
 
 @dataclass(slots=True)
 class Soundings:
     """`hosts` are the servers of the store, as `connect` takes them; `identity` is this process.
     It rests for `pause_seconds` after each round: as long as a session lasts that says nothing, for
-    until then a dead operator counts anyway."""
+    until then a dead operator counts anyway. `figures` is called with those of all servers that
+    serve."""
 
     connection: Connection
     hosts: str
     identity: str
     pause_seconds: float = 10.0
+    figures: Callable[[Mapping[str, ServerFigures]], None] = _say_nothing
     servers_up: int | None = None
     operators: int | None = None
     _session: int | None = None
@@ -59,7 +79,9 @@ class Soundings:
 
     def sound(self) -> None:
         """Ask once."""
-        self.servers_up = sum(map(serves, self._servers))
+        up = [server for server in self._servers if serves(server)]
+        self.servers_up = len(up)
+        self.figures({server: figures_of(server) for server in up})
         try:
             self.operators = self._count()
         except RekindleError:
@@ -93,14 +115,37 @@ def serves(server: str) -> bool:
 
     Where the question is not allowed the answer says so, and is one all the same.
     """
-    host, _, port = server.rpartition(":") if _has_port(server) else (server, "", "")
-    address = (host.strip("[]"), int(port or DEFAULT_PORT))
     try:
-        with socket.create_connection(address, timeout=ANSWER_SECONDS_MAX) as asked:
-            asked.sendall(QUESTION)
-            return NOT_SERVING not in b"".join(_received(asked))
+        return NOT_SERVING not in _asked(server, QUESTION)
     except OSError:
         return False
+
+
+def figures_of(server: str) -> ServerFigures:
+    """What a server (HOST[:PORT]) says of itself; nothing where it may not be asked."""
+    found: dict[str, int] = {}
+    for question in (DISK, FIGURES):
+        try:
+            answer = _asked(server, question)
+        except OSError:
+            continue
+        found |= {name.decode(): int(value) for name, value in _FIGURE.findall(answer)}
+    # one folder for both has one size, which is told twice
+    sizes = {found[name] for name in ("datadir_size", "logdir_size") if name in found}
+    return ServerFigures(
+        disk_bytes=sum(sizes) if sizes else None,
+        data_bytes=found.get("zk_approximate_data_size"),
+        requests_waiting=found.get("zk_outstanding_requests"),
+    )
+
+
+def _asked(server: str, question: bytes) -> bytes:
+    """The answer of a server to a four-letter word. Raises OSError where there is none."""
+    host, _, port = server.rpartition(":") if _has_port(server) else (server, "", "")
+    address = (host.strip("[]"), int(port or DEFAULT_PORT))
+    with socket.create_connection(address, timeout=ANSWER_SECONDS_MAX) as asked:
+        asked.sendall(question)
+        return b"".join(_received(asked))
 
 
 def _received(asked: socket.socket) -> Iterable[bytes]:

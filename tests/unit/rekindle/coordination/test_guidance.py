@@ -210,3 +210,39 @@ def test_a_plan_that_comes_when_the_coordinator_is_back_is_nobodys(solved: threa
     assert conferred(guidance) == []
     assert guidance.planning is None
     assert guidance.case.sequence == before.sequence
+
+
+def statistics(**fields: Any) -> StatisticsReport:
+    costs = {"counts/0": 10.0, "counts/1": 40.0}
+    given = {"costs": costs, "overhead_percent": 5.0, "state_bytes": {"counts/0": 7}, **fields}
+    return StatisticsReport(generation=1, sequence=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("after_seconds", "fields", "news"),
+    [
+        (5.0, {}, False),
+        (5.0, {"costs": {"counts/0": 11.9, "counts/1": 33.0}}, False),
+        (5.0, {"costs": {"counts/0": 10.0, "counts/1": 50.0}}, True),
+        (5.0, {"costs": {"counts/0": 10.0}}, True),
+        (5.0, {"overhead_percent": 9.0}, True),
+        (5.0, {"state_bytes": {"counts/0": 7, "counts/1": 8}}, True),
+        (31.0, {}, True),
+    ],
+)
+def test_costs_that_stay_are_reported_less_often(
+    after_seconds: float, fields: dict[str, Any], news: bool
+) -> None:
+    guidance = guidance_of(None)
+    assert guidance._is_news(statistics(), 1_000.0)
+    assert guidance._is_news(statistics(**fields), 1_000.0 + after_seconds) is news
+
+
+def test_small_steps_of_costs_add_up_to_news() -> None:
+    """They are compared with those that were reported last, not with the last measured."""
+    guidance = guidance_of(None)
+    found = [
+        guidance._is_news(statistics(overhead_percent=5.0 + step), 1_000.0 + step)
+        for step in (0.0, 0.7, 1.4)
+    ]
+    assert found == [True, False, True]
