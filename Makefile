@@ -65,9 +65,10 @@ unit: setup ## tests without a cluster
 	@echo '== unit tests'
 	@$(BIN)/python -m pytest tests/unit -n 2 --dist worksteal --durations=5
 
-simulation: setup ## a thousand seeds of crashes, cuts and late messages
+simulation: setup ## a thousand seeds of crashes, cuts and late messages, half of them others each day
 	@echo '== simulation'
-	@$(BIN)/rekindle sim --seeds 1..1000
+	@$(BIN)/rekindle sim --seeds 1..500
+	@$(BIN)/rekindle sim --seeds today:500
 
 integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'

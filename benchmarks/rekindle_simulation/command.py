@@ -5,9 +5,11 @@ Runs seeds on all cores, shows the first that breaks an invariant and lists all 
 """
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Annotated
 
@@ -24,10 +26,14 @@ __all__ = ["sim"]
 SEEDS_MAX = 1_000_000
 TOGETHER = 20
 TRACE_LINES = 40
+# Those below are run whatever the day.
+DAYS_FROM = 1_000_000
 
 
 def sim(
-    seeds: Annotated[str, typer.Option(help="One seed, or FIRST..LAST.")] = "1..1000",
+    seeds: Annotated[
+        str, typer.Option(help="One seed, FIRST..LAST, or today:COUNT, others each day.")
+    ] = "1..1000",
     sabotage: Annotated[
         str | None,
         typer.Option(
@@ -42,10 +48,11 @@ def sim(
 
     A seed always gives the same run. The first one in which an invariant does not hold is shown
     step by step, and all of them are listed; with --break one is enough, and there has to be one.
+    today:COUNT is another range each day, the same all over the world, and is named.
 
     Example: rekindle sim --seeds 1..2000
     """
-    numbers = options.seeds(seeds, SEEDS_MAX)
+    numbers = _numbers(seeds, datetime.now(UTC).date())
     if sabotage is not None:
         options.check_choice("--break", sabotage, tuple(Sabotage))
     broken = None if sabotage is None else Sabotage(sabotage)
@@ -68,8 +75,23 @@ def sim(
             remedy="give more seeds; if it is never found, an invariant is missing",
         )
     if violations:
-        _list(violations, len(numbers))
-    typer.echo(f"{len(numbers)} seeds, {incidents} incidents, {plans} plans: every invariant holds")
+        _list(violations, numbers)
+    typer.echo(f"{_range(numbers)}, {incidents} incidents, {plans} plans: every invariant holds")
+
+
+def _numbers(text: str, today: date) -> list[int]:
+    """The seeds of "3", "1..5" or "today:5"; those of a day follow those of the day before."""
+    form = re.fullmatch(r"today:([1-9][0-9]{0,6})", text)
+    if form is None or int(form[1]) > SEEDS_MAX:
+        return options.seeds(text, SEEDS_MAX)
+    count = int(form[1])
+    first = DAYS_FROM + today.toordinal() * count % (options.SEED_MAX - DAYS_FROM - count)
+    return list(range(first, first + count))
+
+
+def _range(numbers: list[int]) -> str:
+    """So that a run of today can be run again tomorrow."""
+    return f"{len(numbers)} seeds, {numbers[0]}..{numbers[-1]}"
 
 
 def _outcomes(numbers: list[int], sabotage: Sabotage | None) -> Iterator[Outcome]:
@@ -100,7 +122,7 @@ def _show(outcome: Outcome) -> None:
         typer.echo(line)
 
 
-def _list(violations: list[Outcome], seeds: int) -> None:
+def _list(violations: list[Outcome], numbers: list[int]) -> None:
     """The steps of the first seed that broke an invariant, and all seeds that did; an error."""
     first = violations[0]
     _show(first)
@@ -110,6 +132,6 @@ def _list(violations: list[Outcome], seeds: int) -> None:
         where=f"seed {first.seed}" if len(violations) == 1 else f"{len(violations)} seeds",
         what=first.broken or ""
         if len(violations) == 1
-        else f"of {seeds} break an invariant, the first is {first.seed}",
+        else f"of {_range(numbers)} break an invariant, the first is {first.seed}",
         remedy=f"see the steps above; `rekindle sim --seeds {first.seed}` shows them again",
     )

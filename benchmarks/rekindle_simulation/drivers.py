@@ -79,6 +79,7 @@ class Driver:
     generation: int = 0
     running: bool = True
     stalled_until: float = 0.0
+    clock_offset: float = 0.0
     resumed: bool = False
     paused: bool = False
     following: Following = field(default_factory=lambda: Following(0))
@@ -270,8 +271,12 @@ class Driver:
 
     @property
     def _clock(self) -> float:
-        """Seconds since 1970 as its machine had them when it started: right, or hours off."""
-        return self.world.now + CLOCK_OFFSET_SECONDS[self.generation % len(CLOCK_OFFSET_SECONDS)]
+        """Seconds since 1970 as its machine has them: right, or hours off, and turned at times.
+
+        A real driver asks its machine once, at its start; the core has to bear more.
+        """
+        first = CLOCK_OFFSET_SECONDS[self.generation % len(CLOCK_OFFSET_SECONDS)]
+        return self.world.now + first + self.clock_offset
 
     def _plan_alone(self) -> None:
         """The same decisions as the coordinator's; carried out only when nobody else decides."""

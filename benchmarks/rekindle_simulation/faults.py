@@ -7,7 +7,16 @@ that was cut, stalled or dead is back, so whatever is still wrong then is our do
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rekindle.protocol import Orders, PriorityOverride, encode, tree
+from rekindle.protocol import (
+    CheckpointReport,
+    Orders,
+    PriorityOverride,
+    ProgressReport,
+    Report,
+    StatisticsReport,
+    encode,
+    tree,
+)
 from rekindle_simulation.coordinators import Coordinator
 from rekindle_simulation.drivers import Driver
 from rekindle_simulation.invariants import Invariants
@@ -25,6 +34,8 @@ LOST_RECORDS = (
     *(tree.COORDINATION, tree.COORDINATION, tree.DIRECTIVES, tree.TOPOLOGY),
     *(tree.PROGRESS, tree.STATISTICS, tree.CHECKPOINT, tree.HEARTBEAT),
 )
+# a driver whose topology is refused is nobody's application
+REFUSED_KINDS: tuple[type[Report], ...] = (ProgressReport, StatisticsReport, CheckpointReport)
 
 
 @dataclass(slots=True)
@@ -39,6 +50,7 @@ class Faults:
     invariants: Invariants
     start_driver: Callable[[], None]
     loses_records: bool = False
+    troubles_drivers: bool = False
 
     def plan(self) -> None:
         """Choose what happens, and let it happen."""
@@ -65,6 +77,11 @@ class Faults:
             )
             world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(more))
             kinds = (*kinds, *more)
+        if self.troubles_drivers:
+            own = (self._turn_driver_clock, self._refuse_reports)
+            for fault in own:
+                world.after(world.between(CALM_SECONDS, QUIET_AT - 1), fault)
+            kinds = (*kinds, *own)
         self.world.after(world.between(CALM_SECONDS, 40.0), self._kill_nodes)
         for _ in range(world.random.randint(0, FAULTS_MAX)):
             world.after(world.between(CALM_SECONDS, QUIET_AT - 1), world.random.choice(kinds))
@@ -164,6 +181,19 @@ class Faults:
         coordinator = self.world.random.choice(self.coordinators)
         coordinator.clock_offset += self.world.random.choice((-3600.0, -40.0, 40.0, 3600.0))
         self.world.tell(f"the clock of {coordinator.name} is now {coordinator.clock_offset:+.0f} s")
+
+    def _turn_driver_clock(self) -> None:
+        """Somebody sets the clock of its machine, or a machine was asleep."""
+        driver = self._newest
+        driver.clock_offset += self.world.random.choice((-3600.0, -40.0, 40.0, 3600.0))
+        self.world.tell(f"the clock of driver {driver.generation} is turned")
+
+    def _refuse_reports(self) -> None:
+        """Reports of a kind are not as this sidecar's schema says; all others are."""
+        sidecar, kind = self._newest.sidecar, self.world.random.choice(REFUSED_KINDS)
+        self.world.tell(f"sidecar {sidecar.generation} refuses {kind.__name__}")
+        sidecar.refused.add(kind)
+        self.world.after(self._while(), lambda: sidecar.refused.discard(kind))
 
     def _give_orders(self) -> None:
         queries = sorted({query.name for query in self._newest.pipeline.topology.queries})

@@ -38,7 +38,7 @@ class _Stamp(msgspec.Struct):
 @dataclass(slots=True)
 class Sidecar:
     """The sidecar of one driver. `linked`: its connection to the store is up; `listening`: the
-    driver's connection to it."""
+    driver's connection to it; `refused` are kinds of reports that it does not take."""
 
     world: World
     store: Store
@@ -47,6 +47,7 @@ class Sidecar:
     looked_at: Callable[[], int]
     linked: bool = True
     listening: bool = True
+    refused: set[type[Report]] = field(default_factory=set)
     session: int | None = None
     heard_at: float = 0.0
     held: dict[str, Report] = field(default_factory=dict)
@@ -77,6 +78,8 @@ class Sidecar:
         if not self.listening:
             return False
         self.heard_at = self.world.now
+        if type(report) in self.refused:
+            return self.linked and self.store.reachable
         kept = self.held.get(PATHS[type(report)])
         if kept is None or kept.sequence < report.sequence:
             self.held[PATHS[type(report)]] = report

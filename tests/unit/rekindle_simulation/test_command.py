@@ -1,8 +1,10 @@
 """The command `rekindle sim`: what it shows of seeds that break an invariant."""
 
+from datetime import date, timedelta
+
 import pytest
 
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle_simulation import command
 from rekindle_simulation.running import Outcome
 
@@ -20,7 +22,9 @@ def test_all_seeds_that_break_an_invariant_are_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _play(monkeypatch, None, "first trouble", None, "second trouble", None)
-    with pytest.raises(RunError, match="2 seeds: of 5 break an invariant, the first is 2"):
+    with pytest.raises(
+        RunError, match=r"2 seeds: of 5 seeds, 1\.\.5 break an invariant, the first is 2"
+    ):
         command.sim("1..5")
     shown = capsys.readouterr().out.splitlines()
     assert shown == ["steps of 2", "seed 2: first trouble", "seed 4: second trouble"]
@@ -40,7 +44,7 @@ def test_seeds_that_hold_are_counted(
 ) -> None:
     _play(monkeypatch, None, None)
     command.sim("1..2")
-    assert capsys.readouterr().out == "2 seeds, 2 incidents, 2 plans: every invariant holds\n"
+    assert capsys.readouterr().out == "2 seeds, 1..2, 2 incidents, 2 plans: every invariant holds\n"
 
 
 def test_the_first_seed_that_finds_a_sabotage_is_enough(
@@ -49,3 +53,19 @@ def test_the_first_seed_that_finds_a_sabotage_is_enough(
     _play(monkeypatch, None, "trouble", "more trouble")
     command.sim("1..3", "generation")
     assert capsys.readouterr().out.endswith("seed 2 finds generation: trouble\n")
+
+
+def test_each_day_has_seeds_of_its_own_and_the_same_all_day() -> None:
+    day = date(2026, 11, 28)
+    today, tomorrow = (command._numbers("today:500", at) for at in (day, day + timedelta(days=1)))
+    assert today == command._numbers("today:500", day)
+    assert len(today) == 500
+    assert tomorrow[0] == today[-1] + 1
+    assert today[0] >= command.DAYS_FROM
+    assert command._numbers("3..4", day) == [3, 4]
+
+
+@pytest.mark.parametrize("text", ["today:", "today:0", "today:-1", "today:9999999", "tomorrow:5"])
+def test_what_is_no_range_of_a_day_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--seeds"):
+        command._numbers(text, date(2026, 11, 28))
