@@ -25,7 +25,7 @@ __all__ = ["Broken", "Invariants"]
 
 
 # a sidecar waits for 20 s, and its driver asks it again every second
-LEADERLESS_SECONDS_MAX = 25.0
+LEADERLESS_SECONDS_MAX = 15.0
 
 
 class Broken(Exception):

@@ -25,7 +25,7 @@ PATHS = {
     protocol.CheckpointReport: tree.CHECKPOINT,
 }
 CONTACT_SECONDS = 10.0
-LEADERLESS_SECONDS = 20.0
+LEADERLESS_SECONDS = 10.0
 
 
 class _Stamp(msgspec.Struct):

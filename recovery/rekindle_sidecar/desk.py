@@ -47,8 +47,10 @@ __all__ = ["LEADERLESS_SECONDS", "Desk", "Line"]
 
 # a driver tells its topology at once
 TOPOLOGY_SECONDS = 5.0
-# for so long nobody may lead while one operator hands over to another
-LEADERLESS_SECONDS = 20.0
+# For so long nobody may lead while one operator hands over to another, which takes a second or two.
+# A killed one keeps its place until its session is over, 10 s: so nobody has led for 20 s then. A
+# plan that is made alone too soon is adopted, or refused what did not know of it.
+LEADERLESS_SECONDS = 10.0
 
 AnyReport = TopologyReport | ProgressReport | StatisticsReport | CheckpointReport
 
