@@ -60,6 +60,11 @@ _DEFAULTS = {
     "spark.executor.maxNumFailures": "1000",
     "spark.executor.failuresValidityInterval": "1h",
 }
+_KUBERNETES_DEFAULTS = {
+    # Who has not the application's secret neither registers as an executor nor reads a block: Spark
+    # makes one for each start of a driver, and hands it to the executors' pods.
+    "spark.authenticate": "true",
+}
 # Loggers of Spark whose warnings are shown on Kubernetes: what asks for executors, and what waits
 # for some. All else that Spark says is about jobs, whose failures are handled.
 SPEAKING = (
@@ -246,6 +251,8 @@ def _configuration(
             defaults["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
     for key, value in options.items():
         conf.set(key, value)
+    if _is_kubernetes(conf.get("spark.master") or ""):
+        defaults |= _KUBERNETES_DEFAULTS
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
     others = [item for item in (conf.get(PLUGINS) or "").split(",") if item not in ("", PLUGIN)]
@@ -255,10 +262,14 @@ def _configuration(
 def _let_speak(jvm: Any, master: str) -> None:
     """Let Spark's own words on executors through: a quota, a refused pod, an image that is not
     there are said by nobody else. Elsewhere a cluster manager of its own starts executors."""
-    if master.startswith("k8s:"):
+    if _is_kubernetes(master):
         warn = jvm.org.apache.logging.log4j.Level.WARN
         for name in SPEAKING:
             jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, warn)
+
+
+def _is_kubernetes(master: str) -> bool:
+    return master.startswith("k8s:")
 
 
 def _cause(error: Exception) -> str:

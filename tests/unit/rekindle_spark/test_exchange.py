@@ -2,7 +2,7 @@
 
 import pytest
 
-from rekindle_spark.exchange import without_room
+from rekindle_spark.exchange import _configuration, without_room
 
 LOST = (
     "Job aborted due to stage failure: Task 1 in stage 7.0 failed 1 times, most recent failure: "
@@ -34,3 +34,19 @@ def test_an_executor_without_room_is_found_by_what_spark_says(cause: str) -> Non
 )
 def test_any_other_failure_is_nobodys_disk(failure: str) -> None:
     assert without_room(failure) == ""
+
+
+@pytest.mark.parametrize(
+    ("master", "options", "authenticates"),
+    [
+        ("k8s://https://10.0.0.1:6443", {}, "true"),
+        ("k8s://https://10.0.0.1:6443", {"spark.authenticate": "false"}, "false"),
+        ("spark://127.0.0.1:7077", {}, None),
+    ],
+)
+def test_on_kubernetes_nobody_without_the_secret_is_an_executor(
+    master: str, options: dict[str, str], authenticates: str | None
+) -> None:
+    """A standalone cluster has one secret for all of its applications, or none."""
+    conf = _configuration("flights", master, "exchange.jar", options, ship_jar=False)
+    assert conf.get("spark.authenticate") == authenticates
