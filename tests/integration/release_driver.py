@@ -1,0 +1,141 @@
+"""A driver of any release, as far as its sidecar and a coordinator can tell; run as a script.
+
+    release_driver.py SOCKET APPLICATION
+
+It runs with one release's packages on its path, so it uses only what both have. A line `lose NODE`
+on its input takes a node away; after each plan it prints which partitions run where, as JSON.
+"""
+
+import json
+import select
+import sys
+import time
+from pathlib import Path
+
+from rekindle import protocol
+from rekindle import topology as graph
+from rekindle.coordination import following
+from rekindle.coordination.following import Following
+from rekindle.protocol import (
+    Acknowledgement,
+    CheckpointReport,
+    Handshake,
+    NodeSeen,
+    PlanOrder,
+    ProgressReport,
+    StatisticsReport,
+    TopologyReport,
+)
+from rekindle.settings import Policy
+from rekindle.topology import Operator, Query, Topology
+from rekindle_spark.sidecar import Sidecar
+
+NODES = ("n1", "n2", "n3")
+TOPOLOGY = Topology(
+    operators=(Operator("source", 2), Operator("counts", 2)),
+    edges=(("source", "counts"),),
+    queries=(Query("busiest", "counts", 4),),
+)
+LOOK_SECONDS, REPORT_SECONDS = 0.05, 1.0
+
+
+class Driver:
+    """What runs where, and what has been said."""
+
+    def __init__(self, socket: str, application: str) -> None:
+        hello = Handshake(
+            oldest=protocol.VERSION_OLDEST,
+            newest=protocol.VERSION,
+            namespace="team",
+            application=application,
+            generation=1,
+        )
+        self.contact = Sidecar(Path(socket), hello)
+        self.following = Following(1)
+        self.nodes = {node: NodeSeen(incarnation="1.0", capacity_percent=100.0) for node in NODES}
+        self.placement: dict[str, str] = {}
+        self.resident: dict[str, str] = {}
+        self.sequence = 0
+
+    def run(self) -> None:
+        """Until the input ends."""
+        self.contact.start()
+        self._begin()
+        reported_at = 0.0
+        while True:
+            if select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:
+                line = sys.stdin.readline()
+                if not line:
+                    break
+                self._lose(line.split()[1])
+                reported_at = 0.0
+            if any(self._obey(directive) for directive in self.contact.directives()):
+                reported_at = 0.0
+            if time.monotonic() - reported_at > REPORT_SECONDS:
+                reported_at = time.monotonic()
+                self._report()
+        self.contact.stop()
+
+    def _begin(self) -> None:
+        costs = dict.fromkeys(graph.partitions(TOPOLOGY), 10.0)
+        self.contact.report(
+            TopologyReport(
+                generation=1,
+                sequence=0,
+                program="skew",
+                topology=TOPOLOGY,
+                policy=Policy(),
+                nodes_expected=len(NODES),
+            )
+        )
+        self.contact.report(StatisticsReport(generation=1, sequence=1, costs=costs))
+        self.contact.report(CheckpointReport(generation=1, sequence=1, epoch=1, at=time.time()))
+
+    def _lose(self, node: str) -> None:
+        del self.nodes[node]
+        kept = {name: held for name, held in self.placement.items() if held != node}
+        runs = graph.runnable(TOPOLOGY, kept)
+        self.resident |= {name: held for name, held in kept.items() if name not in runs}
+        self.resident = {name: held for name, held in self.resident.items() if held != node}
+        self.placement = {name: held for name, held in kept.items() if name in runs}
+
+    def _obey(self, directive: protocol.Directive) -> bool:
+        if following.is_early(self.following, directive):
+            return False
+        self.following, why = following.take(self.following, directive)
+        self.contact.looked_at(self.following.directive)
+        self.contact.acknowledge(
+            Acknowledgement(
+                sequence=directive.sequence,
+                generation=1,
+                outcome="refused" if why else "done",
+                epoch=1,
+                plan_epoch=self.following.plan_epoch,
+                text=why,
+            )
+        )
+        if not why and isinstance(directive.order, PlanOrder):
+            self.placement |= directive.order.placement
+            self.resident = {n: h for n, h in self.resident.items() if n not in self.placement}
+            print(json.dumps(self.placement), flush=True)
+        return True
+
+    def _report(self) -> None:
+        self.sequence += 1
+        self.contact.report(
+            ProgressReport(
+                generation=1,
+                sequence=self.sequence,
+                nodes=dict(self.nodes),
+                placement=dict(self.placement),
+                live=tuple(self.placement),
+                resident=dict(self.resident),
+                plan_epoch=self.following.plan_epoch,
+                directive=self.following.directive,
+                epoch=self.sequence,
+            )
+        )
+
+
+if __name__ == "__main__":
+    Driver(sys.argv[1], sys.argv[2]).run()
