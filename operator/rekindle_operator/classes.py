@@ -105,7 +105,7 @@ class Bounds(Value, frozen=True):
     """What the sidecar may use."""
 
     cpu: Quantity | None = None
-    memory: Quantity = "128Mi"
+    memory: Quantity = "192Mi"
 
 
 class Resources(Value, frozen=True):

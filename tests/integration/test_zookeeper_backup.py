@@ -28,7 +28,7 @@ case $1 in
     while [ "$1" != -- ]; do shift; done
     shift
     exec "${@//\\/data/$DATA}" ;;
-  scale) echo "${*##*--replicas=}" > "$STATE/wanted.new"; mv "$STATE/wanted.new" "$STATE/wanted"
+  scale) echo "${!#}" > "$STATE/wanted.new"; mv "$STATE/wanted.new" "$STATE/wanted"
     until [ -e "$STATE/done" ]; do sleep 0.05; done; rm "$STATE/done" ;;
   delete) rm -rf "$DATA"/version-2 ;;
   wait|rollout) ;;
@@ -60,7 +60,7 @@ def scaled(zookeeper: LocalZookeeper, state: Path) -> Iterator[None]:
         wanted = state / "wanted"
         while not ending.wait(0.05):
             if wanted.exists():
-                if wanted.read_text().strip() == "0":
+                if wanted.read_text().strip() == "--replicas=0":
                     zookeeper.kill(1)
                 else:
                     zookeeper.start_server(1)

@@ -19,6 +19,7 @@ __all__ = [
     "MOUNT_PATH",
     "SECRET_VOLUME",
     "SOCKET_VOLUME",
+    "TOKEN_VOLUME",
     "driver_environment",
     "mounts_of_driver",
     "sidecar",
@@ -30,6 +31,9 @@ COMMAND = "rekindle-sidecar"
 SOCKET_VOLUME, SECRET_VOLUME = "rekindle", "rekindle-secret"
 MOUNT_PATH, SECRET_PATH = "/run/rekindle", "/run/rekindle-secret"
 SOCKET = f"{MOUNT_PATH}/sidecar.sock"
+# Where the API server mounts the token of the driver's account into every container that has
+# nothing there. The sidecar asks nothing of the API server.
+TOKEN_VOLUME, TOKEN_PATH = "rekindle-no-token", "/var/run/secrets/kubernetes.io/serviceaccount"
 SECRET_FILE = "secret"
 # Readable by whatever user Spark runs as; mounted into the sidecar alone.
 SECRET_MODE = 0o444
@@ -62,8 +66,11 @@ def mounts_of_driver() -> list[Json]:
 
 
 def volumes(terms: SidecarTerms) -> list[Json]:
-    """The folder of the socket, and the store's secret where it has one."""
-    found: list[Json] = [{"name": SOCKET_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}}]
+    """The folder of the socket, an empty one, and the store's secret where it has one."""
+    found: list[Json] = [
+        {"name": SOCKET_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
+        {"name": TOKEN_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
+    ]
     secret = terms.store.secret_ref
     if secret is not None:
         source = {
@@ -78,6 +85,7 @@ def volumes(terms: SidecarTerms) -> list[Json]:
 def sidecar(pod: Body, terms: SidecarTerms) -> Json:
     """The container."""
     mounts = mounts_of_driver()
+    mounts.append({"name": TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": True})
     if terms.store.secret_ref is not None:
         mounts.append({"name": SECRET_VOLUME, "mountPath": SECRET_PATH, "readOnly": True})
     has_metrics = _may_listen(pod)

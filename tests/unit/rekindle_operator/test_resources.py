@@ -329,7 +329,7 @@ def test_a_class_whose_sidecar_no_driver_could_have_is_not_accepted() -> None:
     found = acceptance.class_accepted(2, spec)
     assert (found.holds, found.reason) == (False, ResourceReason.BAD_RESOURCE)
     assert found.message == (
-        "Drivers come up without a sidecar: the sidecar's limits.memory 128Mi is below its "
+        "Drivers come up without a sidecar: the sidecar's limits.memory 192Mi is below its "
         "requests.memory 256Mi; raise the one, or lower the other."
     )
     assert acceptance.class_accepted(2, make_class().spec).holds

@@ -138,7 +138,7 @@ def test_values_come_from_the_class_and_the_rest_from_the_operator() -> None:
         pytest.param(
             driver(),
             {"class_": make_class(sidecar={"resources": {"requests": {"memory": "256Mi"}}})},
-            "in RecoveryClass default the sidecar's limits.memory 128Mi is below its "
+            "in RecoveryClass default the sidecar's limits.memory 192Mi is below its "
             "requests.memory 256Mi; raise the one, or lower the other",
             id="requests above limits",
         ),

@@ -57,7 +57,7 @@ def test_a_driver_gets_a_native_sidecar_that_it_waits_for() -> None:
     }
     assert container["resources"] == {
         "requests": {"cpu": "20m", "memory": "64Mi"},
-        "limits": {"memory": "128Mi"},
+        "limits": {"memory": "192Mi"},
     }
 
 
@@ -86,12 +86,23 @@ def test_the_spark_container_finds_the_socket_and_the_name() -> None:
         "REKINDLE_APPLICATION": "flights",
     }
     assert container["volumeMounts"] == [{"name": "rekindle", "mountPath": "/run/rekindle"}]
-    assert pod["spec"]["volumes"] == [{"name": "rekindle", "emptyDir": {"sizeLimit": "1Mi"}}]
+    assert sidecar_of(pod)["volumeMounts"] == [
+        {"name": "rekindle", "mountPath": "/run/rekindle"},
+        {
+            "name": "rekindle-no-token",
+            "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+            "readOnly": True,
+        },
+    ]
+    assert pod["spec"]["volumes"] == [
+        {"name": "rekindle", "emptyDir": {"sizeLimit": "1Mi"}},
+        {"name": "rekindle-no-token", "emptyDir": {"sizeLimit": "1Mi"}},
+    ]
 
 
 def test_the_stores_secret_is_mounted_into_the_sidecar_alone() -> None:
     pod = patched(driver(), terms(class_=SECURED))
-    _, volume = pod["spec"]["volumes"]
+    *_, volume = pod["spec"]["volumes"]
     assert volume["secret"] == {
         "secretName": "zk",
         "defaultMode": 0o444,
@@ -100,7 +111,7 @@ def test_the_stores_secret_is_mounted_into_the_sidecar_alone() -> None:
     container = sidecar_of(pod)
     assert environment(container)["REKINDLE_SECRET_FILE"] == "/run/rekindle-secret/secret"
     mounts = [mount["name"] for mount in container["volumeMounts"]]
-    assert mounts == ["rekindle", "rekindle-secret"]
+    assert mounts == ["rekindle", "rekindle-no-token", "rekindle-secret"]
     assert [mount["name"] for mount in pod["spec"]["containers"][0]["volumeMounts"]] == ["rekindle"]
 
 
@@ -140,7 +151,7 @@ def test_what_the_pod_has_stays_after_ours() -> None:
     )
     made = patched(pod, terms())["spec"]
     assert [item["name"] for item in made["initContainers"]] == [SIDECAR, "fetch"]
-    assert [item["name"] for item in made["volumes"]] == ["data", "rekindle"]
+    assert [item["name"] for item in made["volumes"]] == ["data", "rekindle", "rekindle-no-token"]
     (container,) = made["containers"]
     assert [item["mountPath"] for item in container["volumeMounts"]] == ["/data", "/run/rekindle"]
     names = [item["name"] for item in container["env"]]
