@@ -198,14 +198,17 @@ class _Building:
         return {"BASE_IMAGE": reference, **NO_INDEX}
 
     def _wheels(self, workshop: Path) -> Path:
-        locks = [locking.folder(ROOT) / f"{name}.txt" for name in (self.image.lock, locking.BUILD)]
-        about = (*(lock.read_text("utf-8") for lock in locks), sys.version, platform.machine())
+        lock, tools = (
+            locking.folder(ROOT) / f"{name}.txt" for name in (self.image.lock, locking.BUILD)
+        )
+        texts = (file.read_text(encoding="utf-8") for file in (lock, tools))
+        about = (*texts, sys.version, platform.machine())
         folder = self.cache / "wheels" / _short("\n".join(about))
         if not folder.exists():
             self.progress(f"fetching the packages of {self.image.name}: minutes, once")
             folder.parent.mkdir(parents=True, exist_ok=True)
             fresh = workshop / "wheels"
-            wheels.download(*locks, fresh, log=self.log)
+            wheels.download(lock, tools, fresh, log=self.log)
             fresh.rename(folder)
         folder.touch()  # those that are in use are the newest
         return folder
