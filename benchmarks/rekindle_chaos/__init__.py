@@ -9,6 +9,8 @@ statements   the same queries in SQL, for the check
 application  the same queries as a pipeline, for the driver
 inputs       the sources' files
 faults       does the harm
+late_puts    a record that arrives when another driver has started
+damage       bits and ends of files
 running      runs one trial
 checking     compares its output with the queries' answers
 shrinking    the fewest faults that still fail

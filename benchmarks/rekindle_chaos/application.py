@@ -19,10 +19,10 @@ from rekindle_spark.operators import Aggregate, StatefulOperator
 from rekindle_spark.pipeline import Pipeline, Stream
 from rekindle_spark.replay import Replay
 
-__all__ = ["DIRECTORY", "RAISE", "build", "pipeline"]
+__all__ = ["DIRECTORY", "LOOKUP", "RAISE", "build", "pipeline"]
 
 DIRECTORY = "REKINDLE_CHAOS_DIRECTORY"
-RAISE = "raise"
+RAISE, LOOKUP = "raise", "lookup-away"
 TYPES = {
     "text": pa.string(),
     "whole": pa.int64(),
@@ -82,8 +82,13 @@ def _stream(
         case trials.Filter():
             return streams[step.input].filter(step.name, _above(step.column, step.above))
         case trials.Scale():
-            scaled = _scaled(step, directory / "traps" / RAISE)
-            return streams[step.input].map(step.name, scaled, schema=schema)
+            scaled = _looked_up if step.letters else _scaled
+            return streams[step.input].map(
+                step.name,
+                scaled(step, directory / "traps"),
+                schema=schema,
+                dead_letters=step.letters,
+            )
         case trials.Pick():
             picked = _picked(step, schema)
             return streams[step.input].map(step.name, picked, schema=schema, event_time=shape.time)
@@ -130,15 +135,34 @@ def _above(column: str, above: int) -> Callable[[pa.Table], Any]:
     return lambda table: pc.greater(table[column], above)
 
 
-def _scaled(step: trials.Scale, trap: Path) -> Callable[[pa.Table], pa.Table]:
+def _scaled(step: trials.Scale, traps: Path) -> Callable[[pa.Table], pa.Table]:
+    trap = traps / RAISE
+
     def scaled(table: pa.Table) -> pa.Table:
         if trap.exists():
             trap.unlink(missing_ok=True)
             raise ValueError("a trap was set for once")
-        column = pc.add(pc.multiply(table[step.column], step.factor), step.plus)
-        return table.append_column(step.into, column)
+        return _with_column(step, table)
 
     return scaled
+
+
+def _looked_up(step: trials.Scale, traps: Path) -> Callable[[pa.Table], pa.Table]:
+    """As if what some of its rows need were elsewhere, and away while the trap is there."""
+    trap, column, every = traps / LOOKUP, step.column, trials.LOOKED_UP_EVERY
+
+    def looked_up(table: pa.Table) -> pa.Table:
+        whole = pc.multiply(pc.divide(table[column], every), every)
+        if pc.any(pc.equal(table[column], whole)).as_py() and trap.exists():
+            raise LookupError("what is looked up is away")
+        return _with_column(step, table)
+
+    return looked_up
+
+
+def _with_column(step: trials.Scale, table: pa.Table) -> pa.Table:
+    column = pc.add(pc.multiply(table[step.column], step.factor), step.plus)
+    return table.append_column(step.into, column)
 
 
 def _picked(step: trials.Pick, schema: pa.Schema) -> Callable[[pa.Table], pa.Table]:

@@ -1,5 +1,8 @@
 """Compares what a trial has released with the answers of its queries, row by row.
 
+Which rows a step has left out as dead letters is taken from these, for it is the step's choice:
+answers are asked of the others, and each dead letter has to be a row that may be one, once.
+
 Reads what any reader of a store may: output files that commit records name. The answers are
 DuckDB's (`statements`). Nothing of the runtime is imported here.
 """
@@ -10,8 +13,8 @@ from pathlib import Path
 
 from rekindle.verification import rows
 from rekindle.verification.engine import Engine, literal, quoted
-from rekindle_chaos import statements
-from rekindle_chaos.trials import Trial
+from rekindle_chaos import shapes, statements
+from rekindle_chaos.trials import LOOKED_UP_EVERY, Scale, Trial
 from rekindle_local import stored
 
 __all__ = ["Counts", "check"]
@@ -31,10 +34,42 @@ def check(trial: Trial, directory: Path, store: Path) -> Counts:
     counts = Counts()
     files = _files(store)
     with Engine() as engine:
-        statements.create(engine, trial, directory / "input")
+        for step in trial.lettered:
+            letters = files.get(statements.letters_of(step.name), ())
+            _take_letters(engine, trial, step, letters)
+        lettered = {step.name for step in trial.lettered}
+        statements.create(engine, trial, directory / "input", lettered)
+        for step in trial.lettered:
+            name = statements.letters_of(step.name)
+            engine.ask(
+                f"CREATE VIEW {quoted(f'{name} expected')} AS {_may_be_left(trial, step)}", name
+            )
+            _compare(engine, name, f"{name} expected", files.get(name, ()), counts)
         for sink in trial.sinks:
             _compare(engine, sink.name, sink.input, files.get(sink.name, ()), counts)
     return counts
+
+
+def _take_letters(
+    engine: Engine, trial: Trial, step: Scale, files: Sequence[tuple[Path, str, int]]
+) -> None:
+    """Make the table of a step's dead letters, by their event times."""
+    name = statements.letters_of(step.name)
+    time = quoted(shapes.of_all(trial.steps)[step.name].time)
+    engine.ask(f"CREATE TABLE {quoted(name)} ({time} TIMESTAMP)", name)
+    for path, _, _ in files:
+        read = f"read_parquet({literal(str(path))}, hive_partitioning = false)"
+        engine.ask(f"INSERT INTO {quoted(name)} SELECT {time} FROM {read}", str(path.name))
+
+
+def _may_be_left(trial: Trial, step: Scale) -> str:
+    """The rows among a step's dead letters that may be there: each of them once."""
+    time = quoted(shapes.of_all(trial.steps)[step.name].time)
+    letters = quoted(statements.letters_of(step.name))
+    return (
+        f"SELECT step.* FROM {quoted(step.input)} step SEMI JOIN {letters} USING ({time}) "
+        f"WHERE step.{quoted(step.column)} % {LOOKED_UP_EVERY} = 0"
+    )
 
 
 def _compare(

@@ -27,6 +27,14 @@ def chaos(
     processes: Annotated[
         bool, typer.Option(help="With coordinator, sidecar and ZooKeeper, which are harmed too.")
     ] = False,
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KINDS",
+            help="Kinds of faults, separated by commas.",
+            show_default="all, or with --break those that show it",
+        ),
+    ] = None,
     trial: Annotated[
         Path | None, typer.Option(help="A file that an earlier run has kept, in place of seeds.")
     ] = None,
@@ -40,7 +48,8 @@ def chaos(
             "--break",
             metavar="KIND",
             help="Break this on purpose, to see that it is found: order, dedupe, fence, restore, "
-            "offset-log, trim-early, manifest, watermark.",
+            "offset-log, trim-early, manifest, watermark, late-checkpoint, forgotten-letter, "
+            "unchecked-frame.",
             show_default=False,
         ),
     ] = None,
@@ -57,8 +66,10 @@ def chaos(
 
     if sabotage is not None:
         options.check_choice("--break", sabotage, tuple(Sabotage))
+    broken = None if sabotage is None else Sabotage(sabotage)
     if trial is not None:
         given = {"--seeds": seeds, "--minutes": minutes, "--processes": processes or None}
+        given["--faults"] = faults
         for option, value in given.items():
             options.check_absent(option, value, "--trial, which says it")
         wanted = [reading.read(trial)]
@@ -66,7 +77,12 @@ def chaos(
         numbers = options.seeds(SEEDS if seeds is None else seeds, SEEDS_MAX)
         lasting = MINUTES if minutes is None else minutes
         options.check_range("--minutes", lasting, 0.3, 60.0)
-        wanted = [drawing.draw(seed, minutes=lasting, processes=processes) for seed in numbers]
+        only = None if broken is None else [*broken.faults, *drawing.PROCESS_KINDS]
+        if faults is not None:
+            known = {**drawing.KINDS, **(drawing.PROCESS_KINDS if processes else {})}
+            only = options.choices("--faults", faults, tuple(known))
+        wanted = [
+            drawing.draw(seed, minutes=lasting, processes=processes, only=only) for seed in numbers
+        ]
     with options.report_directory(report) as directory:
-        broken = None if sabotage is None else Sabotage(sabotage)
         Session(directory, broken, typer.echo).run(wanted)

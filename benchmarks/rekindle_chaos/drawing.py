@@ -1,17 +1,19 @@
 """Draws a trial from a seed: which steps in which order, how much of all, and what is harmed.
 
-The same seed gives the same trial. Every kind of step and of fault comes up, none in every trial.
+The same seed and the same kinds of faults give the same trial. Every kind of step and of fault
+comes up, none in every trial. Steps and settings are those of the seed, whatever the faults are:
+where the lookup of a step goes away, such a step is added behind all others.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rekindle_chaos import shapes, trials
 from rekindle_chaos.shapes import Shape
 from rekindle_chaos.trials import Fault, Step, Trial
 
-__all__ = ["KINDS", "draw"]
+__all__ = ["FIRST_KINDS", "KINDS", "LOSES_CHECKPOINT", "PROCESS_KINDS", "WHAT", "draw"]
 
 NODES = 4
 SECONDS_BEFORE_HARM = 6.0
@@ -19,7 +21,7 @@ STEPS = ("filter", "scale", "window", "window", "top", "rises", "join", "union")
 SIZES = (60, 300, 900, 3_600)
 WITHIN = (5, 30, 120)
 # By kind: how many nodes, and how long it lasts at most.
-KINDS = {
+FIRST_KINDS = {
     "kill-node": (1, 10.0),
     "kill-nodes": (2, 15.0),
     "kill-most": (NODES - 1, 20.0),
@@ -34,6 +36,23 @@ KINDS = {
     "store-away": (0, 12.0),
     "raise": (0, 0.0),
 }
+KINDS = {
+    **FIRST_KINDS,
+    "late-put": (0, 60.0),
+    "flip-byte": (1, 0.0),
+    "slow-store": (0, 20.0),
+    "clock": (0, 20.0),
+    "driver-isolated": (0, 20.0),
+    "lookup-away": (0, 10.0),
+}
+# By kind: what it may harm, or how.
+WHAT = {
+    "late-put": ("offsets", "commits", "checkpoints", "checkpoints"),
+    "flip-byte": ("exchange", "exchange", "state"),
+    "clock": ("back", "ahead", "back-at-start", "ahead-at-start"),
+}
+# Refused where output has become public with a checkpoint: what it was made of must not be lost.
+LOSES_CHECKPOINT = (("damage-record", ""), ("flip-byte", "state"))
 PROCESS_KINDS = {
     "kill-coordinator": (0, 5.0),
     "silence-coordinator": (0, 10.0),
@@ -42,16 +61,30 @@ PROCESS_KINDS = {
 }
 
 
-def draw(seed: int, *, minutes: float = 1.0, processes: bool = False) -> Trial:
-    """The trial of a seed. `processes`: with coordinator, sidecar and ZooKeeper as well."""
+def draw(
+    seed: int,
+    *,
+    minutes: float = 1.0,
+    processes: bool = False,
+    only: Collection[str] | None = None,
+) -> Trial:
+    """The trial of a seed. `processes`: with coordinator, sidecar and ZooKeeper as well. `only` are
+    the kinds of faults to draw from, all where it is None."""
     rng = random.Random(seed)
     seconds = 60.0 * minutes
     rows_per_second = rng.choice((500, 1_500, 3_000))
     rows = int(rows_per_second * seconds)
     policy = _policy(rng)
     kinds = {**KINDS, **(PROCESS_KINDS if processes else {})}
-    if policy["ordering"] != "always":
-        del kinds["damage-record"]  # it is refused where output has become public with it
+    if only is not None:
+        kinds = {kind: told for kind, told in kinds.items() if kind in only}
+    whole = policy["ordering"] == "always"
+    if not whole:
+        kinds.pop("damage-record", None)
+    steps, runtime = _Sketch(rng).steps_for(rows), _runtime(rng)
+    faults = _faults(rng, seconds, kinds, whole=whole)
+    if any(fault.kind == "lookup-away" for fault in faults):
+        steps, runtime = _with_letters(steps), {**runtime, "dead_letters_percent_max": 100}
     return Trial(
         version=trials.TRIAL_VERSION,
         seed=seed,
@@ -59,10 +92,26 @@ def draw(seed: int, *, minutes: float = 1.0, processes: bool = False) -> Trial:
         rows_per_second=rows_per_second,
         nodes=NODES,
         processes=processes,
-        steps=_Sketch(rng).steps_for(rows),
+        steps=steps,
         policy=policy,
-        runtime=_runtime(rng),
-        faults=_faults(rng, seconds, kinds),
+        runtime=runtime,
+        faults=faults,
+    )
+
+
+def _with_letters(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """With a step of dead letters behind the first source, and two queries that read it."""
+    source = next(step.name for step in steps if isinstance(step, trials.Source))
+    aggregates: dict[str, tuple[str, str | None]] = {
+        "rows": ("count", None),
+        "sum": ("sum", "found"),
+    }
+    return (
+        *steps,
+        trials.Scale("looked-up", source, "value", 2, 1, "found", letters=True),
+        trials.Window("found-by-code", "looked-up", ("code",), 300, None, aggregates, 2),
+        trials.Sink("query-looked-up", "looked-up", 5),
+        trials.Sink("query-found-by-code", "found-by-code", 5),
     )
 
 
@@ -241,15 +290,19 @@ def _runtime(rng: random.Random) -> dict[str, float | int | str]:
 
 
 def _faults(
-    rng: random.Random, seconds: float, kinds: Mapping[str, tuple[int, float]]
+    rng: random.Random, seconds: float, kinds: Mapping[str, tuple[int, float]], *, whole: bool
 ) -> tuple[Fault, ...]:
+    """Faults of some kinds, each at its time; `whole`: checkpoints may be lost."""
     found = []
     at = SECONDS_BEFORE_HARM
-    while at < seconds - SECONDS_BEFORE_HARM:
+    while kinds and at < seconds - SECONDS_BEFORE_HARM:
         kind = rng.choice(list(kinds))
         count, longest = kinds[kind]
         nodes = tuple(sorted(rng.sample(range(NODES), count)))
         lasting = round(rng.uniform(0.2, 1.0) * longest, 1)
-        found.append(Fault(round(at, 1), kind, nodes, lasting))
+        what = ""
+        if kind in WHAT:
+            what = rng.choice([w for w in WHAT[kind] if whole or (kind, w) not in LOSES_CHECKPOINT])
+        found.append(Fault(round(at, 1), kind, nodes, lasting, what))
         at += rng.choice((rng.uniform(0.1, 3.0), rng.uniform(5.0, 25.0), rng.uniform(5.0, 25.0)))
     return tuple(found)

@@ -8,6 +8,7 @@ must end by itself. Faults may overlap: who is down already stays so, who is bac
 
 import heapq
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -21,7 +22,9 @@ from pathlib import Path
 import msgspec
 
 from rekindle.errors import RunError
-from rekindle_chaos.application import RAISE
+from rekindle_chaos import damage
+from rekindle_chaos.application import LOOKUP, RAISE
+from rekindle_chaos.late_puts import LatePut
 from rekindle_chaos.trials import Fault, Trial
 from rekindle_local import processes, stored
 from rekindle_local.cluster import LocalCluster
@@ -32,8 +35,12 @@ __all__ = ["Harm"]
 
 SLOW_STOPPED_SECONDS, SLOW_RUNNING_SECONDS = 0.4, 0.1
 RETRY_SECONDS = 1.0
-NEED_A_DRIVER = ("store-away", "usurp-driver")
+NEED_A_DRIVER = ("store-away", "usurp-driver", "late-put", "lookup-away")
+# Behind the input a fault that needs some calm waits no longer for it.
+CALM_SECONDS_MAX = 40.0
+CLOCK_SECONDS = 3_600.0
 HOST = b"rekindle_spark.host"
+START_AGAIN = "start again: checkpoint"
 
 Action = Callable[[], None]
 
@@ -41,7 +48,8 @@ Action = Callable[[], None]
 @dataclass(slots=True)
 class Harm:
     """One trial's faults on its machines. `started` is called after another driver was started;
-    `done` counts the faults that have begun, by kind. Times are seconds since all was live."""
+    `done` counts the faults that have begun, by kind. `is_calm` says that all queries run, as far
+    as is known. Times are seconds since all was live."""
 
     trial: Trial
     cluster: LocalCluster
@@ -50,6 +58,10 @@ class Harm:
     traps: Path
     started: Action
     done: dict[str, int] = field(default_factory=dict)
+    is_calm: bool = True
+    _lasts_until: float = 0.0
+    _calm_by: float = 0.0
+    _damaged: int = 0
     _generation_before: int = 0
     _coming: list[tuple[float, int, Action]] = field(default_factory=list)
     _numbers: "count[int]" = field(default_factory=count)
@@ -59,6 +71,7 @@ class Harm:
     _kills: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._calm_by = self.trial.seconds + CALM_SECONDS_MAX
         for fault in self.trial.faults:
             self._plan(fault.at, partial(self._begin, fault))
 
@@ -81,9 +94,17 @@ class Harm:
 
     def _begin(self, fault: Fault) -> None:
         if fault.kind in NEED_A_DRIVER and not self._driver_works():
-            later = msgspec.structs.replace(fault, at=fault.at + RETRY_SECONDS)
-            self._plan(later.at, partial(self._begin, later))
+            self._put_off(fault)
             return
+        if fault.kind == "lookup-away":
+            if self._is_quiet(fault.at):
+                self._begin_to_leave_out(fault)
+            elif fault.at < self._calm_by:
+                self._put_off(fault)
+            return
+        # What is run again has to find what it has found before: it would be no dead letter.
+        (self.traps / LOOKUP).unlink(missing_ok=True)
+        self._lasts_until = max(self._lasts_until, fault.at + fault.seconds)
         kind = fault.kind.partition("-")[0]
         names = [self.cluster.nodes[number].name for number in fault.nodes]
         self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
@@ -104,8 +125,7 @@ class Harm:
             case "kill-host":
                 self._kill_host(names[0])
             case "kill-driver":
-                self.driver.kill()
-                self._start_driver()
+                self._again()
             case "usurp-driver":
                 self._usurp(end)
             case "damage-record":
@@ -118,8 +138,26 @@ class Harm:
                 self._plan(end, partial(self._signal_driver, signal.SIGCONT))
             case "raise":
                 (self.traps / RAISE).touch()
+            case "late-put":
+                LatePut(
+                    fault, self.driver, self.traps, self._plan, self._succeed, self._again
+                ).begin()
+            case "flip-byte":
+                self._flip(fault, names[0])
+            case "slow-store":
+                self._set_trap("slow-store", "", end)
+            case "clock":
+                self._turn_clock(fault.what, end)
+            case "driver-isolated":
+                for node in self.cluster.nodes:
+                    self._stop(node.name)
+                    self._plan(end, partial(self.cluster.continue_processes, node.name))
             case _:
                 self._harm_control_plane(kind, fault.kind.partition("-")[2], end)
+
+    def _put_off(self, fault: Fault) -> None:
+        later = msgspec.structs.replace(fault, at=fault.at + RETRY_SECONDS)
+        self._plan(later.at, partial(self._begin, later))
 
     def _harm_control_plane(self, kind: str, part: str, end: float) -> None:
         control = self.control
@@ -180,6 +218,7 @@ class Harm:
         self._bring_store_back()
         generations = (self.driver.store / "generations").glob("*.json")
         self._generation_before = max((int(path.stem) for path in generations), default=0)
+        self.is_calm = False
         self.driver.start_again()
         self.started()
 
@@ -187,24 +226,72 @@ class Harm:
     def _away(self) -> Path:
         return self.driver.store.with_name("store-away")
 
-    def _usurp(self, end: float) -> None:
+    def _again(self) -> None:
+        """The driver dies, another one starts."""
+        self.driver.kill()
+        self._start_driver()
+
+    def _succeed(self) -> None:
         """Another driver takes the place of one that stands still, which later ends by itself."""
         older = self.driver.process
         assert older is not None
-        self._signal_driver(signal.SIGSTOP)
         self._start_driver()
         self._superseded.append(older)
+
+    def _usurp(self, end: float) -> None:
+        self._signal_driver(signal.SIGSTOP)
+        older = self.driver.process
+        assert older is not None
+        self._succeed()
         self._plan(end, partial(_signal_group, older.pid, signal.SIGCONT))
 
     def _damage_record(self) -> None:
-        """Cut off the end of the newest checkpoint's record, where there is one before it."""
         self.driver.kill()
         self._bring_store_back()
-        checkpoints = self.driver.store / "checkpoints"
-        found = sorted(checkpoints.glob("*.json"), key=lambda path: int(path.stem))
-        if len(found) > 1:
-            found[-1].write_bytes(found[-1].read_bytes()[:-5])
+        damage.cut_checkpoint(self.driver.store)
         self._start_driver()
+
+    def _flip(self, fault: Fault, node: str) -> None:
+        """Change bits of exchanged rows on a node, or of a state from which the next driver is to
+        start: it ends for that, and one after it goes on from the checkpoint before."""
+        rng = random.Random(f"{self.trial.seed} {fault.at}")
+        if fault.what == "exchange":
+            damage.flip_exchange(self.cluster.disk(node), rng)
+            return
+        self.driver.kill()
+        self._bring_store_back()
+        self._damaged += damage.flip_state(self.driver.store, rng)
+        self._start_driver()
+
+    def mends(self, error: RunError) -> bool:
+        """Whether a driver has ended as it is to end for a damage that was done, and another one
+        has been started as its last words ask for."""
+        if not self._damaged or START_AGAIN not in str(error):
+            return False
+        self._damaged -= 1
+        self._start_driver()
+        return True
+
+    def _turn_clock(self, what: str, end: float) -> None:
+        """Turn the clock of drivers by an hour, for one that runs or one that starts then."""
+        way, _, start = what.partition("-")
+        seconds = CLOCK_SECONDS if way == "ahead" else -CLOCK_SECONDS
+        self._set_trap("clock", f"{seconds}", end)
+        if start:
+            self._again()
+
+    def _set_trap(self, name: str, content: str, end: float) -> None:
+        trap = self.traps / name
+        trap.write_text(content)
+        self._plan(end, partial(trap.unlink, missing_ok=True))
+
+    def _begin_to_leave_out(self, fault: Fault) -> None:
+        self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
+        self._set_trap(LOOKUP, "", fault.at + fault.seconds)
+
+    def _is_quiet(self, at: float) -> bool:
+        """Whether nothing lasts, and all queries run: nothing is being run again."""
+        return self.is_calm and at > self._lasts_until
 
     def _signal_driver(self, number: signal.Signals) -> None:
         assert self.driver.process is not None

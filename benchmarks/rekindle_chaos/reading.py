@@ -55,14 +55,19 @@ def _check_fault(fault: Fault, trial: Trial, policy: Policy) -> None:
     known = {**drawing.KINDS, **(drawing.PROCESS_KINDS if trial.processes else {})}
     if fault.kind not in known:
         raise ValueError(f"no fault {fault.kind!r:.60}; known are {', '.join(known)}")
+    whats = drawing.WHAT.get(fault.kind, ("",))
+    if fault.what not in whats:
+        words = ", ".join(dict.fromkeys(whats)) or "nothing"
+        raise ValueError(f"{fault.kind} of {fault.what!r:.60}; known is {words}")
     if any(node >= trial.nodes for node in fault.nodes):
         raise ValueError(f"fault on node {max(fault.nodes)}, of nodes 0 to {trial.nodes - 1}")
     if known[fault.kind][0] and not fault.nodes:
         raise ValueError(f"{fault.kind} of no node")
     if fault.at > trial.seconds:
         raise ValueError(f"{fault.kind} at {fault.at:g} s, after the {trial.seconds:g} s of input")
-    if fault.kind == "damage-record" and policy.ordering != "always":
-        raise ValueError("damage-record without `ordering: always`, where it is refused")
+    loses = (fault.kind, fault.what) in drawing.LOSES_CHECKPOINT
+    if loses and policy.ordering != "always":
+        raise ValueError(f"{fault.kind} without `ordering: always`, where it is refused")
 
 
 def _check_steps(trial: Trial, folder: Path) -> None:
@@ -74,6 +79,8 @@ def _check_steps(trial: Trial, folder: Path) -> None:
     for step in few:
         if isinstance(step, Scale) and step.into in columns[step.input].columns:
             raise ValueError(f"step {step.name} adds the column {step.into}, which is there")
+        if isinstance(step, Scale) and step.letters and columns[step.input].unique_by != set():
+            raise ValueError(f"step {step.name} has dead letters, and event times not of one row")
     small = msgspec.structs.replace(trial, steps=few)
     inputs.write(small, folder / "input")
     program.build(application.build(small, folder))

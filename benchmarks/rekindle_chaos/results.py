@@ -49,6 +49,7 @@ def schedule(faults: Iterable[Fault]) -> str:
     """Faults in words, one after the other."""
     return "; ".join(
         f"{fault.at:g} s {fault.kind}"
+        + (f" ({fault.what})" if fault.what else "")
         + (f" {', '.join(map(str, fault.nodes))}" if fault.nodes else "")
         + (f" for {fault.seconds:g} s" if fault.seconds else "")
         for fault in faults

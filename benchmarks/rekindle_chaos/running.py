@@ -7,7 +7,7 @@ What a run leaves stays in its directory; nothing of it runs on. `commands` call
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,8 @@ __all__ = ["Machines", "Verdict", "machines", "run"]
 POLL_SECONDS = 0.05
 # what has come to an end sooner or later is no failure: the machine may be slow
 LIMIT_SECONDS = 300.0
+# Events of a driver after which something is run again.
+NOT_CALM = ("confirmed", "host-failed", "rolled-back", "state-lost")
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Machines:
 @contextmanager
 def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator[Machines]:
     """A cluster whose processes are broken as `sabotage` says."""
-    environment = {"PYTHONPATH": _python_path(sabotage)}
+    environment = {"PYTHONPATH": _python_path()}
     if sabotage is not None:
         environment[VARIABLE] = sabotage
     found = Machines(environment)
@@ -74,11 +76,11 @@ def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator
         yield found
 
 
-def _python_path(sabotage: Sabotage | None) -> str:
-    """Drivers and hosts find the modules where this process has found them."""
+def _python_path() -> str:
+    """Drivers and hosts find the modules where this process has found them, and what hinders them
+    before all others."""
     roots = [str(Path(str(package.__file__)).parents[1]) for package in (trials, rekindle)]
-    broken = None if sabotage is None else str(FOLDER)
-    return os.pathsep.join(filter(None, [broken, os.environ.get("PYTHONPATH"), *roots]))
+    return os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH"), *roots]))
 
 
 def run(trial: Trial, machines: Machines, directory: Path) -> Verdict:
@@ -192,8 +194,8 @@ class _Course:
     def _await(self, what: str, condition: Callable[[], bool]) -> None:
         limit = time.monotonic() + LIMIT_SECONDS + self.trial.seconds
         while not condition():
-            self.seen.update(event["kind"] for event in self.driver.fresh_events())
-            self.driver.check()
+            self._take_in(event["kind"] for event in self.driver.fresh_events())
+            self._check()
             if time.monotonic() > limit:
                 raise RunError(
                     where=f"seed {self.trial.seed}",
@@ -201,6 +203,21 @@ class _Course:
                     remedy=f"see {self.driver.log} and {self.driver.events}",
                 )
             time.sleep(POLL_SECONDS)
+
+    def _take_in(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            self.seen.add(kind)
+            if kind in NOT_CALM:
+                self.harm.is_calm = False
+            elif kind == "recovered":
+                self.harm.is_calm = True
+
+    def _check(self) -> None:
+        try:
+            self.driver.check()
+        except RunError as error:
+            if not self.harm.mends(error):
+                raise
 
     def _is_all_read(self) -> bool:
         newest = stored.newest_cut(self.driver.store)

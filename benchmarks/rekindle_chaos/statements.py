@@ -4,7 +4,7 @@ It shares nothing with the runtime: each step is a table over the tables of its 
 sources' files. Event times are int64 microseconds in between, so that windows are plain arithmetic.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from rekindle.verification.engine import Engine, literal, quoted
@@ -12,7 +12,7 @@ from rekindle_chaos import inputs, shapes, trials
 from rekindle_chaos.shapes import Shape
 from rekindle_chaos.trials import Step, Trial
 
-__all__ = ["create", "tables"]
+__all__ = ["create", "letters_of", "tables"]
 
 SECOND = 1_000_000
 FUNCTIONS = {
@@ -23,21 +23,39 @@ FUNCTIONS = {
 }
 
 
-def create(engine: Engine, trial: Trial, directory: Path) -> None:
-    """Make a table of each step but sinks, from the sources' files in a folder."""
+def letters_of(step: str) -> str:
+    """The table of the dead letters of a step, whose columns are those of its input."""
+    return f"{step}.dead-letters"
+
+
+def create(
+    engine: Engine, trial: Trial, directory: Path, lettered: Collection[str] = frozenset()
+) -> None:
+    """Make a table of each step but sinks, from the sources' files in a folder.
+
+    Of steps that are `lettered` there is a table of dead letters, which they have left out.
+    """
     for source in trial.sources:
         path = literal(str(inputs.path(directory, source.name)))
         engine.ask(f"CREATE VIEW {quoted(source.name)} AS FROM read_parquet({path})", "input")
-    for name, select in tables(trial.steps):
+    for name, select in tables(trial.steps, lettered):
         engine.ask(f"CREATE TABLE {quoted(name)} AS {select}", f"step {name}")
 
 
-def tables(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
+def tables(
+    steps: tuple[Step, ...], lettered: Collection[str] = frozenset()
+) -> Iterator[tuple[str, str]]:
     """Name and SELECT of each step but sources, whose tables are there already, and sinks."""
     found = shapes.of_all(steps)
     for step in steps:
-        if not isinstance(step, trials.Source | trials.Sink):
-            yield step.name, _select(step, found)
+        if isinstance(step, trials.Source | trials.Sink):
+            continue
+        select = _select(step, found)
+        if step.name in lettered:
+            time = quoted(found[step.name].time)
+            left_out = f"SELECT {time} FROM {quoted(letters_of(step.name))}"
+            select += f" WHERE {time} NOT IN ({left_out})"
+        yield step.name, select
 
 
 def _select(step: Step, found: Mapping[str, Shape]) -> str:

@@ -13,6 +13,7 @@ from msgspec import Meta
 from rekindle.errors import InputError
 
 __all__ = [
+    "LOOKED_UP_EVERY",
     "Fault",
     "Filter",
     "Join",
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 TRIAL_VERSION = 1
+# Of a step with dead letters the rows whose column is a multiple of it are looked up.
+LOOKED_UP_EVERY = 97
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
 Number = Annotated[int, Meta(ge=0, le=2**31)]
@@ -60,7 +63,10 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
 
 
 class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True):
-    """A further column: a whole number times a factor, plus a number."""
+    """A further column: a whole number times a factor, plus a number.
+
+    With `letters` it has dead letters: rows that it cannot look up while `lookup-away` lasts.
+    """
 
     name: Name
     input: str
@@ -68,6 +74,7 @@ class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True
     factor: Whole
     plus: Whole
     into: str
+    letters: bool = False
 
 
 class Pick(msgspec.Struct, frozen=True, tag="pick", forbid_unknown_fields=True):
@@ -143,13 +150,15 @@ Step = Source | Filter | Scale | Pick | Window | Top | Rises | Join | Union | Si
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is harmed `at` which time: some nodes by their numbers, or no node in particular.
 
-    `seconds` is how long it lasts, for what passes by itself.
+    `seconds` is how long it lasts, for what passes by itself. `what` is which of several things a
+    fault of this kind harms, or in which way.
     """
 
     at: Seconds
     kind: str
     nodes: tuple[Number, ...] = ()
     seconds: Seconds = 0.0
+    what: str = ""
 
 
 class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,6 +179,11 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def sources(self) -> list[Source]:
         """Its sources."""
         return [step for step in self.steps if isinstance(step, Source)]
+
+    @property
+    def lettered(self) -> list[Scale]:
+        """Its steps with dead letters."""
+        return [step for step in self.steps if isinstance(step, Scale) and step.letters]
 
     @property
     def sinks(self) -> list[Sink]:

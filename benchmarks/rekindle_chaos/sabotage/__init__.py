@@ -1,12 +1,16 @@
 """What is broken on purpose, in driver and hosts, to see that a check of chaos finds it.
 
-    sitecustomize   what Python reads at its start: it breaks what the environment names
+    sitecustomize   what Python reads at its start: it breaks what the environment names, and
+                    hinders where a fault has set a trap
 
 Nothing of the product knows of it: the folder is put on the path of the processes of a trial.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
+
+from rekindle_chaos import drawing
 
 __all__ = ["FOLDER", "VARIABLE", "Sabotage"]
 
@@ -25,6 +29,9 @@ class Sabotage(StrEnum):
     trim-early  frames go with the next checkpoint, whoever still needs them
     manifest    a frame gets lost, and a reader goes on without
     watermark   sources say that they are further than they are
+    late-checkpoint   a checkpoint counts that came when a newer driver had sealed the log
+    forgotten-letter  a repeat chooses anew which rows are dead letters
+    unchecked-frame   rows are taken as they come from a disk
     """
 
     ORDER = "order"
@@ -35,3 +42,19 @@ class Sabotage(StrEnum):
     TRIM_EARLY = "trim-early"
     MANIFEST = "manifest"
     WATERMARK = "watermark"
+    LATE_CHECKPOINT = "late-checkpoint"
+    FORGOTTEN_LETTER = "forgotten-letter"
+    UNCHECKED_FRAME = "unchecked-frame"
+
+    @property
+    def faults(self) -> Collection[str]:
+        """The kinds of faults that show it, with which the same seeds pass where nothing is
+        broken."""
+        return SHOWN_BY.get(self, drawing.FIRST_KINDS)
+
+
+SHOWN_BY: dict[Sabotage, tuple[str, ...]] = {
+    Sabotage.LATE_CHECKPOINT: ("late-put",),
+    Sabotage.FORGOTTEN_LETTER: ("lookup-away", "kill-node", "kill-host", "kill-driver"),
+    Sabotage.UNCHECKED_FRAME: ("flip-byte", "kill-node", "kill-host"),
+}

@@ -1,16 +1,24 @@
 """Read by Python at its start, where the path leads here: breaks what the environment names.
 
+It also hinders where a trap is set: a fault that nothing outside of a process can do. Without a
+trap that changes nothing. Traps are files in the folder `traps` beside a trial's store (`traps`).
 Not a module of the package: it must stand alone, and bears the name that Python looks for.
 """
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any
 
 KIND = os.environ.get("REKINDLE_CHAOS_BREAK", "")
+# The drivers of a trial have it, and no other process.
+DRIVER_OF = os.environ.get("REKINDLE_CHAOS_DIRECTORY", "")
+SLOW_BYTES_PER_SECOND, SLOW_SECONDS = 1e6, 0.05
 MODULES = {
     "order": "rekindle_spark.partition",
     "dedupe": "rekindle_spark.running",
@@ -20,6 +28,9 @@ MODULES = {
     "trim-early": "rekindle_spark.restoring",
     "manifest": "rekindle_spark.partition",
     "watermark": "rekindle_spark.partition",
+    "late-checkpoint": "rekindle_spark.store",
+    "forgotten-letter": "rekindle_spark.jobs",
+    "unchecked-frame": "rekindle_spark.frames",
 }
 
 
@@ -115,28 +126,120 @@ def watermark(module: Any) -> None:
     module.run = ahead
 
 
+def late_checkpoint(module: Any) -> None:
+    module._counting = lambda records, _: list(records)
+    module.Store._is_void = lambda *_: False
+
+
+def owed_whole(module: Any) -> None:
+    module.without_committed = lambda published, *_: published
+
+
+def forgotten_letter(module: Any) -> None:
+    module._choices = lambda *_: {}
+
+
+def unchecked_frame(module: Any) -> None:
+    module.sound = lambda data: (list(module.frames(data)), True)
+
+
 BREAK: dict[str, Callable[[Any], None]] = {
     name: globals()[name.replace("-", "_")] for name in MODULES
 }
+# What else has to be broken, for it is mended in two places.
+ALSO = {"late-checkpoint": ("rekindle_spark.staging", owed_whole)}
+
+
+def _trap(files: Any, name: str) -> Path:
+    """A trap beside the store, which may be away itself."""
+    return Path(files.directory.parent, "traps", name)
+
+
+def slow_store(module: Any) -> None:
+    """Files of a store come and go at a megabyte a second, each a little later still."""
+    files = module.LocalFiles
+    create, put, read = files.create, files.put, files.read
+
+    def wait(self: Any, contents: Iterable[bytes]) -> None:
+        if _trap(self, "slow-store").exists():
+            time.sleep(SLOW_SECONDS + sum(map(len, contents)) / SLOW_BYTES_PER_SECOND)
+
+    def slow_create(self: Any, name: str, data: bytes) -> None:
+        wait(self, [data])
+        create(self, name, data)
+
+    def slow_put(self: Any, contents: Any) -> None:
+        wait(self, contents.values())
+        put(self, contents)
+
+    def slow_read(self: Any, name: str) -> bytes:
+        found: bytes = read(self, name)
+        wait(self, [found])
+        return found
+
+    files.create, files.put, files.read = slow_create, slow_put, slow_read
+
+
+def late_put(module: Any) -> None:
+    """A driver stands still with its next record of a kind on the way: all checks are behind it."""
+    create = module.LocalFiles.create
+
+    def late(self: Any, name: str, data: bytes) -> None:
+        trap = _trap(self, f"late-put-{name.partition('/')[0]}")
+        if DRIVER_OF and trap.exists():
+            trap.unlink()
+            _trap(self, f"held-{os.getpgrp()}").touch()
+            os.killpg(os.getpgrp(), signal.SIGSTOP)
+        create(self, name, data)
+
+    module.LocalFiles.create = late
+
+
+HINDER = {"rekindle_store.local_files": (slow_store, late_put)}
+
+
+def set_clock() -> None:
+    """The driver's clock goes wrong by the seconds that the trap says."""
+    right, trap = time.time, Path(DRIVER_OF, "traps", "clock")
+
+    def wrong() -> float:
+        try:
+            return right() + float(trap.read_text())
+        except (OSError, ValueError):  # none is set, or just being
+            return right()
+
+    time.time = wrong
 
 
 class Breaker(MetaPathFinder):
-    """Loads the module as ever, and breaks it before anybody has it."""
+    """Loads some modules as ever, and breaks and hinders them before anybody has them."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, list[Callable[[Any], None]]] = {
+            name: list(found) for name, found in HINDER.items()
+        }
+        if KIND in MODULES:
+            self.left.setdefault(MODULES[KIND], []).append(BREAK[KIND])
+        if KIND in ALSO:
+            name, change = ALSO[KIND]
+            self.left.setdefault(name, []).append(change)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != MODULES.get(KIND):
+        changes = self.left.pop(name, None)
+        if changes is None:
             return None
-        sys.meta_path.remove(self)
         spec: Any = PathFinder.find_spec(name, path, target)
         execute = spec.loader.exec_module
 
         def exec_module(module: Any) -> None:
             execute(module)
-            BREAK[KIND](module)
+            for change in changes:
+                change(module)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
-if KIND in MODULES:
-    sys.meta_path.insert(0, Breaker())
+sys.meta_path.insert(0, Breaker())
+if DRIVER_OF:
+    set_clock()

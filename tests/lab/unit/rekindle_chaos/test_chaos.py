@@ -217,6 +217,33 @@ def test_shrinking_keeps_to_its_number_of_runs() -> None:
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize("kind", Sabotage, ids=str)
+def test_faults_that_show_a_sabotage_are_drawn_alone(kind: Sabotage) -> None:
+    some = [drawing.draw(seed, only=kind.faults) for seed in SEEDS]
+    assert {fault.kind for trial in some for fault in trial.faults} == set(kind.faults)
+    for seed, trial in zip(SEEDS, some, strict=True):
+        of_all_faults = drawing.draw(seed)
+        steps = [step for step in trial.steps if step in of_all_faults.steps]
+        assert trial.policy == of_all_faults.policy
+        assert len(steps) >= len(trial.steps) - 4, "but for dead letters the steps are the same"
+
+
+def test_each_of_several_things_that_a_fault_harms_comes_up() -> None:
+    found = {
+        (fault.kind, fault.what)
+        for seed in range(1, 101)
+        for fault in drawing.draw(seed, only=drawing.WHAT).faults
+    }
+    assert found == {(kind, what) for kind, whats in drawing.WHAT.items() for what in whats}
+
+
+def test_what_has_become_public_with_a_checkpoint_is_not_lost() -> None:
+    for seed in range(1, 201):
+        trial = drawing.draw(seed, only=("damage-record", "flip-byte"))
+        if trial.policy["ordering"] != "always":
+            assert all(fault.what == "exchange" for fault in trial.faults)
+
+
 def test_every_sabotage_can_be_done() -> None:
     text = (FOLDER / "sitecustomize.py").read_text()
     for kind in Sabotage:
