@@ -13,6 +13,7 @@
     lags          pictures of how far queries were behind
     outages       the figures of one run in a failure, from its events
     overhead      what checkpoints, buffering and ordering cost
+    past          a start on a store with a million commits
     planner       how fast the planner is, how good its plans are
     profile       where CPU and time of an epoch go
     recovery      strategies and other systems compared in the same failures
@@ -23,7 +24,8 @@
     scale         what an epoch costs one driver as partitions grow
     saturated     a run with more input than the nodes can take, followed
     steady        the highest rate that systems keep up with, and lag below it
-    soak          many small epochs: does anything grow
+    soak          many small epochs, losses and starts: does anything grow
+    soak_rows     whether every row of a soak is right
     store_disk    what reports take on the disk of a ZooKeeper server: computed, and measured
     threads       CPU time of processes by kinds of their threads
     witness       how short of CPU the machine is, by a process that wants a little of it

@@ -1,14 +1,24 @@
-"""Endurance: thousands of small epochs, after which nothing may have grown.
+"""Endurance: thousands of small epochs, losses and starts, after which nothing may have grown.
 
-Files of exchanges, the driver's live heap and the nodes' memory are sampled all along; the last
-samples are compared with those after the first hundred epochs, each of 200 epochs, so there are 500
-at least. Files rise between two checkpoints and fall with each, so their peaks are compared; of the
-others the medians. What lives on a heap is known after a collection, so `jcmd`, which is beside
-`java`, asks for one before each sample.
+    a life of the driver:  start ── a node is lost and comes back ── epochs ── killed
+                                                                  ▲         ▲
+                                                                early      late
+
+Files of exchanges, the driver's live heap, hosts' and nodes' memory are sampled all along, of 200
+epochs each: the late samples of the last life are compared with its early ones, and with the late
+ones of the first life. With 1,000 epochs or more there are several lives, at most ten, each with a
+loss; the time of their starts, and the store that they find, are compared as well. Files rise
+between two checkpoints and fall with each, so their peaks are compared; of the others the medians.
+What lives on a heap is known after a collection, so `jcmd`, which is beside `java`, asks for one
+before each sample. In the end every row of output is compared with the batch answer (`soak_rows`).
 """
 
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +27,8 @@ import yaml
 from rich.console import Console
 
 from rekindle.errors import RunError
-from rekindle_bench import results
+from rekindle.verification import rows
+from rekindle_bench import results, soak_rows
 from rekindle_bench.results import Bar
 from rekindle_local import distribution, processes
 from rekindle_local.cluster import LocalCluster
@@ -25,7 +36,7 @@ from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
 from rekindle_spark import jar
 
-__all__ = ["measure"]
+__all__ = ["Life", "lives", "measure"]
 
 PIPELINE = '''"""Two sources, a window, the top of it."""
 
@@ -54,18 +65,55 @@ def pipeline():
     return built
 '''
 NODES = 2
-GROWTH_MAX = 1.2
+GROWTH_MAX, STORE_GROWTH_MAX = 1.2, 1.3
+LIVES_MAX, LIFE_EPOCHS_MIN = 10, 500
+LOSS_AFTER_EPOCHS, AWAY_SECONDS = 50, 3.0
 FIRST_EPOCH, WINDOW_EPOCHS = 100, 200
-SECONDS_PER_EPOCH_MAX = 2.0
+SECONDS_PER_EPOCH_MAX, SECONDS_PER_LIFE_MAX = 2.0, 240.0
+POLL_SECONDS = 0.2
+HOST = b"rekindle_spark.host"
+PEAKS = ("shuffle_files",)
+MEASURES = ("shuffle_files", "driver_heap_bytes", "host_memory_bytes", "node_memory_bytes")
+
+Sample = dict[str, float]
+
+
+@dataclass(slots=True)
+class Life:
+    """One driver from its start to its end: after which epoch it began, where it ends, how long it
+    took until all ran, when all ran again after a loss, what was sampled, and the store in the end:
+    {folder: [files, bytes]}."""
+
+    begin: int
+    end: int
+    start_seconds: float = 0.0
+    settled: int = 0
+    samples: list[Sample] = field(default_factory=list)
+    store: dict[str, list[int]] = field(default_factory=dict)
+
+    def early(self) -> list[Sample]:
+        """The samples of the first epochs after what it began with."""
+        first = max(self.begin + FIRST_EPOCH, self.settled)
+        return [s for s in self.samples if first <= s["epoch"] <= first + WINDOW_EPOCHS]
+
+    def late(self) -> list[Sample]:
+        """The samples of its last epochs."""
+        return [s for s in self.samples if s["epoch"] >= self.samples[-1]["epoch"] - WINDOW_EPOCHS]
+
+
+def lives(epochs: int) -> list[Life]:
+    """How so many epochs are shared out among drivers."""
+    number = max(1, min(LIVES_MAX, epochs // LIFE_EPOCHS_MIN))
+    ends = [epochs * place // number for place in range(number + 1)]
+    return [Life(begin, end) for begin, end in pairwise(ends)]
 
 
 def measure(epochs: int, directory: Path) -> dict[str, Any]:
     """Run `epochs` epochs; returns what `soak.json` holds."""
     data.prepare(directory / "input", year_fraction=0.25)
+    source = directory / "input" / data.file_name("flights_ewr")
     pipeline = directory / "pipeline.py"
-    pipeline.write_text(
-        PIPELINE.format(path=str(directory / "input" / data.file_name("flights_ewr")))
-    )
+    pipeline.write_text(PIPELINE.format(path=str(source)))
     settings = directory / "settings.yaml"
     settings.write_text(yaml.safe_dump({"version": 1, "runtime": _runtime()}))
     driver = DriverProcess(directory)
@@ -74,12 +122,13 @@ def measure(epochs: int, directory: Path) -> dict[str, Any]:
     )
     with cluster:
         conf = {**cluster.spark_options(), "spark.driver.memory": "1g"}
-        driver.start(pipeline, cluster.master_url, settings, conf)
         try:
-            samples = _follow(driver, cluster, epochs)
+            soak = _Soak(driver, cluster, lives(epochs))
+            soak.run(lambda: driver.start(pipeline, cluster.master_url, settings, conf))
         finally:
             driver.end()
-    return _judge(samples, epochs, directory)
+    bad = soak_rows.count_bad(driver.store, source, data.repeat_every_seconds(source))
+    return _judge(soak.lives, bad, epochs, directory)
 
 
 def _runtime() -> dict[str, Any]:
@@ -91,24 +140,95 @@ def _runtime() -> dict[str, Any]:
     }
 
 
-def _follow(driver: DriverProcess, cluster: LocalCluster, epochs: int) -> list[dict[str, float]]:
-    """Samples at every statistics event until the last epoch has run."""
-    console = Console(highlight=False)
-    samples: list[dict[str, float]] = []
-    end = time.monotonic() + 120 + epochs * SECONDS_PER_EPOCH_MAX
-    while not samples or samples[-1]["epoch"] < epochs:
-        for event in driver.fresh_events():
-            if event["kind"] == "statistics":
-                samples.append(_sample(event, cluster))
-                _collect(driver)
-                console.print(f"epoch {event['epoch']} of {epochs}: {samples[-1]}")
-        driver.check()
-        if time.monotonic() > end:
-            raise RunError(
-                where="soak", what="the epochs took too long", remedy=f"see {driver.log}"
-            )
-        time.sleep(0.2)
-    return samples
+@dataclass(slots=True)
+class _Soak:
+    """Follows drivers, one after the other, to the end of the last one's epochs."""
+
+    driver: DriverProcess
+    cluster: LocalCluster
+    lives: list[Life]
+    recovered: int = 0
+    console: Console = field(default_factory=lambda: Console(highlight=False))
+
+    def run(self, start: Callable[[], None]) -> None:
+        """Raises RunError where a driver fails or takes too long."""
+        for number, life in enumerate(self.lives):
+            began = time.monotonic()
+            self.recovered = 0
+            (start if number == 0 else self.driver.start_again)()
+            self._await("all queries to run", life, lambda: self.recovered > 0)
+            life.start_seconds = time.monotonic() - began
+            self.console.print(f"all runs after {life.start_seconds:.1f} s")
+            if len(self.lives) > 1:
+                self._lose(life)
+            self._await("its epochs", life, partial(_has_run, life, life.end))
+            life.store = store_size(self.driver.store)
+            if number < len(self.lives) - 1:
+                self.driver.kill()
+        self.driver.request_finish()
+        self._await("the driver to end", self.lives[-1], lambda: self.driver.ended)
+
+    def _lose(self, life: Life) -> None:
+        """Lose a node, and have it back."""
+        after = life.begin + LOSS_AFTER_EPOCHS
+        self._await("the first epochs", life, partial(_has_run, life, after))
+        name = self.cluster.nodes[0].name
+        self.cluster.kill([name])
+        self.recovered = 0
+        end = time.monotonic() + AWAY_SECONDS
+        self._await("the node to be missed", life, lambda: time.monotonic() >= end)
+        self.cluster.start_worker(name)
+        self._await("all queries to run again", life, lambda: self.recovered > 0)
+        life.settled = self.recovered
+
+    def _await(self, what: str, life: Life, condition: Callable[[], bool]) -> None:
+        limit = SECONDS_PER_LIFE_MAX + (life.end - life.begin) * SECONDS_PER_EPOCH_MAX
+        end = time.monotonic() + limit
+        while not condition():
+            for event in self.driver.fresh_events():
+                self._take_in(event, life)
+            self.driver.check()
+            if time.monotonic() > end:
+                raise RunError(
+                    where="soak",
+                    what=f"waited in vain for {what}",
+                    remedy=f"see {self.driver.log}",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _take_in(self, event: Mapping[str, Any], life: Life) -> None:
+        if event["kind"] == "recovered":
+            self.recovered = max(1, event["epoch"])
+        if event["kind"] == "statistics" and not _has_run(life, life.end):
+            life.samples.append(_sample(event, self.cluster))
+            _collect(self.driver)
+            last = self.lives[-1].end
+            self.console.print(f"epoch {event['epoch']} of {last}: {life.samples[-1]}")
+
+
+def _has_run(life: Life, epoch: int) -> bool:
+    """Whether a sample of this epoch, or a later one, has been taken."""
+    return bool(life.samples) and life.samples[-1]["epoch"] >= epoch
+
+
+def store_size(store: Path) -> dict[str, list[int]]:
+    """Of each folder of a store how many files it has, and how many bytes they have. A driver may
+    be running."""
+    found: dict[str, list[int]] = {}
+    for path, size in _files(store):
+        total = found.setdefault(path.relative_to(store).parts[0], [0, 0])
+        total[0] += 1
+        total[1] += size
+    return dict(sorted(found.items()))
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    for path in folder.rglob("*"):
+        try:
+            if path.is_file():
+                yield path, path.stat().st_size
+        except FileNotFoundError:  # it went meanwhile
+            continue
 
 
 def _collect(driver: DriverProcess) -> None:
@@ -120,40 +240,81 @@ def _collect(driver: DriverProcess) -> None:
             subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
 
 
-def _sample(event: dict[str, Any], cluster: LocalCluster) -> dict[str, float]:
+def _sample(event: Mapping[str, Any], cluster: LocalCluster) -> Sample:
     files = sum(
         1
         for node in cluster.nodes
         for path in (cluster.directory / "scratch" / node.name).rglob("shuffle_*")
         if path.is_file()
     )
-    resident = sum(processes.resident_bytes(pid) for pid in cluster.all_processes())
+    resident = {pid: processes.resident_bytes(pid) for pid in cluster.all_processes()}
     return {
         "epoch": event["epoch"],
         "shuffle_files": files,
         "retained_shuffles": event["retained_shuffles"],
         "driver_heap_bytes": event["driver_heap_bytes"],
-        "node_memory_bytes": resident,
+        "host_memory_bytes": sum(size for pid, size in resident.items() if _is_host(pid)),
+        "node_memory_bytes": sum(resident.values()),
     }
 
 
-def _judge(samples: list[dict[str, float]], epochs: int, directory: Path) -> dict[str, Any]:
+def _is_host(pid: int) -> bool:
+    try:
+        return HOST in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _judge(
+    found: Sequence[Life], bad: Mapping[str, int], epochs: int, directory: Path
+) -> dict[str, Any]:
     command = f"rekindle bench soak --epochs {epochs}"
-    last = samples[-1]["epoch"]
-    early = [s for s in samples if FIRST_EPOCH <= s["epoch"] <= FIRST_EPOCH + WINDOW_EPOCHS]
-    late = [s for s in samples if s["epoch"] >= last - WINDOW_EPOCHS]
-    ratios, bars = {}, []
-    for name in ("shuffle_files", "driver_heap_bytes", "node_memory_bytes"):
-        typical = max if name == "shuffle_files" else median
-        before, after = (typical([s[name] for s in part]) for part in (early, late))
-        ratios[name] = after / max(before, 1)
-        bars.append(
-            Bar(
-                f"{name} after {epochs} epochs: at most {GROWTH_MAX} x those after 100",
-                f"{before:,.0f} -> {after:,.0f} ({ratios[name]:.2f} x)",
-                ratios[name] <= GROWTH_MAX,
-                command,
-            )
-        )
-    figures = {"ratios": ratios, "samples": samples}
+    first, last = found[0], found[-1]
+    ratios: dict[str, float] = {}
+    bars = []
+
+    def compare(what: str, of: str, before: float, after: float, most: float) -> None:
+        ratios[what] = after / max(before, 1e-9)
+        value = f"{before:,.5g} -> {after:,.5g} ({ratios[what]:.2f} x)"
+        bars.append(Bar(f"{what}: at most {most} x {of}", value, ratios[what] <= most, command))
+
+    for name in MEASURES:
+        early, late = _typical(name, last.early()), _typical(name, last.late())
+        compare(f"{name} of a driver", "those of its first epochs", early, late, GROWTH_MAX)
+    if len(found) > 1:
+        then = f"those after {first.end} epochs"
+        for name in MEASURES:
+            before, after = (_typical(name, life.late()) for life in (first, last))
+            compare(f"{name} after {epochs} epochs", then, before, after, GROWTH_MAX)
+        # the first start finds class data and libraries in no cache
+        starts = (found[1].start_seconds, last.start_seconds)
+        compare("the last start", "the second one's seconds", *starts, GROWTH_MAX)
+        for place, unit in enumerate(("files", "bytes")):
+            sizes = (sum(size[place] for size in one.store.values()) for one in (first, last))
+            compare(f"the store's {unit} after {epochs} epochs", then, *sizes, STORE_GROWTH_MAX)
+    wrong = ", ".join(f"{bad[kind]} {kind}" for kind in rows.KINDS)
+    right = bad["expected"] > 0 and not any(bad[kind] for kind in rows.KINDS)
+    bars.append(Bar("every row right", f"of {bad['expected']:,} rows {wrong}", right, command))
+    figures = {
+        "ratios": ratios,
+        "rows": dict(bad),
+        "lives": [
+            {
+                "first_epoch": life.begin + 1,
+                "last_epoch": life.end,
+                "start_seconds": life.start_seconds,
+                "store": life.store,
+                "samples": life.samples,
+            }
+            for life in found
+        ],
+    }
     return results.write(directory / "soak.json", figures, bars)
+
+
+def _typical(name: str, samples: Sequence[Sample]) -> float:
+    if not samples:
+        what = "has no sample of those epochs"
+        raise RunError(where="soak", what=what, remedy="give more epochs")
+    values = [sample[name] for sample in samples]
+    return max(values) if name in PEAKS else median(values)

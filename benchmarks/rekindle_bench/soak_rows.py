@@ -1,0 +1,80 @@
+"""Whether every row of a soak is right: what counts in its store beside the answers of DuckDB.
+
+The input is a file that is replayed lap after lap, and the newest record of the offset log says how
+far. Nothing of the runtime is imported here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rekindle.errors import RunError
+from rekindle.verification import rows
+from rekindle.verification.engine import Engine, literal, quoted
+from rekindle_local import stored
+
+__all__ = ["count_bad"]
+
+DAY = 86_400_000_000
+ANSWERS = {
+    "late-by-day": "FROM days",
+    "latest-carriers": "SELECT *, row_number() OVER "
+    "(PARTITION BY window_end ORDER BY minutes DESC, carrier) AS rank FROM days QUALIFY rank <= 3",
+}
+
+
+def count_bad(store: Path, source: Path, lap_seconds: float) -> Mapping[str, int]:
+    """The numbers of rows that are expected, missing, duplicated and wrong, of all queries of a
+    soak that has come to its end. Raises RunError where no input was read."""
+    newest = stored.newest_cut(store)
+    if newest is None:
+        raise RunError(where=str(store), what="has no epoch", remedy="see the driver's log")
+    ((_, end),) = newest["offsets"].values()
+    found = dict.fromkeys(("expected", *rows.KINDS), 0)
+    with Engine() as engine:
+        _create_days(engine, source, lap_seconds, end)
+        for query, answer in ANSWERS.items():
+            engine.ask(f"CREATE OR REPLACE TEMP VIEW expected AS {answer}", query)
+            columns = engine.columns("expected", query)
+            _read_output(engine, store, query, list(columns))
+            judged = rows.compare(engine, query, columns, ())
+            found["expected"] += judged.expected
+            for kind, number in judged.counts.items():
+                found[kind] += number
+    return found
+
+
+def _create_days(engine: Engine, source: Path, lap_seconds: float, end: int) -> None:
+    """Make the table of delays by carrier and day, of the first rows of all laps."""
+    read = f"read_parquet({literal(str(source))}, file_row_number = true)"
+    lap = int(lap_seconds * 1e6)
+    number = engine.number(f"SELECT count(*) FROM {read}", "input")
+    time = f"(epoch_us(event_time) + lap * {lap})"
+    engine.ask(
+        "CREATE TABLE days AS SELECT carrier, "
+        f"make_timestamp({time} - {time} % {DAY}) AS window_start, "
+        f"make_timestamp({time} - {time} % {DAY} + {DAY}) AS window_end, "
+        "count(*) AS flights, sum(dep_delay)::BIGINT AS minutes "
+        f"FROM {read}, (SELECT unnest(range({end // number + 1})) AS lap) "
+        f"WHERE lap * {number} + file_row_number < {end} AND dep_delay > 15 "
+        f"GROUP BY carrier, {time} - {time} % {DAY}",
+        "input",
+    )
+
+
+def _read_output(engine: Engine, store: Path, query: str, columns: list[str]) -> None:
+    """Make the table `output` of the files that commit records name, as often as they do."""
+    names = ", ".join(map(quoted, columns))
+    files = [
+        str(store / "outputs" / query / name)
+        for record in stored.commits(store)
+        for partition, _, _, name, _ in record["outputs"]
+        if partition.rpartition("/")[0] == query
+    ]
+    engine.ask(
+        f"CREATE OR REPLACE TEMP TABLE output AS SELECT {names}, 0 AS {quoted(rows.EPOCH)}, "
+        f"'' AS {quoted(rows.PARTITION)} FROM expected LIMIT 0",
+        query,
+    )
+    for file in files:
+        read = f"read_parquet({literal(file)}, hive_partitioning = false)"
+        engine.ask(f"INSERT INTO output SELECT {names}, 0, '' FROM {read}", file)
