@@ -1,9 +1,11 @@
 """Benchmarks: figures beside bars, ratios from one run.
 
+    checks        what it costs to check exchanged rows
     command       the command `rekindle bench`
     comparison    ratios and bars of recoveries, by the runs of several systems
     contest       who is compared in which failures, and in which order
     coordinator   many applications in one coordinator: cost, speed, failover
+    counting      what is counted inside of the processes of a run
     demo_command  the command `rekindle bench demo`
     demo_runs     the demo seed after seed: is it right, and true about the machine
     flame         a flame graph of what a profile has sampled

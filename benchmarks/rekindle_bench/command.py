@@ -247,6 +247,24 @@ def overhead(
 
 
 @bench.command()
+def checks(
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="How often it is run.")] = 1,
+    seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 20.0,
+    report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
+        "bench-checks"
+    ),
+    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+) -> None:
+    """Measure what it costs to check exchanged rows.
+
+    Example: rekindle bench checks --seconds 20 --report checks
+    """
+    from rekindle_bench import checks as benchmark
+
+    _enforce(benchmark.measure(rounds, seconds, options.new_directory(report)), enforce)
+
+
+@bench.command()
 def profile(
     seconds: Annotated[float, typer.Option(min=5, max=600, help="For how long.")] = 30.0,
     nodes: Annotated[int, typer.Option(min=1, max=50, help="Workers, without a quota.")] = 2,

@@ -103,10 +103,16 @@ class Run(Generic[Reading]):
         return processes.cpu_seconds(self.driver.processes) + self.cluster.all_cpu_seconds()
 
 
-def cluster(directory: Path, nodes: int = NODES) -> LocalCluster:
-    """The nodes, not started yet."""
+def cluster(
+    directory: Path, nodes: int = NODES, environment: Mapping[str, str] | None = None
+) -> LocalCluster:
+    """The nodes, not started yet; `environment` are variables of their processes."""
     return LocalCluster(
-        nodes=nodes, cpu_quota=None, directory=directory, class_path=[Path(jar.path())]
+        nodes=nodes,
+        cpu_quota=None,
+        directory=directory,
+        class_path=[Path(jar.path())],
+        environment=environment,
     )
 
 

@@ -10,6 +10,7 @@ application  the same queries as a pipeline, for the driver
 inputs       the sources' files
 faults       does the harm
 late_puts    a record that arrives when another driver has started
+links        cuts links between nodes
 damage       bits and ends of files
 running      runs one trial
 checking     compares its output with the queries' answers

@@ -3,6 +3,7 @@
 `chaos.session` runs the trials; here they are drawn, or read from a file.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,9 @@ def chaos(
             show_default="all, or with --break those that show it",
         ),
     ] = None,
+    links: Annotated[
+        bool, typer.Option(help="Links between nodes are cut too. Needs root and iptables.")
+    ] = False,
     trial: Annotated[
         Path | None, typer.Option(help="A file that an earlier run has kept, in place of seeds.")
     ] = None,
@@ -61,6 +65,7 @@ def chaos(
     Example: rekindle chaos --seeds 1..10 --report out
     """
     from rekindle_chaos import drawing, reading
+    from rekindle_chaos import links as link_cutter
     from rekindle_chaos.sabotage import Sabotage
     from rekindle_chaos.session import Session
 
@@ -69,7 +74,7 @@ def chaos(
     broken = None if sabotage is None else Sabotage(sabotage)
     if trial is not None:
         given = {"--seeds": seeds, "--minutes": minutes, "--processes": processes or None}
-        given["--faults"] = faults
+        given |= {"--faults": faults, "--links": links or None}
         for option, value in given.items():
             options.check_absent(option, value, "--trial, which says it")
         wanted = [reading.read(trial)]
@@ -79,10 +84,11 @@ def chaos(
         options.check_range("--minutes", lasting, 0.3, 60.0)
         only = None if broken is None else [*broken.faults, *drawing.PROCESS_KINDS]
         if faults is not None:
-            known = {**drawing.KINDS, **(drawing.PROCESS_KINDS if processes else {})}
+            known = drawing.known(processes=processes, links=links)
             only = options.choices("--faults", faults, tuple(known))
-        wanted = [
-            drawing.draw(seed, minutes=lasting, processes=processes, only=only) for seed in numbers
-        ]
+        if links:
+            link_cutter.check_possible()
+        draw = partial(drawing.draw, minutes=lasting, processes=processes, links=links, only=only)
+        wanted = [draw(seed) for seed in numbers]
     with options.report_directory(report) as directory:
         Session(directory, broken, typer.echo).run(wanted)

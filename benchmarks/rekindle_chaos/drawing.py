@@ -13,7 +13,16 @@ from rekindle_chaos import shapes, trials
 from rekindle_chaos.shapes import Shape
 from rekindle_chaos.trials import Fault, Step, Trial
 
-__all__ = ["FIRST_KINDS", "KINDS", "LOSES_CHECKPOINT", "PROCESS_KINDS", "WHAT", "draw"]
+__all__ = [
+    "FIRST_KINDS",
+    "KINDS",
+    "LINK_KINDS",
+    "LOSES_CHECKPOINT",
+    "PROCESS_KINDS",
+    "WHAT",
+    "draw",
+    "known",
+]
 
 NODES = 4
 SECONDS_BEFORE_HARM = 6.0
@@ -60,22 +69,26 @@ PROCESS_KINDS = {
     "silence-sidecar": (0, 10.0),
 }
 
+LINK_KINDS = {"cut-link": (2, 40.0)}
+
 
 def draw(
     seed: int,
     *,
     minutes: float = 1.0,
     processes: bool = False,
+    links: bool = False,
     only: Collection[str] | None = None,
 ) -> Trial:
-    """The trial of a seed. `processes`: with coordinator, sidecar and ZooKeeper as well. `only` are
-    the kinds of faults to draw from, all where it is None."""
+    """The trial of a seed. `processes`: with coordinator, sidecar and ZooKeeper as well. `links`:
+    those between nodes are cut too. `only` are the kinds of faults to draw from, all where it is
+    None."""
     rng = random.Random(seed)
     seconds = 60.0 * minutes
     rows_per_second = rng.choice((500, 1_500, 3_000))
     rows = int(rows_per_second * seconds)
     policy = _policy(rng)
-    kinds = {**KINDS, **(PROCESS_KINDS if processes else {})}
+    kinds = known(processes=processes, links=links)
     if only is not None:
         kinds = {kind: told for kind, told in kinds.items() if kind in only}
     whole = policy["ordering"] == "always"
@@ -97,6 +110,11 @@ def draw(
         runtime=runtime,
         faults=faults,
     )
+
+
+def known(*, processes: bool, links: bool) -> dict[str, tuple[int, float]]:
+    """The kinds of faults of such a trial."""
+    return {**KINDS, **(PROCESS_KINDS if processes else {}), **(LINK_KINDS if links else {})}
 
 
 def _with_letters(steps: tuple[Step, ...]) -> tuple[Step, ...]:

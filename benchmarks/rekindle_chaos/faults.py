@@ -25,6 +25,7 @@ from rekindle.errors import RunError
 from rekindle_chaos import damage
 from rekindle_chaos.application import LOOKUP, RAISE
 from rekindle_chaos.late_puts import LatePut
+from rekindle_chaos.links import Links
 from rekindle_chaos.trials import Fault, Trial
 from rekindle_local import processes, stored
 from rekindle_local.cluster import LocalCluster
@@ -57,6 +58,7 @@ class Harm:
     control: ControlPlane | None
     traps: Path
     started: Action
+    links: Links | None = None
     done: dict[str, int] = field(default_factory=dict)
     is_calm: bool = True
     _lasts_until: float = 0.0
@@ -148,6 +150,10 @@ class Harm:
                 self._set_trap("slow-store", "", end)
             case "clock":
                 self._turn_clock(fault.what, end)
+            case "cut-link":
+                assert self.links is not None
+                self.links.cut(names)
+                self._plan(end, partial(self.links.join, names))
             case "driver-isolated":
                 for node in self.cluster.nodes:
                     self._stop(node.name)
@@ -310,6 +316,8 @@ class Harm:
     def end(self) -> None:
         """Let everything that stands still go on, and bring back what is down."""
         self._bring_store_back()
+        if self.links is not None:
+            self.links.join_all()
         for node in self.cluster.nodes:
             self.cluster.continue_processes(node.name)
         self._signal_driver(signal.SIGCONT)

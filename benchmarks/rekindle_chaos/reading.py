@@ -17,7 +17,7 @@ from rekindle import settings
 from rekindle.errors import InputError
 from rekindle.settings import Policy, Settings
 from rekindle.verification.engine import Engine
-from rekindle_chaos import application, drawing, inputs, shapes, statements, trials
+from rekindle_chaos import application, drawing, inputs, links, shapes, statements, trials
 from rekindle_chaos.trials import Fault, Scale, Source, Trial
 from rekindle_spark import program
 
@@ -34,6 +34,8 @@ def read(path: Path) -> Trial:
     where = f"trial {path}"
     try:
         policy = _settings(trial, where).policy
+        if trial.has_links:
+            links.check_possible()
         for fault in trial.faults:
             _check_fault(fault, trial, policy)
         with tempfile.TemporaryDirectory(prefix="rekindle-trial-") as folder:
@@ -52,7 +54,7 @@ def _settings(trial: Trial, where: str) -> Settings:
 
 
 def _check_fault(fault: Fault, trial: Trial, policy: Policy) -> None:
-    known = {**drawing.KINDS, **(drawing.PROCESS_KINDS if trial.processes else {})}
+    known = drawing.known(processes=trial.processes, links=True)
     if fault.kind not in known:
         raise ValueError(f"no fault {fault.kind!r:.60}; known are {', '.join(known)}")
     whats = drawing.WHAT.get(fault.kind, ("",))
@@ -63,6 +65,8 @@ def _check_fault(fault: Fault, trial: Trial, policy: Policy) -> None:
         raise ValueError(f"fault on node {max(fault.nodes)}, of nodes 0 to {trial.nodes - 1}")
     if known[fault.kind][0] and not fault.nodes:
         raise ValueError(f"{fault.kind} of no node")
+    if fault.kind in drawing.LINK_KINDS and len(set(fault.nodes)) != 2:
+        raise ValueError(f"{fault.kind} of {len(set(fault.nodes))} nodes, not of two")
     if fault.at > trial.seconds:
         raise ValueError(f"{fault.kind} at {fault.at:g} s, after the {trial.seconds:g} s of input")
     loses = (fault.kind, fault.what) in drawing.LOSES_CHECKPOINT

@@ -20,6 +20,7 @@ from rekindle.protocol.tree import Place
 from rekindle_chaos import application, checking, inputs, trials
 from rekindle_chaos.checking import Counts
 from rekindle_chaos.faults import Harm
+from rekindle_chaos.links import LinkedCluster, Links
 from rekindle_chaos.sabotage import FOLDER, VARIABLE, Sabotage
 from rekindle_chaos.trials import Trial
 from rekindle_local import stored
@@ -54,17 +55,21 @@ class Machines:
 
     environment: dict[str, str]
     cluster: LocalCluster = field(init=False)
+    links: Links | None = None
     on_change: Callable[[], None] = lambda: None
 
 
 @contextmanager
-def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator[Machines]:
-    """A cluster whose processes are broken as `sabotage` says."""
+def machines(
+    nodes: int, directory: Path, sabotage: Sabotage | None, *, links: bool
+) -> Iterator[Machines]:
+    """A cluster whose processes are broken as `sabotage` says. `links`: between nodes they can be
+    cut."""
     environment = {"PYTHONPATH": _python_path()}
     if sabotage is not None:
         environment[VARIABLE] = sabotage
     found = Machines(environment)
-    found.cluster = LocalCluster(
+    cluster = (LinkedCluster if links else LocalCluster)(
         nodes=nodes,
         directory=directory,
         cpu_quota=None,
@@ -72,7 +77,10 @@ def machines(nodes: int, directory: Path, sabotage: Sabotage | None) -> Iterator
         environment=environment,
         on_change=lambda: found.on_change(),
     )
-    with found.cluster:
+    found.cluster = cluster
+    if isinstance(cluster, LinkedCluster):
+        found.links = Links(cluster)
+    with cluster:
         yield found
 
 
@@ -93,7 +101,9 @@ def run(trial: Trial, machines: Machines, directory: Path) -> Verdict:
     with ExitStack() as stack:
         stack.callback(driver.end)
         control, started = _control_plane(trial, machines, directory, driver, stack)
-        harm = Harm(trial, machines.cluster, driver, control, directory / "traps", started)
+        harm = Harm(
+            trial, machines.cluster, driver, control, directory / "traps", started, machines.links
+        )
         stack.callback(harm.end)
         try:
             _start(trial, machines, directory, driver, control)

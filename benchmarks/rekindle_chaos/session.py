@@ -46,7 +46,9 @@ class Session:
 
     def _run(self, wanted: Sequence[Trial]) -> None:
         nodes = max(trial.nodes for trial in wanted)
-        with running.machines(nodes, self.directory / "cluster", self.sabotage) as machines:
+        links = any(trial.has_links for trial in wanted)
+        folder = self.directory / "cluster"
+        with running.machines(nodes, folder, self.sabotage, links=links) as machines:
             for trial in wanted:
                 verdict = self._try(machines, trial, f"seed-{trial.seed}")
                 self.verdicts.append(verdict)

@@ -181,6 +181,11 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [step for step in self.steps if isinstance(step, Source)]
 
     @property
+    def has_links(self) -> bool:
+        """Whether links between its nodes are cut."""
+        return any(fault.kind == "cut-link" for fault in self.faults)
+
+    @property
     def lettered(self) -> list[Scale]:
         """Its steps with dead letters."""
         return [step for step in self.steps if isinstance(step, Scale) and step.letters]

@@ -165,7 +165,11 @@ class LocalCluster(Machines):
     ) -> None:
         assert self._watcher is not None
         environment = {**self._environment, **variables}
-        daemon.launch([*self._command, *arguments], environment, self._watcher)
+        daemon.launch([*self._command_of(daemon), *arguments], environment, self._watcher)
+
+    def _command_of(self, _: Daemon) -> Sequence[str]:
+        """What starts a daemon of Spark; who sets nodes apart from each other puts more before."""
+        return self._command
 
 
 def _short_enough(*folders: Path) -> Path:

@@ -25,7 +25,7 @@ from rekindle_local import cgroups, processes
 from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
 from rekindle_local.watcher import Watcher, end_processes
 
-__all__ = ["CPU_QUOTA", "CPU_QUOTA_MIN", "Machines", "Node"]
+__all__ = ["CPU_QUOTA", "CPU_QUOTA_MIN", "NODES_MAX", "Machines", "Node"]
 
 NODES_MAX = 250
 # Cores of a node: ten of them are two cores.

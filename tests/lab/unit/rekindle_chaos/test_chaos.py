@@ -186,7 +186,7 @@ def test_what_failed_before_an_interruption_is_kept(
             raise KeyboardInterrupt
         return running.Verdict(trial, failure="a row is missing")
 
-    monkeypatch.setattr(running, "machines", lambda *_: nullcontext())
+    monkeypatch.setattr(running, "machines", lambda *_, **__: nullcontext())
     monkeypatch.setattr(running, "run", run)
     wanted = [msgspec.structs.replace(drawing.draw(seed), faults=()) for seed in (1, 2)]
     with pytest.raises(RunError, match="seed 1: a row is missing"):
