@@ -1,0 +1,115 @@
+"""What hinders processes of a trial where a trap is set, and nobody where there is none."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import FencedError
+from rekindle_chaos.sabotage import FOLDER
+from rekindle_spark.store import Store
+
+COMMIT = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
+LIMIT_SECONDS = 30.0
+WRITE = """
+import sys, time
+from pathlib import Path
+from rekindle_store.local_files import LocalFiles
+files = LocalFiles(Path(sys.argv[1], "store"))
+files.make_folder("outputs")
+begin = time.monotonic()
+files.put({"outputs/a": bytes(100_000)})
+assert len(files.read("outputs/a")) == 100_000
+print(time.monotonic() - begin)
+"""
+DRIVE = """
+import sys
+from pathlib import Path
+from rekindle_spark.store import Store
+store = Store(Path(sys.argv[1], "store"))
+store.open(1.0)
+print("open", flush=True)
+sys.stdin.readline()
+store.{call}
+"""
+CALLS = {
+    "commits": f"commit({COMMIT})",
+    "offsets": "log_offsets(1, {'offsets': {}})",
+    "checkpoints": "complete_checkpoint(1, {'bytes': {}, 'older': {}, 'program': 'p'})",
+}
+CLOCK = "import time; from rekindle_spark import clock; print(clock.now(), time.time())"
+
+
+def started(code: str, directory: Path, *, driver: bool = False) -> subprocess.Popen[str]:
+    """A process of a trial."""
+    path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
+    variables = {"REKINDLE_CHAOS_DIRECTORY": str(directory)} if driver else {}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)],
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Path:
+    """The folder of a trial, without traps."""
+    (tmp_path / "traps").mkdir()
+    return tmp_path
+
+
+def test_a_store_is_slow_only_while_the_trap_is_there(trial: Path) -> None:
+    usual, _ = started(WRITE, trial).communicate(timeout=LIMIT_SECONDS)
+    (trial / "traps" / "slow-store").touch()
+    slow, _ = started(WRITE, trial).communicate(timeout=LIMIT_SECONDS)
+    assert float(slow) > 0.3, "a put and a read of a tenth of a megabyte, and what each waits for"
+    assert float(usual) < float(slow)
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_record_is_late_and_what_it_meets_then_is_as_without_any_trap(
+    trial: Path, kind: str
+) -> None:
+    (trial / "traps" / f"late-put-{kind}").touch()
+    older = started(DRIVE.format(call=CALLS[kind]), trial, driver=True)
+    assert older.stdout is not None
+    assert older.stdout.readline() == "open\n"
+    assert older.stdin is not None
+    older.stdin.write("go\n")
+    older.stdin.flush()
+    mark = trial / "traps" / f"held-{older.pid}"
+    end = time.monotonic() + LIMIT_SECONDS
+    while not mark.exists():
+        assert older.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    newer = Store(trial / "store")
+    newer.open(2.0)
+    os.killpg(older.pid, signal.SIGCONT)
+    _, said = older.communicate(timeout=LIMIT_SECONDS)
+    assert (older.returncode, FencedError.__name__ in said) == {
+        "commits": (1, True),
+        "offsets": (0, False),  # which is adopted
+        "checkpoints": (1, True),
+    }[kind]
+    late = (trial / "store" / "checkpoints" / "1.json").exists()
+    assert late == (kind == "checkpoints"), "the put itself is not refused"
+    assert Store(trial / "store").open(3.0).checkpoint is None, "it does not count"
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_driver_starts_with_the_clock_of_the_trap(trial: Path, hours: int) -> None:
+    (trial / "traps" / "clock").write_text(f"{hours * 3_600}")
+    said, _ = started(CLOCK, trial, driver=True).communicate(timeout=LIMIT_SECONDS)
+    for told in map(float, said.split()):
+        assert told - time.time() == pytest.approx(hours * 3_600, abs=20)
+    said, _ = started(CLOCK, trial).communicate(timeout=LIMIT_SECONDS)
+    assert float(said.split()[1]) == pytest.approx(time.time(), abs=20), "hosts have another clock"
