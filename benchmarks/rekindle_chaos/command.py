@@ -15,6 +15,7 @@ __all__ = ["chaos"]
 
 SEEDS, SEEDS_MAX = "1..5", 10_000
 MINUTES = 1.0
+MODES = ("always", "adaptive")
 
 
 def chaos(
@@ -34,6 +35,14 @@ def chaos(
             metavar="KINDS",
             help="Kinds of faults, separated by commas.",
             show_default="all, or with --break those that show it",
+        ),
+    ] = None,
+    ordering: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="always or adaptive, and the same of buffering.",
+            show_default="the seed's, or with --break one that shows it",
         ),
     ] = None,
     links: Annotated[
@@ -74,7 +83,7 @@ def chaos(
     broken = None if sabotage is None else Sabotage(sabotage)
     if trial is not None:
         given = {"--seeds": seeds, "--minutes": minutes, "--processes": processes or None}
-        given |= {"--faults": faults, "--links": links or None}
+        given |= {"--faults": faults, "--links": links or None, "--ordering": ordering}
         for option, value in given.items():
             options.check_absent(option, value, "--trial, which says it")
         wanted = [reading.read(trial)]
@@ -86,9 +95,20 @@ def chaos(
         if faults is not None:
             known = drawing.known(processes=processes, links=links)
             only = options.choices("--faults", faults, tuple(known))
+        if ordering is not None:
+            options.check_choice("--ordering", ordering, MODES)
+        elif broken is not None:
+            ordering = broken.ordering
         if links:
             link_cutter.check_possible()
-        draw = partial(drawing.draw, minutes=lasting, processes=processes, links=links, only=only)
+        draw = partial(
+            drawing.draw,
+            minutes=lasting,
+            processes=processes,
+            links=links,
+            only=only,
+            ordering=ordering,
+        )
         wanted = [draw(seed) for seed in numbers]
     with options.report_directory(report) as directory:
         Session(directory, broken, typer.echo).run(wanted)

@@ -48,17 +48,18 @@ FIRST_KINDS = {
 KINDS = {
     **FIRST_KINDS,
     "late-put": (0, 60.0),
-    "flip-byte": (1, 0.0),
+    "flip-byte": (2, 0.0),
     "slow-store": (0, 20.0),
     "clock": (0, 20.0),
     "driver-isolated": (0, 20.0),
-    "lookup-away": (0, 10.0),
+    "lookup-away": (1, 10.0),
 }
 # By kind: what it may harm, or how.
 WHAT = {
     "late-put": ("offsets", "commits", "checkpoints", "checkpoints"),
     "flip-byte": ("exchange", "exchange", "state"),
     "clock": ("back", "ahead", "back-at-start", "ahead-at-start"),
+    "lookup-away": ("node", "driver"),
 }
 # Refused where output has become public with a checkpoint: what it was made of must not be lost.
 LOSES_CHECKPOINT = (("damage-record", ""), ("flip-byte", "state"))
@@ -79,15 +80,18 @@ def draw(
     processes: bool = False,
     links: bool = False,
     only: Collection[str] | None = None,
+    ordering: str | None = None,
 ) -> Trial:
     """The trial of a seed. `processes`: with coordinator, sidecar and ZooKeeper as well. `links`:
     those between nodes are cut too. `only` are the kinds of faults to draw from, all where it is
-    None."""
+    None. `ordering` takes the place of the seed's."""
     rng = random.Random(seed)
     seconds = 60.0 * minutes
     rows_per_second = rng.choice((500, 1_500, 3_000))
     rows = int(rows_per_second * seconds)
     policy = _policy(rng)
+    if ordering is not None:
+        policy |= {"buffering": ordering, "ordering": ordering}
     kinds = known(processes=processes, links=links)
     if only is not None:
         kinds = {kind: told for kind, told in kinds.items() if kind in only}

@@ -40,6 +40,7 @@ NEED_A_DRIVER = ("store-away", "usurp-driver", "late-put", "lookup-away")
 # Behind the input a fault that needs some calm waits no longer for it.
 CALM_SECONDS_MAX = 40.0
 CLOCK_SECONDS = 3_600.0
+AWAY_SECONDS = 4.0
 HOST = b"rekindle_spark.host"
 START_AGAIN = "start again: checkpoint"
 
@@ -145,7 +146,7 @@ class Harm:
                     fault, self.driver, self.traps, self._plan, self._succeed, self._again
                 ).begin()
             case "flip-byte":
-                self._flip(fault, names[0])
+                self._flip(fault, *names)
             case "slow-store":
                 self._set_trap("slow-store", "", end)
             case "clock":
@@ -257,12 +258,14 @@ class Harm:
         damage.cut_checkpoint(self.driver.store)
         self._start_driver()
 
-    def _flip(self, fault: Fault, node: str) -> None:
-        """Change bits of exchanged rows on a node, or of a state from which the next driver is to
-        start: it ends for that, and one after it goes on from the checkpoint before."""
+    def _flip(self, fault: Fault, node: str, reader: str) -> None:
+        """Change bits of exchanged rows on a node, some of which another has to read again; or of
+        a state from which the next driver is to start: it ends for that, and one after it goes on
+        from the checkpoint before."""
         rng = random.Random(f"{self.trial.seed} {fault.at}")
         if fault.what == "exchange":
             damage.flip_exchange(self.cluster.disk(node), rng)
+            self._kill_host(reader)
             return
         self.driver.kill()
         self._bring_store_back()
@@ -292,8 +295,13 @@ class Harm:
         self._plan(end, partial(trap.unlink, missing_ok=True))
 
     def _begin_to_leave_out(self, fault: Fault) -> None:
+        """Once what is looked up is back, what has been run since the last checkpoint is run again,
+        of a node or of all."""
         self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
-        self._set_trap(LOOKUP, "", fault.at + fault.seconds)
+        end = fault.at + fault.seconds
+        self._set_trap(LOOKUP, "", end)
+        harm = "kill-driver" if fault.what == "driver" else "kill-node"
+        self._plan(end, partial(self._begin, Fault(end, harm, fault.nodes, AWAY_SECONDS)))
 
     def _is_quiet(self, at: float) -> bool:
         """Whether nothing lasts, and all queries run: nothing is being run again."""

@@ -65,7 +65,7 @@ def _check_fault(fault: Fault, trial: Trial, policy: Policy) -> None:
         raise ValueError(f"fault on node {max(fault.nodes)}, of nodes 0 to {trial.nodes - 1}")
     if known[fault.kind][0] and not fault.nodes:
         raise ValueError(f"{fault.kind} of no node")
-    if fault.kind in drawing.LINK_KINDS and len(set(fault.nodes)) != 2:
+    if fault.kind in ("cut-link", "flip-byte") and len(set(fault.nodes)) != 2:
         raise ValueError(f"{fault.kind} of {len(set(fault.nodes))} nodes, not of two")
     if fault.at > trial.seconds:
         raise ValueError(f"{fault.kind} at {fault.at:g} s, after the {trial.seconds:g} s of input")

@@ -52,9 +52,14 @@ class Sabotage(StrEnum):
         broken."""
         return SHOWN_BY.get(self, drawing.FIRST_KINDS)
 
+    @property
+    def ordering(self) -> str | None:
+        """The ordering under which alone it does harm; None: under any."""
+        return "adaptive" if self is Sabotage.LATE_CHECKPOINT else None
+
 
 SHOWN_BY: dict[Sabotage, tuple[str, ...]] = {
     Sabotage.LATE_CHECKPOINT: ("late-put",),
-    Sabotage.FORGOTTEN_LETTER: ("lookup-away", "kill-node", "kill-host", "kill-driver"),
-    Sabotage.UNCHECKED_FRAME: ("flip-byte", "kill-node", "kill-host"),
+    Sabotage.FORGOTTEN_LETTER: ("lookup-away",),
+    Sabotage.UNCHECKED_FRAME: ("flip-byte",),
 }

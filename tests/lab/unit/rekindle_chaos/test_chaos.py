@@ -221,6 +221,8 @@ def test_shrinking_keeps_to_its_number_of_runs() -> None:
 def test_faults_that_show_a_sabotage_are_drawn_alone(kind: Sabotage) -> None:
     some = [drawing.draw(seed, only=kind.faults) for seed in SEEDS]
     assert {fault.kind for trial in some for fault in trial.faults} == set(kind.faults)
+    for trial in [drawing.draw(seed, only=kind.faults, ordering="adaptive") for seed in SEEDS]:
+        assert (trial.policy["buffering"], trial.policy["ordering"]) == ("adaptive", "adaptive")
     for seed, trial in zip(SEEDS, some, strict=True):
         of_all_faults = drawing.draw(seed)
         steps = [step for step in trial.steps if step in of_all_faults.steps]
