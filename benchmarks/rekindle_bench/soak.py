@@ -290,8 +290,11 @@ def _judge(
         starts = (found[1].start_seconds, last.start_seconds)
         compare("the last start", "the second one's seconds", *starts, GROWTH_MAX)
         for place, unit in enumerate(("files", "bytes")):
-            sizes = (sum(size[place] for size in one.store.values()) for one in (first, last))
-            compare(f"the store's {unit} after {epochs} epochs", then, *sizes, STORE_GROWTH_MAX)
+            before, after = (
+                sum(size[place] for size in life.store.values()) for life in (first, last)
+            )
+            what = f"the store's {unit} after {epochs} epochs"
+            compare(what, then, before, after, STORE_GROWTH_MAX)
     wrong = ", ".join(f"{bad[kind]} {kind}" for kind in rows.KINDS)
     right = bad["expected"] > 0 and not any(bad[kind] for kind in rows.KINDS)
     bars.append(Bar("every row right", f"of {bad['expected']:,} rows {wrong}", right, command))

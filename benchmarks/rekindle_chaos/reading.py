@@ -83,7 +83,11 @@ def _check_steps(trial: Trial, folder: Path) -> None:
     for step in few:
         if isinstance(step, Scale) and step.into in columns[step.input].columns:
             raise ValueError(f"step {step.name} adds the column {step.into}, which is there")
-        if isinstance(step, Scale) and step.letters and columns[step.input].unique_by != set():
+        if (
+            isinstance(step, Scale)
+            and step.letters
+            and columns[step.input].unique_by != frozenset()
+        ):
             raise ValueError(f"step {step.name} has dead letters, and event times not of one row")
     small = msgspec.structs.replace(trial, steps=few)
     inputs.write(small, folder / "input")
