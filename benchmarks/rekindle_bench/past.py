@@ -7,7 +7,6 @@ a driver reads before its first epoch, takes a generation, and seals the log.
 """
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from rekindle_spark.restoring import RestorePoints
 from rekindle_spark.store import Store
 from rekindle_store import segments
 
-__all__ = ["FEW", "measure", "start", "write_store"]
+__all__ = ["BEHIND", "FEW", "Start", "measure", "write_store"]
 
 FEW = 1_000
 MEMORY_BYTES_MAX = 512 * 2**20
@@ -36,15 +35,32 @@ TIME_RATIO_MAX, MEMORY_RATIO_MAX = 2.0, 1.2
 # Commits behind the checkpoint: ten seconds of epochs of a second.
 BEHIND = 10
 KEYED, QUERIES = 4, 4
-START = "import sys; from rekindle_bench import past; past.start(sys.argv[1])"
+# In a process that has nothing else: the memory of this one is not a driver's.
+START = """
+import json, re, resource, sys, time
+from pathlib import Path
+from rekindle_spark.store import Store
+place, limit = sys.argv[1], int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+begin = time.perf_counter()
+store = Store(place)
+store.read()
+history = store.open(time.time())
+seconds = time.perf_counter() - begin
+(peak,) = re.findall(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+commits = history.fold.commits
+print(json.dumps({"seconds": seconds, "peak_bytes": 1024 * int(peak), "commits": commits}))
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What one start took: `seconds` without those of loading Python, the most memory ever held."""
+    """What one start took: `seconds` without those of loading Python, the most memory ever held.
+    `commits` are those that it knows of, with its own."""
 
     seconds: float
     peak_bytes: int
+    commits: int
 
 
 def measure(commits: int, turns: int, directory: Path) -> dict[str, Any]:
@@ -128,21 +144,8 @@ def _cut(epoch: int) -> dict[str, Any]:
     }
 
 
-def start(place: str) -> None:
-    """Start on a store as a driver does, with the memory of a small one; print what it took."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    began = time.perf_counter()
-    store = Store(place)
-    store.read()
-    history = store.open(time.time())
-    seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    assert history.fold.commits > BEHIND
-    print(json.dumps({"seconds": seconds, "peak_bytes": peak}))
-
-
 def _started(place: Path) -> Start:
-    line = [sys.executable, "-c", START, str(place)]
+    line = [sys.executable, "-c", START, str(place), str(MEMORY_BYTES_MAX)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(

@@ -26,14 +26,15 @@ def test_a_store_with_a_past_is_one_that_a_driver_starts_on(tmp_path: Path) -> N
 def test_what_a_start_takes_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
     past.write_store(tmp_path, 100)
     found = past._started(tmp_path)
+    assert found.commits == 101, "and its own"
     assert 0 < found.seconds < 60
     assert found.peak_bytes > 10 * 2**20
 
 
 def test_bars_compare_the_two_stores_turn_by_turn(tmp_path: Path) -> None:
     samples = {
-        past.FEW: [Start(0.1, 100), Start(0.2, 100), Start(0.1, 100)],
-        10_000: [Start(0.1, 130), Start(0.4, 130), Start(0.3, 110)],
+        past.FEW: [Start(0.1, 100, 1), Start(0.2, 100, 1), Start(0.1, 100, 1)],
+        10_000: [Start(0.1, 130, 1), Start(0.4, 130, 1), Start(0.3, 110, 1)],
     }
     found = past._judge(samples, 10_000, 3, tmp_path)
     assert (found["time_ratio"], found["memory_ratio"]) == (2.0, 1.3)
