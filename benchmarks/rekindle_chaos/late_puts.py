@@ -1,8 +1,10 @@
 """A record that a driver was about to write arrives late: another driver has started meanwhile.
 
-    set ──the driver is at the record──► held ──another has started──► succeeded
-                                                                          │ some seconds, or what
-    over ◄── third starts ◄── the second is killed ◄── the first ended ◄──┘ the second has committed
+    set ──the driver is at the record──► held ──another takes the next generation──► succeeded
+                                                                                        │
+    over ◄── a third starts ◄── the second is killed ◄── the first has ended ◄──────────┘
+                    (of a checkpoint alone)                       after some seconds, or of a
+                                                                  checkpoint after a commit
 
 The driver's Python stands still with all checks behind it (`sabotage.sitecustomize`); its JVM dies,
 so that executors go to the next one, as with a put that is on its way when its machine is gone. Of
@@ -31,6 +33,9 @@ __all__ = ["LatePut"]
 LOOK_SECONDS = 0.05
 # A checkpoint may not be due while something is behind.
 WAIT_SECONDS_MAX = 30.0
+# What the second driver is waited for: the machine may be slow.
+SUCCESSOR_SECONDS_MAX = 150.0
+COMMITS_LOOKED_AT = 20
 
 Action = Callable[[], None]
 
@@ -76,7 +81,7 @@ class LatePut:
         self, older: subprocess.Popen[bytes], before: int, at: float, end: float
     ) -> None:
         is_checkpoint = self.fault.what == "checkpoints"
-        if at < end and not (is_checkpoint and _has_committed(self.driver.store, before)):
+        if at < end + SUCCESSOR_SECONDS_MAX and not self._is_time(before, at >= end):
             later = at + LOOK_SECONDS
             self.plan(later, partial(self._await_time, older, before, later, end))
             return
@@ -84,6 +89,12 @@ class LatePut:
             os.killpg(older.pid, signal.SIGCONT)
         if is_checkpoint:
             self._await_end(older, at)
+
+    def _is_time(self, before: int, is_over: bool) -> bool:
+        """Whether the second driver has got where the record is to meet it."""
+        if self.fault.what == "checkpoints":
+            return _has_committed(self.driver.store, before)
+        return is_over and _newest_generation(self.driver.store) > before
 
     def _await_end(self, older: subprocess.Popen[bytes], at: float) -> None:
         if older.poll() is None:
@@ -114,7 +125,12 @@ def _has_committed(store: Path, before: int) -> bool:
     """Whether a driver after that generation has made output count."""
     with suppress(OSError, RekindleError):
         place = files.at(store)
-        name = f"commits/{commit_log.newest(place)}.json"
-        record = records.decode("commit", place.read(name), name)
-        return bool(record["generation"] > before and record["outputs"])
+        newest = commit_log.newest(place)
+        for number in range(newest, max(0, newest - COMMITS_LOOKED_AT), -1):
+            name = f"commits/{number}.json"
+            record = records.decode("commit", place.read(name), name)
+            if record["generation"] <= before:
+                return False
+            if record["outputs"]:
+                return True
     return False
