@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.errors import RunError
-from rekindle_chaos import damage
+from rekindle_chaos import damage, drawing
 from rekindle_chaos.application import LOOKUP, RAISE
 from rekindle_chaos.late_puts import LatePut
 from rekindle_chaos.links import Links
@@ -42,6 +42,7 @@ CALM_SECONDS_MAX = 40.0
 CLOCK_SECONDS = 3_600.0
 AWAY_SECONDS = 4.0
 HOST = b"rekindle_spark.host"
+OF_NODES = {kind: nodes for kind, (nodes, _) in drawing.known(processes=True, links=True).items()}
 START_AGAIN = "start again: checkpoint"
 
 Action = Callable[[], None]
@@ -107,11 +108,15 @@ class Harm:
             return
         # What is run again has to find what it has found before: it would be no dead letter.
         (self.traps / LOOKUP).unlink(missing_ok=True)
-        self._lasts_until = max(self._lasts_until, fault.at + fault.seconds)
-        kind = fault.kind.partition("-")[0]
-        names = [self.cluster.nodes[number].name for number in fault.nodes]
-        self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
         end = fault.at + fault.seconds
+        self._lasts_until = max(self._lasts_until, end)
+        self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
+        if OF_NODES[fault.kind]:
+            self._harm_nodes(fault, [self.cluster.nodes[n].name for n in fault.nodes], end)
+        else:
+            self._harm_driver(fault, end)
+
+    def _harm_nodes(self, fault: Fault, names: list[str], end: float) -> None:
         match fault.kind:
             case "kill-node" | "kill-nodes" | "kill-most":
                 for name in names:
@@ -127,6 +132,18 @@ class Harm:
                 self._slow(names[0], fault.at, end)
             case "kill-host":
                 self._kill_host(names[0])
+            case "flip-byte":
+                self._flip(fault, *names)
+            case "cut-link":
+                assert self.links is not None
+                self.links.cut(names)
+                self._plan(end, partial(self.links.join, names))
+            case _:
+                raise AssertionError(fault)
+
+    def _harm_driver(self, fault: Fault, end: float) -> None:
+        """Harm the driver, its store or what it runs, all nodes, or the control plane."""
+        match fault.kind:
             case "kill-driver":
                 self._again()
             case "usurp-driver":
@@ -145,22 +162,17 @@ class Harm:
                 LatePut(
                     fault, self.driver, self.traps, self._plan, self._succeed, self._again
                 ).begin()
-            case "flip-byte":
-                self._flip(fault, *names)
             case "slow-store":
                 self._set_trap("slow-store", "", end)
             case "clock":
                 self._turn_clock(fault.what, end)
-            case "cut-link":
-                assert self.links is not None
-                self.links.cut(names)
-                self._plan(end, partial(self.links.join, names))
             case "driver-isolated":
                 for node in self.cluster.nodes:
                     self._stop(node.name)
                     self._plan(end, partial(self.cluster.continue_processes, node.name))
             case _:
-                self._harm_control_plane(kind, fault.kind.partition("-")[2], end)
+                kind, _, part = fault.kind.partition("-")
+                self._harm_control_plane(kind, part, end)
 
     def _put_off(self, fault: Fault) -> None:
         later = msgspec.structs.replace(fault, at=fault.at + RETRY_SECONDS)
@@ -300,8 +312,10 @@ class Harm:
         self.done[fault.kind] = self.done.get(fault.kind, 0) + 1
         end = fault.at + fault.seconds
         self._set_trap(LOOKUP, "", end)
-        harm = "kill-driver" if fault.what == "driver" else "kill-node"
-        self._plan(end, partial(self._begin, Fault(end, harm, fault.nodes, AWAY_SECONDS)))
+        harm = Fault(end, "kill-driver")
+        if fault.what == "node":
+            harm = Fault(end, "kill-node", fault.nodes, AWAY_SECONDS)
+        self._plan(end, partial(self._begin, harm))
 
     def _is_quiet(self, at: float) -> bool:
         """Whether nothing lasts, and all queries run: nothing is being run again."""
