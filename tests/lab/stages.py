@@ -51,7 +51,7 @@ STAGES = (
     Stage("peers", 120, [_pytest(f"{INTEGRATION}/test_peers.py")]),
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
-    Stage("sabotage", 300, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
+    Stage("sabotage", 1_000, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
     Stage("seeds", 280, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
     Stage("wheels", 60, [_pytest(f"{INTEGRATION}/test_wheels.py")]),
     Stage(

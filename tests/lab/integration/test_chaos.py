@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LIMIT_SECONDS = 900.0
 
 
@@ -25,10 +27,13 @@ def test_a_seed_comes_to_its_end_with_every_row_right(tmp_path: Path) -> None:
     assert found["faults"]
 
 
-def test_what_is_broken_on_purpose_is_found(tmp_path: Path) -> None:
-    options = ("--break", "watermark", "--seeds", "1..10", "--minutes", "0.3")
+@pytest.mark.parametrize(
+    "kind", ["watermark", "late-checkpoint", "forgotten-letter", "unchecked-frame"]
+)
+def test_what_is_broken_on_purpose_is_found(tmp_path: Path, kind: str) -> None:
+    options = ("--break", kind, "--seeds", "1..10", "--minutes", "0.4")
     done = chaos(*options, "--report", str(tmp_path / "out"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].endswith("finds watermark")
+    assert done.stdout.splitlines()[-1].endswith(f"finds {kind}")
     found = json.loads((tmp_path / "out" / "chaos.json").read_text())
     assert found["failures"]
