@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 PREVIOUS = "5974126b866f672b1953feeef4cf00b236d6c1fe"
 NOW, BEFORE = "now", "before"
 SESSION_SECONDS = "4"
-WAIT_SECONDS_MAX = 60.0
+# What a machine with much else to do needs; two seconds are usual.
+WAIT_SECONDS_MAX = 240.0
 PARTITIONS = {"source/0", "source/1", "counts/0", "counts/1"}
 SIDECAR = "from rekindle_sidecar.container import main; main()"
 COORDINATORS = {NOW: "rekindle_cli", BEFORE: "rekindle_local"}

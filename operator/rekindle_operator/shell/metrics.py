@@ -76,15 +76,7 @@ class OperatorMetrics(Metrics):
         self.unwritten = self._own(
             "status_unwritten_seconds", "Since the oldest decision that no Recovery tells yet"
         )
-        self.server_disk = self._own(
-            "store_server_disk_bytes", "Snapshots and logs of a server of the store", "server"
-        )
-        self.server_data = self._own(
-            "store_server_data_bytes", "Records of the store, as a server has them", "server"
-        )
-        self.server_waiting = self._own(
-            "store_server_requests_waiting", "Requests that wait at a server of the store", "server"
-        )
+        self._add_servers()
         self.certificate_ends = self._own(
             "webhook_certificate_ends_timestamp_seconds", "When the presented certificate ends"
         )
@@ -107,6 +99,17 @@ class OperatorMetrics(Metrics):
             "From a decision to the Recovery that tells of it",
             buckets=DELAYS,
             registry=self.registry,
+        )
+
+    def _add_servers(self) -> None:
+        self.server_disk = self._own(
+            "store_server_disk_bytes", "Snapshots and logs of a server of the store", "server"
+        )
+        self.server_data = self._own(
+            "store_server_data_bytes", "Records of the store, as a server has them", "server"
+        )
+        self.server_waiting = self._own(
+            "store_server_requests_waiting", "Requests that wait at a server of the store", "server"
         )
 
     @property
