@@ -3,13 +3,18 @@
 `chaos.session` runs the trials; here they are drawn, or read from a file.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rekindle_cli import options
+
+if TYPE_CHECKING:
+    from rekindle_chaos.sabotage import Sabotage
+    from rekindle_chaos.trials import Trial
 
 __all__ = ["chaos"]
 
@@ -17,37 +22,55 @@ SEEDS, SEEDS_MAX = "1..5", 10_000
 MINUTES = 1.0
 MODES = ("always", "adaptive")
 
+SeedsOption = Annotated[
+    str | None, typer.Option(help="One seed, or FIRST..LAST.", show_default=SEEDS)
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(help="Minutes of input and faults of a seed.", show_default=f"{MINUTES:g}"),
+]
+ProcessesOption = Annotated[
+    bool, typer.Option(help="With coordinator, sidecar and ZooKeeper, which are harmed too.")
+]
+FaultsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KINDS",
+        help="Kinds of faults, separated by commas.",
+        show_default="all, or with --break those that show it",
+    ),
+]
+OrderingOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE",
+        help="always or adaptive, and the same of buffering.",
+        show_default="the seed's, or with --break one that shows it",
+    ),
+]
+LinksOption = Annotated[
+    bool, typer.Option(help="Links between nodes are cut too. Needs root and iptables.")
+]
+BreakOption = Annotated[
+    str | None,
+    typer.Option(
+        "--break",
+        metavar="KIND",
+        help="Break this on purpose, to see that it is found: order, dedupe, fence, restore, "
+        "offset-log, trim-early, manifest, watermark, late-checkpoint, forgotten-letter, "
+        "unchecked-frame.",
+        show_default=False,
+    ),
+]
+
 
 def chaos(
-    seeds: Annotated[
-        str | None, typer.Option(help="One seed, or FIRST..LAST.", show_default=SEEDS)
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(help="Minutes of input and faults of a seed.", show_default=f"{MINUTES:g}"),
-    ] = None,
-    processes: Annotated[
-        bool, typer.Option(help="With coordinator, sidecar and ZooKeeper, which are harmed too.")
-    ] = False,
-    faults: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KINDS",
-            help="Kinds of faults, separated by commas.",
-            show_default="all, or with --break those that show it",
-        ),
-    ] = None,
-    ordering: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE",
-            help="always or adaptive, and the same of buffering.",
-            show_default="the seed's, or with --break one that shows it",
-        ),
-    ] = None,
-    links: Annotated[
-        bool, typer.Option(help="Links between nodes are cut too. Needs root and iptables.")
-    ] = False,
+    seeds: SeedsOption = None,
+    minutes: MinutesOption = None,
+    processes: ProcessesOption = False,
+    faults: FaultsOption = None,
+    ordering: OrderingOption = None,
+    links: LinksOption = False,
     trial: Annotated[
         Path | None, typer.Option(help="A file that an earlier run has kept, in place of seeds.")
     ] = None,
@@ -55,17 +78,7 @@ def chaos(
         Path | None,
         typer.Option(help="A new directory for the report; else it is kept only on failure."),
     ] = None,
-    sabotage: Annotated[
-        str | None,
-        typer.Option(
-            "--break",
-            metavar="KIND",
-            help="Break this on purpose, to see that it is found: order, dedupe, fence, restore, "
-            "offset-log, trim-early, manifest, watermark, late-checkpoint, forgotten-letter, "
-            "unchecked-frame.",
-            show_default=False,
-        ),
-    ] = None,
+    sabotage: BreakOption = None,
 ) -> None:
     """Run random pipelines under random faults, and check every row.
 
@@ -73,8 +86,7 @@ def chaos(
 
     Example: rekindle chaos --seeds 1..10 --report out
     """
-    from rekindle_chaos import drawing, reading
-    from rekindle_chaos import links as link_cutter
+    from rekindle_chaos import reading
     from rekindle_chaos.sabotage import Sabotage
     from rekindle_chaos.session import Session
 
@@ -86,29 +98,39 @@ def chaos(
         given |= {"--faults": faults, "--links": links or None, "--ordering": ordering}
         for option, value in given.items():
             options.check_absent(option, value, "--trial, which says it")
-        wanted = [reading.read(trial)]
+        wanted: Sequence[Trial] = [reading.read(trial)]
     else:
-        numbers = options.seeds(SEEDS if seeds is None else seeds, SEEDS_MAX)
-        lasting = MINUTES if minutes is None else minutes
-        options.check_range("--minutes", lasting, 0.3, 60.0)
-        only = None if broken is None else [*broken.faults, *drawing.PROCESS_KINDS]
-        if faults is not None:
-            known = drawing.known(processes=processes, links=links)
-            only = options.choices("--faults", faults, tuple(known))
-        if ordering is not None:
-            options.check_choice("--ordering", ordering, MODES)
-        elif broken is not None:
-            ordering = broken.ordering
-        if links:
-            link_cutter.check_possible()
-        draw = partial(
-            drawing.draw,
-            minutes=lasting,
-            processes=processes,
-            links=links,
-            only=only,
-            ordering=ordering,
-        )
-        wanted = [draw(seed) for seed in numbers]
+        wanted = _drawn(seeds, minutes, faults, ordering, broken, processes=processes, links=links)
     with options.report_directory(report) as directory:
         Session(directory, broken, typer.echo).run(wanted)
+
+
+def _drawn(
+    seeds: str | None,
+    minutes: float | None,
+    faults: str | None,
+    ordering: str | None,
+    broken: "Sabotage | None",
+    *,
+    processes: bool,
+    links: bool,
+) -> "list[Trial]":
+    """The trials of the seeds that are asked for. Raises InputError."""
+    from rekindle_chaos import drawing
+    from rekindle_chaos import links as link_cutter
+
+    numbers = options.seeds(SEEDS if seeds is None else seeds, SEEDS_MAX)
+    lasting = MINUTES if minutes is None else minutes
+    options.check_range("--minutes", lasting, 0.3, 60.0)
+    only = None if broken is None else [*broken.faults, *drawing.PROCESS_KINDS]
+    if faults is not None:
+        known = drawing.known(processes=processes, links=links)
+        only = options.choices("--faults", faults, tuple(known))
+    if ordering is not None:
+        options.check_choice("--ordering", ordering, MODES)
+    elif broken is not None:
+        ordering = broken.ordering
+    if links:
+        link_cutter.check_possible()
+    draw = partial(drawing.draw, minutes=lasting, processes=processes, links=links, only=only)
+    return [draw(seed, ordering=ordering) for seed in numbers]
