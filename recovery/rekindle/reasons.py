@@ -49,6 +49,10 @@ class Reason(Explained):
     UNEVEN_LOAD = "uneven-load", "a node carries far more than another, and partitions move"
     SURVIVAL = "survival", "partitions move so that a lost failure domain stops less priority"
     SLOW_NODE = "slow-node", "a node is so much slower than others that it holds them up"
+    UNREACHABLE_BY_PEERS = (
+        "unreachable-by-peers",
+        "executors cannot read from each other, and the one that most cannot read is dropped",
+    )
     POLICY_CHANGED = "policy-changed", "somebody has changed the policy"
     PAUSED = "paused", "somebody has paused the application: no epochs, no plans"
     UNPAUSED = "unpaused", "somebody has ended the pause"

@@ -26,10 +26,12 @@ from rekindle.protocol import (
     PlanOrder,
     ResumeOrder,
 )
+from rekindle.reasons import Reason
 from rekindle_spark import blame, moving, sparing, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.guidance import Guidance
+from rekindle_spark.links import Links
 from rekindle_spark.membership import HostFailures, Loss, Membership
 from rekindle_spark.reporting import Reports
 from rekindle_spark.running import Attempts, Result
@@ -57,6 +59,7 @@ class Control:
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.host_failures = HostFailures()
+        self.links = Links()
         self.damaged_frames: set[tuple[int, int]] = set()  # producers and epochs, read once
         self.statistics = Statistics(
             application,
@@ -144,10 +147,13 @@ class Control:
         """
         # after a loss this verdict is of partitions that have been placed anew since
         stale = result.losses != self.application.losses
+        self.links.fail(result.cut_links, time.monotonic())
         for executor in () if stale else sorted(result.stateless_executors):
             self._miss_host(executor, result)
         if result.full_executor and not stale:
             self._leave_alone(result.full_executor)
+        if result.cut_links and self._drop_unreachable():
+            attempts.clear()
         if result.damaged and not stale:
             self._make_again(result.damaged)
         attempts.count(bool(result.step_errors))
@@ -188,6 +194,7 @@ class Control:
             result = self.results.get()
             self.host_failures.forget(result.cpu.keys() - result.hostless_executors)
             self.checkpointing.acknowledge(result.acknowledgements)
+            self.links.succeed(result.sound_links)
             self.statistics.add(result)
             sparing.heed(self.application, result)
         while not self.failures.empty():
@@ -247,6 +254,7 @@ class Control:
                 application.warm.discard(executor)
                 self.statistics.forget(executor)
         self.host_failures.forget(loss.executors)
+        self.links.forget(loss.executors)
         application.remove(emptied)
         for executor, node in sorted(loss.executors.items()):
             application.events.write(
@@ -330,6 +338,40 @@ class Control:
             return
         seconds = self.membership.drop_full(executor)
         self.application.events.write("disk-full", executor=executor, node=node, seconds=seconds)
+
+    def _drop_unreachable(self) -> bool:
+        """Drop the executor that most others cannot read from, once that has gone on for so long
+        that a silent one would have been dropped; whether one was."""
+        present = self.membership.heard & self.application.executors.keys()
+        limit_seconds = self.application.settings.policy.silent_seconds
+        found = self.links.worst(present, self._priorities(), limit_seconds)
+        if found is None or (node := self._node(found[0])) is None:
+            return False
+        executor, peers = found
+        seconds = self.membership.drop_and_wait(executor, "unreachable by peers")
+        self.links.forget([executor])
+        self.application.events.write(
+            "unreachable",
+            executor=executor,
+            node=node,
+            peers=sorted(filter(None, map(self._node, peers))),
+            seconds=seconds,
+            reason=Reason.UNREACHABLE_BY_PEERS,
+        )
+        return True
+
+    def _priorities(self) -> dict[str, float]:
+        """Per executor, the priorities of all query partitions that would stop without it."""
+        application, priorities, found = self.application, self.guidance.priorities, {}
+        with application.lock:
+            placed = application.progress.placed
+            names = application.program.partition_names
+            where = {names[number]: executor for number, executor in placed.items()}
+        for query_partition, closure in self.guidance.closures.items():
+            for executor in {where[name] for name in closure if name in where}:
+                priority = priorities.get(query_partition, 0.0)
+                found[executor] = found.get(executor, 0.0) + priority
+        return found
 
     def _node(self, executor: str) -> str | None:
         """The node of an executor that belongs to the application; None: it does not, any more."""

@@ -18,6 +18,7 @@ from rekindle.errors import RunError
 from rekindle.modes import ON
 from rekindle_spark import ranges
 from rekindle_spark.exchange import Read, Task
+from rekindle_spark.links import Link
 from rekindle_spark.progress import Progress
 
 __all__ = ["Specification", "made_again", "reachable", "roll_call", "specify", "together"]
@@ -49,6 +50,23 @@ class Specification:
     def executors(self) -> set[str]:
         """All that run something, or are asked for what they have to say."""
         return {executor for tasks in self.produced for executor, _ in tasks}
+
+    def links(self, retained: Mapping[int, Sequence[str]]) -> set[Link]:
+        """Readers and the other executors that they read from; `retained` has those of each
+        retained shuffle by map index."""
+        own = {
+            -1 - stage: [executor for executor, _ in tasks]
+            for stage, tasks in enumerate(self.produced)
+        }
+        return {
+            (task.executor, executor)
+            for tasks in self.stages
+            for task in tasks
+            for read in task.reads
+            for first, end in zip(read.maps[::2], read.maps[1::2], strict=True)
+            for executor in (own.get(read.shuffle) or retained.get(read.shuffle, ()))[first:end]
+            if executor != task.executor
+        }
 
     @property
     def reads(self) -> set[int]:

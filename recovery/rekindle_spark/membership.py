@@ -12,8 +12,8 @@ a pause of this very process silence counts anew: it is us who have not listened
 fall silent together it most often is the driver's own network, so they are suspected and held, and
 not dropped, until one of them is heard of or a long time has passed. A coordinator that knows which
 nodes are lost may order to drop them meanwhile. Called by `control`, which also has an executor
-dropped whose host does not start any more, or whose disk is full: a new one on that machine has to
-wait, for it would most often find the same disk.
+dropped whose host does not start any more, whose disk is full, or that others cannot reach: a new
+one on the machine of one of the latter two has to wait, for it would most often find the same.
 """
 
 import time
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import ExecutorSeen
 
-__all__ = ["FullDisks", "Hold", "HostFailures", "Loss", "Membership", "Suspicion"]
+__all__ = ["AvoidedMachines", "Hold", "HostFailures", "Loss", "Membership", "Suspicion"]
 
 SETTLE_SECONDS = 0.4
 OBSERVE_SECONDS = 0.1
@@ -120,9 +120,9 @@ class Hold:
 
 
 @dataclass(slots=True)
-class FullDisks:
-    """Machines on which there was no room: executors there are let in later, each time after twice
-    as long.
+class AvoidedMachines:
+    """Machines on which there was no room, or that others could not reach: executors there are let
+    in later, each time after twice as long.
 
     Of each for how many seconds and until when; one that has gone well for long is forgotten.
     """
@@ -162,7 +162,7 @@ class Membership:
     seen: list[ExecutorSeen] = field(default_factory=list)
     parting: dict[str, ExecutorSeen] = field(default_factory=dict)
     suspicion: Suspicion = field(default_factory=Suspicion)
-    full_disks: FullDisks = field(default_factory=FullDisks)
+    avoided: AvoidedMachines = field(default_factory=AvoidedMachines)
     hold: Hold = field(default_factory=Hold)
 
     def observe(self) -> list[Loss]:
@@ -195,12 +195,12 @@ class Membership:
 
         One whose node still counts with an older executor waits until that one's loss is told:
         the other way round the node would be taken for lost with its new executor up. One on
-        a machine whose disk was full waits as well.
+        a machine that is avoided waits as well.
         """
         older = {**self.application.executors, **self.pending}
         held = {node for executor, node in older.items() if executor not in self.fresh}
         now = self.looked_at
-        held |= {e.node for e in self.seen if self.full_disks.leaves_alone(_machine(e), now)}
+        held |= {e.node for e in self.seen if self.avoided.leaves_alone(_machine(e), now)}
         found = [(e, self.known[e]) for e in self.fresh if self.known[e] not in held]
         self.fresh = [executor for executor in self.fresh if self.known[executor] in held]
         return found
@@ -231,18 +231,28 @@ class Membership:
             if seen.executor in joined
         }
 
+    @property
+    def heard(self) -> frozenset[str]:
+        """Executors that are connected and not suspected."""
+        there = {seen.executor for seen in self.seen if seen.connected}
+        return frozenset(there - self.suspicion.executors - self.dropped)
+
     def drop(self, executor: str, reason: str) -> None:
         """Take an executor out of Spark's scheduler; then it is lost like any other."""
         self.application.exchange.drop(executor, reason)
         self.dropped.add(executor)
 
     def drop_full(self, executor: str) -> float:
-        """Drop one that has no room on its disk; seconds for which none that comes there joins, 0
-        where it has just gone by itself."""
-        self.drop(executor, "its disk is full")
+        """Drop one that has no room on its disk; see `drop_and_wait`."""
+        return self.drop_and_wait(executor, "its disk is full")
+
+    def drop_and_wait(self, executor: str, reason: str) -> float:
+        """Drop one whose machine is at fault; seconds for which none that comes there joins, 0 where
+        it has just gone by itself."""
+        self.drop(executor, reason)
         for seen in self.seen:
             if seen.executor == executor:
-                return self.full_disks.note(_machine(seen), time.monotonic())
+                return self.avoided.note(_machine(seen), time.monotonic())
         return 0.0
 
     def _drop_unreachable(self, seen: list[ExecutorSeen], now: float) -> None:

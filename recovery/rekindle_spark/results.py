@@ -12,6 +12,7 @@ from rekindle.errors import DamagedError, StepError
 from rekindle_spark import budget, exchange, timing, watchdog
 from rekindle_spark.budget import Reading
 from rekindle_spark.jobs import Specification
+from rekindle_spark.links import Link
 from rekindle_spark.progress import Progress
 from rekindle_spark.watchdog import Noted
 
@@ -39,6 +40,8 @@ class Result:
     `blamed` are dead hosts' executors by the chain whose function is suspected of it. `died`:
     faults of partitions that ran apart and died there, each with its epoch.
     `damaged`: producers and epochs of frames that were not as they had been made.
+    `cut_links` are executors that could not read blocks, each with the one that has these;
+    `sound_links` those whose reads went well.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
     `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
@@ -59,6 +62,8 @@ class Result:
     machines: dict[str, str] = field(default_factory=dict)
     damage: DamagedError | None = None
     damaged: set[tuple[int, int]] = field(default_factory=set)
+    cut_links: set[Link] = field(default_factory=set)
+    sound_links: set[Link] = field(default_factory=set)
     store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
     hostless_executors: set[str] = field(default_factory=set)
@@ -85,6 +90,8 @@ def judge(
         if report["status"] == "host-lost":
             result.stateless_executors.add(report["executor"])
             result.hostless_executors.add(report["executor"])
+        if report["status"] == "unreadable" and report.get("peer", "") != "":
+            result.cut_links.add((report["executor"], report["peer"]))
         if report["status"] == "over-budget":
             result.over_budget[report["executor"]] = report["states"]
         result.store_away = result.store_away or report["status"] == "store-away"
@@ -99,6 +106,7 @@ def judge(
     result.finished = not failure and good == specification.partitions
     if result.finished:
         result.stages = timing.stages(specification.produced, reports)
+        result.sound_links = specification.links(progress.retained.executors)
     ran = counted(specification, {number: partitions[number] for number in good})
     result.rows_by_partition = {
         number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in ran.items()

@@ -1,22 +1,27 @@
 package rekindle;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.apache.spark.FetchFailed;
 import org.apache.spark.MapOutputTracker;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
+import org.apache.spark.TaskFailedReason;
 import org.apache.spark.executor.TempShuffleReadMetrics;
 import org.apache.spark.shuffle.BaseShuffleHandle;
 import org.apache.spark.shuffle.BlockStoreShuffleReader;
+import org.apache.spark.shuffle.FetchFailedException;
 import org.apache.spark.storage.BlockId;
 import org.apache.spark.storage.BlockManagerId;
 import scala.Product2;
@@ -43,9 +48,13 @@ final class Blocks {
             return thread;
           });
 
+  /** `peer` is the executor that has the blocks; empty when that is not known. */
   static final class Unreadable extends Exception {
-    Unreadable(String message) {
+    final String peer;
+
+    Unreadable(String message, String peer) {
       super(message);
+      this.peer = peer;
     }
   }
 
@@ -59,16 +68,47 @@ final class Blocks {
       return reading.get(READ_SECONDS_MAX, TimeUnit.SECONDS);
     } catch (TimeoutException silent) {
       reading.cancel(true);
-      throw new Unreadable("blocks did not come within " + READ_SECONDS_MAX + " s");
+      String late = "blocks did not come within " + READ_SECONDS_MAX + " s";
+      throw new Unreadable(late, onlyPeer(reads));
     } catch (InterruptedException cancelled) {
       reading.cancel(true);
       Thread.currentThread().interrupt();
-      throw new Unreadable("cancelled");
+      throw new Unreadable("cancelled", "");
     } catch (ExecutionException failed) {
       Throwable cause = failed.getCause();
+      String peer = peer(cause);
       while (cause.getMessage() == null && cause.getCause() != null) cause = cause.getCause();
-      throw new Unreadable(cause.getClass().getSimpleName() + ": " + cause.getMessage());
+      throw new Unreadable(cause.getClass().getSimpleName() + ": " + cause.getMessage(), peer);
     }
+  }
+
+  /** Whose blocks Spark could not fetch; empty where it does not say, or where they are our own. */
+  private static String peer(Throwable cause) {
+    for (Throwable at = cause; at != null; at = at.getCause()) {
+      if (!(at instanceof FetchFailedException)) continue;
+      TaskFailedReason reason = ((FetchFailedException) at).toTaskFailedReason();
+      BlockManagerId address = reason instanceof FetchFailed ? ((FetchFailed) reason).bmAddress() : null;
+      return address == null ? "" : other(address);
+    }
+    return "";
+  }
+
+  /** The only other executor that something is read from; empty where there are several. */
+  private static String onlyPeer(Stage.Read[] reads) {
+    Set<String> peers = new HashSet<>();
+    try {
+      var entries = addresses(reads, SparkEnv.get().mapOutputTracker());
+      while (entries.hasNext()) peers.add(other(entries.next()._1()));
+    } catch (RuntimeException unknown) {
+      return "";
+    }
+    peers.remove("");
+    return peers.size() == 1 ? peers.iterator().next() : "";
+  }
+
+  private static String other(BlockManagerId address) {
+    String executor = address.executorId();
+    return executor.equals(SparkEnv.get().executorId()) ? "" : executor;
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"})

@@ -159,7 +159,8 @@ final class Stage extends RDD<Object> {
       List<byte[]> blocks = Blocks.read(task.reads, template, context);
       return HostProcess.get().call(task.header, blocks);
     } catch (Blocks.Unreadable unreadable) {
-      return failure(task, "unreadable", unreadable.getMessage());
+      String peer = String.format(", \"peer\": \"%s\"", unreadable.peer);
+      return failure(task, "unreadable", unreadable.getMessage(), peer);
     } catch (HostProcess.Ended ended) {
       String how =
           String.format(

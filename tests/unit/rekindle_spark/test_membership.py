@@ -12,7 +12,7 @@ from rekindle_spark.membership import (
     DISK_SECONDS_MIN,
     HELD_SECONDS_MIN,
     HOST_FAILURES_MAX,
-    FullDisks,
+    AvoidedMachines,
     Hold,
     HostFailures,
     Membership,
@@ -80,7 +80,7 @@ def test_a_host_that_answers_in_between_starts_the_count_anew() -> None:
 
 
 def test_a_machine_whose_disk_is_full_again_is_left_alone_for_twice_as_long() -> None:
-    disks = FullDisks()
+    disks = AvoidedMachines()
     now, waits = 1_000.0, []
     for _ in range(7):
         waits.append(disks.note("a", now))
@@ -127,7 +127,7 @@ def test_on_a_machine_with_a_full_disk_nobody_joins_for_a_while_and_nobody_is_lo
     there.append(ExecutorSeen("3", "a-anew", 0.3, "machine"))
     look()
     assert membership.arrived() == []
-    membership.full_disks.waits.clear()
+    membership.avoided.waits.clear()
     assert membership.arrived() == [("3", "a-anew")]
 
 

@@ -1,0 +1,94 @@
+"""Links between executors: which executor goes when some cannot read from each other, and when."""
+
+from types import SimpleNamespace
+
+from rekindle_spark import results
+from rekindle_spark.exchange import Read, Task
+from rekindle_spark.jobs import Specification
+from rekindle_spark.links import FORGOTTEN_SECONDS, Link, Links
+from rekindle_spark.progress import Retained
+
+LIMIT = 15.0
+ALL = frozenset("123")
+
+
+def broken(*links: Link) -> Links:
+    found = Links()
+    for now in (0.0, LIMIT):
+        found.fail(links, now)
+    return found
+
+
+def test_a_link_that_fails_for_as_long_as_a_silent_executor_has_costs_one_of_its_ends() -> None:
+    links = Links()
+    for now in (0.0, LIMIT - 0.1):
+        links.fail([("1", "2")], now)
+        assert links.worst(ALL, {}, LIMIT) is None
+    links.fail([("1", "2")], LIMIT)
+    assert links.worst(ALL, {"1": 3.0, "2": 5.0}, LIMIT) == ("1", {"2"})
+    assert links.worst(ALL, {"1": 5.0, "2": 3.0}, LIMIT) == ("2", {"1"})
+
+
+def test_one_failed_read_drops_nobody_however_short_the_limit_is() -> None:
+    links = Links()
+    links.fail([("1", "2")], 0.0)
+    assert links.worst(ALL, {}, 0.0) is None
+
+
+def test_the_one_that_most_others_cannot_read_goes_whatever_priority_it_has() -> None:
+    links = broken(("1", "2"), ("3", "2"))
+    assert links.worst(ALL, {"2": 100.0}, LIMIT) == ("2", {"1", "3"})
+
+
+def test_one_that_can_read_from_nobody_goes_and_not_those_that_it_cannot_read() -> None:
+    assert broken(("2", "1"), ("2", "3")).worst(ALL, {"2": 100.0}, LIMIT) == ("2", {"1", "3"})
+
+
+def test_a_link_that_fails_both_ways_counts_once() -> None:
+    links = broken(("1", "2"), ("2", "1"), ("1", "3"))
+    assert links.worst(ALL, {"1": 9.0}, LIMIT) == ("1", {"2", "3"})
+
+
+def test_at_equal_priority_the_newer_executor_goes_by_number() -> None:
+    assert broken(("9", "10")).worst({"9", "10"}, {}, LIMIT) == ("10", {"9"})
+
+
+def test_a_link_that_flaps_begins_again_with_each_read_that_goes_well() -> None:
+    links = Links()
+    for now in range(0, 100, 10):
+        links.fail([("1", "2")], float(now))
+        links.succeed([("1", "2")])
+    links.fail([("1", "2")], 100.0)
+    links.fail([("1", "2")], 110.0)
+    assert links.worst(ALL, {}, LIMIT) is None
+
+
+def test_what_failed_long_ago_is_forgotten() -> None:
+    links = Links()
+    links.fail([("1", "2")], 0.0)
+    links.fail([("1", "2")], FORGOTTEN_SECONDS + 1)
+    assert links.worst(ALL, {}, LIMIT) is None
+
+
+def test_silence_and_losses_are_no_matter_of_links() -> None:
+    links = broken(("1", "2"))
+    assert links.worst({"1", "3"}, {}, LIMIT) is None
+    links.forget(["2"])
+    assert links.failing == {}
+
+
+def test_a_failed_read_names_reader_and_peer_where_the_peer_is_known() -> None:
+    reports = [
+        {"status": "unreadable", "executor": "1", "text": "", "peer": "2"},
+        {"status": "unreadable", "executor": "3", "text": "", "peer": ""},
+    ]
+    specification = Specification((), (), {4: (1, 1)})
+    progress = SimpleNamespace(retained=Retained())
+    assert results.judge(progress, specification, reports, "").cut_links == {("1", "2")}  # type: ignore[arg-type]
+
+
+def test_a_job_has_links_to_who_has_its_own_and_the_retained_outputs_that_it_reads() -> None:
+    reading = Task("n1", "1", b"", (Read(-1, (0, 2), (0,)), Read(7, (1, 2), (0,))))
+    own: tuple[tuple[str, dict[int, tuple[int, int]]], ...] = (("1", {}), ("2", {}))
+    specification = Specification(((), (reading,)), (own, (("1", {}),)), {})
+    assert specification.links({7: ("5", "3")}) == {("1", "2"), ("1", "3")}
