@@ -247,7 +247,7 @@ class Membership:
         return self.drop_and_wait(executor, "its disk is full")
 
     def drop_and_wait(self, executor: str, reason: str) -> float:
-        """Drop one whose machine is at fault; seconds for which none that comes there joins, 0 where
+        """Drop one whose machine is at fault; seconds for which none that comes there joins, 0 if
         it has just gone by itself."""
         self.drop(executor, reason)
         for seen in self.seen:
