@@ -1,11 +1,11 @@
-"""A link between executors that is cut, while all of them reach the driver: one goes, the rest go on.
+"""A cut link between executors, while all of them reach the driver: one goes, the rest go on.
 
 Packets to the port at which one executor serves its blocks are dropped, which takes root.
 """
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ Prepare = Callable[..., Application]
 LISTENS = "0A"
 
 
-def serving_port(pids: list[int]) -> int:
+def serving_port(pids: Collection[int]) -> int:
     """The TCP port at which an executor serves its blocks: the only one at which it listens."""
     for pid in pids:
         sockets = {
@@ -56,7 +56,7 @@ def cut(port: int) -> Iterator[None]:
 def test_an_executor_that_no_other_can_read_is_dropped_and_the_application_goes_on(
     prepare: Prepare,
 ) -> None:
-    application = prepare()
+    application = prepare(policy={"silent_seconds": 8})
     application.start_and_recover()
     before = Before.of(application)
     node = application.cluster.nodes[0].name
