@@ -362,7 +362,8 @@ class Control:
 
     def _priorities(self) -> dict[str, float]:
         """Per executor, the priorities of all query partitions that would stop without it."""
-        application, priorities, found = self.application, self.guidance.priorities, {}
+        application, priorities = self.application, self.guidance.priorities
+        found: dict[str, float] = {}
         with application.lock:
             placed = application.progress.placed
             names = application.program.partition_names
