@@ -17,6 +17,7 @@ from rekindle_spark.budget import Budget
 from rekindle_spark.event_log import EventLog
 from rekindle_spark.exchange import Exchange
 from rekindle_spark.late_counts import LateCounts
+from rekindle_spark.links import Links
 from rekindle_spark.pace import Pace
 from rekindle_spark.program import Program
 from rekindle_spark.progress import Progress, Readers
@@ -94,6 +95,7 @@ class Application:
     moves: Moves | None = None
     moved_at: int = -1
     readers: Readers = field(default_factory=Readers)
+    links: Links = field(default_factory=Links)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def remove(self, shuffles: Iterable[int]) -> None:

@@ -31,7 +31,6 @@ from rekindle_spark import blame, moving, sparing, stopping
 from rekindle_spark.application import Application
 from rekindle_spark.checkpointing import Checkpointing
 from rekindle_spark.guidance import Guidance
-from rekindle_spark.links import Links
 from rekindle_spark.membership import HostFailures, Loss, Membership
 from rekindle_spark.reporting import Reports
 from rekindle_spark.running import Attempts, Result
@@ -59,7 +58,6 @@ class Control:
         self.failures: queue.Queue[tuple[Result, Attempts]] = queue.Queue()
         self.membership = Membership(application)
         self.host_failures = HostFailures()
-        self.links = Links()
         self.damaged_frames: set[tuple[int, int]] = set()  # producers and epochs, read once
         self.statistics = Statistics(
             application,
@@ -147,12 +145,11 @@ class Control:
         """
         # after a loss this verdict is of partitions that have been placed anew since
         stale = result.losses != self.application.losses
-        self.links.fail(result.cut_links, time.monotonic())
         for executor in () if stale else sorted(result.stateless_executors):
             self._miss_host(executor, result)
         if result.full_executor and not stale:
             self._leave_alone(result.full_executor)
-        if result.cut_links and self._drop_unreachable():
+        if result.cut_links and self._drop_unreachable(result):
             attempts.clear()
         if result.damaged and not stale:
             self._make_again(result.damaged)
@@ -190,11 +187,13 @@ class Control:
         ended, self.checkpointing.ended = self.checkpointing.ended, []
         for result in ended:
             self.results.put(result)
+            if result.cut_links:  # nobody else asks what has become of these jobs
+                self._drop_unreachable(result)
         while not self.results.empty():
             result = self.results.get()
             self.host_failures.forget(result.cpu.keys() - result.hostless_executors)
             self.checkpointing.acknowledge(result.acknowledgements)
-            self.links.succeed(result.sound_links)
+            self.application.links.succeed(result.sound_links)
             self.statistics.add(result)
             sparing.heed(self.application, result)
         while not self.failures.empty():
@@ -254,7 +253,7 @@ class Control:
                 application.warm.discard(executor)
                 self.statistics.forget(executor)
         self.host_failures.forget(loss.executors)
-        self.links.forget(loss.executors)
+        application.links.forget(loss.executors)
         application.remove(emptied)
         for executor, node in sorted(loss.executors.items()):
             application.events.write(
@@ -339,17 +338,18 @@ class Control:
         seconds = self.membership.drop_full(executor)
         self.application.events.write("disk-full", executor=executor, node=node, seconds=seconds)
 
-    def _drop_unreachable(self) -> bool:
+    def _drop_unreachable(self, result: Result) -> bool:
         """Drop the executor that most others cannot read from, once that has gone on for so long
         that a silent one would have been dropped; whether one was."""
+        self.application.links.fail(result.cut_links, time.monotonic())
         present = self.membership.heard & self.application.executors.keys()
         limit_seconds = self.application.settings.policy.silent_seconds
-        found = self.links.worst(present, self._priorities(), limit_seconds)
+        found = self.application.links.worst(present, self._priorities(), limit_seconds)
         if found is None or (node := self._node(found[0])) is None:
             return False
         executor, peers = found
         seconds = self.membership.drop_and_wait(executor, "unreachable by peers")
-        self.links.forget([executor])
+        self.application.links.forget([executor])
         self.application.events.write(
             "unreachable",
             executor=executor,

@@ -5,8 +5,10 @@
       └──a read goes well──────┘   or nothing is known of it for long
 
 Two executors may both reach the driver and not each other. Then every epoch fails, and silence
-gives nobody away. Of all broken links the executor goes that has most others at their far ends: it
-is most likely at fault. Takes values and returns values; `control` carries it out.
+gives nobody away. A link fails from the moment at which a read begins that fails in the end: Spark
+gives one up after 15 s without a byte. Of all broken links the executor goes that has most others
+at their far ends: it is most likely at fault. Takes values and returns values; `control` carries it
+out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,15 +25,17 @@ FORGOTTEN_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Links:
-    """Links that fail: when each failed first and last since it last went well."""
+    """Links that fail: when the first read began that failed since one went well, and when the last
+    one failed. May be read by other threads: an entry is never half there."""
 
     failing: dict[Link, tuple[float, float]] = field(default_factory=dict)
 
-    def fail(self, links: Iterable[Link], now: float) -> None:
-        """Reads have failed once more; what has not failed for long begins again."""
+    def fail(self, links: Mapping[Link, float], now: float) -> None:
+        """Reads have failed once more, each after so many seconds; what has not failed for long
+        begins again."""
         self._forget_old(now)
-        for link in links:
-            since, _ = self.failing.get(link, (now, now))
+        for link, seconds in links.items():
+            since, _ = self.failing.get(link, (now - seconds, now))
             self.failing[link] = (since, now)
 
     def succeed(self, links: Iterable[Link]) -> None:
@@ -56,7 +60,7 @@ class Links:
         """
         ends: dict[str, set[str]] = {}
         for (reader, peer), (since, last) in self.failing.items():
-            lasts = last > since and last - since >= limit_seconds
+            lasts = last - since >= limit_seconds
             if lasts and reader != peer and {reader, peer} <= set(present):
                 ends.setdefault(reader, set()).add(peer)
                 ends.setdefault(peer, set()).add(reader)

@@ -4,7 +4,7 @@ Gathers what hosts say of partitions, states, memory and CPU, and which of them 
 `running` decides whether the job counts, `control` what follows where it does not.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,8 +40,8 @@ class Result:
     `blamed` are dead hosts' executors by the chain whose function is suspected of it. `died`:
     faults of partitions that ran apart and died there, each with its epoch.
     `damaged`: producers and epochs of frames that were not as they had been made.
-    `cut_links` are executors that could not read blocks, each with the one that has these;
-    `sound_links` those whose reads went well.
+    `cut_links` are executors that could not read blocks, each with one that has these, and the
+    seconds that they tried; `sound_links` are those of the links asked for whose reads went well.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
     `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
@@ -62,7 +62,7 @@ class Result:
     machines: dict[str, str] = field(default_factory=dict)
     damage: DamagedError | None = None
     damaged: set[tuple[int, int]] = field(default_factory=set)
-    cut_links: set[Link] = field(default_factory=set)
+    cut_links: dict[Link, float] = field(default_factory=dict)
     sound_links: set[Link] = field(default_factory=set)
     store_away: bool = False
     stateless_executors: set[str] = field(default_factory=set)
@@ -77,8 +77,10 @@ def judge(
     specification: Specification,
     reports: list[dict[str, Any]],
     failure: str,
+    failing: Collection[Link] = (),
 ) -> Result:
-    """What the reports say; `failure` is what Spark says of a job that failed."""
+    """What the reports say; `failure` is what Spark says of a job that failed, `failing` are links
+    of which it is to be found out whether reads go well."""
     partitions = outcomes(reports)
     result = Result(False, 0.0, memory=budget.readings(reports))
     for report in reports:
@@ -90,8 +92,8 @@ def judge(
         if report["status"] == "host-lost":
             result.stateless_executors.add(report["executor"])
             result.hostless_executors.add(report["executor"])
-        if report["status"] == "unreadable" and report.get("peer", "") != "":
-            result.cut_links.add((report["executor"], report["peer"]))
+        for peer in report.get("peers", ()):
+            result.cut_links[report["executor"], peer] = report["seconds"]
         if report["status"] == "over-budget":
             result.over_budget[report["executor"]] = report["states"]
         result.store_away = result.store_away or report["status"] == "store-away"
@@ -106,7 +108,8 @@ def judge(
     result.finished = not failure and good == specification.partitions
     if result.finished:
         result.stages = timing.stages(specification.produced, reports)
-        result.sound_links = specification.links(progress.retained.executors)
+        if failing:  # else nobody asks, and an epoch may have very many
+            result.sound_links = specification.links(progress.retained.executors) & {*failing}
     ran = counted(specification, {number: partitions[number] for number in good})
     result.rows_by_partition = {
         number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in ran.items()

@@ -227,7 +227,8 @@ def _judged(
     failure: str,
 ) -> Result:
     printing.show(reports)
-    result = results.judge(application.progress, specification, reports, failure)
+    failing = tuple(application.links.failing)
+    result = results.judge(application.progress, specification, reports, failure, failing)
     application.machines |= result.machines
     return result
 

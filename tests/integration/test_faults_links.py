@@ -5,12 +5,14 @@ Packets to the port at which one executor serves its blocks are dropped, which t
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import loud_skips
-from application import Application, Before
+from application import LASTING, Application, Before
+from harms import all_nodes, meet, neighbours
 
 Prepare = Callable[..., Application]
 LISTENS = "0A"
@@ -53,21 +55,72 @@ def cut(port: int) -> Iterator[None]:
         subprocess.run(["iptables", "-D", *rule], check=True)
 
 
-def test_an_executor_that_no_other_can_read_is_dropped_and_the_application_goes_on(
+def test_a_short_cut_and_a_link_that_flaps_drop_nobody_and_a_long_cut_drops_one_once(
     prepare: Prepare,
 ) -> None:
-    application = prepare(policy={"silent_seconds": 8})
+    application = prepare(policy={"silent_seconds": 15}, runtime=LASTING)
     application.start_and_recover()
-    before = Before.of(application)
-    node = application.cluster.nodes[0].name
-    with cut(serving_port(application.executors()[node])):
-        found = application.await_event("unreachable", after=before.events, node=node)
+    meet(
+        application,
+        a_link_that_is_cut_for_three_seconds_drops_nobody,
+        a_link_that_flaps_drops_nobody,
+        one_that_no_other_can_read_is_dropped_once_and_the_others_go_on,
+    )
+    application.finish()
+
+
+def a_link_that_is_cut_for_three_seconds_drops_nobody(application: Application) -> None:
+    before, port = Before.of(application), serving_port_of(application, read_by_others(application))
+    with cut(port):
+        time.sleep(3.0)
+    epochs_go_on(application)
+    before.assert_untouched(all_nodes(application))
+    assert not application.happened("unreachable", after=before.events)
+
+
+def a_link_that_flaps_drops_nobody(application: Application) -> None:
+    before, port = Before.of(application), serving_port_of(application, read_by_others(application))
+    for _ in range(4):
+        with cut(port):
+            time.sleep(2.0)
+        time.sleep(4.0)
+    epochs_go_on(application)
+    before.assert_untouched(all_nodes(application))
+    assert not application.happened("unreachable", after=before.events)
+
+
+def one_that_no_other_can_read_is_dropped_once_and_the_others_go_on(
+    application: Application,
+) -> None:
+    node = read_by_others(application)
+    before, port = Before.of(application), serving_port_of(application, node)
+    with cut(port):
+        found = application.await_event("unreachable", after=before.events)
+        assert found["node"] == node
         assert found["reason"] == "unreachable-by-peers"
         assert found["peers"]
-        assert node not in found["peers"]
+        assert set(found["peers"]) <= set(neighbours(application, node))
         application.await_event("confirmed", after=before.events, node=node, silent=False)
-    application.await_event("recovered", after=before.events)
+        application.await_event("recovered", after=before.events)
+        epochs_go_on(application)
     joined = application.await_event("joined", after=before.events, node=node)
     assert joined["at"] - found["at"] >= found["seconds"] > 0
-    before.assert_untouched([each.name for each in application.cluster.nodes[1:]])
-    application.finish()
+    before.assert_untouched(neighbours(application, node))
+    assert len(application.happened("unreachable", after=before.events)) == 1
+
+
+def read_by_others(application: Application) -> str:
+    """A node with sources: all others read what they give."""
+    return min(application.nodes_of("readings"))
+
+
+def serving_port_of(application: Application, node: str) -> int:
+    return serving_port(application.executors()[node])
+
+
+def epochs_go_on(application: Application) -> None:
+    """Three more epochs run."""
+    begin = application.seen
+    application.await_condition(
+        "epochs run", lambda: len(application.happened("ran", after=begin)) >= 3
+    )

@@ -1,11 +1,14 @@
 package rekindle;
 
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -40,6 +43,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class Blocks {
   private static final long READ_SECONDS_MAX = 20;
+  private static final int CONNECT_MILLIS_MAX = 2_000;
   private static final ExecutorService READERS =
       Executors.newCachedThreadPool(
           work -> {
@@ -48,13 +52,15 @@ final class Blocks {
             return thread;
           });
 
-  /** `peer` is the executor that has the blocks; empty when that is not known. */
+  /** `peers` are executors whose blocks could not be read, as far as that is known. */
   static final class Unreadable extends Exception {
-    final String peer;
+    final Set<String> peers;
+    final double seconds;
 
-    Unreadable(String message, String peer) {
+    Unreadable(String message, Set<String> peers, double seconds) {
       super(message);
-      this.peer = peer;
+      this.peers = peers;
+      this.seconds = seconds;
     }
   }
 
@@ -63,52 +69,77 @@ final class Blocks {
   static List<byte[]> read(Stage.Read[] reads, ShuffleDependency<?, ?, ?> template, TaskContext task)
       throws Unreadable {
     if (reads.length == 0) return List.of();
+    long began = System.nanoTime();
     Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task));
     try {
       return reading.get(READ_SECONDS_MAX, TimeUnit.SECONDS);
     } catch (TimeoutException silent) {
       reading.cancel(true);
       String late = "blocks did not come within " + READ_SECONDS_MAX + " s";
-      throw new Unreadable(late, onlyPeer(reads));
+      throw new Unreadable(late, unreachable(reads), secondsSince(began));
     } catch (InterruptedException cancelled) {
       reading.cancel(true);
       Thread.currentThread().interrupt();
-      throw new Unreadable("cancelled", "");
+      throw new Unreadable("cancelled", Set.of(), secondsSince(began));
     } catch (ExecutionException failed) {
+      double seconds = secondsSince(began);
       Throwable cause = failed.getCause();
-      String peer = peer(cause);
+      Set<String> peers = unreachable(reads);
+      addNamed(peers, cause);
       while (cause.getMessage() == null && cause.getCause() != null) cause = cause.getCause();
-      throw new Unreadable(cause.getClass().getSimpleName() + ": " + cause.getMessage(), peer);
+      String text = cause.getClass().getSimpleName() + ": " + cause.getMessage();
+      throw new Unreadable(text, peers, seconds);
     }
   }
 
-  /** Whose blocks Spark could not fetch; empty where it does not say, or where they are our own. */
-  private static String peer(Throwable cause) {
+  private static double secondsSince(long nanos) {
+    return (System.nanoTime() - nanos) / 1e9;
+  }
+
+  /** Adds whose blocks Spark could not fetch: it names the first one only. */
+  private static void addNamed(Set<String> peers, Throwable cause) {
     for (Throwable at = cause; at != null; at = at.getCause()) {
       if (!(at instanceof FetchFailedException)) continue;
       TaskFailedReason reason = ((FetchFailedException) at).toTaskFailedReason();
-      BlockManagerId address = reason instanceof FetchFailed ? ((FetchFailed) reason).bmAddress() : null;
-      return address == null ? "" : other(address);
+      if (!(reason instanceof FetchFailed)) continue;
+      BlockManagerId address = ((FetchFailed) reason).bmAddress();
+      if (address != null && isOther(address)) peers.add(address.executorId());
     }
-    return "";
   }
 
-  /** The only other executor that something is read from; empty where there are several. */
-  private static String onlyPeer(Stage.Read[] reads) {
-    Set<String> peers = new HashSet<>();
+  /** The executors to read from to which no connection can be made, all tried at the same time. */
+  private static Set<String> unreachable(Stage.Read[] reads) {
+    Map<BlockManagerId, Future<Boolean>> tries = new LinkedHashMap<>();
+    Set<String> found = new TreeSet<>();
     try {
       var entries = addresses(reads, SparkEnv.get().mapOutputTracker());
-      while (entries.hasNext()) peers.add(other(entries.next()._1()));
-    } catch (RuntimeException unknown) {
-      return "";
+      while (entries.hasNext()) {
+        BlockManagerId address = entries.next()._1();
+        if (!isOther(address)) continue;
+        tries.computeIfAbsent(address, other -> READERS.submit(() -> connects(other)));
+      }
+      for (var one : tries.entrySet()) {
+        if (!one.getValue().get()) found.add(one.getKey().executorId());
+      }
+    } catch (InterruptedException cancelled) {
+      Thread.currentThread().interrupt();
+    } catch (ExecutionException | RuntimeException unknown) {
+      return found; // Spark knows no longer where the blocks are
     }
-    peers.remove("");
-    return peers.size() == 1 ? peers.iterator().next() : "";
+    return found;
   }
 
-  private static String other(BlockManagerId address) {
-    String executor = address.executorId();
-    return executor.equals(SparkEnv.get().executorId()) ? "" : executor;
+  private static boolean connects(BlockManagerId address) {
+    try (Socket socket = new Socket()) {
+      socket.connect(new InetSocketAddress(address.host(), address.port()), CONNECT_MILLIS_MAX);
+      return true;
+    } catch (IOException failed) {
+      return false;
+    }
+  }
+
+  private static boolean isOther(BlockManagerId address) {
+    return !address.executorId().equals(SparkEnv.get().executorId());
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"})

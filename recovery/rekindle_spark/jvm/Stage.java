@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Locale;
 import java.util.function.BiFunction;
 import org.apache.spark.Dependency;
 import org.apache.spark.Partition;
@@ -159,8 +160,9 @@ final class Stage extends RDD<Object> {
       List<byte[]> blocks = Blocks.read(task.reads, template, context);
       return HostProcess.get().call(task.header, blocks);
     } catch (Blocks.Unreadable unreadable) {
-      String peer = String.format(", \"peer\": \"%s\"", unreadable.peer);
-      return failure(task, "unreadable", unreadable.getMessage(), peer);
+      String peers = unreadable.peers.isEmpty() ? "" : "\"" + String.join("\", \"", unreadable.peers) + "\"";
+      String links = String.format(Locale.ROOT, ", \"peers\": [%s], \"seconds\": %.3f", peers, unreadable.seconds);
+      return failure(task, "unreadable", unreadable.getMessage(), links);
     } catch (HostProcess.Ended ended) {
       String how =
           String.format(

@@ -1,6 +1,7 @@
 """Links between executors: which executor goes when some cannot read from each other, and when."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from rekindle_spark import results
 from rekindle_spark.exchange import Read, Task
@@ -14,25 +15,31 @@ ALL = frozenset("123")
 
 def broken(*links: Link) -> Links:
     found = Links()
-    for now in (0.0, LIMIT):
-        found.fail(links, now)
+    found.fail(dict.fromkeys(links, LIMIT), LIMIT)
     return found
+
+
+def fail(links: Links, now: float, seconds: float = 0.2) -> None:
+    links.fail({("1", "2"): seconds}, now)
 
 
 def test_a_link_that_fails_for_as_long_as_a_silent_executor_has_costs_one_of_its_ends() -> None:
     links = Links()
-    for now in (0.0, LIMIT - 0.1):
-        links.fail([("1", "2")], now)
+    for now in (0.2, LIMIT - 0.1):
+        fail(links, now)
         assert links.worst(ALL, {}, LIMIT) is None
-    links.fail([("1", "2")], LIMIT)
+    fail(links, LIMIT)
     assert links.worst(ALL, {"1": 3.0, "2": 5.0}, LIMIT) == ("1", frozenset({"2"}))
     assert links.worst(ALL, {"1": 5.0, "2": 3.0}, LIMIT) == ("2", frozenset({"1"}))
 
 
-def test_one_failed_read_drops_nobody_however_short_the_limit_is() -> None:
+def test_a_read_that_fails_at_once_drops_nobody_and_one_that_hung_for_so_long_is_enough() -> None:
     links = Links()
-    links.fail([("1", "2")], 0.0)
-    assert links.worst(ALL, {}, 0.0) is None
+    fail(links, 100.0, seconds=LIMIT - 0.1)
+    assert links.worst(ALL, {}, LIMIT) is None
+    links = Links()
+    fail(links, 100.0, seconds=LIMIT)
+    assert links.worst(ALL, {}, LIMIT) == ("2", frozenset({"1"}))
 
 
 def test_the_one_that_most_others_cannot_read_goes_whatever_priority_it_has() -> None:
@@ -59,17 +66,17 @@ def test_at_equal_priority_the_newer_executor_goes_by_number() -> None:
 def test_a_link_that_flaps_begins_again_with_each_read_that_goes_well() -> None:
     links = Links()
     for now in range(0, 100, 10):
-        links.fail([("1", "2")], float(now))
+        fail(links, float(now))
         links.succeed([("1", "2")])
-    links.fail([("1", "2")], 100.0)
-    links.fail([("1", "2")], 110.0)
+    fail(links, 100.0)
+    fail(links, 110.0)
     assert links.worst(ALL, {}, LIMIT) is None
 
 
 def test_what_failed_long_ago_is_forgotten() -> None:
     links = Links()
-    links.fail([("1", "2")], 0.0)
-    links.fail([("1", "2")], FORGOTTEN_SECONDS + 1)
+    fail(links, 0.0)
+    fail(links, FORGOTTEN_SECONDS + 1)
     assert links.worst(ALL, {}, LIMIT) is None
 
 
@@ -80,14 +87,25 @@ def test_silence_and_losses_are_no_matter_of_links() -> None:
     assert links.failing == {}
 
 
-def test_a_failed_read_names_reader_and_peer_where_the_peer_is_known() -> None:
+def test_a_failed_read_names_all_whose_blocks_could_not_be_had_and_how_long_that_took() -> None:
+    told: dict[str, Any] = {"status": "unreadable", "text": "", "seconds": 15.5}
     reports = [
-        {"status": "unreadable", "executor": "1", "text": "", "peer": "2"},
-        {"status": "unreadable", "executor": "3", "text": "", "peer": ""},
+        {**told, "executor": "1", "peers": ["2", "4"]},
+        {**told, "executor": "3", "peers": []},
     ]
     specification = Specification((), (), {4: (1, 1)})
-    progress = SimpleNamespace(retained=Retained())
-    assert results.judge(progress, specification, reports, "").cut_links == {("1", "2")}  # type: ignore[arg-type]
+    progress: Any = SimpleNamespace(retained=Retained())
+    found = results.judge(progress, specification, reports, "")
+    assert found.cut_links == {("1", "2"): 15.5, ("1", "4"): 15.5}
+
+
+def test_of_a_job_that_went_well_only_links_that_fail_are_told() -> None:
+    reading = Task("n1", "1", b"", (Read(7, (0, 2), (0,)),))
+    specification = Specification(((reading,),), ((("1", {}),),), {})
+    progress: Any = SimpleNamespace(retained=Retained(executors={7: ("2", "3")}))
+    found = results.judge(progress, specification, [], "", failing=[("1", "3"), ("1", "4")])
+    assert found.finished
+    assert found.sound_links == {("1", "3")}
 
 
 def test_a_job_has_links_to_who_has_its_own_and_the_retained_outputs_that_it_reads() -> None:
