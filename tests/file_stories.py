@@ -4,6 +4,7 @@ tests/unit/test_files.py tells them of a folder, test_object_store.py and test_h
 tests/integration of S3 and HDFS.
 """
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -18,6 +19,7 @@ from rekindle_spark.store import Store
 from rekindle_store import commit_log
 from rekindle_store import files as places
 from rekindle_store.files import Files
+from rekindle_store.transfers import PIECE_BYTES
 
 __all__ = [
     "STORIES",
@@ -63,6 +65,15 @@ def what_is_put_takes_the_place_of_what_is_there(files: Files) -> None:
     assert files.read("outputs/delays/0.parquet") == large
     assert files.read("outputs/delays/1.parquet") == b""
     assert files.read("outputs/delays/2.parquet") == b"2"
+
+
+def of_a_large_file_it_is_told_how_much_has_gone_and_come(files: Files) -> None:
+    data, gone, come = os.urandom(2 * PIECE_BYTES + 7), list[int](), list[int]()
+    files.make_folder("checkpoints/1")
+    files.put({"checkpoints/1/a.state": data, "checkpoints/1/b.state": b"small"}, gone.append)
+    assert files.read("checkpoints/1/a.state", come.append) == data
+    assert (sum(gone), sum(come)) == (len(data) + 5, len(data))
+    assert min(len(gone), len(come)) >= 3
 
 
 def files_are_listed_with_those_of_folders_below(files: Files) -> None:
@@ -214,6 +225,7 @@ STORIES: tuple[Story, ...] = (
     of_many_writers_of_a_file_that_must_not_be_there_one_succeeds,
     ones_own_content_counts_as_made_and_anothers_does_not,
     what_is_put_takes_the_place_of_what_is_there,
+    of_a_large_file_it_is_told_how_much_has_gone_and_come,
     files_are_listed_with_those_of_folders_below,
     a_file_has_a_size_and_one_that_is_not_there_has_none,
     what_is_removed_is_gone_and_so_is_what_never_was_there,

@@ -41,6 +41,9 @@ INCREMENTAL, BLOCKING = "incremental", "blocking"
 ALWAYS, ADAPTIVE = "always", "adaptive"
 EVEN, DOMAINS = "even", "domains"
 DAY_SECONDS = 86_400.0
+# A job that does nothing is given up later than an executor that says nothing, and than a function
+# that takes too long.
+IDLE_SECONDS, FUNCTION_MARGIN_SECONDS = 60.0, 15.0
 # Octal numbers, and such to the base of 60.
 MISREAD = re.compile(r"[-+]?0[0-9]+|.*:.*")
 
@@ -152,6 +155,7 @@ class RuntimeSettings:
     checkpoint_seconds: float = _seconds(10.0, low=1.0)
     outage_checkpoint_seconds: float = _seconds(60.0, low=1.0)
     store_patience_seconds: float = _seconds(600.0)
+    idle_seconds_max: float | None = _setting(None, _Number(5.0, DAY_SECONDS, optional=True))
     rows_per_second: float = _setting(1_000.0, _Number(0.001, 1e9))
     rows_per_epoch_max: int = _count(2_000_000, high=10**9)
     load_target_percent: float | None = _setting(None, _Number(1.0, 100.0, optional=True))
@@ -191,6 +195,15 @@ class Settings:
 
     policy: Policy = field(default_factory=Policy)
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long nothing may be done for a job: longer than a lost executor is silent, and
+        than one call of a function may take."""
+        if self.runtime.idle_seconds_max is not None:
+            return self.runtime.idle_seconds_max
+        function_seconds = self.runtime.function_seconds_max + FUNCTION_MARGIN_SECONDS
+        return max(self.policy.silent_seconds + IDLE_SECONDS, function_seconds)
 
 
 def load(path: str | Path) -> Settings:

@@ -21,7 +21,6 @@ from rekindle_spark.application import Application
 from rekindle_spark.control import Control
 from rekindle_spark.pieces import Pieces
 from rekindle_spark.running import (
-    JOB_SECONDS_MAX,
     POLL_SECONDS,
     RETRY_SECONDS,
     Attempts,
@@ -135,10 +134,13 @@ class CatchUp:
             if not work:
                 return
             application.claimed |= set(work)
-            seconds_max = JOB_SECONDS_MAX + SEARCH_CALLS_MAX * runtime.function_seconds_max
+            patience_seconds = SEARCH_CALLS_MAX * runtime.function_seconds_max
             try:
                 stream.job = running.start(
-                    application, work, urgency=running.CATCH_UP, seconds_max=seconds_max
+                    application,
+                    work,
+                    urgency=running.CATCH_UP,
+                    patience_seconds=patience_seconds,
                 )
             except BaseException:
                 application.claimed -= set(work)

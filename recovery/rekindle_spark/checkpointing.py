@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.modes import ON
-from rekindle_spark import branches, clock, preserving, running, staging
+from rekindle_spark import activity, branches, clock, preserving, running, staging
 from rekindle_spark.application import Application
+from rekindle_spark.idleness import Idle, Watch
 from rekindle_spark.jobs import Ranges
 from rekindle_spark.preserving import Preserving
 from rekindle_spark.restoring import DurableInput
@@ -23,8 +24,6 @@ from rekindle_spark.running import Result
 
 __all__ = ["Checkpointing"]
 
-# an acknowledgement may be lost with the report that carried it
-TAKING_SECONDS_MAX = 120.0
 # What an executor retains at most before a checkpoint takes it over: a share of what it may, and
 # not more than goes through a host in a few pieces, one for each partition that is behind.
 PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
@@ -50,6 +49,7 @@ class Checkpointing:
     losses: int = 0
     is_urgent: bool = False
     last_at: float = field(default_factory=time.monotonic)
+    watch: Watch = field(default_factory=Watch)
     ended: list[Result] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)
     state_bytes: dict[int, int] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class Checkpointing:
         if epoch <= application.newest:
             return None
         seconds = time.monotonic() - self.last_at
-        if self.epoch is not None and seconds > TAKING_SECONDS_MAX:
-            self._give_up("was not acknowledged in time")
+        if self.epoch is not None and (idle := self._idle()) is not None:
+            self._give_up(idle.described(application.executors))
         if self.losses != application.losses:
             self.epoch = None
         if self.epoch is not None and self.epoch != epoch:
@@ -95,7 +95,7 @@ class Checkpointing:
         """Wait for the states of all that runs in this epoch."""
         application = self.application
         self.epoch, self.losses = epoch, application.losses
-        self.last_at = time.monotonic()
+        self.last_at, self.watch = time.monotonic(), Watch()
         self.waiting = {number for number in work if application.program.owner[number].keyed}
         self.behind = _behind(application, epoch, work)
         self.written, self.is_input_stored = None, not self.behind
@@ -125,8 +125,24 @@ class Checkpointing:
 
     def is_taking(self, epoch: int) -> bool:
         """Whether the checkpoint of this epoch is on its way, and may still come to its end."""
-        in_time = time.monotonic() - self.last_at <= TAKING_SECONDS_MAX
-        return self.epoch == epoch and self.losses == self.application.losses and in_time
+        if self.epoch != epoch or self.losses != self.application.losses:
+            return False
+        return self._idle() is None
+
+    def _idle(self) -> Idle | None:
+        """Who has not gone on for too long with states that are waited for. An acknowledgement may
+        be lost with the report that carried it, and then nobody goes on."""
+        application, now = self.application, time.monotonic()
+        if not self.waiting or not self.watch.is_due(now):
+            return None
+        owing: dict[str, frozenset[int]] = {}
+        for number in self.waiting:
+            executor = application.progress.placed.get(number, "")
+            owing[executor] = owing.get(executor, frozenset()) | {number}
+        signs = activity.read_all(application.exchange.signs())
+        idle = self.watch.look(activity.CHECKPOINTS, owing, signs, now)
+        too_long = idle is not None and idle.seconds > application.settings.idle_seconds
+        return idle if too_long else None
 
     def taken(self) -> list[int]:
         """Epochs whose checkpoint has become global since the last call."""

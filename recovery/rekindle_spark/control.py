@@ -153,7 +153,7 @@ class Control:
             attempts.clear()
         if result.damaged and not stale:
             self._make_again(result.damaged)
-        attempts.count(bool(result.step_errors))
+        attempts.count(bool(result.step_errors), result.idle_seconds)
         self.application.events.write("job-failed", text=result.reason)
         if result.damage is not None:
             raise self.application.store.set_aside(result.damage)
@@ -174,6 +174,8 @@ class Control:
                 self._hurry()
             return
         seconds_max = settings.policy.silent_seconds + FAILING_SECONDS_MAX
+        if result.idle_seconds:
+            seconds_max = settings.idle_seconds
         if result.store_away:
             seconds_max = max(seconds_max, settings.runtime.store_patience_seconds)
         if attempts.seconds > seconds_max:

@@ -202,6 +202,11 @@ class Exchange:
             seen.append(ExecutorSeen(executor, node, seconds, cluster_node, connected == "true"))
         return seen
 
+    def signs(self) -> dict[str, bytes]:
+        """What each executor has last said that it has done (`activity`)."""
+        lines = (line.partition(" ") for line in str(self.handle.signs()).splitlines())
+        return {executor: bytes.fromhex(digits) for executor, _, digits in lines}
+
     def drop(self, executor: str, reason: str) -> None:
         """Remove an executor from the scheduler without waiting for its answer."""
         self.handle.drop(executor, reason)

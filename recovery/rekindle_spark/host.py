@@ -50,6 +50,7 @@ from rekindle_spark import (
     watchdog,
     work_items,
 )
+from rekindle_spark.activity import FILE_BYTES, Activity, Entry
 from rekindle_spark.frames import Frame
 from rekindle_spark.memory import OverBudget
 from rekindle_spark.outputs import Outputs
@@ -107,6 +108,7 @@ class Host:
     checkpoints: states.Checkpoints = field(default_factory=states.Checkpoints)
     programs: dict[str, Program] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
+    activity: Activity = field(default_factory=Activity)
     newest: tuple[int, int, int] = (0, 0, -1)
     meter: usage.Meter = field(init=False)
     gauge: memory.Gauge = field(init=False)
@@ -117,6 +119,7 @@ class Host:
         self.gauge = memory.Gauge(allowance.allowed_bytes(self.jvm))
         self.runner = Runner(self.meter, self.gauge, self.watchdog)
         self.runner.sandboxes.start()
+        self.checkpoints.activity = self.activity
         self.checkpoints.start()
 
     def answer(
@@ -138,7 +141,8 @@ class Host:
                 raise data
             received, is_sound = frames.sound(data)
             done.is_damaged = not is_sound
-            self._run(program, request, frames.by_target(received), done)
+            with self.activity.entry(request["attempt"]) as entry:
+                self._run(program, request, frames.by_target(received), done, entry)
         except (RekindleError, Refused) as error:
             report.update(status="refused", text=str(error))
             return report, []
@@ -161,14 +165,16 @@ class Host:
         request: dict[str, Any],
         received: dict[tuple[int, int], list[Frame]],
         done: Done,
+        entry: Entry,
     ) -> None:
         """All that a request asks for; when this returns, its files are on disk."""
         for item in request["work"]:
             with sampling.label(program.owner[item["partition"]].name):
-                self._run_one(program, request, item, received, done)
+                self._run_one(program, request, item, received, done, entry)
         for item in request.get("preserve", ()):
-            _preserve(program, request, item, received, done)
-        done.outputs.put_in_place()
+            _preserve(program, request, item, received, done, entry)
+        entry.begin("writing output")
+        done.outputs.put_in_place(entry.sign)
 
     def _run_one(
         self,
@@ -177,19 +183,23 @@ class Host:
         item: dict[str, Any],
         received: dict[tuple[int, int], list[Frame]],
         done: Done,
+        entry: Entry,
     ) -> None:
         """All epochs of one partition; all of them count, or none."""
         number, epochs, deaths = item["partition"], [], 0
         blocks: list[tuple[int, bytes]] = []
         try:
             self.runner.check(number, item)
-            state = self._base(program, request, item)
-            stored = work_items.stored_frames(program, request, item)
+            state = self._base(program, request, item, entry)
+            stored = work_items.stored_frames(program, request, item, entry)
             for epoch in range(item["from"], item["to"] + 1):
                 work = work_items.work(program, request, item, epoch)
+                entry.begin(f"running epoch {epoch} of {program.partition_names[number]}")
                 arrived = [*received.get((number, epoch), ()), *stored.get(epoch, ())]
                 apart, dead = self.runner.run_apart(program, request, item, work, state, arrived)
-                with self.turns.turn(request["urgency"]), self.meter.measured(number):
+                turn = self.turns.turn(request["urgency"], entry.sign)
+                with turn, self.meter.measured(number):
+                    entry.sign()
                     outcome = apart or self.runner.run_here(program, request, work, state, arrived)
                     if work_items.counts(item, epoch):
                         for query, sunk in (outcome.sinks | outcome.taps).items():
@@ -221,7 +231,9 @@ class Host:
             gave = {"epochs": epochs, "bytes": size, "deaths": deaths}
             done.add(number, {"status": "ok", **gave}, blocks)
 
-    def _base(self, program: Program, request: dict[str, Any], item: dict[str, Any]) -> State:
+    def _base(
+        self, program: Program, request: dict[str, Any], item: dict[str, Any], entry: Entry
+    ) -> State:
         """The state before the first epoch of the item, from memory or the checkpoint store."""
         chain, number = program.owner[item["partition"]], item["partition"]
         if not chain.keyed:
@@ -232,12 +244,15 @@ class Host:
             raise Refused(f"plan and job {told} came after {kept.newest}")
         kept.newest = told
         base = item["from"] - 1
-        if base not in kept.by_epoch:
-            if base != item["restore_point"]:
-                raise Missing(f"no version {base} of {program.partition_names[number]}")
-            store, name = work_items.checkpoint_file(request, program, number, base, "state")
-            kept.by_epoch[base] = states.load(store, name, chain, base)
-        return kept.by_epoch[base]
+        state = kept.by_epoch.get(base)
+        if state is not None:
+            return state
+        if base != item["restore_point"]:
+            raise Missing(f"no version {base} of {program.partition_names[number]}")
+        store, name = work_items.checkpoint_file(request, program, number, base, "state")
+        entry.begin(f"loading {name}")
+        load = partial(states.load, store, name, chain, base)
+        return kept.loaded(base, load, entry.sign)
 
     def _keep(
         self,
@@ -301,13 +316,15 @@ def _preserve(
     item: dict[str, Any],
     received: dict[tuple[int, int], list[Frame]],
     done: Done,
+    entry: Entry,
 ) -> None:
     """Write the input of a partition that is behind to the store; it need not be this host's."""
     number = item["partition"]
     wanted = {int(producer): tuple(spans) for producer, spans in item["frames"].items()}
     place = work_items.checkpoint_file(request, program, number, item["checkpoint"], "input")
     try:
-        size = inputs.save(*place, inputs.chosen(program, number, wanted, received))
+        entry.begin(f"writing {place[1]}")
+        size = inputs.save(*place, inputs.chosen(program, number, wanted, received), entry.sign)
     except Incomplete as incomplete:
         done.add_incomplete(number, incomplete)
     except (OSError, RekindleError):
@@ -357,7 +374,8 @@ def main() -> None:
     memory.share_arena()
     polars.DataFrame({"warm": [1]}).group_by("warm").len()
     pa.table({"warm": [1]}).combine_chunks()
-    host = Host(jvm, watchdog=Watchdog(watchdog.mapped(note)))
+    notes = watchdog.mapped(note, FILE_BYTES)
+    host = Host(jvm, watchdog=Watchdog(notes), activity=Activity(notes))
     if last is not None:
         host.runner.beware(last.partition)
     gc.freeze()

@@ -14,6 +14,7 @@ from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Incomplete
 from rekindle_spark.program import Program
 from rekindle_store.files import Files
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["chosen", "load", "save"]
 
@@ -46,14 +47,14 @@ def chosen(
     return [found[key] for key in keys]
 
 
-def save(files: Files, name: str, kept: Iterable[Frame]) -> int:
+def save(files: Files, name: str, kept: Iterable[Frame], moved: Moved = unwatched) -> int:
     """Put frames into a file; gives its bytes. The folder must be there."""
     body = b"".join(frames.raw(frame) for frame in kept)
-    files.put({name: sealed.seal(INPUT_VERSION, {}, body)})
+    files.put({name: sealed.seal(INPUT_VERSION, {}, body)}, moved)
     return len(body)
 
 
-def load(files: Files, name: str, first: int, last: int) -> list[Frame]:
+def load(files: Files, name: str, first: int, last: int, moved: Moved = unwatched) -> list[Frame]:
     """The frames of some epochs. Raises what `sealed.load` raises."""
-    _, body = sealed.load(files, name, INPUT_VERSION)
-    return [frame for frame in frames.frames(memoryview(body)) if first <= frame.epoch <= last]
+    _, body = sealed.load(files, name, INPUT_VERSION, moved=moved)
+    return [frame for frame in frames.frames(body) if first <= frame.epoch <= last]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from rekindle.errors import StepError
 from rekindle_spark import arguments
 from rekindle_store.files import Files
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["Outputs", "check_schema", "is_writable"]
 
@@ -42,10 +43,10 @@ class Outputs:
             ) from error
         self.unfinished[f"outputs/{query}/{name}"] = content
 
-    def put_in_place(self) -> None:
+    def put_in_place(self, moved: Moved = unwatched) -> None:
         """Put all files into the store; when this returns, they are there for good."""
         if self.unfinished:
-            self.files.put(self.unfinished)
+            self.files.put(self.unfinished, moved)
 
 
 def check_schema(where: str, schema: pa.Schema) -> None:

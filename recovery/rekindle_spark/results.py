@@ -42,6 +42,7 @@ class Result:
     `damaged`: producers and epochs of frames that were not as they had been made.
     `cut_links` are executors that could not read blocks, each with one that has these, and the
     seconds that they tried; `sound_links` are those of the links asked for whose reads went well.
+    `idle_seconds`: for how long nothing had been done for a job that was given up for that.
     `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
     that had no memory for the job;
     `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
@@ -70,6 +71,7 @@ class Result:
     full_executor: str = ""
     stages: tuple[dict[str, timing.Task], ...] = ()
     reason: str = ""
+    idle_seconds: float = 0.0
 
 
 def judge(

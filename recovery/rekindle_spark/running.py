@@ -7,14 +7,16 @@ again on what is left, because every state version that it started from is still
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.modes import ON
 from rekindle_spark import (
+    activity,
     blame,
     clock,
     dead_letters,
+    idleness,
     jobs,
     printing,
     publishing,
@@ -24,6 +26,7 @@ from rekindle_spark import (
 )
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
+from rekindle_spark.idleness import Idle, Watch
 from rekindle_spark.jobs import Ranges, Specification
 from rekindle_spark.results import Result
 from rekindle_spark.turns import AHEAD, CATCH_UP, URGENT
@@ -31,7 +34,6 @@ from rekindle_spark.turns import AHEAD, CATCH_UP, URGENT
 __all__ = [
     "AHEAD",
     "CATCH_UP",
-    "JOB_SECONDS_MAX",
     "POLL_SECONDS",
     "RETRY_SECONDS",
     "URGENT",
@@ -48,8 +50,6 @@ __all__ = [
 POLL_SECONDS = 0.02
 # before a job that has failed is issued again
 RETRY_SECONDS = 0.15
-# a host that hangs keeps its executor's heartbeat going, so jobs need a limit of their own
-JOB_SECONDS_MAX = 120.0
 ROW_GAP_SECONDS = 150.0
 
 
@@ -61,10 +61,12 @@ class Attempts:
     failing_since: float | None = None
     failed_at: float = 0.0
 
-    def count(self, step_error: bool) -> None:
-        """One more failure; one long after the others begins a row of its own."""
+    def count(self, step_error: bool, idle_seconds: float = 0.0) -> None:
+        """One more failure; one long after the others begins a row of its own, but for the time in
+        which nothing was done."""
         now = time.monotonic()
-        if self.failing_since is None or now - self.failed_at > ROW_GAP_SECONDS:
+        gap_seconds = now - self.failed_at - idle_seconds
+        if self.failing_since is None or gap_seconds > ROW_GAP_SECONDS:
             self.step_errors, self.failing_since = 0, now
         self.failed_at = now
         self.step_errors += step_error
@@ -81,13 +83,16 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job on its way."""
+    """A job on its way, with its number in requests. `patience_seconds` is how much longer than
+    others it may do nothing."""
 
     specification: Specification
     job: Job
     losses: int
     began: float
-    seconds_max: float = JOB_SECONDS_MAX
+    number: int
+    patience_seconds: float = 0.0
+    watch: Watch = field(default_factory=Watch)
 
 
 def start(
@@ -96,28 +101,29 @@ def start(
     *,
     urgency: int,
     checkpoint: int | None = None,
-    seconds_max: float = JOB_SECONDS_MAX,
+    patience_seconds: float = 0.0,
 ) -> Running:
     """Submit a job that runs `work`."""
     return submit(
         application,
         lambda: _specification(application, work, urgency, checkpoint),
-        seconds_max,
+        patience_seconds,
     )
 
 
 def submit(
     application: Application,
     specify: Callable[[], Specification],
-    seconds_max: float = JOB_SECONDS_MAX,
+    patience_seconds: float = 0.0,
 ) -> Running:
     """Submit the job that `specify` gives for the moment at which nothing changes."""
     began = time.monotonic()
     with application.lock:
         losses, specification = application.losses, specify()
+        number = application.attempts
         application.readers.begin(specification.reads)
     job = application.exchange.submit(specification.stages, specification.output_order)
-    return Running(specification, job, losses, began, seconds_max)
+    return Running(specification, job, losses, began, number, patience_seconds)
 
 
 def poll(application: Application, running: Running, seconds: float) -> Result | None:
@@ -128,15 +134,28 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
         blame.note_deaths(application, running.job.reports())
         _cancel(application, running, "executors were lost")
         result = Result(False, 0.0, reason="interrupted")
-    elif time.monotonic() - running.began > running.seconds_max:
-        _cancel(application, running, "took too long")
-        result = Result(False, 0.0, reason=f"did not end within {running.seconds_max:.0f} s")
+    elif (idle := _idle(application, running)) is not None:
+        text = idle.described(application.executors)
+        _cancel(application, running, text)
+        result = Result(False, 0.0, reason=text, idle_seconds=idle.seconds)
     else:
         return None
     _end(application, running)
     result.seconds = time.monotonic() - running.began
     result.losses = running.losses
     return result
+
+
+def _idle(application: Application, running: Running) -> Idle | None:
+    """Who has done nothing for the job for too long."""
+    now = time.monotonic()
+    if not running.watch.is_due(now):
+        return None
+    signs = activity.read_all(application.exchange.signs())
+    owing = idleness.owing(running.specification.produced, running.job.reports())
+    idle = running.watch.look(running.number, owing, signs, now)
+    seconds_max = application.settings.idle_seconds + running.patience_seconds
+    return idle if idle is not None and idle.seconds > seconds_max else None
 
 
 def give_up(application: Application, running: Running, why: str) -> Result:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rekindle.errors import DamagedError, RunError
 from rekindle_store.files import Files
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["load", "seal"]
 
@@ -20,15 +21,19 @@ def seal(version: int, head: Mapping[str, Any], body: bytes) -> bytes:
     return json.dumps(line).encode() + b"\n" + body
 
 
-def load(files: Files, name: str, *versions: int) -> tuple[dict[str, Any], bytes]:
-    """Head and body of a file of one of these versions, the newest last.
+def load(
+    files: Files, name: str, *versions: int, moved: Moved = unwatched
+) -> tuple[dict[str, Any], memoryview]:
+    """Head and body of a file of one of these versions, the newest last. `moved` is told of what
+    has come.
 
     Raises DamagedError when it is absent or not what was written, RunError when another version has
     written it, OSError when the store cannot be read.
     """
     try:
-        line, _, body = files.read(name).partition(b"\n")
-        head = json.loads(line)
+        data = files.read(name, moved)
+        end = data.find(b"\n")
+        head = json.loads(data[: max(end, 0)])
         found, sum_ = head["version"], head["sha256"]
     except FileNotFoundError:
         raise _damaged(name, "is not there") from None
@@ -40,6 +45,7 @@ def load(files: Files, name: str, *versions: int) -> tuple[dict[str, Any], bytes
             what=f"has version {found!r}, known is {versions[-1]}",
             remedy="run the version of Rekindle that wrote it",
         )
+    body = memoryview(data)[end + 1 :]
     if sha256(body).hexdigest() != sum_:
         raise _damaged(name, "does not match its checksum")
     return head, body

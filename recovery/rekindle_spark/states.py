@@ -11,21 +11,26 @@ A file has a whole state, or what has changed since the file of an earlier check
 import queue
 import threading
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from rekindle_spark import deltas, poison, sealed
+from rekindle_spark.activity import CHECKPOINTS, Activity, Entry
 from rekindle_spark.deltas import Marks
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
 from rekindle_store.files import Files
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["Checkpoints", "Versions", "Writing", "load", "read", "seal"]
 
 WHOLE, CHANGED = 1, 2
+# How often who waits for a load of another looks whether bytes come.
+JOINED_SECONDS = 0.5
 # Files that a state is made of at most, and bytes of changes as a share of the whole state.
 FILES_MAX = 8
 CHANGES_SHARE_MAX = 0.5
@@ -36,12 +41,63 @@ TOGETHER_BYTES_MIN = 32 << 20
 
 
 @dataclass(slots=True)
+class Loading:
+    """A state on its way from the store, and how many pieces of it have come."""
+
+    state: "Future[State]" = field(default_factory=Future)
+    pieces: int = 0
+
+    def come(self, size: int, moved: Moved) -> None:
+        """Bytes have come, for who began it and for who has joined."""
+        self.pieces += 1
+        moved(size)
+
+    def joined(self, moved: Moved) -> State:
+        """The state, once it is there; `moved` is called as long as bytes come."""
+        seen = self.pieces
+        while True:
+            if not wait([self.state], JOINED_SECONDS).not_done:
+                return self.state.result()
+            if self.pieces != seen:
+                seen = self.pieces
+                moved(0)
+
+
+@dataclass(slots=True)
 class Versions:
     """States of one partition by epoch; `newest` are the highest plan epoch that has placed it
     here, and the newest job that has run it: what an older one makes of it comes too late."""
 
     newest: tuple[int, int] = (0, 0)
     by_epoch: dict[int, State] = field(default_factory=dict)
+    loading: dict[int, "Loading"] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def loaded(self, epoch: int, load: Callable[[Moved], State], moved: Moved) -> State:
+        """The version of an epoch, loaded where it is not here: once, however many ask for it.
+
+        A job that is issued again finds the load of the one before on its way and waits for that.
+        Raises what `load` raises; who asks then loads anew.
+        """
+        with self.lock:
+            if epoch in self.by_epoch:
+                return self.by_epoch[epoch]
+            known = self.loading.get(epoch)
+            own = self.loading.setdefault(epoch, Loading())
+        if known is not None:
+            return known.joined(moved)
+        try:
+            state = load(lambda size: own.come(size, moved))
+        except BaseException as error:
+            with self.lock:
+                del self.loading[epoch]
+            own.state.set_exception(error)
+            raise
+        with self.lock:
+            self.by_epoch[epoch] = state
+            del self.loading[epoch]
+        own.state.set_result(state)
+        return state
 
     def keep_from(self, epoch: int) -> None:
         """Forget the versions before `epoch`."""
@@ -87,6 +143,7 @@ class Checkpoints:
     pending: "queue.Queue[Writing]" = field(default_factory=queue.Queue)
     written: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
     known: dict[int, dict[int, Written]] = field(default_factory=dict)
+    activity: Activity = field(default_factory=Activity)
 
     def start(self) -> None:
         """Start the writer thread; it ends with the process."""
@@ -113,13 +170,14 @@ class Checkpoints:
             batch = [self.pending.get()]
             while not self.pending.empty():
                 batch.append(self.pending.get())
-            for done in self.write(batch):
-                self.written.put(done)
+            with self.activity.entry(CHECKPOINTS) as entry:
+                for done in self.write(batch, entry):
+                    self.written.put(done)
 
-    def write(self, batch: list[Writing]) -> list[dict[str, Any]]:
+    def write(self, batch: list[Writing], entry: Entry | None = None) -> list[dict[str, Any]]:
         """Write states now; acknowledgements of all of them, whatever is raised."""
         try:
-            return self._write(batch)
+            return self._write(batch, entry or Entry(self.activity, None, CHECKPOINTS))
         except BaseException as error:  # the thread outlives it, and the checkpoint is given up
             traceback.print_exc()
             return [
@@ -132,7 +190,7 @@ class Checkpoints:
                 for writing in batch
             ]
 
-    def _write(self, batch: list[Writing]) -> list[dict[str, Any]]:
+    def _write(self, batch: list[Writing], entry: Entry) -> list[dict[str, Any]]:
         """Acknowledgements of states; whatever goes wrong, the thread must outlive it."""
         acknowledged: list[dict[str, Any]] = []
         together: list[tuple[Writing, bytes, dict[str, Any]]] = []
@@ -144,6 +202,7 @@ class Checkpoints:
                 "attempt": writing.attempt,
             }
             acknowledged.append(done)
+            entry.begin(f"writing {writing.name}")
             try:
                 described, data = self._sealed(writing)
             except BaseException as error:  # a panic of a native library is no Exception
@@ -153,9 +212,9 @@ class Checkpoints:
             together.append((writing, data, done))
             size += len(data)
             if size >= TOGETHER_BYTES_MIN:
-                _put(together)
+                _put(together, entry.sign)
                 together, size = [], 0
-        _put(together)
+        _put(together, entry.sign)
         return acknowledged
 
     def _sealed(self, writing: Writing) -> tuple[dict[str, Any], bytes]:
@@ -197,36 +256,36 @@ def seal(tables: Sequence[pa.Table], watermark: int, base: int | None = None) ->
     return sealed.seal(CHANGED, {**head, "base": base}, body), len(body)
 
 
-def load(files: Files, name: str, chain: Chain, epoch: int) -> State:
+def load(files: Files, name: str, chain: Chain, epoch: int, moved: Moved = unwatched) -> State:
     """Read a state back, from as many files as it is made of. Raises what `sealed.load` raises."""
     if epoch == 0:
         return initial(chain)
-    watermark, tables = read(files, name)
+    watermark, tables = read(files, name, moved)
     return State(watermark, chain.root.function.load(tables))
 
 
-def read(files: Files, name: str) -> tuple[int, list[pa.Table]]:
+def read(files: Files, name: str, moved: Moved = unwatched) -> tuple[int, list[pa.Table]]:
     """Watermark and tables of a state. Raises what `sealed.load` raises."""
-    head, body = sealed.load(files, name, WHOLE, CHANGED)
+    head, body = sealed.load(files, name, WHOLE, CHANGED, moved=moved)
     parts, position = [], 0
     for size in head["sizes"]:
-        with pa.ipc.open_stream(pa.py_buffer(body[position : position + size])) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(bytes(body[position : position + size]))) as reader:
             parts.append(reader.read_all())
         position += size
     if head["version"] == WHOLE:
         return head["watermark"], parts
-    _, before = read(files, f"checkpoints/{head['base']}/{name.rpartition('/')[2]}")
+    _, before = read(files, f"checkpoints/{head['base']}/{name.rpartition('/')[2]}", moved)
     changed = zip(before, parts[::2], parts[1::2], strict=True)
     return head["watermark"], [deltas.apply(table, runs, fresh) for table, runs, fresh in changed]
 
 
-def _put(together: Sequence[tuple[Writing, bytes, dict[str, Any]]]) -> None:
+def _put(together: Sequence[tuple[Writing, bytes, dict[str, Any]]], moved: Moved) -> None:
     """Put the files of states of one store into it; where that fails, all their acknowledgements
     say so."""
     if not together:
         return
     try:
-        together[0][0].files.put({writing.name: data for writing, data, _ in together})
+        together[0][0].files.put({writing.name: data for writing, data, _ in together}, moved)
     except BaseException as error:
         said = str(error) if isinstance(error, OSError) else poison.raised(error)
         for _, _, done in together:

@@ -3,7 +3,7 @@
 import heapq
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,14 +27,15 @@ class Turns:
     busy: bool = False
 
     @contextmanager
-    def turn(self, urgency: int) -> Iterator[None]:
-        """Hold the only turn."""
+    def turn(self, urgency: int, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the only turn. While others have it, `waits` is called each time that one ends."""
         with self.changed:
             self.tickets += 1
             ticket = (urgency, self.tickets)
             heapq.heappush(self.waiting, ticket)
             while self.busy or self.waiting[0] != ticket:
                 self.changed.wait()
+                waits()
             heapq.heappop(self.waiting)
             self.busy = True
         try:

@@ -173,12 +173,12 @@ def _state(process: int, thread: int) -> tuple[float, bool]:
     return nanoseconds / 1e9, runs
 
 
-def mapped(path: Path) -> mmap.mmap:
-    """A new file for notes, mapped into memory."""
-    path.write_bytes(NOTHING)
+def mapped(path: Path, size: int = SIZE) -> mmap.mmap:
+    """A new file for notes, with room for what comes behind these, mapped into memory."""
+    path.write_bytes(NOTHING.ljust(size, b"\0"))
     descriptor = os.open(path, os.O_RDWR)
     try:
-        return mmap.mmap(descriptor, SIZE)
+        return mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)
 

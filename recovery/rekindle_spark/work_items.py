@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from rekindle.errors import DamagedError, RunError
 from rekindle.modes import ON
 from rekindle_spark import inputs, partition
+from rekindle_spark.activity import Entry
 from rekindle_spark.chains import Chain
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Work
@@ -68,13 +69,14 @@ def work(program: Program, request: dict[str, Any], item: dict[str, Any], epoch:
 
 
 def stored_frames(
-    program: Program, request: dict[str, Any], item: dict[str, Any]
+    program: Program, request: dict[str, Any], item: dict[str, Any], entry: Entry
 ) -> dict[int, list[Frame]]:
     """The durable input of an item, by epoch."""
     found: dict[int, list[Frame]] = {}
     for checkpoint in item["inputs"]:
         place = checkpoint_file(request, program, item["partition"], checkpoint, "input")
-        for frame in inputs.load(*place, item["from"], item["to"]):
+        entry.begin(f"loading {place[1]}")
+        for frame in inputs.load(*place, item["from"], item["to"], entry.sign):
             frame = _renumbered(program, frame)
             found.setdefault(frame.epoch, []).append(frame)
     return found

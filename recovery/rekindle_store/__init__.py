@@ -6,6 +6,7 @@
     s3_settings      what the environment says of its server
     hdfs_files       on HDFS
     disk             puts files and folders on disk for good
+    transfers        how much of a file has come or gone, while it is on its way
     store_errors     errors of a whole store as sentences
     readers          what readers share: opening a store, reading ahead
     commit_log       the records that say what counts, as a stream

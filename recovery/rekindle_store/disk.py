@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["aside", "flush", "is_aside", "make_folder", "written_aside"]
+from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
+
+__all__ = ["aside", "flush", "is_aside", "make_folder", "read", "written_aside"]
 
 UNFINISHED = ".unfinished"
 
@@ -27,23 +29,54 @@ def is_aside(path: Path) -> bool:
 
 
 @contextmanager
-def written_aside(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
+def written_aside(
+    files: Mapping[Path, bytes], moved: Moved = unwatched
+) -> Iterator[dict[Path, Path]]:
     """Files with these contents, on disk under other names; inside they are given their own.
 
-    All are written before the first is flushed: that then takes most of the others along. What is
-    left under the other names, whatever happens, is removed: others need the room.
+    All are written before the first is flushed: that then takes most of the others along. A large
+    one is flushed piece by piece, for a slow disk takes minutes for all of it. What is left under
+    the other names, whatever happens, is removed: others need the room.
     """
     unfinished = {path: aside(path) for path in files}
     try:
         for path, data in files.items():
-            unfinished[path].write_bytes(data)
-        for draft in unfinished.values():
-            flush(draft)
+            _write(unfinished[path], data, moved)
+        for path, data in files.items():
+            flush(unfinished[path])
+            moved(len(data) if len(data) <= PIECE_BYTES else 0)
         yield unfinished
     finally:
         for draft in unfinished.values():
             with suppress(OSError):
                 draft.unlink()
+
+
+def read(path: Path, moved: Moved) -> bytes:
+    """A file's content."""
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= PIECE_BYTES:
+            data = file.readall()
+            moved(len(data))
+            return data
+        content = bytearray(size)
+        view, end = memoryview(content), 0
+        while count := file.readinto(view[end : end + PIECE_BYTES]):
+            end += count
+            moved(count)
+        return bytes(view[:end])
+
+
+def _write(path: Path, data: bytes, moved: Moved) -> None:
+    if len(data) <= PIECE_BYTES:
+        path.write_bytes(data)
+        return
+    with path.open("wb") as file:
+        for piece in pieces(data, moved):
+            file.write(piece)
+            file.flush()
+            os.fdatasync(file.fileno())
 
 
 def flush(path: Path) -> None:

@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from rekindle.errors import InputError
 from rekindle_store import store_errors
 from rekindle_store.local_files import LocalFiles
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["Files", "at", "check", "exists", "folder"]
 
@@ -58,14 +59,16 @@ class Files(Protocol):
         writers of other contents one succeeds. Raises FileExistsError for the others.
         """
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
         """Make files, in the place of what is there; all are there for good when this returns.
 
-        Who reads one meanwhile gets all of the old content, or all of the new.
+        Who reads one meanwhile gets all of the old content, or all of the new. `moved` is told of
+        what has gone, again and again.
         """
 
-    def read(self, name: str) -> bytes:
-        """A file's content. Raises FileNotFoundError when it is not there, though the store is."""
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
+        """A file's content. Raises FileNotFoundError when it is not there, though the store is.
+        `moved` is told of what has come, again and again."""
 
     def size(self, name: str) -> int:
         """A file's size in bytes. Raises FileNotFoundError as `read` does."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from hdfs_native import Client, WriteOptions
 
 from rekindle.errors import first_line
+from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 __all__ = ["HdfsFiles"]
 
@@ -50,15 +51,19 @@ class HdfsFiles:
             if self.read(name) != data:
                 raise
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
         """See `files.Files`."""
         for name, data in files.items():
-            self._write(name, data, instead=True)
+            self._write(name, data, instead=True, moved=moved)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
         """See `files.Files`."""
         with self._answers(), self.client.read(self._path(name)) as reader:
-            return bytes(reader.read())
+            parts = []
+            while part := bytes(reader.read(PIECE_BYTES)):
+                parts.append(part)
+                moved(len(part))
+            return b"".join(parts)
 
     def size(self, name: str) -> int:
         """See `files.Files`."""
@@ -94,14 +99,15 @@ class HdfsFiles:
                 if not status.isdir and status.modification_time < newest:
                     self.client.delete(status.path)
 
-    def _write(self, name: str, data: bytes, *, instead: bool) -> None:
+    def _write(self, name: str, data: bytes, *, instead: bool, moved: Moved = unwatched) -> None:
         """A file whole under its name; `instead` of one that may be there."""
         unfinished = self._path(f"{UNFINISHED}/{uuid.uuid4().hex}")
         with self._answers():
             try:
                 with self.client.create(unfinished, WriteOptions(create_parent=True)) as writer:
+                    for piece in pieces(data, moved):
+                        writer.write(bytes(piece))
                     if data:
-                        writer.write(data)
                         writer.hsync()
                 self.client.rename(unfinished, self._path(name), overwrite=instead)
             except OSError:

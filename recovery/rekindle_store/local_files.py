@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rekindle_store import disk
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["LocalFiles"]
 
@@ -50,24 +51,24 @@ class LocalFiles:
                     raise
         disk.flush(path.parent)
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
         """A file is on disk before it gets its name: it may take the place of one that counts."""
         paths = {self.directory / name: data for name, data in files.items()}
-        with disk.written_aside(paths) as unfinished:
+        with disk.written_aside(paths, moved) as unfinished:
             for path, draft in unfinished.items():
                 draft.replace(path)
         for folder in sorted({path.parent for path in paths}):
             disk.flush(folder)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
         """See `files.Files`. Where the store's own folder is missing, all of the store is away; and
         where it has just come back, the file may be there after all."""
         path = self.directory / name
         try:
-            return path.read_bytes()
+            return disk.read(path, moved)
         except FileNotFoundError as error:
             self._check_there(name, error)
-        return path.read_bytes()
+        return disk.read(path, moved)
 
     def size(self, name: str) -> int:
         """See `files.Files`, and `read` for a file that is not there."""

@@ -14,7 +14,7 @@ import errno
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -29,8 +29,10 @@ from obstore.store import S3Store
 
 from rekindle.errors import first_line
 from rekindle_store import s3_settings
+from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
 __all__ = ["ObjectFiles"]
@@ -40,10 +42,15 @@ RETRIES: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=2
 CLIENT: "ClientConfig" = {
     "allow_http": True,  # only where the endpoint says so
     "connect_timeout": timedelta(seconds=5),
-    "timeout": timedelta(seconds=100),
+    # for a request, which has a piece of a file at most; a host that does nothing for longer than
+    # a minute is given up, and a store that does not answer is to be waited for
+    "timeout": timedelta(seconds=50),
 }
-# Files that are sent at the same time.
-SENDERS = 16
+# Files that are sent at the same time, and pieces of a large one: each request has its own limit,
+# and all share what the network gives.
+SENDERS, PIECES_AT_ONCE = 16, 4
+# How much of a piece is told of.
+CHUNK_BYTES = 1 << 18
 # A conditional request that meets another one on the same key is to be sent again (409).
 CONFLICTS_MAX = 6
 CONFLICT_SECONDS = 0.05
@@ -84,17 +91,33 @@ class ObjectFiles:
                     raise
                 time.sleep(CONFLICT_SECONDS * 2**attempt)
 
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """See `files.Files`. They are sent at the same time; none is on its way any more when this
-        fails."""
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
+        """See `files.Files`. They are sent at the same time, but large ones one after the other in
+        pieces; none is on its way any more when this fails."""
+        large = {name for name, data in files.items() if len(data) > PIECE_BYTES}
         with self._answers(), ThreadPoolExecutor(SENDERS) as pool:
-            for sent in [pool.submit(self.store.put, *file) for file in files.items()]:
-                sent.result()
+            sent = {
+                pool.submit(self.store.put, name, data): len(data)
+                for name, data in files.items()
+                if name not in large
+            }
+            for one in as_completed(sent):
+                one.result()
+                moved(sent[one])
+        for name in sorted(large):
+            self._put_large(name, files[name], moved)
 
-    def read(self, name: str) -> bytes:
-        """See `files.Files`."""
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
+        """See `files.Files`. A large one comes in pieces, all of the same version."""
         with self._answers():
-            return bytes(self.store.get(name).bytes())
+            found = self.store.get(name)
+            size, version = int(found.meta["size"]), found.meta["e_tag"]
+            if size <= PIECE_BYTES:
+                data = bytes(found.bytes())
+                moved(len(data))
+                return data
+            del found
+            return self._read_large(name, size, version, moved)
 
     def size(self, name: str) -> int:
         """See `files.Files`."""
@@ -137,6 +160,37 @@ class ObjectFiles:
 
     def remove_leftovers(self, seconds: float) -> None:
         """Nothing to do: an object is whole or not there."""
+
+    def _put_large(self, name: str, data: bytes, moved: Moved) -> None:
+        with self._answers():
+            self.store.put(
+                name,
+                pieces(data, moved),
+                chunk_size=PIECE_BYTES,
+                max_concurrency=PIECES_AT_ONCE,
+            )
+
+    def _read_large(self, name: str, size: int, version: str | None, moved: Moved) -> bytes:
+        content = bytearray(size)
+
+        def fetch(begin: int) -> None:
+            options: GetOptions = {"range": (begin, min(begin + PIECE_BYTES, size))}
+            if version is not None:
+                options["if_match"] = version
+            for part in self.store.get(name, options=options).stream(CHUNK_BYTES):
+                content[begin : begin + len(part)] = bytes(part)
+                begin += len(part)
+                moved(len(part))
+
+        with ThreadPoolExecutor(PIECES_AT_ONCE) as pool:
+            coming = [pool.submit(fetch, begin) for begin in range(0, size, PIECE_BYTES)]
+            try:
+                for one in as_completed(coming):
+                    one.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return bytes(content)
 
     def _delete(self, names: list[str]) -> None:
         with self._answers():

@@ -15,6 +15,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.FetchFailed;
 import org.apache.spark.MapOutputTracker;
 import org.apache.spark.ShuffleDependency;
@@ -42,6 +43,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * task and let the scheduler run map tasks of a past epoch again.
  */
 final class Blocks {
+  /** Without another block; Spark itself notices a link without a byte within 15 s. */
   private static final long READ_SECONDS_MAX = 20;
   private static final int CONNECT_MILLIS_MAX = 2_000;
   private static final ExecutorService READERS =
@@ -64,19 +66,33 @@ final class Blocks {
     }
   }
 
+  private static final AtomicLong READ = new AtomicLong();
+
   private Blocks() {}
+
+  /** How many blocks this executor has read: a sign that it goes on. */
+  static long readCount() {
+    return READ.get();
+  }
 
   static List<byte[]> read(Stage.Read[] reads, ShuffleDependency<?, ?, ?> template, TaskContext task)
       throws Unreadable {
     if (reads.length == 0) return List.of();
     long began = System.nanoTime();
-    Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task));
+    AtomicLong come = new AtomicLong();
+    Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task, come));
     try {
-      return reading.get(READ_SECONDS_MAX, TimeUnit.SECONDS);
-    } catch (TimeoutException silent) {
-      reading.cancel(true);
-      String late = "blocks did not come within " + READ_SECONDS_MAX + " s";
-      throw new Unreadable(late, unreachable(reads), secondsSince(began));
+      while (true) {
+        long before = come.get();
+        try {
+          return reading.get(READ_SECONDS_MAX, TimeUnit.SECONDS);
+        } catch (TimeoutException slow) {
+          if (come.get() != before) continue;
+          reading.cancel(true);
+          String late = "no block came within " + READ_SECONDS_MAX + " s";
+          throw new Unreadable(late, unreachable(reads), secondsSince(began));
+        }
+      }
     } catch (InterruptedException cancelled) {
       reading.cancel(true);
       Thread.currentThread().interrupt();
@@ -144,7 +160,10 @@ final class Blocks {
 
   @SuppressWarnings({"unchecked", "rawtypes"})
   private static List<byte[]> fetch(
-      Stage.Read[] reads, ShuffleDependency<?, ?, ?> template, TaskContext task) {
+      Stage.Read[] reads,
+      ShuffleDependency<?, ?, ?> template,
+      TaskContext task,
+      AtomicLong come) {
     SparkEnv env = SparkEnv.get();
     BaseShuffleHandle handle = new BaseShuffleHandle(template.shuffleId(), template);
     TempShuffleReadMetrics metrics = task.taskMetrics().createTempShuffleReadMetrics();
@@ -160,7 +179,11 @@ final class Blocks {
             true);
     List<byte[]> blocks = new ArrayList<>();
     Iterator<Product2> records = reader.read();
-    while (records.hasNext()) blocks.add((byte[]) records.next()._2());
+    while (records.hasNext()) {
+      blocks.add((byte[]) records.next()._2());
+      come.incrementAndGet();
+      READ.incrementAndGet();
+    }
     return blocks;
   }
 

@@ -12,6 +12,7 @@ import java.lang.management.MemoryUsage;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -196,6 +197,19 @@ public final class Exchange {
       lines.append(id).append(' ').append(seen.hello.host).append(' ').append(silent);
       lines.append(' ').append(backend.isExecutorActive(id));
       lines.append(' ').append(seen.hello.node).append('\n');
+    }
+    return lines.toString();
+  }
+
+  /** What each executor's last message said that it has done: "id hexadecimal-digits" lines. */
+  public String signs() {
+    StringBuilder lines = new StringBuilder();
+    scala.collection.Iterator<String> ids = context.getExecutorIds().iterator();
+    while (ids.hasNext()) {
+      String id = ids.next();
+      HostPlugin.Seen seen = HostPlugin.SEEN.get(id);
+      if (seen == null) continue;
+      lines.append(id).append(' ').append(HexFormat.of().formatHex(seen.hello.signs)).append('\n');
     }
     return lines.toString();
   }

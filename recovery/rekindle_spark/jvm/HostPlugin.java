@@ -37,16 +37,21 @@ public final class HostPlugin implements SparkPlugin {
     }
   }
 
-  /** `node` is what the cluster calls the executor's node; empty when nobody has said it. */
+  /**
+   * `node` is what the cluster calls the executor's node; empty when nobody has said it. `signs` say
+   * what the executor has done, for the driver to see that it goes on.
+   */
   static final class Hello implements Serializable {
     final String executor;
     final String host;
     final String node;
+    final byte[] signs;
 
-    Hello(String executor, String host, String node) {
+    Hello(String executor, String host, String node, byte[] signs) {
       this.executor = executor;
       this.host = host;
       this.node = node;
+      this.signs = signs;
     }
   }
 
@@ -94,9 +99,9 @@ public final class HostPlugin implements SparkPlugin {
   private static void beat(PluginContext context) {
     String host = SparkEnv.get().blockManager().blockManagerId().host();
     String node = System.getenv().getOrDefault("REKINDLE_NODE", "").strip();
-    Hello hello = new Hello(context.executorID(), host, node);
     while (true) {
       try {
+        Hello hello = new Hello(context.executorID(), host, node, HostProcess.signs());
         // 0: Spark's master counts any other end against the application
         if (context.ask(hello).equals(false)) System.exit(0);
       } catch (Exception unreachable) {

@@ -7,10 +7,12 @@ import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -25,11 +27,11 @@ final class HostProcess {
   private static final long START_SECONDS = 180;
   private static final int STARTS_MAX = 5;
   private static final long END_SECONDS = 5;
-  private static HostProcess instance;
+  private static volatile HostProcess instance;
 
   private final String python;
   private final Path socket;
-  private Started running;
+  private volatile Started running;
   private int starts;
   private int started;
 
@@ -55,7 +57,8 @@ final class HostProcess {
     synchronized byte[] noted() {
       if (noted == null) {
         try {
-          noted = Files.readAllBytes(note);
+          byte[] all = Files.readAllBytes(note);
+          noted = Arrays.copyOf(all, Math.min(all.length, HostWatch.SIZE));
           Files.deleteIfExists(note);
         } catch (IOException unreadable) {
           noted = new byte[0];
@@ -106,6 +109,28 @@ final class HostProcess {
   static synchronized HostProcess get() throws IOException {
     if (instance == null) throw new IOException("the executor was started without rekindle's plugin");
     return instance;
+  }
+
+  /**
+   * Signs that this executor does something (activity.py): blocks that were read, CPU time, and what
+   * the host notes, without the zeros at its end. Empty where there is no host, or none any more.
+   */
+  static byte[] signs() {
+    HostProcess known = instance;
+    Started host = known == null ? null : known.running;
+    if (host == null) return new byte[0];
+    try {
+      byte[] file = Files.readAllBytes(host.note);
+      int end = file.length;
+      while (end > 0 && file[end - 1] == 0) end--;
+      return ByteBuffer.allocate(2 * Long.BYTES + end)
+          .putLong(Blocks.readCount())
+          .putLong(host.watch.cpuNanos())
+          .put(file, 0, end)
+          .array();
+    } catch (IOException gone) {
+      return new byte[0];
+    }
   }
 
   /** Sends one request: header, then all blocks in one stretch; reads the answer. */

@@ -27,7 +27,7 @@ final class HostWatch implements Runnable {
   private static final int PROGRESS = 24;
   private static final int LIMIT_SECONDS = 32;
   private static final int LIMIT_BYTES = 40;
-  private static final int SIZE = 148;
+  static final int SIZE = 148;
   private static final long PAGE_BYTES = pageBytes();
 
   private final Process process;
@@ -35,7 +35,7 @@ final class HostWatch implements Runnable {
   private volatile int exitCode;
   private long progress;
   private double seconds;
-  private double cpuSeconds;
+  private volatile double cpuSeconds;
   private long lookedAt;
 
   HostWatch(Process process, Path note) {
@@ -52,6 +52,11 @@ final class HostWatch implements Runnable {
   /** For what the host was ended from here; 0: it was not. */
   int exitCode() {
     return exitCode;
+  }
+
+  /** CPU time of the thread that the host has noted: a sign that it goes on. */
+  long cpuNanos() {
+    return (long) (cpuSeconds * 1e9);
   }
 
   @Override

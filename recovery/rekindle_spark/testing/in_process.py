@@ -39,6 +39,7 @@ from rekindle_spark.pipeline import LATE_COLUMNS, Pipeline, Source, Step
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Chain, Program
 from rekindle_spark.testing.table_source import TableSource, table_of
+from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["PipelineResult", "run", "run_pipeline"]
 
@@ -339,14 +340,16 @@ class _MemoryFiles:
         if self.contents.setdefault(name, data) != data:
             raise FileExistsError(name)
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
         """Make files, in the place of those that are there."""
         self.contents.update(files)
+        moved(sum(map(len, files.values())))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
         """Return a file's content."""
         if name not in self.contents:
             raise FileNotFoundError(name)
+        moved(len(self.contents[name]))
         return self.contents[name]
 
     def size(self, name: str) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 __all__ = ["Quirks", "S3Server", "serving"]
 
@@ -35,6 +35,7 @@ class S3Server:
     address: str
     quirks: Quirks = field(default_factory=Quirks)
     objects: dict[str, bytes] = field(default_factory=dict)
+    parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
     requests: list[tuple[str, str, int]] = field(default_factory=list)
     conflicts: Counter[str] = field(default_factory=Counter)
 
@@ -74,6 +75,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         key, data = self._key(), self._body()
+        part = self._query("partNumber")
+        if part:
+            self.state.parts.setdefault(key, {})[int(part)] = data
+            self._answer(200, etag=f'"{part}"')
+            return
         if self.headers.get("If-None-Match") == "*":
             refusal = self._conditional(key)
             if refusal is not None:
@@ -97,7 +103,14 @@ class _Handler(BaseHTTPRequestHandler):
         key = self._key()
         if key in self.state.objects:
             modified = "Thu, 01 Jan 2026 00:00:00 GMT"
-            self._answer(200, self.state.objects[key], etag='"e"', last_modified=modified)
+            content, status = self.state.objects[key], 200
+            told = {"etag": '"e"', "last_modified": modified}
+            asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if asked:
+                begin, last, status = int(asked[1]), int(asked[2]), 206
+                told["content_range"] = f"bytes {begin}-{last}/{len(content)}"
+                content = content[begin : last + 1]
+            self._answer(status, content, **told)
         else:
             self._error(404, "NoSuchKey")
 
@@ -106,6 +119,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(204)
 
     def do_POST(self) -> None:
+        if "uploads" in urlsplit(self.path).query:
+            begun = "<InitiateMultipartUploadResult><UploadId>1</UploadId>"
+            self._answer(200, f"{begun}</InitiateMultipartUploadResult>".encode())
+            return
+        if self._query("uploadId"):
+            self._body()
+            parts = self.state.parts.pop(self._key())
+            self.state.objects[self._key()] = b"".join(parts[n] for n in sorted(parts))
+            done = "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>"
+            self._answer(200, done.encode())
+            return
         wanted = re.findall(r"<Key>(.*?)</Key>", self._body().decode())
         if self.state.quirks.bulk:
             self._error(*self.state.quirks.bulk)
@@ -117,6 +141,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _key(self) -> str:
         return unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2]
+
+    def _query(self, name: str) -> str:
+        return parse_qs(urlsplit(self.path).query).get(name, [""])[0]
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -18,6 +18,7 @@ from rekindle_spark.store import Store
 from rekindle_store import commit_log, segments
 from rekindle_store.files import Files
 from rekindle_store.files import at as files_of
+from rekindle_store.transfers import Moved, unwatched
 
 LENGTH = 4
 
@@ -58,12 +59,14 @@ class MemoryFiles:
             raise FileExistsError(17, "is there already", name)
         self._change(lambda: self.content.update({name: data}))
 
-    def put(self, files: Mapping[str, bytes]) -> None:
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
         self._change(lambda: self.content.update(files))
+        moved(sum(map(len, files.values())))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
         if name not in self.content:
             raise FileNotFoundError(2, "is not there", name)
+        moved(len(self.content[name]))
         return self.content[name]
 
     def size(self, name: str) -> int:
@@ -207,11 +210,11 @@ def test_a_commit_that_was_under_way_for_long_is_refused_though_its_segment_is_m
 
 def test_a_record_that_goes_while_it_is_read_is_found_in_its_segment() -> None:
     class Removing(MemoryFiles):
-        def read(self, name: str) -> bytes:
+        def read(self, name: str, moved: Moved = unwatched) -> bytes:
             if name == self.awaited:
                 self.awaited = ""
                 run(self, 9)
-            return super().read(name)
+            return super().read(name, moved)
 
     for number in range(1, 10):
         files = Removing()

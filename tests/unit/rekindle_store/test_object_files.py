@@ -24,6 +24,7 @@ import rekindle
 from rekindle.errors import InputError, RunError
 from rekindle_store import files, s3_settings
 from rekindle_store.object_files import ObjectFiles
+from rekindle_store.transfers import PIECE_BYTES
 
 PLACES = itertools.count()
 UNKNOWN = [(501, "NotImplemented"), (405, "MethodNotAllowed"), (400, "MissingContentMD5")]
@@ -63,6 +64,22 @@ def test_a_server_without_bulk_delete_gets_a_request_for_each_object(
     bulk = [at for at, (method, _, _) in enumerate(server.requests) if method == "POST"]
     assert bulk
     assert bulk == [*range(2, 2 + len(bulk))]  # and none after the first answer
+
+
+def test_a_large_file_goes_and_comes_in_pieces_with_a_request_for_each(server: S3Server) -> None:
+    data, store = os.urandom(2 * PIECE_BYTES + 7), ObjectFiles(place())
+    gone: list[int] = []
+    store.put({"checkpoints/1/a.state": data, "checkpoints/1/b.state": b"small"}, gone.append)
+    assert [*server.objects.values()] == [b"small", data]
+    assert sorted(gone) == [5, 7, PIECE_BYTES, PIECE_BYTES]
+    assert [method for method, _, _ in server.requests].count("PUT") == 4
+    come: list[int] = []
+    server.requests.clear()
+    assert store.read("checkpoints/1/a.state", come.append) == data
+    assert [status for _, _, status in server.requests if status == 206] == [206] * 3
+    assert sum(come) == len(data)
+    assert store.read("checkpoints/1/b.state", come.append) == b"small"
+    assert come[-1] == 5
 
 
 def test_deletes_that_fail_for_another_reason_are_not_split(server: S3Server) -> None:
