@@ -24,6 +24,7 @@ What runs in an executor's host:
     late_outputs   rows that come too late for a keyed step, kept beside
     late_counts    how many there are, of all that counts
     poison         finds rows for which a user's function raises, and makes them dead letters
+    activity       signs of what a host does for each job, for the driver to see that it goes on
     watchdog       what a process works on, noted where it outlives it, and a limit on each call
     sandbox        runs partitions apart that are suspected to end their process
     runner         runs one epoch of one partition, here or apart
@@ -60,6 +61,7 @@ What runs in the driver:
     dead_letters   which rows were left out: committed, and the same in every repeat
     staging        output of unordered epochs, held back until a checkpoint
     running        runs one job and makes its results finished
+    idleness       since when nothing has been done for a job, and by whom
     results        what came of a job, judged from the reports of its tasks
     repeats        what is said of a repeat that gave something else
     timing         how long each executor's task took, by the driver's clock
@@ -86,6 +88,7 @@ What runs in the driver:
     sidecar        the driver's end of the sidecar: HTTP on a Unix socket
     java           the Java on this machine
     masters        whether a Spark master answers, before anything waits for it
+    links          which executors cannot read from each other, and which of them has to go
     membership     executors that come, go and fall silent
     statistics     windows of measured cost, calibration of the replay's rate
     costs          what each operator partition costs

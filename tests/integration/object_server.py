@@ -4,8 +4,10 @@ It keeps each object as a file, so what a driver has put there can be read as in
 """
 
 import os
+import re
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ LOUD = "NO STORE ON S3 WAS TESTED"
 BUCKET = "checkpoints"
 KEY, SECRET = "tester", "secret-of-tests"
 START_SECONDS_MAX = 30.0
+PASSED_BYTES = 1 << 16
+REQUEST_LINE = re.compile(rb"[A-Z]+ /\S* HTTP/1\.1")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +70,11 @@ class ObjectServer(KillableServer):
         return False
 
 
-class LosesFirstAnswer:
-    """A way to a server on which the answer to the first request gets lost."""
+class Way:
+    """A way to a server, on which something happens to what is passed on."""
 
     def __init__(self, port: int) -> None:
         self.to = port
-        self.lost = 0
         self.listener = socket.create_server((HOST, 0))
         self.port = int(self.listener.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
@@ -81,22 +84,96 @@ class LosesFirstAnswer:
             while True:
                 caller, _ = self.listener.accept()
                 server = socket.create_connection((HOST, self.to))
-                threading.Thread(target=self._pass, args=(caller, server), daemon=True).start()
-                threading.Thread(target=self._answer, args=(server, caller), daemon=True).start()
+                passing = self.passing()
+                for target, sides in (
+                    (passing.ask, (caller, server)),
+                    (passing.answer, (server, caller)),
+                ):
+                    threading.Thread(target=target, args=sides, daemon=True).start()
 
-    def _pass(self, caller: socket.socket, server: socket.socket) -> None:
+    def passing(self) -> "Passing":
+        """What happens on one connection."""
+        return Passing()
+
+
+class Passing:
+    """One connection on a way."""
+
+    def ask(self, caller: socket.socket, server: socket.socket) -> None:
+        """Pass on what a client sends."""
         with suppress(OSError):
-            while data := caller.recv(1 << 16):
+            while data := caller.recv(PASSED_BYTES):
                 server.sendall(data)
 
-    def _answer(self, server: socket.socket, caller: socket.socket) -> None:
+    def answer(self, server: socket.socket, caller: socket.socket) -> None:
+        """Pass on what the server answers."""
         with suppress(OSError), server, caller:
-            while data := server.recv(1 << 16):
-                if not self.lost:
-                    self.lost += 1
+            while data := server.recv(PASSED_BYTES):
+                caller.sendall(data)
+
+
+class LosesFirstAnswer(Way):
+    """A way to a server on which the answer to the first request gets lost."""
+
+    lost = 0
+
+    def passing(self) -> Passing:
+        return LosingPassing(self)
+
+
+class LosingPassing(Passing):
+    def __init__(self, way: LosesFirstAnswer) -> None:
+        self.way = way
+
+    def answer(self, server: socket.socket, caller: socket.socket) -> None:
+        with suppress(OSError), server, caller:
+            while data := server.recv(PASSED_BYTES):
+                if not self.way.lost:
+                    self.way.lost += 1
                     caller.shutdown(socket.SHUT_RDWR)  # also what waits for more from it ends
                     return
                 caller.sendall(data)
+
+
+class SlowWay(Way):
+    """A way to a server on which each connection carries so many bytes a second each way, None: as
+    many as come. While it `holds_states` nothing comes of them; `state_bytes` have come."""
+
+    bytes_per_second: float | None = None
+    holds_states = False
+    state_bytes = 0
+
+    def passing(self) -> Passing:
+        return SlowPassing(self)
+
+    def take_time(self, size: int) -> None:
+        """Take as long as so many bytes do."""
+        if self.bytes_per_second is not None:
+            time.sleep(size / self.bytes_per_second)
+
+
+class SlowPassing(Passing):
+    def __init__(self, way: SlowWay) -> None:
+        self.way = way
+        self.is_state = False
+
+    def ask(self, caller: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := caller.recv(PASSED_BYTES):
+                line = data.partition(b"\r\n")[0]
+                if REQUEST_LINE.match(line):
+                    self.is_state = line.startswith(b"GET ") and b".state" in line
+                self.way.take_time(len(data))
+                server.sendall(data)
+
+    def answer(self, server: socket.socket, caller: socket.socket) -> None:
+        with suppress(OSError), server, caller:
+            while data := server.recv(PASSED_BYTES):
+                while self.is_state and self.way.holds_states:
+                    time.sleep(0.05)
+                self.way.take_time(len(data))
+                caller.sendall(data)
+                self.way.state_bytes += len(data) if self.is_state else 0
 
 
 def set_environment(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) -> None:

@@ -25,7 +25,7 @@ class Store:
 
     def finish(self) -> None:
         self.all_come = True
-        self.pieces.release()
+        self.pieces.release(9)
 
     def load(self, moved: Moved) -> State:
         self.loads += 1
