@@ -37,7 +37,7 @@ _DEFAULTS = {
     "spark.shuffle.io.retryWait": "200ms",
     "spark.shuffle.io.numConnectionsPerPeer": "1",
     # What ends a read from a machine that is gone: by default only after 120 s. `Blocks` gives up
-    # after 20 s.
+    # after 15 s without a block.
     "spark.shuffle.io.connectionTimeout": "10s",
     "spark.shuffle.io.connectionCreationTimeout": "5s",
     # `Leftovers` removes what is dropped at once; the statuses of retained shuffles, which go by a

@@ -17,7 +17,7 @@ from rekindle_spark.activity import Signs
 __all__ = ["Idle", "Watch", "owing"]
 
 # Jobs that are shorter are not looked at, others so often.
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)

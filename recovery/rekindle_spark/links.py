@@ -5,10 +5,10 @@
       └──a read goes well──────┘   or nothing is known of it for long
 
 Two executors may both reach the driver and not each other. Then every epoch fails, and silence
-gives nobody away. A link fails from the moment at which a read begins that fails in the end: Spark
-gives one up after 15 s without a byte. Of all broken links the executor goes that has most others
-at their far ends: it is most likely at fault. Takes values and returns values; `control` carries it
-out.
+gives nobody away. A link fails from the moment at which a read begins that fails in the end, which
+it does after 15 s without a block (`Blocks`). Of all broken links the executor goes that has most
+others at their far ends: it is most likely at fault. Takes values and returns values; `control`
+carries it out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,7 +19,7 @@ __all__ = ["FORGOTTEN_SECONDS", "Link", "Links"]
 # A reader and its peer: executors.
 Link = tuple[str, str]
 
-# A read fails after 20 s at the latest (`Blocks`), so a broken link fails again within this time.
+# A read without a block fails after 15 s (`Blocks`), so a broken link fails again within this time.
 FORGOTTEN_SECONDS = 60.0
 
 

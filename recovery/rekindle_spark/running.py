@@ -26,7 +26,7 @@ from rekindle_spark import (
 )
 from rekindle_spark.application import Application
 from rekindle_spark.exchange import Job
-from rekindle_spark.idleness import Idle, Watch
+from rekindle_spark.idleness import Watch
 from rekindle_spark.jobs import Ranges, Specification
 from rekindle_spark.results import Result
 from rekindle_spark.turns import AHEAD, CATCH_UP, URGENT
@@ -134,10 +134,9 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
         blame.note_deaths(application, running.job.reports())
         _cancel(application, running, "executors were lost")
         result = Result(False, 0.0, reason="interrupted")
-    elif (idle := _idle(application, running)) is not None:
-        text = idle.described(application.executors)
-        _cancel(application, running, text)
-        result = Result(False, 0.0, reason=text, idle_seconds=idle.seconds)
+    elif (hopeless := _hopeless(application, running)) is not None:
+        _cancel(application, running, hopeless.reason)
+        result = hopeless
     else:
         return None
     _end(application, running)
@@ -146,16 +145,25 @@ def poll(application: Application, running: Running, seconds: float) -> Result |
     return result
 
 
-def _idle(application: Application, running: Running) -> Idle | None:
-    """Who has done nothing for the job for too long."""
-    now = time.monotonic()
+def _hopeless(application: Application, running: Running) -> Result | None:
+    """What is to come of a job that will not end well: somebody has done nothing for it for too
+    long, or could not read, and the stages behind would only wait for the same blocks."""
+    now, specification = time.monotonic(), running.specification
     if not running.watch.is_due(now):
         return None
-    signs = activity.read_all(application.exchange.signs())
-    owing = idleness.owing(running.specification.produced, running.job.reports())
-    idle = running.watch.look(running.number, owing, signs, now)
+    signs, reports = activity.read_all(application.exchange.signs()), running.job.reports()
+    idle = running.watch.look(
+        running.number, idleness.owing(specification.produced, reports), signs, now
+    )
+    if any(report["status"] == "unreadable" for report in reports):
+        result = _judged(application, specification, reports, "")
+        result.blamed = blame.note_deaths(application, reports)
+        return result
     seconds_max = application.settings.idle_seconds + running.patience_seconds
-    return idle if idle is not None and idle.seconds > seconds_max else None
+    if idle is None or idle.seconds <= seconds_max:
+        return None
+    text = idle.described(application.executors)
+    return Result(False, 0.0, reason=text, idle_seconds=idle.seconds)
 
 
 def give_up(application: Application, running: Running, why: str) -> Result:

@@ -43,8 +43,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * task and let the scheduler run map tasks of a past epoch again.
  */
 final class Blocks {
-  /** Without another block; Spark itself notices a link without a byte within 15 s. */
-  private static final long READ_SECONDS_MAX = 20;
+  /** Without another block. */
+  private static final long READ_SECONDS_MAX = 15;
   private static final int CONNECT_MILLIS_MAX = 2_000;
   private static final ExecutorService READERS =
       Executors.newCachedThreadPool(
@@ -82,12 +82,17 @@ final class Blocks {
     AtomicLong come = new AtomicLong();
     Future<List<byte[]>> reading = READERS.submit(() -> fetch(reads, template, task, come));
     try {
+      long seen = 0;
+      long last = began;
       while (true) {
-        long before = come.get();
         try {
-          return reading.get(READ_SECONDS_MAX, TimeUnit.SECONDS);
+          return reading.get(1, TimeUnit.SECONDS);
         } catch (TimeoutException slow) {
-          if (come.get() != before) continue;
+          if (come.get() != seen) {
+            seen = come.get();
+            last = System.nanoTime();
+          }
+          if (secondsSince(last) < READ_SECONDS_MAX) continue;
           reading.cancel(true);
           String late = "no block came within " + READ_SECONDS_MAX + " s";
           throw new Unreadable(late, unreachable(reads), secondsSince(began));
