@@ -97,7 +97,7 @@ def one_that_no_other_can_read_is_dropped_once_and_the_others_go_on(
     with cut(port):
         began = time.monotonic()
         found = application.await_event("unreachable", after=before.events)
-        assert time.monotonic() - began < 22.0, "a cut of 20 s is enough, but for a slow machine"
+        assert time.monotonic() - began < 30.0, "20 s, and more on a slow machine"
         assert found["node"] == node
         assert found["reason"] == "unreachable-by-peers"
         assert found["peers"]
