@@ -10,7 +10,7 @@ from typing import Any
 
 from rekindle.errors import DamagedError, RunError
 from rekindle_store.files import Files
-from rekindle_store.transfers import Moved, unwatched
+from rekindle_store.transfers import Moved, pieces, unwatched
 
 __all__ = ["load", "seal"]
 
@@ -46,7 +46,10 @@ def load(
             remedy="run the version of Rekindle that wrote it",
         )
     body = memoryview(data)[end + 1 :]
-    if sha256(body).hexdigest() != sum_:
+    digest = sha256()
+    for piece in pieces(body, lambda _: moved(0)):
+        digest.update(piece)
+    if digest.hexdigest() != sum_:
         raise _damaged(name, "does not match its checksum")
     return head, body
 

@@ -271,6 +271,7 @@ def read(files: Files, name: str, moved: Moved = unwatched) -> tuple[int, list[p
     for size in head["sizes"]:
         with pa.ipc.open_stream(pa.py_buffer(bytes(body[position : position + size]))) as reader:
             parts.append(reader.read_all())
+        moved(0)
         position += size
     if head["version"] == WHOLE:
         return head["watermark"], parts

@@ -20,7 +20,7 @@ def unwatched(_: int) -> None:
     """Take no notice."""
 
 
-def pieces(data: bytes, moved: Moved) -> Iterator[memoryview]:
+def pieces(data: bytes | memoryview, moved: Moved) -> Iterator[memoryview]:
     """The pieces of a file, each of which has gone when the next is asked for."""
     view = memoryview(data)
     for begin in range(0, len(view), PIECE_BYTES):

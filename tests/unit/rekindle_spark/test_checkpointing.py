@@ -1,5 +1,6 @@
 """When a checkpoint is due: not for an epoch that has run, and not before its time."""
 
+import struct
 import threading
 import time
 from types import SimpleNamespace
@@ -9,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 from rekindle.modes import ON
-from rekindle.settings import RuntimeSettings
-from rekindle_spark import program
+from rekindle.settings import RuntimeSettings, Settings
+from rekindle_spark import activity, program
+from rekindle_spark.activity import Activity
 from rekindle_spark.application import Staged
 from rekindle_spark.checkpointing import Checkpointing
+from rekindle_spark.idleness import Watch
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import RestorePoints
@@ -43,7 +46,8 @@ def application() -> Any:
     return SimpleNamespace(
         program=progress.program,
         progress=progress,
-        settings=SimpleNamespace(runtime=RuntimeSettings()),
+        settings=Settings(),
+        executors={"a": "n1"},
         store=SimpleNamespace(begin_checkpoint=begun.append),
         begun=begun,
         lock=threading.RLock(),
@@ -84,7 +88,7 @@ def test_executors_that_have_a_lot_to_keep_bring_it_forward(application: Any) ->
     application.progress.retained.held["a"] = 129 * 2**20
     assert checkpointing(application, 9.0).due(8, BEHIND) is None
     assert checkpointing(application, 11.0).due(8, BEHIND) == 8
-    application.settings.runtime = RuntimeSettings(retained_mib_max=20.0)
+    application.settings = Settings(runtime=RuntimeSettings(retained_mib_max=20.0))
     application.progress.retained.held["a"] = 9 * 2**20
     assert checkpointing(application, 11.0).due(8, BEHIND) is None
     application.progress.retained.held["a"] = 11 * 2**20
@@ -188,3 +192,47 @@ def test_one_that_a_driver_takes_on_its_way_is_none(
 ) -> None:
     record = completed(application, is_urgent=is_urgent, newest=newest)
     assert "savepoint" not in record
+
+
+def being_written(application: Any, host: Activity, idle_seconds: float) -> Checkpointing:
+    """A checkpoint for whose states the only host has given no other sign for so long."""
+    said = struct.pack(">qq", 0, 0)
+    application.exchange = SimpleNamespace(signs=lambda: {"a": said + bytes(host.memory)})
+    application.events = SimpleNamespace(write=lambda kind, **values: told.append((kind, values)))
+    told: list[tuple[str, dict[str, str]]] = []
+    application.told = told
+    taking = checkpointing(application, 500.0)
+    taking.due(8, NEXT)
+    sign = activity.read(said + bytes(host.memory)).of(activity.CHECKPOINTS, frozenset())
+    since = time.monotonic() - idle_seconds
+    taking.watch = Watch(looked_at=since, last={"a": (sign, since)})
+    return taking
+
+
+def test_one_that_is_being_written_goes_on_for_as_long_as_bytes_move(application: Any) -> None:
+    host = Activity()
+    with host.entry(activity.CHECKPOINTS) as entry:
+        taking = being_written(application, host, idle_seconds=500.0)
+        entry.sign()
+        assert taking.due(9, NEXT) is None
+        assert taking.is_taking(8)
+    assert application.told == []
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_one_whose_states_nobody_goes_on_with_is_given_up_with_who_and_what(
+    application: Any, is_written: bool
+) -> None:
+    host = Activity()
+    with host.entry(activity.CHECKPOINTS if is_written else 5) as entry:
+        entry.begin("writing checkpoints/8/counted-0.state")
+        assert being_written(application, host, idle_seconds=70.0).due(9, NEXT) is None
+        assert application.told == []
+        taking = being_written(application, host, idle_seconds=76.0)
+        assert not taking.is_taking(8)
+        taking = being_written(application, host, idle_seconds=76.0)
+        assert taking.due(9, NEXT) is None
+    ((kind, values),) = application.told
+    assert kind == "checkpoint-failed"
+    assert values["text"].startswith("executor a on n1 has neither loaded, written nor finished")
+    assert ("last: writing checkpoints/8/counted-0.state" in values["text"]) == is_written
