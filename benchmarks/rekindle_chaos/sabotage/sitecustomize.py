@@ -73,8 +73,8 @@ def fence(module: Any) -> None:
 def restore(module: Any) -> None:
     load = module.load
 
-    def forgetful(files: Any, name: str, chain: Any, epoch: int) -> Any:
-        state = load(files, name, chain, epoch)
+    def forgetful(files: Any, name: str, chain: Any, epoch: int, *moved: Any) -> Any:
+        state = load(files, name, chain, epoch, *moved)
         tables = chain.root.function.dump(state.operator)
         shorter = [tables[0], *(table.slice(0, table.num_rows * 9 // 10) for table in tables[1:])]
         return module.State(state.watermark, chain.root.function.load(shorter))
@@ -168,12 +168,12 @@ def slow_store(module: Any) -> None:
         wait(self, [data])
         create(self, name, data)
 
-    def slow_put(self: Any, contents: Any) -> None:
+    def slow_put(self: Any, contents: Any, *moved: Any) -> None:
         wait(self, contents.values())
-        put(self, contents)
+        put(self, contents, *moved)
 
-    def slow_read(self: Any, name: str) -> bytes:
-        found: bytes = read(self, name)
+    def slow_read(self: Any, name: str, *moved: Any) -> bytes:
+        found: bytes = read(self, name, *moved)
         wait(self, [found])
         return found
 

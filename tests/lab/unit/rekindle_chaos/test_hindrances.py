@@ -22,8 +22,9 @@ from rekindle_store.local_files import LocalFiles
 files = LocalFiles(Path(sys.argv[1], "store"))
 files.make_folder("outputs")
 begin = time.monotonic()
-files.put({"outputs/a": bytes(100_000)})
-assert len(files.read("outputs/a")) == 100_000
+moved = []
+files.put({"outputs/a": bytes(100_000)}, moved.append)
+assert len(files.read("outputs/a", moved.append)) == sum(moved) / 2 == 100_000
 print(time.monotonic() - begin)
 """
 DRIVE = """
