@@ -26,6 +26,7 @@ BYTES_PER_SECOND, CONNECTIONS = 500_000, 4
 IDLE_SECONDS = 18
 RUNTIME = {
     "rows_per_second": 20,
+    "epoch_seconds": 5.0,  # each writes all of the state anew, in memory
     "idle_seconds_max": IDLE_SECONDS,
     "host_memory_mib_max": 2_048,
 }
