@@ -121,6 +121,11 @@ def class_accepted(policies: int, spec: ClassSpec) -> Finding:
 
 def store_secured(spec: ClassSpec) -> Finding:
     """Whether drivers of a class need a secret for the store, and so everybody else does."""
+    if spec.has_credentials:
+        text = (
+            "Drivers reach the store with a credential of their namespace, for its records alone."
+        )
+        return Finding(STORE_SECURED, True, ResourceReason.NAMESPACES_APART, text)
     if spec.has_store_secret:
         text = "Drivers reach the store with a secret. All who have it reach all records."
         return Finding(STORE_SECURED, True, ResourceReason.STORE_HAS_SECRET, text)

@@ -25,6 +25,8 @@ from rekindle_operator.resources import (
 )
 
 __all__ = [
+    "CREDENTIAL_KEY",
+    "CREDENTIAL_SECRET",
     "Certainty",
     "ClassLimits",
     "ClassSpec",
@@ -45,6 +47,8 @@ __all__ = [
 ]
 
 PROVIDERS_LENGTH_MAX = 200
+# The Secret that the operator makes in each namespace, for classes whose drivers are to have it.
+CREDENTIAL_SECRET, CREDENTIAL_KEY = "rekindle-credential", "secret"
 
 Certainty = Literal[
     "ShutdownTaint", "NodeClaimGone", "MachineGone", "SelfNodeRemediation", "Approval"
@@ -169,6 +173,13 @@ class ClassSpec(Value, frozen=True):
         """Whether drivers of the class reach the coordination store with a secret."""
         store = None if self.sidecar is None else self.sidecar.store
         return store is not None and store.secret_ref is not None
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether that is the credential that the operator makes for each namespace."""
+        store = None if self.sidecar is None else self.sidecar.store
+        secret = None if store is None else store.secret_ref
+        return secret is not None and secret.name == CREDENTIAL_SECRET
 
 
 class ClassStatus(Value, frozen=True):

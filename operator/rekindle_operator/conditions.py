@@ -70,6 +70,7 @@ class ResourceReason(Explained):
     DOMAINS_UNKNOWN = "domains-unknown", "no node says which failure domain it is in"
     COORDINATION_SOUND = "coordination-sound", "store, sidecars and coordinators answer"
     STORE_HAS_SECRET = "store-has-secret", "drivers of the class reach the store with a secret"
+    NAMESPACES_APART = "namespaces-apart", "each namespace has a credential for its records alone"
     STORE_OPEN = "store-open", "whoever reaches the store reads and writes all records"
 
 

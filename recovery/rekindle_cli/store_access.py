@@ -19,7 +19,7 @@ from rekindle.coordination.explanation import near
 from rekindle.errors import InputError, RunError
 from rekindle.protocol import Orders, PriorityOverride, TopologyReport, tree
 from rekindle.protocol.tree import Place
-from rekindle_zookeeper import Conflict, Connection, connect, read_secret
+from rekindle_zookeeper import Conflict, Connection, connect
 
 __all__ = [
     "Application",
@@ -60,8 +60,7 @@ def opened(
 ) -> Iterator[Connection]:
     """A connection that is closed in the end."""
     _hush()
-    secret = None if secret_file is None else read_secret(secret_file)
-    connection = connect(hosts, secret=secret, session_seconds=session_seconds)
+    connection = connect(hosts, secret_file=secret_file, session_seconds=session_seconds)
     try:
         yield connection
     finally:

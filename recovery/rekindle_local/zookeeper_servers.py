@@ -38,6 +38,8 @@ SETTINGS = {
     # What the kernel has been given outlives a killed server; only a machine's crash needs more.
     "forceSync": "no",
     "admin.enableServer": "false",
+    # Where somebody has set a quota it holds; without this it would only be logged.
+    "enforceQuota": "true",
     "4lw.commands.whitelist": "ruok,srvr,mntr,dirs",
 }
 # It runs a single server too, by ZooKeeperServerMain, and unlike that purges old snapshots.

@@ -32,6 +32,8 @@ def fetch(connection: Connection, place: tree.Place, known: Inbox) -> dict[str, 
     """What is in the store now; what is known is not read again. Asks the store."""
     inbox: dict[str, Envelope | None] = {}
     for name in connection.children(place.path(tree.DIRECTIVES)):
+        if name == tree.GUARD:
+            continue
         if name in known:
             inbox[name] = known[name]
             continue

@@ -38,31 +38,26 @@ def serve(options: Options) -> None:
     logs.configure()
     place = tree.Place(options.namespace, options.application).checked()
     path = Path(options.socket)
-    secret = _secret(options.secret_file)
+    if options.secret_file is not None:
+        rekindle_zookeeper.read_secret(Path(options.secret_file))
     forms.work_out()
     listener = sockets.listen(path)
     inode = path.stat().st_ino
     try:
-        asyncio.run(_serve(options, place, secret, listener))
+        asyncio.run(_serve(options, place, listener))
     finally:
         listener.close()
         sockets.remove(path, inode)
     logs.tell("ended")
 
 
-def _secret(file: str | None) -> str | None:
-    return None if file is None else rekindle_zookeeper.read_secret(Path(file))
-
-
-async def _serve(
-    options: Options, place: tree.Place, secret: str | None, listener: socket.socket
-) -> None:
+async def _serve(options: Options, place: tree.Place, listener: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     desk = Desk(place, options.session_seconds, clock=loop.time, wall_clock=time.time)
-    async with _connected(options, secret) as connection, _serving(desk, listener, options):
+    async with _connected(options) as connection, _serving(desk, listener, options):
         tender = Tender(connection, desk)
         rounds = asyncio.create_task(tender.run())
         logs.tell("started", place=str(place), socket=options.socket)
@@ -78,9 +73,11 @@ async def _serve(
 
 
 @contextlib.asynccontextmanager
-async def _connected(options: Options, secret: str | None) -> AsyncIterator[Connection]:
+async def _connected(options: Options) -> AsyncIterator[Connection]:
     connection = rekindle_zookeeper.connect(
-        options.zookeeper, secret=secret, session_seconds=options.session_seconds
+        options.zookeeper,
+        secret_file=None if options.secret_file is None else Path(options.secret_file),
+        session_seconds=options.session_seconds,
     )
     try:
         yield connection

@@ -9,24 +9,32 @@
     leftovers    pieces that a writer which died has left
     watches      watches that stay: a read arms them, a change fires them
     elections    who leads, as long as the session lasts
-    access       the secret, and who may read and write
+    access       credentials, by files that are read again
+    permissions  what a namespace may do with each record
+    namespaces   namespaces kept apart: rights, places, quotas
     failures     StoreUnreachable, Conflict
 
 It knows paths and bytes; what the records mean is in `rekindle.protocol`. Sidecar and coordinator
 call it.
 """
 
-from rekindle_zookeeper.access import read_secret
+from rekindle_zookeeper.access import Credential, derive, read_secret, to_text
 from rekindle_zookeeper.connections import Connection, check_hosts, connect
 from rekindle_zookeeper.elections import Election
 from rekindle_zookeeper.failures import Conflict, StoreUnreachable
+from rekindle_zookeeper.namespaces import Namespaces, Quota
 
 __all__ = [
     "Conflict",
     "Connection",
+    "Credential",
     "Election",
+    "Namespaces",
+    "Quota",
     "StoreUnreachable",
     "check_hosts",
     "connect",
+    "derive",
     "read_secret",
+    "to_text",
 ]

@@ -7,10 +7,13 @@ thread of the connection, one after the other; they should only note that there 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from rekindle.errors import InputError
 from rekindle_zookeeper import leftovers
+from rekindle_zookeeper.access import Access
 from rekindle_zookeeper.elections import Election
+from rekindle_zookeeper.namespaces import Namespaces
 from rekindle_zookeeper.records import Records
 from rekindle_zookeeper.sessions import Sessions
 from rekindle_zookeeper.watches import Watches, dispatch
@@ -27,14 +30,29 @@ def connect(
     hosts: str,
     *,
     secret: str | None = None,
+    secret_file: Path | None = None,
+    isolated: bool = False,
     session_seconds: float = 10.0,
     deadline_seconds: float = 5.0,
 ) -> "Connection":
     """A connection to `hosts`, `HOST[:PORT]` of each server with commas between; it does not wait
-    for them. Raises InputError for what is no such list."""
+    for them.
+
+    The secret is a text, or that of a file, which is read again when it opens nothing any more.
+    With `isolated` it is the operator's, and its `namespaces` are kept apart. Raises InputError for
+    hosts that are no such list, and for a file without a secret.
+    """
     check_hosts(hosts)
+    access = Access.of(secret, secret_file)
+    namespaces = None
+    if isolated and access.credential is not None:
+        namespaces = Namespaces(access.credential.digest)
     return Connection(
-        hosts, secret, session_seconds=session_seconds, deadline_seconds=deadline_seconds
+        hosts,
+        access,
+        namespaces,
+        session_seconds=session_seconds,
+        deadline_seconds=deadline_seconds,
     )
 
 
@@ -51,21 +69,32 @@ def check_hosts(hosts: str) -> None:
 
 
 class Connection:
-    """Kept for ever, over one session after the other, until it is closed."""
+    """Kept for ever, over one session after the other, until it is closed. `namespaces` is None
+    unless they are kept apart through this connection."""
 
     def __init__(
-        self, hosts: str, secret: str | None, *, session_seconds: float, deadline_seconds: float
+        self,
+        hosts: str,
+        access: Access,
+        namespaces: Namespaces | None,
+        *,
+        session_seconds: float,
+        deadline_seconds: float,
     ) -> None:
         self._callbacks: list[Callable[[], None]] = []
         self._watches = Watches()
         self._sessions = Sessions(
             hosts,
-            secret,
+            access,
+            None if namespaces is None else namespaces.acl,
             session_seconds=session_seconds,
             deadline_seconds=deadline_seconds,
             changed=self._changed,
         )
         self._records = Records(self._sessions, self._watches.of)
+        self.namespaces = namespaces
+        if namespaces is not None:
+            namespaces.attach(self._sessions, self._records)
         self._sessions.start()
 
     @property

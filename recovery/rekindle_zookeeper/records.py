@@ -107,13 +107,17 @@ class Records:
                 for path, version in expected.items()
                 if path not in writes
             ]
-            writing = _writing(prepared, found, owner)
+            writing = self._writing(prepared, found, owner)
             if self._prepare(prepared) and self.commit([*conditions, *writing], names):
                 versions = {path: steps.version_after(found[path], owner) for path in writes}
                 self._drop(replaced, prepared, versions)
                 return versions
             self._parents.clear()
         raise _restless(names)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a record whatever is there."""
+        self.transact({}, {path: data})
 
     def remove(self, path: str, version: int | None = None) -> None:
         """Remove a record with its pieces, if it is there; with `version` only that one, and
@@ -173,14 +177,29 @@ class Records:
         return True
 
     def _make(self, parent: str) -> None:
-        self._run(parent, lambda client: client.ensure_path_async(parent))
+        """Make a folder and what is above it, as far as it is not there: who may not make the upper
+        ones need not, once they are."""
+        missing = []
+        path = parent
+        while path and self.stat(path) is None:
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        for path in reversed(missing):
+            self.create(path, b"")
         self._parents.add(parent)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Make a record in a folder that is there; whether it was not there."""
+        acl = self._sessions.acl(path)
+        try:
+            self._run(path, lambda client: client.create_async(path, data, acl=acl))
+        except exceptions.NodeExistsError:
+            return False
+        return True
 
     def _put(self, path: str, data: bytes) -> None:
         """Write a piece even if it is there: its version tells `leftovers` that it is wanted."""
-        try:
-            self._run(path, lambda client: client.create_async(path, data))
-        except exceptions.NodeExistsError:
+        if not self.create(path, data):
             self._run(path, lambda client: client.set_async(path, data))
 
     def _drop(
@@ -202,6 +221,17 @@ class Records:
         if watch is None:
             return True
         return self._run(path, lambda client: client.exists_async(path, watch=watch)) is None
+
+    def _writing(
+        self,
+        prepared: Mapping[str, Written],
+        found: Mapping[str, ZnodeStat | None],
+        owner: int,
+    ) -> Iterator[Step]:
+        """Every piece is still there, and every record takes its place."""
+        for path, record in prepared.items():
+            yield from map(steps.require_some, record.pieces)
+            yield steps.write(path, record.data, found[path], owner, self._sessions.acl(path))
 
     def _stats(self, paths: Iterable[str], where: str) -> dict[str, ZnodeStat | None]:
         """What ZooKeeper tells of several records, in the time that one takes."""
@@ -232,15 +262,6 @@ def _compare(expected: Mapping[str, int | None], found: Mapping[str, ZnodeStat |
         stat = found[path]
         if (None if stat is None else stat.version) != version:
             raise Conflict(path)
-
-
-def _writing(
-    prepared: Mapping[str, Written], found: Mapping[str, ZnodeStat | None], owner: int
-) -> Iterator[Step]:
-    """Every piece is still there, and every record takes its place."""
-    for path, record in prepared.items():
-        yield from map(steps.require_some, record.pieces)
-        yield steps.write(path, record.data, found[path], owner)
 
 
 def _restless(path: str) -> RunError:

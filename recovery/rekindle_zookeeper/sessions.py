@@ -21,9 +21,10 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL
 
 from rekindle.errors import RunError
-from rekindle_zookeeper import access
+from rekindle_zookeeper.access import Access
 from rekindle_zookeeper.failures import StoreUnreachable
 from rekindle_zookeeper.polling import PollingHandler
 
@@ -62,7 +63,8 @@ class Sessions:
     def __init__(
         self,
         hosts: str,
-        secret: str | None,
+        access: Access,
+        acl_of: Callable[[str], list[ACL]] | None = None,
         *,
         session_seconds: float,
         deadline_seconds: float,
@@ -71,10 +73,10 @@ class Sessions:
         self._settings: dict[str, Any] = {
             "hosts": hosts,
             "timeout": session_seconds,
-            "auth_data": access.credentials(secret),
-            "default_acl": access.permissions(secret),
             "logger": LOG_OF_KAZOO,
         }
+        self._access = access
+        self._acl_of = acl_of
         self._changed = changed
         self.deadline_seconds = deadline_seconds
         self.session: int | None = None
@@ -84,8 +86,11 @@ class Sessions:
         """Begin to connect; returns at once."""
         if self.closed:
             return
+        credential = self._access.credential
         client = KazooClient(
             **self._settings,
+            auth_data=[] if credential is None else [credential.shown],
+            default_acl=None if credential is None else credential.acl,
             handler=PollingHandler(),
             connection_retry=KazooRetry(**RETRY),
             command_retry=KazooRetry(**RETRY),
@@ -124,10 +129,15 @@ class Sessions:
         except EXPECTED:
             raise
         except exceptions.NoAuthError as error:
+            renewed = self._renew()
             raise RunError(
                 where=f"coordination store: {where}",
-                what="may not be read or written with this secret",
-                remedy="give all parts the same secret file, or none",
+                what="may not be read or written with this secret"
+                + (", but its file has another one by now" if renewed else ""),
+                remedy="try it again"
+                if renewed
+                else "give all parts the same secret file, or none; a namespace's credential opens "
+                "the records of that namespace alone",
             ) from error
         except exceptions.KazooException as error:
             raise RunError(
@@ -135,6 +145,24 @@ class Sessions:
                 what=f"the servers refuse the request ({type(error).__name__})",
                 remedy="see the logs of the servers",
             ) from error
+
+    def acl(self, path: str) -> list[ACL] | None:
+        """Who may do what with a record that is made; None where everybody may do everything."""
+        credential = self._access.credential
+        if credential is None:
+            return None
+        return credential.acl if self._acl_of is None else self._acl_of(path)
+
+    def _renew(self) -> bool:
+        """Show the credential that the file has now; whether it is another one."""
+        found = self._access.renew()
+        if found is None:
+            return False
+        LOG.warning("the secret file has another credential, which is shown from now on")
+        self.client.default_acl = found.acl
+        with contextlib.suppress(exceptions.KazooException):
+            self.client.add_auth_async(*found.shown)
+        return True
 
     def owner(self, where: str) -> int:
         """The session that an ephemeral record would belong to now."""

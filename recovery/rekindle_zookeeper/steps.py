@@ -3,10 +3,11 @@
 `records` and `leftovers` put them together; a transaction does all of its steps or none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kazoo.client import TransactionRequest
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 
 __all__ = ["Step", "delete", "require", "require_some", "version_after", "write"]
 
@@ -31,9 +32,16 @@ def require_some(path: str) -> Step:
     return lambda transaction: transaction.check(path, -1)
 
 
-def write(path: str, data: bytes, found: ZnodeStat | None, owner: int) -> Step:
+def write(
+    path: str,
+    data: bytes,
+    found: ZnodeStat | None,
+    owner: int,
+    acl: Sequence[ACL] | None = None,
+) -> Step:
     """Make the record, or change the one that was found; `owner` is the session that it goes with,
-    0 when it stays. A record cannot change its owner: then it is made anew."""
+    0 when it stays. A record cannot change its owner: then it is made anew. `acl` is for one that
+    is made, None for the client's own."""
 
     def step(transaction: TransactionRequest) -> None:
         if found is not None and found.ephemeralOwner == owner:
@@ -41,7 +49,7 @@ def write(path: str, data: bytes, found: ZnodeStat | None, owner: int) -> Step:
             return
         if found is not None:
             transaction.delete(path, found.version)
-        transaction.create(path, data, ephemeral=owner != 0)
+        transaction.create(path, data, acl=acl, ephemeral=owner != 0)
 
     return step
 

@@ -8,11 +8,13 @@ __all__ = [
     "CLASSES",
     "EVENTS",
     "LEASES",
+    "NAMESPACES",
     "NODES",
     "NODE_LEASES",
     "PODS",
     "POLICIES",
     "RECOVERIES",
+    "SECRETS",
     "SPARK_APPLICATIONS",
     "SPARK_VERSIONS",
 ]
@@ -20,6 +22,8 @@ __all__ = [
 PODS = Kind("v1", "Pod", "pods")
 NODES = Kind("v1", "Node", "nodes", namespaced=False)
 LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
+NAMESPACES = Kind("v1", "Namespace", "namespaces", namespaced=False)
+SECRETS = Kind("v1", "Secret", "secrets")
 EVENTS = Kind("events.k8s.io/v1", "Event", "events")
 POLICIES = Kind(API_VERSION, "RecoveryPolicy", "recoverypolicies")
 CLASSES = Kind(API_VERSION, "RecoveryClass", "recoveryclasses", namespaced=False)

@@ -42,6 +42,49 @@ StoreSecretFile = Annotated[
         show_default="none: the store is open",
     ),
 ]
+NamespaceCredentials = Annotated[
+    bool,
+    typer.Option(
+        "--namespace-credentials/--no-namespace-credentials",
+        envvar=f"{PREFIX}NAMESPACE_CREDENTIALS",
+        help="Whether each namespace gets a credential for its own records.",
+    ),
+]
+CredentialGeneration = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}CREDENTIAL_GENERATION",
+        min=1,
+        max=1_000_000,
+        help="Another one makes all credentials of namespaces anew.",
+    ),
+]
+LockStoreRoot = Annotated[
+    bool,
+    typer.Option(
+        "--lock-store-root/--no-lock-store-root",
+        envvar=f"{PREFIX}LOCK_STORE_ROOT",
+        help="Whether nobody else may make anything in the store.",
+    ),
+]
+NamespaceRecordsMax = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE_RECORDS_MAX",
+        min=100,
+        max=10_000_000,
+        help="How many records a namespace may have in the store.",
+    ),
+]
+NamespaceMegabytesMax = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE_MEGABYTES_MAX",
+        min=1,
+        max=1_000_000,
+        help="How large all of them may be.",
+    ),
+]
 Namespace = Annotated[
     str,
     typer.Option(
@@ -182,6 +225,11 @@ ConsoleHost = Annotated[
 def operate(
     store: Store,
     store_secret_file: StoreSecretFile = None,
+    namespace_credentials: NamespaceCredentials = False,
+    credential_generation: CredentialGeneration = 1,
+    lock_store_root: LockStoreRoot = False,
+    namespace_records_max: NamespaceRecordsMax = 20_000,
+    namespace_megabytes_max: NamespaceMegabytesMax = 256,
     namespace: Namespace = "",
     identity: Identity = None,
     lease_name: LeaseName = "rekindle-operator",
@@ -212,6 +260,11 @@ def operate(
         store=store,
         namespace=namespace or own_namespace(),
         store_secret_file=store_secret_file,
+        namespace_credentials=namespace_credentials,
+        credential_generation=credential_generation,
+        lock_store_root=lock_store_root,
+        namespace_records_max=namespace_records_max,
+        namespace_megabytes_max=namespace_megabytes_max,
         lease_name=lease_name,
         lease_seconds=lease_seconds,
         store_session_seconds=store_session_seconds,

@@ -28,11 +28,20 @@ class Options:
     not changed for `lease_seconds`, and when the store has heard nothing for
     `store_session_seconds`. Requests for nodes that are under way are looked at every
     `request_look_seconds`. A watch that says nothing for `watch_silence_seconds` is begun anew.
-    Without a `console_port` there is no console."""
+    Without a `console_port` there is no console.
+
+    With `namespace_credentials` each namespace gets a credential of the store, and a quota there;
+    another `credential_generation` makes all anew. With `lock_store_root` the store is ours alone.
+    """
 
     store: str
     namespace: str
     store_secret_file: Path | None = None
+    namespace_credentials: bool = False
+    credential_generation: int = 1
+    lock_store_root: bool = False
+    namespace_records_max: int = 20_000
+    namespace_megabytes_max: int = 256
     identity: str = field(default_factory=socket.gethostname)
     lease_name: str = "rekindle-operator"
     lease_seconds: int = 15
@@ -55,6 +64,9 @@ class Options:
 def check(options: Options) -> None:
     """InputError for the first option that cannot be right, whatever is in the cluster."""
     check_hosts(options.store)
+    if options.namespace_credentials and options.store_secret_file is None:
+        remedy = "give the --store-secret-file from which they are made, or leave it out"
+        _refuse("--namespace-credentials", "needs the store's secret", remedy)
     names = (
         ("--namespace", options.namespace, LABEL, "small letters, digits and - inside"),
         ("--lease-name", options.lease_name, NAME, "small letters, digits, - and . inside"),

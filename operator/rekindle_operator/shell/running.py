@@ -31,13 +31,15 @@ from rekindle_operator.shell.judging import Judge
 from rekindle_operator.shell.leadership import Leadership
 from rekindle_operator.shell.limiting import Limiter
 from rekindle_operator.shell.metrics import Meter, OperatorMetrics, Watched
+from rekindle_operator.shell.namespace_credentials import NamespaceCredentials
+from rekindle_operator.shell.namespace_credentials import Settings as CredentialSettings
 from rekindle_operator.shell.options import Options, check
 from rekindle_operator.shell.overseer import Overseer
 from rekindle_operator.shell.renewals import Renewals
 from rekindle_operator.shell.sounding import Soundings
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_operator.shell.watching import Watcher
-from rekindle_zookeeper import Connection, connect, read_secret
+from rekindle_zookeeper import Connection, Quota, connect, derive, read_secret
 
 __all__ = ["Operator", "running"]
 
@@ -59,6 +61,7 @@ class Operator:
     errands: Errands
     soundings: Soundings
     admission: Admission
+    credentials: NamespaceCredentials | None
     known: Surroundings
     shell: Shell
     ending: bool = False
@@ -89,6 +92,8 @@ class Operator:
             self.soundings.start()
             self.metrics.turned_at = time.monotonic()
             self.leadership.start()
+            if self.credentials is not None:
+                self.credentials.start()
             self.log.write("ready", identity=self.options.identity)
             self.shell.run()
 
@@ -101,6 +106,8 @@ class Operator:
     def close(self) -> None:
         """Give everything back."""
         self.admission.close()
+        if self.credentials is not None:
+            self.credentials.close()
         self.errands.stop()
         self.soundings.stop()
         self.leadership.close()
@@ -141,11 +148,11 @@ def running(options: Options, file: TextIO) -> Iterator[Operator]:
     with ExitStack() as stack:
         stack.enter_context(libraries.heard(log))
         client = stack.enter_context(api.connect(kubeconfig, connections=CONNECTIONS))
-        secret = (
-            None if options.store_secret_file is None else read_secret(options.store_secret_file)
-        )
         connection = connect(
-            options.store, secret=secret, session_seconds=options.store_session_seconds
+            options.store,
+            secret_file=options.store_secret_file,
+            isolated=options.namespace_credentials,
+            session_seconds=options.store_session_seconds,
         )
         stack.callback(connection.close)
         operator = _assembled(_Base(options, log, metrics, Api(client), connection))
@@ -213,7 +220,11 @@ def _assembled(base: _Base) -> Operator:
         log=log,
     )
 
+    credentials = _credentials(base, writer, known, leadership)
+
     def stirred(places: frozenset[Place]) -> None:
+        if credentials is not None:
+            credentials.note(places, policies=known.stirred)
         admission.refresh(places, stirred=bool(places) or known.stirred)
         consequences.stirred(places)
         meter.read()
@@ -233,6 +244,7 @@ def _assembled(base: _Base) -> Operator:
         errands=errands,
         soundings=soundings,
         admission=admission,
+        credentials=credentials,
         known=known,
         shell=Shell(
             connection=base.connection,
@@ -244,6 +256,24 @@ def _assembled(base: _Base) -> Operator:
             stand=leadership.stand,
             stopped=stopped,
         ),
+    )
+
+
+def _credentials(
+    base: _Base, writer: Api, known: Surroundings, leadership: Leadership
+) -> NamespaceCredentials | None:
+    """Where they are wanted. Raises InputError for a secret that they cannot be made from."""
+    options, namespaces = base.options, base.connection.namespaces
+    if namespaces is None or options.store_secret_file is None:
+        return None
+    quota = Quota(options.namespace_records_max, options.namespace_megabytes_max * 1_000_000)
+    secret = read_secret(options.store_secret_file)
+    settings = CredentialSettings(
+        secret, options.credential_generation, options.lock_store_root, quota
+    )
+    derive(secret, "", "", settings.generation)
+    return NamespaceCredentials(
+        settings, base.connection, namespaces, writer, known, base.log, lambda: leadership.holds
     )
 
 

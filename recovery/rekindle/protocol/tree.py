@@ -7,6 +7,7 @@
         coordination                              what the coordinator must not forget
         directives/SEQUENCE  acks/SEQUENCE        to the driver, and its answers
         pieces/DIGEST.NUMBER                      parts of records over `PIECE_BYTES`
+        {orders,coordination,directives}/guard    keeps a namespace from removing these
     /rekindle/election                            coordinators, the first of them leads
     /rekindle/operators/IDENTITY                  ephemeral, an operator that acts or stands by
 
@@ -28,6 +29,7 @@ __all__ = [
     "DEFAULT",
     "DIRECTIVES",
     "ELECTION",
+    "GUARD",
     "HEARTBEAT",
     "OPERATORS",
     "ORDERS",
@@ -52,6 +54,7 @@ OPERATORS = "/rekindle/operators"
 TOPOLOGY, STATISTICS, PROGRESS, CHECKPOINT = "topology", "statistics", "progress", "checkpoint"
 HEARTBEAT, ORDERS, COORDINATION = "heartbeat", "orders", "coordination"
 DIRECTIVES, ACKS, PIECES = "directives", "acks", "pieces"
+GUARD = "guard"
 # a server takes messages of 1 MiB at most, and a transaction is one message
 PIECE_BYTES = 400_000
 NAME_LENGTH_MAX = 200

@@ -83,7 +83,7 @@ def _look(connection: Connection, place: Place) -> Found:
     return Found(
         place,
         (*(name for name in RECORDS if name in names), *others),
-        {name: len(connection.children(place.path(name))) for name in FOLDERS if name in names},
+        {name: len(_held(connection, place, name)) for name in FOLDERS if name in names},
     )
 
 
@@ -137,8 +137,11 @@ def _remove(connection: Connection, place: Place) -> None:
     them, so that nothing of it is left if this is interrupted and begun again."""
     _check_no_driver(connection, place)
     for folder in (tree.DIRECTIVES, tree.ACKS):
-        for name in connection.children(place.path(folder)):
+        for name in _held(connection, place, folder):
             connection.remove(place.path(folder, name))
+    for record in (tree.COORDINATION, tree.ORDERS, tree.DIRECTIVES):
+        connection.remove(place.path(record, tree.GUARD, tree.GUARD))
+        connection.remove(place.path(record, tree.GUARD))
     records = [name for name in connection.children(place.path()) if name not in FOLDERS]
     try:
         connection.remove_together(
@@ -156,6 +159,11 @@ def _remove(connection: Connection, place: Place) -> None:
     connection.sweep(place.path(), left)
     for path in (*(place.path(folder) for folder in FOLDERS), place.path()):
         _remove_empty(connection, path)
+
+
+def _held(connection: Connection, place: Place, folder: str) -> list[str]:
+    """Names of the records in a folder."""
+    return [name for name in connection.children(place.path(folder)) if name != tree.GUARD]
 
 
 def _remove_empty(connection: Connection, path: str) -> None:

@@ -47,15 +47,14 @@ def test_a_secret_is_read_without_the_white_space_around_it(tmp_path: Path) -> N
 
 
 def test_a_secret_opens_everything_for_who_knows_it_and_nothing_for_others() -> None:
-    assert access.credentials("open") == [("digest", "rekindle:open")]
-    permissions = access.permissions("open")
-    assert permissions is not None
-    ((rights, identity),) = permissions
+    credential = access.from_text("open")
+    assert credential.shown == ("digest", "rekindle:open")
+    ((rights, identity),) = credential.acl
     assert identity.scheme == "digest"
     assert "open" not in identity.id
-    assert permissions[0].acl_list == ["ALL"]
-    assert rights == permissions[0].perms
-    assert access.permissions(None) is None
+    assert credential.acl[0].acl_list == ["ALL"]
+    assert rights == credential.acl[0].perms
+    assert access.Access.of(None, None).credential is None
 
 
 @given(st.lists(st.integers(0, 3 * tree.PIECE_BYTES), max_size=6))

@@ -1,0 +1,64 @@
+"""What a namespace may do with each record below `/rekindle/v1`; the operator may do everything.
+
+    record                            the namespace may
+    NAMESPACE                         read
+    NAMESPACE/APPLICATION             read, make and remove what is in it
+      coordination, orders            read
+      directives                      read, and remove what is in it
+      directives/NUMBER, any guard    read
+      acks, pieces                    read, make and remove what is in it
+      everything else                 read, write
+
+To make and to remove a record are rights on its parent. So that an application's folder may be its
+namespace's, and the records in it that only the operator writes may not be removed and made again,
+these have a record below them, the *guard*: ZooKeeper removes no record that has one, and the
+namespace may not remove a guard. Pure; `records` and `namespaces` apply it.
+"""
+
+from collections.abc import Mapping
+
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
+
+from rekindle.protocol import tree
+from rekindle_zookeeper.access import ALL, rights
+
+__all__ = ["GUARD", "GUARDS", "acl", "granted"]
+
+GUARD = tree.GUARD
+# A namespace may remove directives, and so a guard among them, were there not one below that.
+GUARDS = (
+    (tree.COORDINATION, GUARD),
+    (tree.ORDERS, GUARD),
+    (tree.DIRECTIVES, GUARD, GUARD),
+)
+READ = Permissions.READ
+MAKE = READ | Permissions.CREATE | Permissions.DELETE
+WRITE = READ | Permissions.WRITE
+
+
+def granted(*names: str) -> int:
+    """The rights of a namespace on a record: its namespace's name, and what follows in its path."""
+    match names[1:]:
+        case [] | [_, tree.COORDINATION | tree.ORDERS, *_]:
+            return READ
+        case [_] | [_, tree.ACKS | tree.PIECES]:
+            return MAKE
+        case [_, tree.DIRECTIVES]:
+            return READ | Permissions.DELETE
+        case [_, tree.DIRECTIVES, *_]:
+            return READ
+        case _:
+            return WRITE
+
+
+def acl(path: str, operator: str, namespaces: Mapping[str, str]) -> list[ACL]:
+    """Who may do what with a record of the store, by the digests of the operator and of the
+    namespaces that are known. Everybody may see whether somebody leads."""
+    entries = [rights(operator, ALL)]
+    if path == tree.ELECTION:
+        entries.append(ACL(Permissions.READ, ANYONE_ID_UNSAFE))
+    below = path.removeprefix(f"{tree.APPLICATIONS}/")
+    names = below.split("/") if below != path else []
+    if names and names[0] in namespaces:
+        entries.append(rights(namespaces[names[0]], granted(*names)))
+    return entries

@@ -1,0 +1,288 @@
+"""Namespaces kept apart on a real ZooKeeper: what each may do, and what it may not."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NotEmptyError
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions
+from zookeeper_fixtures import Connect, wait_until
+
+from rekindle.errors import RunError
+from rekindle.protocol import tree
+from rekindle.protocol.tree import Place
+from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_zookeeper import Connection, Credential, Namespaces, Quota, derive, to_text
+
+pytest_plugins = ("zookeeper_fixtures",)
+
+# its digest is that of the client which empties the tree; see the fixture
+SECRET = "a secret that is long enough"
+A, B = Place("team-a", "flights"), Place("team-b", "weather")
+RECORDS = {tree.COORDINATION: b"{}", tree.ORDERS: b"{}"}
+LARGE = 3 * tree.PIECE_BYTES // 2
+
+
+def credential(place: Place, generation: int = 1) -> Credential:
+    return derive(SECRET, place.namespace, f"uid of {place.namespace}", generation)
+
+
+def namespaces_of(connection: Connection) -> Namespaces:
+    assert connection.namespaces is not None
+    return connection.namespaces
+
+
+@pytest.fixture
+def operator(connect: Connect, zookeeper: LocalZookeeper) -> Iterator[Connection]:
+    """An operator that has let in both namespaces; afterwards everything is open again."""
+    connection = connect(secret=SECRET, isolated=True)
+    namespaces = namespaces_of(connection)
+    namespaces.lock(root=True)
+    for place in (A, B):
+        namespaces.admit(place.namespace, credential(place), Quota(1_000, 50_000_000))
+        namespaces.secure(place, RECORDS, "driver-1")
+    yield connection
+    with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
+        client.delete("/rekindle", recursive=True)
+        client.delete("/zookeeper/quota/rekindle", recursive=True)
+        for path in ("/zookeeper/quota", "/zookeeper", "/"):
+            client.set_acls(path, OPEN_ACL_UNSAFE)
+
+
+class raw:
+    """A client of kazoo, with these credentials."""
+
+    def __init__(self, zookeeper: LocalZookeeper, *shown: tuple[str, str]) -> None:
+        self.client = KazooClient(zookeeper.connect_string, auth_data=list(shown))
+
+    def __enter__(self) -> KazooClient:
+        self.client.start(timeout=60)
+        return self.client
+
+    def __exit__(self, *_: object) -> None:
+        self.client.stop()
+        self.client.close()
+
+
+def test_a_namespace_reports_and_reads_its_directives(
+    operator: Connection, connect: Connect
+) -> None:
+    sidecar = connect(secret=to_text(credential(A)))
+    sidecar.put(A.path(tree.TOPOLOGY), b"t" * LARGE)
+    sidecar.transact({A.path(tree.TOPOLOGY): 0}, {A.path(tree.PROGRESS): b"p"})
+    sidecar.put(A.path(tree.HEARTBEAT), b"h", ephemeral=True)
+    sidecar.put(A.path(tree.ACKS, tree.numbered(1)), b"ack")
+    again = connect(secret=to_text(credential(A)))
+    again.put(A.path(tree.HEARTBEAT), b"another's", ephemeral=True)
+    again.remove(A.path(tree.ACKS, tree.numbered(1)))
+    assert operator.get(A.path(tree.TOPOLOGY)) == (b"t" * LARGE, 0)
+    directive = A.path(tree.DIRECTIVES, tree.numbered(1))
+    operator.transact(
+        {A.path(tree.COORDINATION): 0}, {A.path(tree.COORDINATION): b"c" * LARGE, directive: b"d"}
+    )
+    assert sidecar.get(directive) == (b"d", 0)
+    assert sidecar.get(A.path(tree.COORDINATION)) == (b"c" * LARGE, 1)
+    operator.put(A.path(tree.PROGRESS), b"by the operator")
+    sidecar.remove(directive)
+    assert sidecar.sweep(A.path(), {}) == {}
+
+
+def refusals(client: KazooClient, place: Place) -> dict[str, Callable[[], object]]:
+    """What only others than the owner may try at a place."""
+    made: dict[str, Callable[[], object]] = {}
+    for name in (tree.TOPOLOGY, tree.PROGRESS, tree.COORDINATION, tree.ORDERS):
+        path = place.path(name)
+        made |= {
+            f"read {name}": partial(client.get, path),
+            f"write {name}": partial(client.set, path, b"forged"),
+            f"remove {name}": partial(client.delete, path, recursive=False),
+            f"read the rights of {name}": partial(client.get_acls, path),
+            f"give away {name}": partial(client.set_acls, path, OPEN_ACL_UNSAFE),
+        }
+    for folder in (tree.DIRECTIVES, tree.ACKS, tree.PIECES):
+        made |= {
+            f"list {folder}": partial(client.get_children, place.path(folder)),
+            f"make in {folder}": partial(client.create, place.path(folder, "0000000009"), b""),
+            f"remove {folder}": partial(client.delete, place.path(folder)),
+        }
+    made |= {
+        "make a heartbeat": partial(client.create, place.path("heartbeat-2"), b"", ephemeral=True),
+        "list the application": partial(client.get_children, place.path()),
+        "make an application": partial(client.create, place.path() + "-2", b""),
+        "list the namespace": partial(
+            client.get_children, f"{tree.APPLICATIONS}/{place.namespace}"
+        ),
+        "list namespaces": partial(client.get_children, tree.APPLICATIONS),
+        "make a namespace": partial(client.create, f"{tree.APPLICATIONS}/team-c", b""),
+        "stand for election": partial(client.create, f"{tree.ELECTION}/n", b"", sequence=True),
+        "count as an operator": partial(client.create, f"{tree.OPERATORS}/n", b""),
+        "make beside all": partial(client.create, "/elsewhere", b""),
+        "take the root": partial(client.set_acls, "/", OPEN_ACL_UNSAFE),
+        "lift its quota": partial(
+            client.set,
+            f"/zookeeper/quota{tree.APPLICATIONS}/{place.namespace}/zookeeper_limits",
+            b"count=-1,bytes=-1",
+        ),
+        "set a quota": partial(client.create, "/zookeeper/quota/rekindle-2", b""),
+    }
+    return made
+
+
+@pytest.mark.parametrize("who", ["another namespace", "nobody", "a wrong secret", "an old one"])
+def test_others_are_refused_everything(
+    who: str, operator: Connection, connect: Connect, zookeeper: LocalZookeeper
+) -> None:
+    sidecar = connect(secret=to_text(credential(B)))
+    for name in (tree.TOPOLOGY, tree.PROGRESS):
+        sidecar.put(B.path(name), b"B's")
+    shown = {
+        "another namespace": [credential(A).shown],
+        "nobody": [],
+        "a wrong secret": [("digest", "rekindle:wrong"), ("digest", "namespace/team-b:wrong")],
+        "an old one": [credential(B, generation=2).shown],
+    }[who]
+    with raw(zookeeper, *shown) as client:
+        attempts = refusals(client, B)
+        assert len(attempts) >= 30
+        for what, attempt in attempts.items():
+            with pytest.raises(NoAuthError):
+                attempt()
+                pytest.fail(f"{who} could {what}")
+    assert sidecar.get(B.path(tree.PROGRESS)) == (b"B's", 0)
+
+
+def test_a_namespace_writes_nothing_that_is_the_operators(
+    operator: Connection, zookeeper: LocalZookeeper
+) -> None:
+    operator.put(A.path(tree.DIRECTIVES, tree.numbered(1)), b"d")
+    guards = (A.path(name, tree.GUARD) for name in (tree.COORDINATION, tree.ORDERS))
+    with raw(zookeeper, credential(A).shown) as client:
+        for path in (
+            A.path(tree.COORDINATION),
+            A.path(tree.ORDERS),
+            A.path(tree.DIRECTIVES),
+            A.path(tree.DIRECTIVES, tree.GUARD),
+            A.path(tree.DIRECTIVES, tree.numbered(1)),
+        ):
+            with pytest.raises(NoAuthError):
+                client.set(path, b"forged")
+            with pytest.raises(NoAuthError):
+                client.create(f"{path}/below", b"")
+            with pytest.raises(NoAuthError):
+                client.set_acls(path, OPEN_ACL_UNSAFE)
+        for path in (A.path(tree.COORDINATION), A.path(tree.ORDERS), A.path(tree.DIRECTIVES)):
+            with pytest.raises(NotEmptyError):
+                client.delete(path)
+        for path in (*guards, A.path(tree.DIRECTIVES, tree.GUARD, tree.GUARD)):
+            with pytest.raises(NoAuthError):
+                client.delete(path)
+        with pytest.raises(NotEmptyError):
+            client.delete(A.path(tree.DIRECTIVES, tree.GUARD))
+        with pytest.raises(NoAuthError):
+            client.delete(A.path())
+        with pytest.raises(NoAuthError):
+            client.create(f"{tree.APPLICATIONS}/{A.namespace}/another", b"")
+
+
+def test_records_of_an_open_store_and_of_an_earlier_release_become_their_namespaces(
+    connect: Connect, operator: Connection, zookeeper: LocalZookeeper
+) -> None:
+    place = Place("team-a", "old")
+    shared = [ACL(Permissions.ALL, entry.id) for entry in credential(A).acl[:1]]
+    records = (tree.TOPOLOGY, tree.COORDINATION, f"{tree.ACKS}/0000000001")
+    with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
+        for number, name in enumerate(records):
+            acl = OPEN_ACL_UNSAFE if number % 2 else shared
+            client.create(place.path(*name.split("/")), name.encode(), makepath=True, acl=acl)
+        client.set_acls(place.path(), OPEN_ACL_UNSAFE)
+    namespaces = namespaces_of(operator)
+    assert namespaces.secure(place, RECORDS, "driver-1")
+    assert not namespaces.secure(place, RECORDS, "driver-1")
+    sidecar = connect(secret=to_text(credential(A)))
+    for name in records:
+        assert sidecar.get(place.path(*name.split("/"))) == (name.encode(), 0)
+    assert sidecar.get(place.path(tree.ORDERS)) == (b"{}", 0)
+    sidecar.put(place.path(tree.TOPOLOGY), b"new")
+    with raw(zookeeper) as client, pytest.raises(NoAuthError):
+        client.get(place.path(tree.COORDINATION))
+    with pytest.raises(RunError, match="may not be read or written"):
+        sidecar.put(place.path(tree.COORDINATION), b"forged")
+    # what a sidecar of the earlier release makes is its namespace's once the next driver has come
+    with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
+        client.create(place.path(tree.STATISTICS), b"late", acl=shared)
+    assert namespaces.secure(place, RECORDS, "driver-2")
+    assert sidecar.get(place.path(tree.STATISTICS)) == (b"late", 0)
+
+
+def test_a_rotated_credential_is_taken_from_its_file_in_the_same_session(
+    connect: Connect, operator: Connection, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(to_text(credential(A)))
+    sidecar = connect(secret_file=file)
+    sidecar.put(A.path(tree.HEARTBEAT), b"h", ephemeral=True)
+    session = sidecar.session
+    namespaces = namespaces_of(operator)
+    namespaces.admit(A.namespace, credential(A, 2), None)
+    assert namespaces.secure(A, RECORDS, "driver-1")
+    for _ in range(2):
+        with pytest.raises(RunError, match="with this secret; give all parts"):
+            sidecar.put(A.path(tree.HEARTBEAT), b"refused", ephemeral=True)
+    file.write_text(to_text(credential(A, 2)))
+    with pytest.raises(RunError, match="its file has another one by now; try it again"):
+        sidecar.put(A.path(tree.HEARTBEAT), b"refused", ephemeral=True)
+    sidecar.put(A.path(tree.HEARTBEAT), b"new", ephemeral=True)
+    sidecar.put(A.path(tree.PROGRESS), b"new")
+    assert sidecar.session == session
+    assert operator.get(A.path(tree.HEARTBEAT)) == (b"new", 1)
+    file.write_text(to_text(credential(A)))
+    old = connect(secret_file=file)
+    with pytest.raises(RunError, match="may not be read or written"):
+        old.get(A.path(tree.PROGRESS))
+
+
+def test_a_namespace_that_is_gone_has_no_rights_any_more(
+    connect: Connect, operator: Connection
+) -> None:
+    sidecar = connect(secret=to_text(credential(A)))
+    sidecar.put(A.path(tree.PROGRESS), b"p")
+    namespaces = namespaces_of(operator)
+    namespaces.dismiss(A.namespace)
+    assert namespaces.secure(A, RECORDS, "driver-1")
+    for call in (sidecar.get, sidecar.children, partial(sidecar.put, data=b"")):
+        with pytest.raises(RunError, match="may not be read or written"):
+            call(A.path(tree.PROGRESS))
+    assert operator.get(A.path(tree.PROGRESS)) == (b"p", 0)
+
+
+@pytest.mark.parametrize("what", ["records", "bytes"])
+def test_a_namespace_that_fills_its_quota_hurts_nobody_else(
+    what: str, connect: Connect, operator: Connection
+) -> None:
+    quota = Quota(60, 50_000_000) if what == "records" else Quota(1_000, 1_000_000)
+    namespaces_of(operator).admit(A.namespace, credential(A), quota)
+    sidecar, other = (connect(secret=to_text(credential(place))) for place in (A, B))
+    session = operator.session
+    data = b"" if what == "records" else b"x" * 100_000
+    with pytest.raises(RunError, match="QuotaExceeded"):
+        for number in range(100):
+            sidecar.put(A.path(tree.ACKS, tree.numbered(number)), data)
+    with pytest.raises(RunError, match="QuotaExceeded"):
+        operator.put(A.path(tree.DIRECTIVES, tree.numbered(1)), b"d" * 1_000_000)
+    other.put(B.path(tree.PROGRESS), b"p")
+    operator.put(B.path(tree.DIRECTIVES, tree.numbered(1)), b"d")
+    assert operator.session == session
+    assert operator.reachable
+    for number in range(100):
+        sidecar.remove(A.path(tree.ACKS, tree.numbered(number)))
+    wait_until(lambda: is_written(sidecar, A.path(tree.PROGRESS)))
+
+
+def is_written(connection: Connection, path: str) -> bool:
+    try:
+        connection.put(path, b"p")
+    except (RunError, KazooException):
+        return False
+    return True
