@@ -55,8 +55,15 @@ class Namespaces:
         self._sessions, self._records = sessions, records
 
     def acl(self, path: str) -> list[ACL]:
-        """Who may do what with a record."""
-        return permissions.acl(path, self._operator, self._digests)
+        """Who may do what with a record. Asks the store for the digest of a namespace that another
+        operator has admitted."""
+        namespace = permissions.namespace_of(path)
+        digest = self._digest(namespace) if namespace else ""
+        return permissions.acl(path, self._operator, digest)
+
+    def forget(self) -> None:
+        """Ask the store again: another operator acts."""
+        self._digests.clear()
 
     def lock(self, *, root: bool) -> None:
         """Let nobody else make records above the namespaces; with `root` nowhere else either."""
@@ -88,7 +95,7 @@ class Namespaces:
 
     def dismiss(self, namespace: str) -> None:
         """Take its folder from a namespace; `secure` then takes the places."""
-        self._digests.pop(namespace, None)
+        self._digests[namespace] = ""
         self.hold(namespace)
 
     def secure(self, place: Place, records: Mapping[str, bytes], mark: str) -> bool:
@@ -113,9 +120,20 @@ class Namespaces:
         return True
 
     def _mark(self, place: Place, mark: str) -> bytes:
-        known = self._digests.get(place.namespace, "")
-        text = "\n".join(("1", self._operator, known, mark))
+        text = "\n".join(("1", self._operator, self._digest(place.namespace), mark))
         return hashlib.sha256(text.encode()).hexdigest().encode()
+
+    def _digest(self, namespace: str) -> str:
+        """Of a namespace's credential; "" for one that has none."""
+        known = self._digests.get(namespace)
+        if known is not None:
+            return known
+        found = self._one(partial(_acls, path=f"{tree.APPLICATIONS}/{namespace}"))
+        user = f"namespace/{namespace}:"
+        for entry in found[0] if found is not None else ():
+            if entry.id.scheme == "digest" and entry.id.id.startswith(user):
+                return self._digests.setdefault(namespace, entry.id.id)
+        return ""
 
     def _make(self, path: str, data: bytes = b"") -> None:
         """A record, if it is not there: to make what is there is a right as well."""

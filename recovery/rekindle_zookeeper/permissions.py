@@ -15,21 +15,18 @@ these have a record below them, the *guard*: ZooKeeper removes no record that ha
 namespace may not remove a guard. Pure; `records` and `namespaces` apply it.
 """
 
-from collections.abc import Mapping
-
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from rekindle.protocol import tree
 from rekindle_zookeeper.access import ALL, rights
 
-__all__ = ["GUARD", "GUARDS", "acl", "granted"]
+__all__ = ["GUARDS", "acl", "granted", "namespace_of"]
 
-GUARD = tree.GUARD
 # A namespace may remove directives, and so a guard among them, were there not one below that.
 GUARDS = (
-    (tree.COORDINATION, GUARD),
-    (tree.ORDERS, GUARD),
-    (tree.DIRECTIVES, GUARD, GUARD),
+    (tree.COORDINATION, tree.GUARD),
+    (tree.ORDERS, tree.GUARD),
+    (tree.DIRECTIVES, tree.GUARD, tree.GUARD),
 )
 READ = Permissions.READ
 MAKE = READ | Permissions.CREATE | Permissions.DELETE
@@ -51,14 +48,19 @@ def granted(*names: str) -> int:
             return WRITE
 
 
-def acl(path: str, operator: str, namespaces: Mapping[str, str]) -> list[ACL]:
+def namespace_of(path: str) -> str:
+    """The namespace that a record belongs to; "" for one of none."""
+    below = path.removeprefix(f"{tree.APPLICATIONS}/")
+    return "" if below == path else below.partition("/")[0]
+
+
+def acl(path: str, operator: str, namespace: str) -> list[ACL]:
     """Who may do what with a record of the store, by the digests of the operator and of the
-    namespaces that are known. Everybody may see whether somebody leads."""
+    record's namespace, "" for none. Everybody may see whether somebody leads."""
     entries = [rights(operator, ALL)]
     if path == tree.ELECTION:
         entries.append(ACL(Permissions.READ, ANYONE_ID_UNSAFE))
-    below = path.removeprefix(f"{tree.APPLICATIONS}/")
-    names = below.split("/") if below != path else []
-    if names and names[0] in namespaces:
-        entries.append(rights(namespaces[names[0]], granted(*names)))
+    if namespace and namespace_of(path):
+        names = path.removeprefix(f"{tree.APPLICATIONS}/").split("/")
+        entries.append(rights(namespace, granted(*names)))
     return entries

@@ -3,13 +3,13 @@ The RecoveryClass default: its spec, and what its definition's rules would say o
 would say so after everything else has been made. Messages are those of crds/recoveryclasses.yaml.
 */}}
 
-{{/* As the values have it, and with the operator's secret, which drivers need as well. */}}
+{{/* As the values have it, and with the credential that the operator makes in each namespace. */}}
 {{- define "rekindle.classSpec" -}}
 {{- $spec := deepCopy .Values.recoveryClass.spec -}}
-{{- with include "rekindle.storeSecret" . -}}
+{{- if include "rekindle.storeSecret" . -}}
 {{- $store := dict
       "addresses" (include "rekindle.store" $ | splitList ",")
-      "secretRef" (dict "name" . "key" $.Values.store.secret.key) -}}
+      "secretRef" (dict "name" "rekindle-credential" "key" "secret") -}}
 {{- if dig "sidecar" "store" "secretRef" dict $spec -}}
 {{- $store = omit $store "secretRef" -}}
 {{- end -}}

@@ -25,7 +25,7 @@ from rekindle.protocol.tree import Place
 from rekindle_coordinator.log import Log
 from rekindle_operator.classes import CREDENTIAL_KEY, CREDENTIAL_SECRET
 from rekindle_operator.shell import kinds
-from rekindle_operator.shell.api import Api, path_of
+from rekindle_operator.shell.api import Api, Refused, path_of
 from rekindle_operator.shell.surroundings import Surroundings
 from rekindle_zookeeper import Connection, Credential, Namespaces, Quota, derive, to_text
 
@@ -115,8 +115,10 @@ class NamespaceCredentials:
 
     def _forget(self) -> None:
         """Another one acts: what it does is looked at again once it does no more."""
-        self._steps.clear()
-        self._identities.clear()
+        if self._steps:
+            self._steps.clear()
+            self._identities.clear()
+            self.namespaces.forget()
 
     def turn(self, now: float) -> None:
         """Do what is due."""
@@ -163,11 +165,14 @@ class NamespaceCredentials:
         return done
 
     def _convert(self, drivers: Mapping[Place, str]) -> None:
-        """All that an earlier release, or an open store, has left, once. A namespace that nobody
-        asks for is the operator's alone."""
+        """All that an earlier release, or an open store, has left, once. What is of a namespace
+        that is gone becomes the operator's alone."""
         trouble: RekindleError | None = None
         for namespace in self.connection.children(tree.APPLICATIONS):
-            self.namespaces.hold(namespace)
+            if namespace in self._identities or self._is_there(namespace):
+                self.namespaces.hold(namespace)
+            else:
+                self.namespaces.dismiss(namespace)
             for name in self.connection.children(f"{tree.APPLICATIONS}/{namespace}"):
                 place = Place(namespace, name)
                 try:
@@ -176,6 +181,12 @@ class NamespaceCredentials:
                     trouble = error
         if trouble is not None:
             raise trouble
+
+    def _is_there(self, namespace: str) -> bool:
+        try:
+            return self.api.get(path_of(kinds.NAMESPACES, name=namespace)) is not None
+        except Refused:  # no namespace has such a name
+            return False
 
     def _leave(self, namespace: str) -> None:
         """Take its rights from a namespace that is gone: one of its name is another one."""

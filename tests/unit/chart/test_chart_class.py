@@ -110,14 +110,14 @@ def default_class(objects: list[Object]) -> Object:
     return spec
 
 
-def test_the_class_gives_drivers_the_secret_that_the_operator_has(renderer: Helm) -> None:
+def test_the_class_gives_drivers_the_credential_of_their_namespace(renderer: Helm) -> None:
     objects = renderer.objects(
         *("--set", "zookeeper.enabled=false", "--set", "store.addresses={zk:2181}"),
         *("--set", "store.secret.name=ours", "--set", "store.secret.key=password"),
     )
     assert default_class(objects)["sidecar"]["store"] == {
         "addresses": ["zk:2181"],
-        "secretRef": {"name": "ours", "key": "password"},
+        "secretRef": {"name": "rekindle-credential", "key": "secret"},
     }
 
 

@@ -24,7 +24,9 @@ def test_a_value_gives_the_rights_that_the_table_says(renderer: Helm, setting: s
 def test_a_kubeconfig_of_another_cluster_is_read_where_it_is_named(renderer: Helm) -> None:
     found = rights(renderer.objects("-f", EVERYTHING))
     assert {right for right in found if right.resource == "secrets"} == {
-        Right("capi", "secrets", "management-cluster", "get")
+        Right("capi", "secrets", "management-cluster", "get"),
+        Right("cluster", "secrets", "rekindle-credential", "create"),
+        Right("cluster", "secrets", "rekindle-credential", "patch"),
     }
 
 

@@ -48,7 +48,7 @@ def test_what_is_no_credential_of_a_namespace_is_a_shared_secret(text: str) -> N
 
 
 def test_no_credentials_are_made_from_a_secret_that_could_be_guessed() -> None:
-    with pytest.raises(InputError, match="has 19 characters.*at least 20 random"):
+    with pytest.raises(InputError, match=r"has 19 characters.*at least 20 random"):
         access.derive(SECRET[:-1], "flights", "uid-1", 1)
 
 
