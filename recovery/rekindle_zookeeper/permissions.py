@@ -28,9 +28,10 @@ GUARDS = (
     (tree.ORDERS, tree.GUARD),
     (tree.DIRECTIVES, tree.GUARD, tree.GUARD),
 )
-READ = Permissions.READ
-MAKE = READ | Permissions.CREATE | Permissions.DELETE
-WRITE = READ | Permissions.WRITE
+READ: int = Permissions.READ
+DELETE: int = Permissions.DELETE
+MAKE: int = READ | DELETE | Permissions.CREATE
+WRITE: int = READ | Permissions.WRITE
 
 
 def granted(*names: str) -> int:
@@ -41,7 +42,7 @@ def granted(*names: str) -> int:
         case [_] | [_, tree.ACKS | tree.PIECES]:
             return MAKE
         case [_, tree.DIRECTIVES]:
-            return READ | Permissions.DELETE
+            return READ | DELETE
         case [_, tree.DIRECTIVES, *_]:
             return READ
         case _:
