@@ -33,7 +33,7 @@ from rekindle_operator.conditions import (
 from rekindle_operator.footing import Footing
 from rekindle_operator.narrowing import Effective, UnknownQuery
 from rekindle_operator.outlook import Outlook
-from rekindle_operator.policies import PolicySpec, SelectedApplication
+from rekindle_operator.policies import PolicySpec, RecoveryPolicy, SelectedApplication
 from rekindle_operator.resources import clipped
 from rekindle_operator.selection import Overlap
 
@@ -42,6 +42,7 @@ __all__ = [
     "at_risk",
     "class_accepted",
     "class_missing",
+    "class_not_allowed",
     "domain_loss_survived",
     "exclusive",
     "protected",
@@ -93,6 +94,16 @@ def class_missing(spec: PolicySpec, there: Iterable[str]) -> Finding:
     names = named(tuple(sorted(there))) or "none"
     text = f"There is no RecoveryClass {spec.class_name}; there are: {names}."
     return Finding(ACCEPTED, False, ResourceReason.CLASS_MISSING, text)
+
+
+def class_not_allowed(policy: RecoveryPolicy) -> Finding:
+    """The policy's class is not for its namespace: nothing is done for its applications."""
+    name, namespace = policy.spec.class_name, policy.metadata.namespace
+    text = (
+        f"RecoveryClass {name} is not for namespace {namespace}: its allowedNamespaces do not name "
+        "it. Name another class, or have that one allow it."
+    )
+    return Finding(ACCEPTED, False, ResourceReason.CLASS_NOT_ALLOWED, text)
 
 
 def unreadable(error: InputError) -> Finding:

@@ -156,6 +156,10 @@ class ClassSpec(Value, frozen=True):
 
     paused: bool = False
     dry_run: bool = False
+    allowed_namespaces: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=64)], ...],
+        msgspec.Meta(max_length=500),
+    ] = ("*",)
     approval: Approval = "Automatic"
     provisioning: Annotated[tuple[Provider, ...], msgspec.Meta(min_length=1, max_length=10)] = (
         Provider(name="pending-pods", provider="PendingPods"),
@@ -167,6 +171,13 @@ class ClassSpec(Value, frozen=True):
     limits: ClassLimits = ClassLimits()
     sidecar: Sidecar | None = None
     detection: Detection = Detection()
+
+    def allows(self, namespace: str) -> bool:
+        """Whether policies of a namespace may use the class."""
+        return any(
+            namespace == allowed or (allowed[-1] == "*" and namespace.startswith(allowed[:-1]))
+            for allowed in self.allowed_namespaces
+        )
 
     @property
     def has_store_secret(self) -> bool:

@@ -55,6 +55,7 @@ class ResourceReason(Explained):
     AS_WRITTEN = "as-written", "the policy or class holds as it is written"
     NARROWED = "narrowed", "the policy holds, but its class allows less than it asks for"
     CLASS_MISSING = "class-missing", "there is no class of the name that the policy gives"
+    CLASS_NOT_ALLOWED = "class-not-allowed", "the class is not for the policy's namespace"
     BAD_RESOURCE = "bad-resource", "the policy or class cannot be read"
     CLUSTER_NOT_REACHED = "cluster-not-reached", "machines of the class are in another cluster"
     NOTHING_SELECTED = "nothing-selected", "the policy selects no application"

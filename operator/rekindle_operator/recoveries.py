@@ -1,7 +1,7 @@
 """Recovery as values: one incident of one application, from the first suspicion to its end.
 
 The operator makes the object when an incident begins, and writes its status whenever the story
-(`stories`) has gone on; a person sets `approved`, nothing else.
+(`stories`) has gone on; a person sets approvals, nothing else.
 """
 
 import hashlib
@@ -36,13 +36,15 @@ class ApplicationReference(Value, frozen=True):
 
 
 class RecoverySpec(Value, frozen=True):
-    """What the recovery is about; `approved` is set by a person."""
+    """What the recovery is about; `approved` is set by a person, `fencing_approved` by one who may
+    say of a node that it is off."""
 
     application: ApplicationReference
     incident: Number
     policy_name: Name
     class_name: Name
     approved: bool = False
+    fencing_approved: bool = False
 
 
 class Recovery(Resource, frozen=True):

@@ -69,7 +69,7 @@ class Remedy:
 class Evidence:
     """What is known of a lost node beside its Node object: names of nodes that Karpenter and
     Cluster API still have a machine for (None: not looked), and whether somebody has remediated it
-    or approved of the recovery."""
+    or approved of fencing it."""
 
     claimed: Collection[str] | None = None
     machines: Collection[str] | None = None

@@ -75,6 +75,9 @@ def _of_driver(driver: PodSeen, known: Knowledge) -> SidecarTerms | Refusal:
     if class_ is None:
         missing = policy.spec.class_name
         return Refusal(f"policy {holder} has no RecoveryClass {missing}; make it, or name another")
+    if not class_.spec.allows(driver.namespace):
+        name = policy.spec.class_name
+        return Refusal(f"RecoveryClass {name} is not for namespace {driver.namespace}")
     sidecar = class_.spec.sidecar or Sidecar()
     bad = classes.misfit(sidecar.resources)
     if bad:  # the API server would refuse the driver with it

@@ -14,11 +14,19 @@ __all__ = ["of_approval"]
 
 
 def of_approval(
-    recovery: Recovery, policy: RecoveryPolicy | None, class_: RecoveryClass | None
+    recovery: Recovery,
+    policy: RecoveryPolicy | None,
+    class_: RecoveryClass | None,
+    *,
+    fencing: bool = False,
 ) -> Iterator[str]:
-    """What happens once it is approved; policy and class are None where they cannot be read."""
+    """What happens once it is approved, or with `fencing` once that its driver's node is fenced is;
+    policy and class are None where they cannot be read."""
+    if fencing:
+        yield from _fencing(recovery, policy, class_)
+        yield "An approval of fencing cannot be taken back."
+        return
     yield from _planning(recovery, policy, class_)
-    yield from _fencing(recovery, policy, class_)
     yield "An approval cannot be taken back; `kubectl rekindle pause` stops the recovery."
 
 
@@ -52,10 +60,11 @@ def _planning(
 def _fencing(
     recovery: Recovery, policy: RecoveryPolicy | None, class_: RecoveryClass | None
 ) -> Iterator[str]:
-    """An approval may also say that the driver's node is off for certain."""
+    """Who approves of it says that the driver's node is off for certain."""
     driver = recovery.status.driver
     nodes = [node.name for node in recovery.status.lost_nodes if node.driver]
     if not nodes or (driver is not None and (driver.back_at or driver.fenced_at)):
+        yield "No driver of it waits on a lost node: nothing is fenced."
         return
     names = ", ".join(nodes)
     if policy is not None and policy.spec.guards.fencing == "Never":
@@ -65,7 +74,9 @@ def _fencing(
             f"The driver was on {names}. The class cannot be read: where its fencing takes "
             "Approval as certainty, you say by this that the node is off."
         )
-    elif class_.spec.fencing.mode != "None" and "Approval" in class_.spec.fencing.certainty:
+    elif class_.spec.fencing.mode == "None" or "Approval" not in class_.spec.fencing.certainty:
+        yield f"The driver was on {names}. The class fences nothing by an approval."
+    else:
         does = "deleted" if class_.spec.fencing.mode == "DeleteNode" else "tainted out of service"
         yield (
             f"The driver was on {names}. You say by this that the node is off for certain: it is "

@@ -27,6 +27,7 @@ class Concern(Explained):
 
     NO_POLICY = "no-policy", "no RecoveryPolicy selects the application"
     POLICIES_OVERLAP = "policies-overlap", "several policies select the application"
+    CLASS_NOT_ALLOWED = "class-not-allowed", "the policy's class is not for its namespace"
     CLASS_MISSING = "class-missing", "there is no class of the name that the policy gives"
     NAME_MISSING = "name-missing", "the driver's pod has no label that names its application"
     INJECT_LABEL_MISSING = "inject-label-missing", "the driver does not ask for the sidecar"

@@ -86,6 +86,14 @@ def _class(application: Workload, around: Surroundings, name: str) -> Iterator[F
             f"There is no RecoveryClass {name}, so nothing is done for the policy's applications.",
             "make the class, or name one that is there",
         )
+    elif not around.classes[name].spec.allows(application.namespace):
+        yield Finding(
+            Concern.CLASS_NOT_ALLOWED,
+            Severity.ERROR,
+            f"RecoveryClass {name} is not for namespace {application.namespace}, so nothing is "
+            "done for the policy's applications.",
+            "name another class, or ask for allowedNamespaces of that one",
+        )
 
 
 def _sidecar(application: Workload) -> Iterator[Finding]:

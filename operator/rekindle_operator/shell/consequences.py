@@ -65,6 +65,7 @@ class Consequences:
     limiter: Limiter
     acts: Callable[[], bool]
     contacts: Contacts
+    fencing_approvals: bool = False
     storyteller: Storyteller = field(init=False)
     evictor: Evictor = field(init=False)
     requester: Requester = field(init=False)
@@ -116,7 +117,7 @@ class Consequences:
             fenced=lambda *news: put(lambda _: self.remedying.note_fenced(*news)),
             gone=lambda *news: put(lambda _: self.remedying.note_gone(*news)),
         )
-        self.remedying = Remedying(self.known, self.judge, tender)
+        self.remedying = Remedying(self.known, self.judge, tender, self.fencing_approvals)
         self.departures = Departures(self.judge)
         self.statuses = Statuses(
             self.api,

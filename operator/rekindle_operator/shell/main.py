@@ -85,6 +85,14 @@ NamespaceMegabytesMax = Annotated[
         help="How large all of them may be.",
     ),
 ]
+FencingApprovals = Annotated[
+    bool,
+    typer.Option(
+        "--fencing-approvals/--no-fencing-approvals",
+        envvar=f"{PREFIX}FENCING_APPROVALS",
+        help="Whether an approval of fencing counts: the API server has to see to who gives it.",
+    ),
+]
 Namespace = Annotated[
     str,
     typer.Option(
@@ -230,6 +238,7 @@ def operate(
     lock_store_root: LockStoreRoot = False,
     namespace_records_max: NamespaceRecordsMax = 20_000,
     namespace_megabytes_max: NamespaceMegabytesMax = 256,
+    fencing_approvals: FencingApprovals = False,
     namespace: Namespace = "",
     identity: Identity = None,
     lease_name: LeaseName = "rekindle-operator",
@@ -265,6 +274,7 @@ def operate(
         lock_store_root=lock_store_root,
         namespace_records_max=namespace_records_max,
         namespace_megabytes_max=namespace_megabytes_max,
+        fencing_approvals=fencing_approvals,
         lease_name=lease_name,
         lease_seconds=lease_seconds,
         store_session_seconds=store_session_seconds,

@@ -32,6 +32,7 @@ class Options:
 
     With `namespace_credentials` each namespace gets a credential of the store, and a quota there;
     another `credential_generation` makes all anew. With `lock_store_root` the store is ours alone.
+    With `fencing_approvals` the API server lets only those approve of fencing who may.
     """
 
     store: str
@@ -42,6 +43,7 @@ class Options:
     lock_store_root: bool = False
     namespace_records_max: int = 20_000
     namespace_megabytes_max: int = 256
+    fencing_approvals: bool = False
     identity: str = field(default_factory=socket.gethostname)
     lease_name: str = "rekindle-operator"
     lease_seconds: int = 15

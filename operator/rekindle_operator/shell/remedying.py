@@ -44,11 +44,13 @@ class Tended:
 
 @dataclass(slots=True)
 class Remedying:
-    """Keeps what was done, so that it is done once."""
+    """Keeps what was done, so that it is done once. Without `fencing_approvals` nobody sees to it
+    that only those approve of fencing who may, so none counts."""
 
     known: Surroundings
     judge: Judge
     tender: Tender
+    fencing_approvals: bool = False
     _fenced: dict[Place, Fenced] = field(default_factory=dict)
     _tended: dict[Place, Tended] = field(default_factory=dict)
     _at: float = 0.0
@@ -138,7 +140,7 @@ class Remedying:
             if remedy.fence:
                 if not self._is_time(tended, remedy.node):
                     continue
-                approved = self.known.has_approval(place)
+                approved = self.fencing_approvals and self.known.has_fencing_approval(place)
                 self.tender.fence(place, remedy.node, held.fencing, approved=approved)
             else:
                 self.tender.delete(place, remedy.node)
@@ -179,6 +181,9 @@ class Remedying:
         dry: dict[str, bool] = {}
         for policy in self.known.policies.values():
             name = policy.spec.class_name
+            class_ = self.known.classes.get(name)
+            if class_ is None or not class_.spec.allows(policy.metadata.namespace):
+                continue
             dry[name] = dry.get(name, True) and policy.spec.dry_run
         return [
             class_

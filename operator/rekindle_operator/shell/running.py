@@ -61,9 +61,9 @@ class Operator:
     errands: Errands
     soundings: Soundings
     admission: Admission
-    credentials: NamespaceCredentials | None
     known: Surroundings
     shell: Shell
+    credentials: NamespaceCredentials | None = None
     ending: bool = False
     began_at: float = field(default_factory=time.monotonic)
 
@@ -327,4 +327,5 @@ def _consequences(
         metrics=base.metrics,
         acts=lambda: leadership.holds,
         contacts=contacts,
+        fencing_approvals=base.options.fencing_approvals,
     )

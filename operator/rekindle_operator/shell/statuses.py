@@ -139,6 +139,8 @@ class Statuses:
         places: list[Place],
         overlaps: int,
     ) -> Finding:
+        if effective is None and policy.spec.class_name in self.known.classes:
+            return acceptance.class_not_allowed(policy)
         if effective is None:
             return acceptance.class_missing(policy.spec, self.known.classes)
         if isinstance(effective, InputError):

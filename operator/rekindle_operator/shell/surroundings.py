@@ -121,7 +121,7 @@ class Surroundings:
         return found if isinstance(found, Effective) else None
 
     def effective(self, policy: str) -> Effective | InputError | None:
-        """What holds of a policy (namespace/name); None while its class is missing."""
+        """What holds of a policy (namespace/name); None while it has no class that it may use."""
         if policy not in self._held:
             self._held[policy] = self._effective(policy)
         return self._held[policy]
@@ -140,6 +140,10 @@ class Surroundings:
     def approved(self, place: Place, held: Effective) -> bool:
         """Whether a person has approved of the recovery that is open, or nobody has to."""
         return not held.approval_needed or self.has_approval(place)
+
+    def has_fencing_approval(self, place: Place) -> bool:
+        """Whether a person who may has said that the driver's lost node runs nothing."""
+        return any(item.spec.fencing_approved for item in self.open_of(place).values())
 
     def has_approval(self, place: Place) -> bool:
         """Whether a person has approved of a recovery that is open."""
@@ -163,7 +167,7 @@ class Surroundings:
     def _effective(self, policy: str) -> Effective | InputError | None:
         known = self.policies.get(policy)
         class_ = self.classes.get(known.spec.class_name) if known is not None else None
-        if known is None or class_ is None:
+        if known is None or class_ is None or not class_.spec.allows(known.metadata.namespace):
             return None
         try:
             return narrowing.effective(known, class_)

@@ -199,6 +199,34 @@ def test_a_policy_without_its_class_is_not_accepted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("allowed", "expected"),
+    [
+        (["*"], True),
+        (["flights"], True),
+        (["flight*"], True),
+        (["weather", "flights"], True),
+        ([], False),
+        (["flight"], False),
+        (["flights2"], False),
+        (["light*"], False),
+    ],
+)
+def test_a_class_is_for_the_namespaces_that_it_names(allowed: list[str], expected: bool) -> None:
+    assert make_class(allowedNamespaces=allowed).spec.allows("flights") is expected
+
+
+def test_a_class_is_for_all_namespaces_unless_it_says_otherwise() -> None:
+    assert make_class().spec.allows("flights")
+
+
+def test_a_policy_whose_class_is_not_for_its_namespace_says_what_to_do() -> None:
+    found = acceptance.class_not_allowed(make_policy(className="gold", namespace="flights"))
+    assert (found.holds, found.reason) == (False, ResourceReason.CLASS_NOT_ALLOWED)
+    assert "RecoveryClass gold is not for namespace flights" in found.message
+    assert "Name another class, or have that one allow it." in found.message
+
+
+@pytest.mark.parametrize(
     ("protected", "holds", "reason"),
     [
         ([], None, ResourceReason.NOTHING_SELECTED),

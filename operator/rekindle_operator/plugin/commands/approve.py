@@ -23,6 +23,12 @@ MANAGER = "kubectl-rekindle-approve"
 
 def approve(
     name: Annotated[str, typer.Argument(metavar="RECOVERY", help="The recovery.")],
+    fencing: Annotated[
+        bool,
+        typer.Option(
+            "--fencing", help="Say that the driver's lost node is off; it takes a right of its own."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
     ] = False,
@@ -39,24 +45,28 @@ def approve(
     """
     with connected(Target(namespace, context, kubeconfig)) as cluster:
         recovery = lookup.recovery(cluster, name)
-        before = recovery.spec.approved
-        _check(recovery)
-        said = list(consequences.of_approval(recovery, *_terms(cluster, recovery)))
+        before = recovery.spec.fencing_approved if fencing else recovery.spec.approved
+        _check(recovery, before=before)
+        terms = _terms(cluster, recovery)
+        said = list(consequences.of_approval(recovery, *terms, fencing=fencing))
         if not dry_run and not before:
+            field = "fencingApproved" if fencing else "approved"
             place = (recovery.metadata.namespace, recovery.metadata.name)
-            cluster.merge(RECOVERIES, place, {"spec": {"approved": True}}, MANAGER)
+            cluster.merge(RECOVERIES, place, {"spec": {field: True}}, MANAGER)
     approved = before or not dry_run
     if output is Form.JSON:
         record = {"recovery": recovery.metadata.name, "namespace": recovery.metadata.namespace}
-        display.show_json({**record, "approved": approved, "before": before, "effects": said})
+        what = "fencing_approved" if fencing else "approved"
+        display.show_json({**record, what: approved, "before": before, "effects": said})
         return
-    told = "approved" if not dry_run else "would be approved"
-    head = "was approved already" if before else told
+    of = "fencing " if fencing else ""
+    told = f"{of}approved" if not dry_run else f"{of}would be approved"
+    head = f"{of}was approved already" if before else told
     display.show(f"recovery {identity(recovery)}: {head}.", *([] if before else said))
 
 
-def _check(recovery: Recovery) -> None:
-    if recovery.status.phase in ENDED and not recovery.spec.approved:
+def _check(recovery: Recovery, *, before: bool) -> None:
+    if recovery.status.phase in ENDED and not before:
         raise InputError(
             where=f"recovery {identity(recovery)}",
             what=f"is over ({recovery.status.phase}), so there is nothing to approve",

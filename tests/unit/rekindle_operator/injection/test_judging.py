@@ -119,6 +119,12 @@ def test_values_come_from_the_class_and_the_rest_from_the_operator() -> None:
         ),
         pytest.param(
             driver(),
+            {"class_": make_class("default", allowedNamespaces=["weather"])},
+            "RecoveryClass default is not for namespace flights",
+            id="a class for others",
+        ),
+        pytest.param(
+            driver(),
             {"class_": make_class("gold")},
             "policy flights/all has no RecoveryClass default; make it, or name another",
             id="no class",

@@ -158,20 +158,23 @@ GONE = world.stories.DriverStory(world.at(7))
     [
         ({}, FENCED_BY_APPROVAL, GONE, "worker-1. You say by this that the node is off"),
         ({"guards": {"fencing": "Never"}}, FENCED_BY_APPROVAL, GONE, "the policy never fences"),
-        ({}, {}, GONE, ""),
+        ({}, {}, GONE, "The class fences nothing by an approval"),
         ({}, None, GONE, "The class cannot be read"),
-        ({}, FENCED_BY_APPROVAL, world.story().driver, ""),
+        ({}, FENCED_BY_APPROVAL, world.story().driver, "nothing is fenced"),
     ],
 )
-def test_an_approval_that_also_says_that_a_node_is_off_says_so(
+def test_an_approval_of_fencing_says_what_it_does_and_no_other_one_fences(
     policy: Any, fencing: Any, driver: Any, words: str
 ) -> None:
     recovery = world.recovery(phase="AwaitingApproval", driver=driver)
     class_ = None if fencing is None else make_class(fencing=fencing)
-    text = " ".join(consequences.of_approval(recovery, make_policy(**policy), class_))
+    held = (make_policy(**policy), class_)
+    text = " ".join(consequences.of_approval(recovery, *held, fencing=True))
     assert words in text
-    assert ("The driver was on" in text) is bool(words)
-    assert "plans are made and carried out" in text
+    assert "plans are made" not in text
+    other = " ".join(consequences.of_approval(recovery, *held))
+    assert "plans are made and carried out" in other
+    assert "The driver was on" not in other
 
 
 def test_an_approval_that_nobody_waits_for_says_so() -> None:

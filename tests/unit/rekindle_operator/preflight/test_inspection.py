@@ -177,6 +177,13 @@ def test_a_class_that_is_not_there_is_an_error() -> None:
     assert found[Concern.CLASS_MISSING].severity is Severity.ERROR
 
 
+def test_a_class_that_is_for_others_is_an_error() -> None:
+    classes = {"default": make_class("default", allowedNamespaces=["elsewhere"])}
+    found = world.found(world.kubeflow_workload(), world.around(classes=classes))
+    assert found[Concern.CLASS_NOT_ALLOWED].severity is Severity.ERROR
+    assert Concern.CLASS_MISSING not in found
+
+
 @pytest.mark.parametrize(
     ("fencing", "guards", "severity"),
     [

@@ -23,12 +23,14 @@ class Errands:
     """What would be done."""
 
     fenced: list[LostNode] = field(default_factory=list)
+    approved: list[bool] = field(default_factory=list)
     deleted: list[LostNode] = field(default_factory=list)
     released: list[PodSeen] = field(default_factory=list)
 
-    def fence(self, place: Place, node: LostNode, *_: object, **__: object) -> None:
+    def fence(self, place: Place, node: LostNode, *_: object, approved: bool) -> None:
         assert place == OURS
         self.fenced.append(node)
+        self.approved.append(approved)
 
     def delete(self, place: Place, node: LostNode) -> None:
         assert place == OURS
@@ -51,7 +53,7 @@ class Scene:
     sightings: dict[Place, dict[str, Sighting]] = field(default_factory=dict)
     resource: object = None
 
-    def remedying(self) -> Remedying:
+    def remedying(self, *, fencing_approvals: bool = False, approved: bool = False) -> Remedying:
         held = SimpleNamespace(
             paused=False,
             dry_run=False,
@@ -66,7 +68,7 @@ class Scene:
             applications=applications.values,
             application=applications.get,
             held=lambda _: held,
-            has_approval=lambda _: False,
+            has_fencing_approval=lambda _: approved,
             changed=set(),
             registry=SimpleNamespace(nodes={}),
             policies={},
@@ -78,7 +80,7 @@ class Scene:
             looks_lost=lambda: frozenset({"n1"}),
         )
         tender: Any = self.errands
-        return Remedying(known, judge, tender)
+        return Remedying(known, judge, tender, fencing_approvals)
 
 
 def driver(node: str = "n1") -> PodSeen:
@@ -110,6 +112,16 @@ def test_a_node_that_was_fenced_and_is_lost_again_is_fenced_again(
     tend(remedying)
     assert [node.uid for node in scene.errands.fenced] == ["u1", "u1"]
     assert scene.errands.deleted == []
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("approved", [True, False])
+def test_fencing_is_approved_only_where_the_api_server_sees_to_who_does(
+    guarded: bool, approved: bool, lost: dict[Place, dict[str, Sighting]]
+) -> None:
+    scene = Scene({OURS: driver()}, sightings=lost)
+    tend(scene.remedying(fencing_approvals=guarded, approved=approved))
+    assert scene.errands.approved == [guarded and approved]
 
 
 def test_a_node_with_the_driver_of_somebody_else_is_left_to_them(

@@ -2,8 +2,10 @@
 
 from rekindle.protocol.tree import Place
 from rekindle_operator import recoveries
+from rekindle_operator.narrowing import Effective
 from rekindle_operator.recoveries import ApplicationReference, Recovery, RecoverySpec
 from rekindle_operator.shell.surroundings import Surroundings
+from rekindle_testing.operator_builders import make_class, make_policy
 
 
 def recovery(namespace: str, application: str, incident: int) -> Recovery:
@@ -33,3 +35,17 @@ def test_a_namespace_has_the_applications_with_recoveries_until_the_last_is_gone
     known.forget_recovery("europe", "of-nobody")
     known.forget_recovery("nowhere", made[2].metadata.name)
     assert known.take_changed() == {flights}
+
+
+def test_a_class_that_is_not_for_its_namespace_any_more_holds_for_no_policy_there() -> None:
+    known = Surroundings()
+    policy = make_policy("all", namespace="flights", className="gold")
+    known.see_policy(policy)
+    known.see_class(make_class("gold", allowedNamespaces=["flights", "weather"]))
+    assert isinstance(known.effective("flights/all"), Effective)
+    known.stirred = False
+    known.see_class(make_class("gold", allowedNamespaces=["weather"]))
+    assert known.stirred
+    assert known.effective("flights/all") is None
+    known.see_class(make_class("gold", allowedNamespaces=["fl*"]))
+    assert isinstance(known.effective("flights/all"), Effective)
