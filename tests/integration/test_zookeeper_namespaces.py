@@ -1,6 +1,6 @@
 """Namespaces kept apart on a real ZooKeeper: what each may do, and what it may not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NotEmptyError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions
+from store_attempts import attempts_on, is_refused
 from zookeeper_fixtures import Connect, wait_until
 
 from rekindle.errors import RunError
@@ -87,47 +88,6 @@ def test_a_namespace_reports_and_reads_its_directives(
     assert sidecar.sweep(A.path(), {}) == {}
 
 
-def refusals(client: KazooClient, place: Place) -> dict[str, Callable[[], object]]:
-    """What only others than the owner may try at a place."""
-    made: dict[str, Callable[[], object]] = {}
-    for name in (tree.TOPOLOGY, tree.PROGRESS, tree.COORDINATION, tree.ORDERS):
-        path = place.path(name)
-        made |= {
-            f"read {name}": partial(client.get, path),
-            f"write {name}": partial(client.set, path, b"forged"),
-            f"remove {name}": partial(client.delete, path, recursive=False),
-            f"read the rights of {name}": partial(client.get_acls, path),
-            f"give away {name}": partial(client.set_acls, path, OPEN_ACL_UNSAFE),
-        }
-    for folder in (tree.DIRECTIVES, tree.ACKS, tree.PIECES):
-        made |= {
-            f"list {folder}": partial(client.get_children, place.path(folder)),
-            f"make in {folder}": partial(client.create, place.path(folder, "0000000009"), b""),
-            f"remove {folder}": partial(client.delete, place.path(folder)),
-        }
-    made |= {
-        "make a heartbeat": partial(client.create, place.path("heartbeat-2"), b"", ephemeral=True),
-        "list the application": partial(client.get_children, place.path()),
-        "make an application": partial(client.create, place.path() + "-2", b""),
-        "list the namespace": partial(
-            client.get_children, f"{tree.APPLICATIONS}/{place.namespace}"
-        ),
-        "list namespaces": partial(client.get_children, tree.APPLICATIONS),
-        "make a namespace": partial(client.create, f"{tree.APPLICATIONS}/team-c", b""),
-        "stand for election": partial(client.create, f"{tree.ELECTION}/n", b"", sequence=True),
-        "count as an operator": partial(client.create, f"{tree.OPERATORS}/n", b""),
-        "make beside all": partial(client.create, "/elsewhere", b""),
-        "take the root": partial(client.set_acls, "/", OPEN_ACL_UNSAFE),
-        "lift its quota": partial(
-            client.set,
-            f"/zookeeper/quota{tree.APPLICATIONS}/{place.namespace}/zookeeper_limits",
-            b"count=-1,bytes=-1",
-        ),
-        "set a quota": partial(client.create, "/zookeeper/quota/rekindle-2", b""),
-    }
-    return made
-
-
 @pytest.mark.parametrize("who", ["another namespace", "nobody", "a wrong secret", "an old one"])
 @pytest.mark.usefixtures("operator")
 def test_others_are_refused_everything(
@@ -143,19 +103,11 @@ def test_others_are_refused_everything(
         "an old one": [credential(B, generation=2).shown],
     }[who]
     with raw(zookeeper, *shown) as client:
-        attempts = refusals(client, B)
+        attempts = attempts_on(client, B)
         assert len(attempts) >= 30
         done = [what for what, attempt in attempts.items() if not is_refused(attempt)]
     assert done == []
     assert sidecar.get(B.path(tree.PROGRESS)) == (b"B's", 0)
-
-
-def is_refused(attempt: Callable[[], object]) -> bool:
-    try:
-        attempt()
-    except NoAuthError:
-        return True
-    return False
 
 
 def test_a_namespace_writes_nothing_that_is_the_operators(

@@ -330,8 +330,8 @@ class ActingDriver:
 
     def _obey(self) -> None:
         folder = self.place.path(tree.DIRECTIVES)
-        for name in self.connection.children(folder):
-            sequence = tree.number(name)
+        for sequence in sorted(tree.numbers(self.connection.children(folder))):
+            name = tree.numbered(sequence)
             if sequence <= self.member.directive:
                 continue
             found = self.connection.get(f"{folder}/{name}")

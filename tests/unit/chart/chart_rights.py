@@ -41,7 +41,7 @@ def rights(objects: Iterable[Object]) -> set[Right]:
     bound = {
         (item["roleRef"]["kind"], item["roleRef"]["name"], _place(item))
         for item in rendered
-        if item["kind"].endswith("Binding")
+        if item["kind"] in ("RoleBinding", "ClusterRoleBinding")
         and any(subject["name"] == "rekindle-operator" for subject in item["subjects"])
     }
     return {

@@ -38,7 +38,8 @@ def test_no_role_has_a_wildcard(renderer: Helm) -> None:
 
 
 def test_nobody_but_the_operator_is_bound_by_default(renderer: Helm) -> None:
-    bindings = [item for item in renderer.objects() if item["kind"].endswith("Binding")]
+    kinds = ("RoleBinding", "ClusterRoleBinding")
+    bindings = [item for item in renderer.objects() if item["kind"] in kinds]
     assert len(bindings) == 3
     for item in bindings:
         (subject,) = item["subjects"]
