@@ -113,8 +113,7 @@ class Namespaces:
         if self._records.stat(place.path()) is not None or not self._make_all(wanted):
             for path, data in wanted.items():
                 self._make(path, data)
-            below = [path for path in self._below(place.path()) if path != place.path()]
-            self._bring(below)
+            self._bring(self._below(place))
             self._bring([place.path()])
         self._records.put(guard, said)
         return True
@@ -147,11 +146,13 @@ class Namespaces:
             next(iter(wanted)),
         )
 
-    def _below(self, path: str) -> list[str]:
-        """A record and all below it, the lower ones first."""
-        names = self._records.children(path)
-        lower = [found for name in names for found in self._below(f"{path}/{name}")]
-        return [*lower, path]
+    def _below(self, place: Place) -> list[str]:
+        """All records of an application. None but guards lie deeper than in its folders."""
+        found = {place.path(*names) for names in permissions.GUARDS}
+        for name in self._records.children(place.path()):
+            lower = self._records.children(place.path(name))
+            found |= {place.path(name), *(place.path(name, item) for item in lower)}
+        return sorted(found)
 
     def _bring(self, paths: Sequence[str], acl: Sequence[ACL] | None = None) -> None:
         """Give records their rights, as far as they are there and have others."""

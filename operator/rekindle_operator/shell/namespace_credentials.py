@@ -111,7 +111,10 @@ class NamespaceCredentials:
             if not self.acts():
                 self._forget()
             elif self.connection.reachable:
-                self.turn(time.monotonic())
+                try:
+                    self.turn(time.monotonic())
+                except Exception as error:  # a bug of ours must not end what all namespaces need
+                    self._note("turn", f"{type(error).__name__}: {error}")
 
     def _forget(self) -> None:
         """Another one acts: what it does is looked at again once it does no more."""
@@ -128,11 +131,13 @@ class NamespaceCredentials:
         lock = partial(self.namespaces.lock, root=self.settings.lock_root)
         if not self._keep("store", "", lock, now):
             return
-        for namespace in sorted(wanted):
+        uids: dict[str, list[str]] = {namespace: [] for namespace in sorted(wanted)}
+        for place, uid in sorted(drivers.items()):
+            uids[place.namespace].append(uid)
+        for namespace, found in uids.items():
             # A Secret that is not there keeps a driver from starting: looked at for each new one.
-            uids = sorted(uid for place, uid in drivers.items() if place.namespace == namespace)
             issue = partial(self._issue, namespace)
-            self._keep(namespace, " ".join(uids), issue, now, again_seconds=AGAIN_SECONDS)
+            self._keep(namespace, " ".join(found), issue, now, again_seconds=AGAIN_SECONDS)
         for place, uid in drivers.items():
             if place.namespace in self._identities:
                 self._keep(str(place), uid, partial(self._secure, place, uid), now)

@@ -1,0 +1,106 @@
+"""A real sidecar with the credential of its namespace: made late, wrong, and made anew."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from sidecar_fixtures import Start
+from sidecar_process import PLACE, Driver, progress_in, wait_until
+
+import rekindle_zookeeper
+from rekindle.protocol import tree
+from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_zookeeper import Connection, Credential, Namespaces, derive, to_text
+
+pytest_plugins = ("sidecar_fixtures",)
+
+SECRET = "a secret that is long enough"
+RECORDS = {tree.COORDINATION: b"{}", tree.ORDERS: b"{}"}
+
+
+def credential(generation: int, namespace: str = PLACE.namespace) -> Credential:
+    return derive(SECRET, namespace, f"uid of {namespace}", generation)
+
+
+def namespaces_of(operator: Connection) -> Namespaces:
+    assert operator.namespaces is not None
+    return operator.namespaces
+
+
+@pytest.fixture
+def operator(start: Start, zookeeper: LocalZookeeper) -> Iterator[Connection]:
+    """An operator that has let nobody in yet; in the end nothing is left, and the store is open."""
+    assert start
+    connection = rekindle_zookeeper.connect(zookeeper.connect_string, secret=SECRET, isolated=True)
+    yield connection
+    connection.close()
+    client = KazooClient(zookeeper.connect_string, auth_data=[("digest", f"rekindle:{SECRET}")])
+    client.start(timeout=60)
+    client.delete("/rekindle", recursive=True)
+    client.stop()
+    client.close()
+
+
+def let_in(operator: Connection, generation: int) -> None:
+    namespaces = namespaces_of(operator)
+    namespaces.admit(PLACE.namespace, credential(generation), None)
+    namespaces.secure(PLACE, RECORDS, "driver-1")
+
+
+def test_a_sidecar_that_is_there_before_its_records_may_be_made_waits_for_the_operator(
+    start: Start, operator: Connection, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(to_text(credential(1)))
+    namespaces_of(operator).lock(root=False)
+    sidecar = start("--secret-file", str(file), ready=False)
+    driver = Driver(sidecar)
+    driver.handshake()
+    wait_until(lambda: bool(sidecar.events("store-fails")))
+    let_in(operator, 1)
+    wait_until(lambda: operator.get(PLACE.path(tree.HEARTBEAT)) is not None)
+    assert credential(1).password not in sidecar.log.read_text()
+
+
+def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
+    start: Start, operator: Connection, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(to_text(credential(1)))
+    let_in(operator, 1)
+    sidecar = start("--secret-file", str(file))
+    driver = Driver(sidecar)
+    driver.begin()
+    wait_until(lambda: progress_in(operator) is not None)
+    heartbeat = operator.get(PLACE.path(tree.HEARTBEAT))
+
+    let_in(operator, 2)
+    driver.report(driver.progress())
+    wait_until(lambda: bool(sidecar.events("store-fails")))
+    wait_until(lambda: not driver.report(driver.progress())["store_reachable"])
+    file.write_text(to_text(credential(2)))
+    wait_until(lambda: driver.report(driver.progress())["store_reachable"])
+    before = progress_in(operator)
+    driver.report(driver.progress())
+    wait_until(lambda: progress_in(operator) != before)
+    # in the same session: the driver was there all along
+    assert operator.get(PLACE.path(tree.HEARTBEAT)) == heartbeat
+
+
+def test_the_credential_of_another_namespace_writes_nothing(
+    start: Start, operator: Connection, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(to_text(credential(1, "another")))
+    let_in(operator, 1)
+    namespaces_of(operator).admit("another", credential(1, "another"), None)
+    sidecar = start("--secret-file", str(file), ready=False)
+    driver = Driver(sidecar)
+    driver.handshake()
+    wait_until(lambda: bool(sidecar.events("store-fails")))
+    assert not driver.report(driver.topology())["store_reachable"]
+    names = {tree.COORDINATION, tree.ORDERS, tree.DIRECTIVES, tree.ACKS, tree.PIECES}
+    assert set(operator.children(PLACE.path())) == names
+    (said,) = {event["text"] for event in sidecar.events("store-fails")}
+    assert "a namespace's credential opens the records of that namespace alone" in said
