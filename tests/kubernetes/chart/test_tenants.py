@@ -42,7 +42,8 @@ GROUP, VERSION = "rekindle.dev", "v1alpha1"
 RIGHTS = "rbac.authorization.k8s.io"
 SECRET = "the operators own secret, long"
 FORBIDDEN = 403
-FAST = "recoveryClass.spec.detection.leaseSeconds=1,recoveryClass.spec.detection.leaseIntervals=2"
+DETECTION = {"leaseSeconds": 1, "leaseIntervals": 2, "driverSilenceSeconds": 2}
+FAST = ",".join(f"recoveryClass.spec.detection.{name}={value}" for name, value in DETECTION.items())
 FENCING = "fencing.outOfServiceTaint=true,recoveryClass.spec.fencing.mode=OutOfServiceTaint"
 
 
@@ -136,12 +137,21 @@ def a_namespace(api_client: client.ApiClient, name: str) -> Iterator[None]:
         core.delete_namespace(name)
 
 
+class PatientDriver(ActingDriver):
+    """Says nothing before the operator has made its place, as a sidecar tries again until then."""
+
+    def _introduce(self) -> None:
+        orders = self.place.path(tree.ORDERS)
+        await_that(lambda: self.connection.get(orders), "its place was not made")
+        super()._introduce()
+
+
 @contextmanager
 def a_driver(tenants: Tenants) -> Iterator[ActingDriver]:
     """Team b's, which reaches the store with what its namespace's Secret has."""
     await_that(lambda: tenants.credential(B), "team b got no credential")
     connection = connect(tenants.store.connect_string, secret=tenants.credential(B))
-    driver = ActingDriver(connection, tenants.world.core, B)
+    driver = PatientDriver(connection, tenants.world.core, B)
     driver.start()
     try:
         await_that(lambda: driver.is_whole or driver.error, "the executors do not run")
