@@ -39,6 +39,7 @@ Writing:
     tending         nodes fenced, deleted, tainted
     statuses        statuses of policies and classes
 
+    namespace_credentials  credentials of the store, and the rights of each namespace there
     admitting       the webhook, served and trusted
     metrics         what is counted
     operator_reader  what the console shows: Recoveries beside what a coordinator knows

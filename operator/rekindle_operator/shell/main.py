@@ -264,35 +264,12 @@ def operate(
 
     Example: rekindle-operator --store zookeeper-0.zookeeper:2181 --kubeconfig ~/.kube/config
     """
+    # The parameters are the fields of Options, by name.
+    given = {**locals(), "namespace": namespace or own_namespace()}
+    if identity is None:
+        del given["identity"]
     libraries.hush()
-    options = Options(
-        store=store,
-        namespace=namespace or own_namespace(),
-        store_secret_file=store_secret_file,
-        namespace_credentials=namespace_credentials,
-        credential_generation=credential_generation,
-        lock_store_root=lock_store_root,
-        namespace_records_max=namespace_records_max,
-        namespace_megabytes_max=namespace_megabytes_max,
-        fencing_approvals=fencing_approvals,
-        lease_name=lease_name,
-        lease_seconds=lease_seconds,
-        store_session_seconds=store_session_seconds,
-        request_look_seconds=request_look_seconds,
-        port=port,
-        webhook=webhook,
-        webhook_port=webhook_port,
-        webhook_service=webhook_service,
-        webhook_configuration=webhook_configuration,
-        certificates_folder=certificates_folder,
-        sidecar_image=sidecar_image,
-        kubeconfig=kubeconfig,
-        watch_silence_seconds=watch_silence_seconds,
-        log=log,
-        console_port=console_port,
-        console_host=console_host,
-        **({} if identity is None else {"identity": identity}),
-    )
+    options = Options(**given)
     sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
         operator = stack.enter_context(running(options, _opened(log, stack)))

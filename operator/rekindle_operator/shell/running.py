@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TextIO
 
 from rekindle.errors import RekindleError
@@ -222,13 +223,7 @@ def _assembled(base: _Base) -> Operator:
 
     credentials = _credentials(base, writer, known, leadership)
 
-    def stirred(places: frozenset[Place]) -> None:
-        if credentials is not None:
-            credentials.note(places, policies=known.stirred)
-        admission.refresh(places, stirred=bool(places) or known.stirred)
-        consequences.stirred(places)
-        meter.read()
-
+    stirred = partial(_stirred, known, credentials, admission, consequences, meter)
     overseer = Overseer(inbox, known, judge, renewals, limiter, consequences.decided, stirred, log)
     return Operator(
         options=options,
@@ -257,6 +252,22 @@ def _assembled(base: _Base) -> Operator:
             stopped=stopped,
         ),
     )
+
+
+def _stirred(
+    known: Surroundings,
+    credentials: NamespaceCredentials | None,
+    admission: Admission,
+    consequences: Consequences,
+    meter: Meter,
+    places: frozenset[Place],
+) -> None:
+    """Have all who go by what is known take in what is otherwise of these applications."""
+    if credentials is not None:
+        credentials.note(places, policies=known.stirred)
+    admission.refresh(places, stirred=bool(places) or known.stirred)
+    consequences.stirred(places)
+    meter.read()
 
 
 def _credentials(
