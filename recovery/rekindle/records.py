@@ -15,7 +15,7 @@ from typing import Any
 
 from rekindle.errors import DamagedError, RunError
 
-__all__ = ["VERSIONS", "decode", "encode"]
+__all__ = ["VERSIONS", "decode", "encode", "is_whole"]
 
 VERSIONS: Mapping[str, int] = {
     "generation": 1,  # a driver has started
@@ -23,6 +23,7 @@ VERSIONS: Mapping[str, int] = {
     "commit": 1,  # what has become finished
     "checkpoint": 1,  # a global checkpoint
     "branch": 1,  # what runs without a step from an epoch on
+    "copy": 1,  # a store is a copy of another one
     "plan": 1,  # a recovery plan
     "directive": 1,  # an order to a driver
     "acknowledgement": 1,  # a driver has obeyed
@@ -65,6 +66,19 @@ def decode(kind: str, data: bytes, where: str) -> dict[str, Any]:
     if found != _checksum(record):
         raise _damaged(where, "does not match its checksum")
     return {name: value for name, value in record.items() if name not in OF_THE_RECORD}
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether these are the bytes of some record with its checksum, of whatever kind and version:
+    where `decode` names another version, that one has written it, and nothing is damaged."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(record, dict):
+        return False
+    found = record.pop("checksum", None)
+    return bool(found == _checksum(record))
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

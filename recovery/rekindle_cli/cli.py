@@ -90,6 +90,7 @@ COMMANDS = (
     Command("init", "Write an example that runs: a pipeline, its data, settings and a test."),
     Command("savepoint", "End a pipeline at a checkpoint that a changed one can go on from."),
     Command("output", "Show the committed rows of a query, also while its pipeline runs."),
+    Command("store", "Check a checkpoint store for damage, or copy it to another place."),
     Command("plan", "Choose the queries to restore on the capacity that is there."),
     Command(
         "simulate",

@@ -70,6 +70,7 @@ def fenced(where: str, generation: int, newer: int) -> Refusal:
     error = InputError(
         where=where,
         what=f"is of generation {generation}, and there is a driver of generation {newer}",
-        remedy="end this driver",
+        remedy="end this driver; where its store was restored from an older copy, forget the newer "
+        "one with `rekindle reset` first (docs/operations.md)",
     )
     return Refusal(409, Cause.FENCED, error, {"fenced": True, "generation": newer})

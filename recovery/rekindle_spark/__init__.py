@@ -32,7 +32,6 @@ What runs in an executor's host:
     states         versions of partition states, checkpoints and acknowledgements
     deltas         what has changed in a table since the checkpoint before
     inputs         durable input: the frames for a partition that is behind, in the store
-    sealed         files of checkpoints: a head, and a body with its checksum
     outputs        the sinks' files: put into the store together
     usage          CPU used per partition and by the executor as a whole
     memory         what a host uses of its memory, and when it says no

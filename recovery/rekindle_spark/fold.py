@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle_spark import restoring
+from rekindle_store import checkpoint_records
 from rekindle_store.committed_files import DEAD_LETTERS
 
 __all__ = ["Fold", "Late", "Reached"]
@@ -124,7 +125,7 @@ class Fold:
     def forget(self, checkpoint: Record) -> None:
         """Let go what is known of epochs that are not run again from a checkpoint, by its
         record."""
-        oldest = restoring.oldest(checkpoint)
+        oldest = checkpoint_records.oldest(checkpoint)
         for name, by_branches in self.finished.items():
             begin = restoring.begin(checkpoint, name)
             for reached in by_branches.values():

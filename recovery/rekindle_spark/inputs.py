@@ -9,10 +9,11 @@ docs/formats.md.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rekindle_spark import frames, ranges, sealed
+from rekindle_spark import frames, ranges
 from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Incomplete
 from rekindle_spark.program import Program
+from rekindle_store import sealed
 from rekindle_store.files import Files
 from rekindle_store.transfers import Moved, unwatched
 

@@ -6,29 +6,17 @@ the longest outage, and executors keep only what came after the last one. Bookke
 `inputs` reads and writes the files, `preserving` has them written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from rekindle_spark import ranges
 from rekindle_spark.chains import is_branch
 from rekindle_spark.program import Program
+from rekindle_store import checkpoint_records
 
-__all__ = [
-    "DurableInput",
-    "Kind",
-    "RestorePoints",
-    "begin",
-    "file_name",
-    "files",
-    "first_input",
-    "from_record",
-    "older_files",
-    "oldest",
-]
-
-Kind = Literal["state", "input"]
+__all__ = ["DurableInput", "RestorePoints", "begin", "from_record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,44 +137,9 @@ def from_record(record: Mapping[str, Any] | None, program: Program) -> RestorePo
     return RestorePoints(record["epoch"], older, inputs, chains)
 
 
-def oldest(record: Mapping[str, Any]) -> int:
-    """The earliest epoch that somebody starts from, as a checkpoint's record says."""
-    return int(min([record["epoch"], *record.get("older", {}).values()]))
-
-
-def first_input(record: Mapping[str, Any]) -> int:
-    """The first epoch whose input has to be known: the next one is cut behind it, or it is run
-    again. That of an older state is not, and after an upgrade it may lie in no record."""
-    begin = oldest(record)
-    return max(1, begin if begin == record["epoch"] else begin + 1)
-
-
 def begin(record: Mapping[str, Any], name: str) -> int:
     """Behind which epoch a partition may be run again, as a checkpoint's record says; of the chain
     of a branch, which the checkpoint may not know, any that somebody starts from."""
     older = record.get("older", {})
-    return int(older.get(name, oldest(record) if is_branch(name) else record["epoch"]))
-
-
-def files(record: Mapping[str, Any]) -> Iterator[str]:
-    """The files that a checkpoint's record needs, by name in the store."""
-    for name in record["bytes"]:
-        yield file_name(record["epoch"], name, "state")
-    yield from older_files(record)
-    for name, chain in record.get("chains", {}).items():
-        yield from (file_name(epoch, name, "state") for epoch in chain)
-    for stored in record.get("inputs", ()):
-        for name in stored["partitions"]:
-            yield file_name(stored["checkpoint"], name, "input")
-
-
-def older_files(record: Mapping[str, Any]) -> Iterator[str]:
-    """Those of them that the states of what was behind are made of."""
-    chains = record.get("chains", {})
-    for name, epoch in record.get("older", {}).items():
-        yield from (file_name(part, name, "state") for part in chains.get(name, (epoch,)))
-
-
-def file_name(epoch: int, partition_name: str, kind: Kind) -> str:
-    """In the store, of a partition's state or input in the checkpoint of an epoch."""
-    return f"checkpoints/{epoch}/{partition_name.replace('/', '-')}.{kind}"
+    first = checkpoint_records.oldest(record) if is_branch(name) else record["epoch"]
+    return int(older.get(name, first))

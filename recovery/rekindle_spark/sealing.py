@@ -22,7 +22,7 @@ from typing import Any
 
 from rekindle import records
 from rekindle.errors import DamagedError, RunError
-from rekindle_store import segments
+from rekindle_store import commit_log, segments
 from rekindle_store.files import Files
 
 __all__ = ["Sealing"]
@@ -82,7 +82,9 @@ class Sealing:
         made = segments.read(self.files, self.begin)
         lines = self._own_lines() if made is None else made
         # what is damaged is not passed on
-        needless = [number for number, record in self._decoded(lines) if not _is_seal(record)]
+        needless = [
+            number for number, record in self._decoded(lines) if not commit_log.is_seal(record)
+        ]
         if made is None:
             self._make(lines)
         self._remove(needless)
@@ -120,11 +122,6 @@ class Sealing:
 
     def _remove(self, numbers: list[int]) -> None:
         self.files.remove([_name(number) for number in numbers])
-
-
-def _is_seal(record: dict[str, Any]) -> bool:
-    """Whether a driver has sealed the log at its start with it: no other names nothing."""
-    return not record["finished"] and not record["outputs"]
 
 
 def _name(number: int) -> str:

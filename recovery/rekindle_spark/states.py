@@ -18,11 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle_spark import deltas, poison, sealed
+from rekindle_spark import deltas, poison
 from rekindle_spark.activity import CHECKPOINTS, Activity, Entry
 from rekindle_spark.deltas import Marks
 from rekindle_spark.partition import State, initial
 from rekindle_spark.program import Chain
+from rekindle_store import sealed
 from rekindle_store.files import Files
 from rekindle_store.transfers import Moved, unwatched
 

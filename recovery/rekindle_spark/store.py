@@ -5,7 +5,7 @@
     commits/N.json         what became finished, in order; readers ignore output that none names
     branches/N.json        what runs without a step that raised, from an epoch on
     checkpoints/EPOCH.json a global checkpoint; its files are in the folder EPOCH, and in older ones
-    generations/program-N.pickle   the program that hosts load
+    generations/program-N.pickle   the program that hosts load, and its checksum beside it
     outputs/QUERY/*.parquet
     finish, savepoint      files by which users ask for the end, and for a checkpoint to end at
     drain                  a file by which they ask for the rest of a replayed input at once
@@ -27,15 +27,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from rekindle import records
-from rekindle.errors import DamagedError, FencedError
-from rekindle_spark import fold, restoring
+from rekindle.errors import DamagedError, FencedError, InputError
+from rekindle_spark import fold
 from rekindle_spark.fold import Fold
 from rekindle_spark.patience import Patience
-from rekindle_store import commit_log, files, segments
+from rekindle_store import checkpoint_records, commit_log, files, segments
 
 __all__ = [
     "DRAIN_REQUEST",
@@ -66,7 +67,7 @@ FOLDERS = (
     segments.FOLDER,
 )
 BEGINNING: Mapping[str, Any] = {"epoch": 0}
-PROGRAM = re.compile(r"program-([0-9]+)\.pickle")
+PROGRAM = re.compile(r"program-([0-9]+)\.pickle(\.sha256)?")
 RECORD = re.compile(r"([0-9]+)\.json")
 # Storage systems have folders of their own anywhere (`.snapshot`, `@eaDir`): left as they are.
 IN_CHECKPOINT = re.compile(r"([0-9]+)/")
@@ -155,6 +156,12 @@ class Store:
         return self.patience.through(self._look)
 
     def _look(self) -> History:
+        if commit_log.is_being_copied(self.files):
+            raise InputError(
+                where=f"checkpoint store {self.files.place}",
+                what="is a copy of a store that was not made to its end",
+                remedy="make it again, with `rekindle store copy`: it goes on where it was",
+            )
         damage: DamagedError | None = None
         while True:
             try:
@@ -270,8 +277,8 @@ class Store:
         if not records:  # the store has just gone
             return
         kept = _kept(records)
-        needed = {name for record in kept for name in restoring.files(record)}
-        begin = min(restoring.oldest(record) for record in kept)
+        needed = {name for record in kept for name in checkpoint_records.files(record)}
+        begin = min(checkpoint_records.oldest(record) for record in kept)
         self.files.remove(f"checkpoints/{one['epoch']}.json" for one in records if one not in kept)
         for folder, first in (("checkpoints", kept[0]["epoch"]), ("offsets", begin)):
             old = [number for number in numbered(self.files, folder) if number < first]
@@ -292,7 +299,7 @@ class Store:
         """
         self.patience.through(self.check_generation)
         whole = self.patience.through(self._sound_checkpoints)
-        sound = [record for record in whole if damage.where not in restoring.files(record)]
+        sound = [record for record in whole if damage.where not in checkpoint_records.files(record)]
         if not sound or sound[-1] is whole[-1]:
             return damage
         later = [record for record in whole if record["epoch"] > sound[-1]["epoch"]]
@@ -322,7 +329,8 @@ class Store:
         Those of drivers before the last one are removed: they are fenced, and start no host.
         """
         name = f"generations/program-{self.generation}.pickle"
-        self.patience.through(lambda: self.files.put({name: data}))
+        made = {name: data, f"{name}.sha256": f"{sha256(data).hexdigest()}\n".encode()}
+        self.patience.through(lambda: self.files.put(made))
         with suppress(OSError):  # what cannot be removed now goes at the next start
             found = ((PROGRAM.fullmatch(one), one) for one in self.files.names("generations"))
             old = [one for match, one in found if match and int(match[1]) < self.generation - 1]
@@ -360,18 +368,18 @@ class Store:
         whole, damaged = self._checkpoints()
         self._begin(whole, damaged)
         self._follow()
-        counting = _counting(whole, self.fold)
+        counting = checkpoint_records.counting(whole, self.fold.seal)
         if _epoch(self.begin) > _epoch(counting[-1] if counting else None):
             self.begin = None  # it was of a checkpoint that is void
             self._begin(counting, damaged)
             self._follow()
         whole, damaged = self._checkpoints()
-        counting = _counting(whole, self.fold)
+        counting = checkpoint_records.counting(whole, self.fold.seal)
         checkpoint = _chosen(counting, damaged, self.fold.public)
         offsets = self._read_all("offsets", "offsets")
         begin = 1
         if checkpoint is not None:
-            begin = restoring.first_input(checkpoint)
+            begin = checkpoint_records.first_input(checkpoint)
             if "cut" in checkpoint:
                 offsets[checkpoint["epoch"]] = checkpoint["cut"]
         if _epoch(checkpoint) < _epoch(self.begin):
@@ -450,13 +458,13 @@ def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The newest checkpoints, and one from before the states of what is behind, which all those of
     a long outage share: the newest that needs none of their files where there is one still. A state
     that was written as changes needs the files that it builds on."""
-    begin = restoring.oldest(records[-1])
-    shared = set(restoring.older_files(records[-1]))
+    begin = checkpoint_records.oldest(records[-1])
+    shared = set(checkpoint_records.older_files(records[-1]))
     before = [record for record in records[:-CHECKPOINTS_KEPT] if record["epoch"] < begin]
     newest = list(records[-CHECKPOINTS_KEPT:])
-    if shared.isdisjoint(restoring.files(newest[0])):
+    if shared.isdisjoint(checkpoint_records.files(newest[0])):
         return newest
-    apart = [record for record in before if shared.isdisjoint(restoring.files(record))]
+    apart = [record for record in before if shared.isdisjoint(checkpoint_records.files(record))]
     if newest[0]["epoch"] < begin:
         before = []  # as good as any that needs some of these files
     return [*(apart or before)[-1:], *newest]
@@ -464,19 +472,6 @@ def _kept(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _epoch(checkpoint: Mapping[str, Any] | None) -> int:
     return 0 if checkpoint is None else int(checkpoint["epoch"])
-
-
-def _counting(records: Iterable[dict[str, Any]], fold: Fold) -> list[dict[str, Any]]:
-    """The checkpoints that count, by the newest seal: its own driver's, and those of drivers before
-    that it names. Seals of earlier versions name none, and are taken not to have missed any."""
-    if fold.seal is None:
-        return list(records)
-    generation, sound = fold.seal
-    return [
-        record
-        for record in records
-        if record["generation"] >= generation or record["epoch"] in sound
-    ]
 
 
 def _chosen(

@@ -19,8 +19,8 @@ from rekindle_spark.arrivals import Cut
 from rekindle_spark.operators import beginnings, scaling
 from rekindle_spark.partition import BEFORE_ALL
 from rekindle_spark.program import Chain, Program
-from rekindle_spark.restoring import file_name
 from rekindle_spark.store import History, Store
+from rekindle_store.checkpoint_records import file_name
 from rekindle_store.files import Files
 
 __all__ = ["carry_over", "check", "is_needed"]

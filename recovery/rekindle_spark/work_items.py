@@ -19,8 +19,8 @@ from rekindle_spark.frames import Frame
 from rekindle_spark.partition import Work
 from rekindle_spark.poison import Choice, Tolerance
 from rekindle_spark.program import Program
-from rekindle_spark.restoring import Kind, file_name
 from rekindle_store import files
+from rekindle_store.checkpoint_records import Kind, file_name
 
 __all__ = [
     "checkpoint_file",

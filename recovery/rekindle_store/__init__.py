@@ -11,8 +11,12 @@
     readers          what readers share: opening a store, reading ahead
     commit_log       the records that say what counts, as a stream
     segments         many older ones of them in one file
+    checkpoint_records  what the record of a checkpoint says
+    sealed           files of checkpoints: a head, and a body, with their checksums
     committed_files  the output files that count
     query_output     their rows, as Arrow, pandas or polars
+    integrity        whether all of a store is there, and is what was written
+    copies           copies a store to another place
 
 The runtime writes with it. It imports nothing of the runtime, of Spark or of a terminal, so that
 readers need none of these.

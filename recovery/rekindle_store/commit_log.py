@@ -20,7 +20,21 @@ from rekindle.errors import DamagedError
 from rekindle_store import segments
 from rekindle_store.files import Files
 
-__all__ = ["Record", "check_next", "commits", "generation", "generations", "identity", "newest"]
+__all__ = [
+    "COPY",
+    "COPYING",
+    "Record",
+    "check_next",
+    "commits",
+    "generation",
+    "generations",
+    "identity",
+    "is_being_copied",
+    "is_seal",
+    "newest",
+    "numbers",
+    "origin",
+]
 
 Record = dict[str, Any]
 
@@ -29,6 +43,10 @@ Record = dict[str, Any]
 READERS_MAX = 16
 NUMBERED = re.compile(r"([0-9]+)\.json")
 REMEDY = "restore it from a copy of the store"
+# Of which store this one is a copy, with what sets it apart from it and from other copies.
+COPY = "copy.json"
+# A file that is there while a store is being copied to this place: no driver starts on it.
+COPYING = "generations/copying"
 
 
 def commits(files: Files, after: int = 0) -> Generator[tuple[int, Record]]:
@@ -96,10 +114,21 @@ def newest(files: Files) -> int:
     return max(_numbers(files, "commits"), default=0)
 
 
+def is_seal(record: Record) -> bool:
+    """Whether a driver has sealed the log at its start with a commit record: no other names
+    nothing. It keeps its own file for good."""
+    return not record["finished"] and not record["outputs"]
+
+
 def generations(files: Files) -> list[int]:
     """The numbers of the drivers that have started on a store, ascending; none where no pipeline
     has run."""
-    return sorted(_numbers(files, "generations"))
+    return numbers(files, "generations")
+
+
+def numbers(files: Files, folder: str) -> list[int]:
+    """The numbers of the records that have files of their own in a folder, ascending."""
+    return sorted(_numbers(files, folder))
 
 
 def generation(files: Files, number: int) -> Record:
@@ -110,14 +139,37 @@ def generation(files: Files, number: int) -> Record:
     return _decoded(files, "generations", "generation", number, data)
 
 
-def identity(files: Files) -> str:
+def is_being_copied(files: Files) -> bool:
+    """Whether this is a copy that has not been made to its end."""
+    folder, _, name = COPYING.partition("/")
+    return name in files.stream_names(folder)
+
+
+def origin(files: Files) -> str:
     """A name that this store shares with its copies and with no other, 16 hex digits; empty where
     no driver has started.
 
     It is made of the record of the first generation, which is written once and never removed.
     """
     data = _read(files, "generations", 1)
-    return "" if data is None else sha256(data).hexdigest()[:16]
+    return "" if data is None else _name_of(data)
+
+
+def identity(files: Files) -> str:
+    """A name that this store shares with no other, 16 hex digits; empty where no driver has
+    started. A copy has another one than the store that it was made of (`copies`): drivers go on
+    with both, and are not to be taken for each other."""
+    data = _read(files, "generations", 1)
+    if data is None:
+        return ""
+    try:
+        return _name_of(data + files.read(COPY))
+    except FileNotFoundError:
+        return _name_of(data)
+
+
+def _name_of(data: bytes) -> str:
+    return sha256(data).hexdigest()[:16]
 
 
 def _numbers(files: Files, folder: str) -> Iterator[int]:

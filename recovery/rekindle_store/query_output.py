@@ -192,7 +192,7 @@ class _Follower:
     def tables(self, *, only_new: bool) -> Iterator[pa.Table]:
         """Yield the rows of each file, and wait for more at the end of the log."""
         with reading(self.log.files.place):
-            store = commit_log.identity(self.log.files)
+            store = commit_log.origin(self.log.files)
             if only_new:
                 self.log.last = commit_log.newest(self.log.files)
                 self.log.ended = True
@@ -232,7 +232,7 @@ class _Follower:
         """Raise InputError where the store is another one now, whose records would follow those
         that were read without belonging to them."""
         with reading(self.log.files.place):
-            now = commit_log.identity(self.log.files)
+            now = commit_log.origin(self.log.files)
         if now != store:
             raise InputError(
                 where=f"checkpoint store {self.log.files.place}",

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from rekindle.errors import DamagedError
 from rekindle_store.files import Files
 
-__all__ = ["FOLDER", "LENGTH", "damaged", "first_of", "name_of", "newest", "pack", "read"]
+__all__ = ["FOLDER", "LENGTH", "damaged", "first_of", "made", "name_of", "newest", "pack", "read"]
 
 FOLDER = "commits/segments"
 # Three megabytes of records where thirty queries have 60 partitions.
@@ -64,6 +64,19 @@ def newest(files: Files) -> int:
     """The last record that is in a segment; 0 without any. Segments are made in order."""
     names = (NAME.fullmatch(name) for name in files.stream_names(FOLDER))
     return max((int(match[2]) for match in names if match), default=0)
+
+
+def made(files: Files) -> tuple[set[int], list[tuple[int, int]]]:
+    """The first records of the segments that are there; and first and last record of files that
+    are named as segments, though no segment has these records together."""
+    found = (NAME.fullmatch(name) for name in files.names(FOLDER))
+    spans = {(int(match[1]), int(match[2])) for match in found if match}
+    right = {(first, last) for first, last in spans if _is_span(first, last)}
+    return {first for first, _ in right}, sorted(spans - right)
+
+
+def _is_span(first: int, last: int) -> bool:
+    return first % LENGTH == 1 % LENGTH and last == first + LENGTH - 1
 
 
 def damaged(files: Files, number: int, what: str) -> DamagedError:

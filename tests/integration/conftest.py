@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import loud_skips
 import readings
 from application import Application, restore
-from object_server import LOUD
+from object_server import LOUD, ObjectServer, set_environment
 from surroundings import Surroundings
 
 from rekindle_local.cluster import LocalCluster
@@ -70,6 +70,20 @@ def prepare(shared_cluster: LocalCluster, inputs: Path, tmp_path: Path) -> Itera
     for application in made:
         application.driver.end()
     restore(shared_cluster)
+
+
+@pytest.fixture
+def server(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ObjectServer]:
+    """A server of S3 that runs, and that this process knows how to reach."""
+    server = ObjectServer(
+        program=loud_skips.programs(request, LOUD)[binaries.VERSITYGW], folder=tmp_path / "server"
+    )
+    set_environment(monkeypatch, server.environment())
+    server.start()
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """A checkpoint store on S3: a real server of its protocol, which is killed now and then."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import loud_skips
 import pytest
 from application import LASTING, Application, compare
 from file_stories import (
@@ -14,7 +13,7 @@ from file_stories import (
     a_newer_driver_fences_an_older_one,
     output_is_read_as_it_was_committed,
 )
-from object_server import BUCKET, LOUD, LosesFirstAnswer, ObjectServer, set_environment
+from object_server import BUCKET, LosesFirstAnswer, ObjectServer, set_environment
 
 import rekindle
 from rekindle.errors import InputError
@@ -23,25 +22,10 @@ from rekindle_spark.patience import Patience
 from rekindle_store import files
 from rekindle_store.files import Files
 from rekindle_store.object_files import ObjectFiles
-from testbed.binaries import VERSITYGW
 
 Prepare = Callable[..., Application]
 
 NUMBERS = itertools.count(1)
-
-
-@pytest.fixture
-def server(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ObjectServer]:
-    """It runs, and this process knows how to reach it."""
-    server = ObjectServer(
-        program=loud_skips.programs(request, LOUD)[VERSITYGW], folder=tmp_path / "server"
-    )
-    set_environment(monkeypatch, server.environment())
-    server.start()
-    yield server
-    server.close()
 
 
 def fresh() -> str:

@@ -127,7 +127,7 @@ def watermark(module: Any) -> None:
 
 
 def late_checkpoint(module: Any) -> None:
-    module._counting = lambda records, _: list(records)
+    module.checkpoint_records.counting = lambda records, _: list(records)
     module.Store._is_void = lambda *_: False
 
 

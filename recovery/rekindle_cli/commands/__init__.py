@@ -19,6 +19,7 @@ of the local cluster and of the laboratory are beside what they run.
     sidecar          stands between one driver and ZooKeeper
     simulate         what a failure would do, with the coordinator's core
     status           how the applications of a store stand
+    store            checks a checkpoint store, and copies it
     test             runs a pipeline on given rows in this process
     verify           checks a report against the records of its run
 """

@@ -101,7 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         key = self._key()
-        if key in self.state.objects:
+        if "list-type=2" in self.path:
+            self._answer(200, self._listing())
+        elif key in self.state.objects:
             modified = "Thu, 01 Jan 2026 00:00:00 GMT"
             content, status = self.state.objects[key], 200
             told = {"etag": '"e"', "last_modified": modified}
@@ -113,6 +115,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(status, content, **told)
         else:
             self._error(404, "NoSuchKey")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _listing(self) -> bytes:
+        """All keys of a prefix, on one page."""
+        (prefix,) = parse_qs(urlsplit(self.path).query).get("prefix", [""])
+        found = "".join(
+            f"<Contents><Key>{key}</Key><Size>{len(data)}</Size><ETag>e</ETag>"
+            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            for key, data in sorted(self.state.objects.items())
+            if key.startswith(prefix)
+        )
+        head = "<Name>bucket</Name><IsTruncated>false</IsTruncated>"
+        return f"<ListBucketResult>{head}{found}</ListBucketResult>".encode()
 
     def do_DELETE(self) -> None:
         self.state.objects.pop(self._key(), None)
@@ -159,4 +176,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -33,6 +33,7 @@ CONTENTS: dict[str, dict[str, Any]] = {
         "epoch": 18,
         "text": "step checked: raised ValueError: bad, at epoch 18 of flights/2, row 7",
     },
+    "copy": {"of": "0123456789abcdef", "id": "4f" * 16, "at": 1700000020.5},
     "commit": {
         "generation": 3,
         "plan_epoch": 2,

@@ -11,6 +11,7 @@ from rekindle_spark import preserving, program, restoring
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.progress import Progress
 from rekindle_spark.restoring import DurableInput, RestorePoints
+from rekindle_store import checkpoint_records
 from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
@@ -94,14 +95,14 @@ def test_a_record_says_all_of_it(points: RestorePoints) -> None:
     whole = built()
     record = {"epoch": points.newest, **points.record(whole.partition_names)}
     assert restoring.from_record(record, whole) == points
-    assert restoring.oldest(record) == points.oldest
+    assert checkpoint_records.oldest(record) == points.oldest
 
 
 def test_a_record_of_an_earlier_version_has_everybodys_state() -> None:
     record = {"epoch": 7, "bytes": {"counted/0": 5, "largest/0": 5}}
     assert restoring.from_record(record, built()) == RestorePoints(7)
-    assert restoring.oldest(record) == 7
-    assert sorted(restoring.files(record)) == [
+    assert checkpoint_records.oldest(record) == 7
+    assert sorted(checkpoint_records.files(record)) == [
         "checkpoints/7/counted-0.state",
         "checkpoints/7/largest-0.state",
     ]
@@ -115,7 +116,7 @@ def test_files_of_a_record_are_states_old_and_new_and_inputs() -> None:
         "bytes": {"counted/0": 5, "counted/1": 5},
         **points.record(built().partition_names),
     }
-    assert sorted(restoring.files(record)) == [
+    assert sorted(checkpoint_records.files(record)) == [
         "checkpoints/4/largest-0.state",
         "checkpoints/9/counted-0.state",
         "checkpoints/9/counted-1.state",
@@ -160,7 +161,7 @@ def test_a_state_that_is_made_of_several_files_needs_them_all_until_it_is_writte
     points = RestorePoints(4).after(9, (), None, {COUNTED0: 4}).after(12, (), None, {COUNTED0: 9})
     assert points.chains == {COUNTED0: (4, 9, 12)}
     record = {"epoch": 12, "bytes": {"counted/0": 5}, **points.record(built().partition_names)}
-    assert sorted(set(restoring.files(record))) == [
+    assert sorted(set(checkpoint_records.files(record))) == [
         "checkpoints/12/counted-0.state",
         "checkpoints/4/counted-0.state",
         "checkpoints/9/counted-0.state",

@@ -13,8 +13,8 @@ from rekindle_spark.arrivals import Cut
 from rekindle_spark.operators import hashing
 from rekindle_spark.pipeline import Pipeline, count
 from rekindle_spark.program import Program
-from rekindle_spark.restoring import file_name
 from rekindle_spark.store import Store
+from rekindle_store.checkpoint_records import file_name
 from rekindle_testing.runtime_builders import UnreadSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import DamagedError, RunError
-from rekindle_spark import sealed
-from rekindle_store import files
+from rekindle_store import files, sealed
 from rekindle_store.files import Files
 
 NAME = "checkpoints/7/rows-0.state"

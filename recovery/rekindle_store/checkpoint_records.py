@@ -1,0 +1,72 @@
+"""What the record of a global checkpoint says: the files that it needs, and where a start begins.
+
+Goes by the names in the record, not by a program, so that who checks or copies a store needs no
+pipeline. The driver's bookkeeping is `rekindle_spark.restoring`. Format: docs/formats.md.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+__all__ = [
+    "Kind",
+    "counting",
+    "file_name",
+    "files",
+    "first_input",
+    "older_files",
+    "oldest",
+]
+
+Kind = Literal["state", "input"]
+Record = dict[str, Any]
+# The generation of the newest driver whose seal names checkpoints, and the epochs of these.
+Seal = tuple[int, frozenset[int]]
+
+
+def counting(records: Iterable[Record], seal: Seal | None) -> list[Record]:
+    """The checkpoints that count, by the newest seal: its own driver's, and those of drivers before
+    that it names. Seals of earlier versions name none, and are taken not to have missed any."""
+    if seal is None:
+        return list(records)
+    generation, sound = seal
+    return [
+        record
+        for record in records
+        if record["generation"] >= generation or record["epoch"] in sound
+    ]
+
+
+def oldest(record: Mapping[str, Any]) -> int:
+    """The earliest epoch that somebody starts from, as a checkpoint's record says."""
+    return int(min([record["epoch"], *record.get("older", {}).values()]))
+
+
+def first_input(record: Mapping[str, Any]) -> int:
+    """The first epoch whose input has to be known: the next one is cut behind it, or it is run
+    again. That of an older state is not, and after an upgrade it may lie in no record."""
+    begin = oldest(record)
+    return max(1, begin if begin == record["epoch"] else begin + 1)
+
+
+def files(record: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a checkpoint's record needs, by name in the store."""
+    for name in record["bytes"]:
+        yield file_name(record["epoch"], name, "state")
+    yield from older_files(record)
+    for name, chain in record.get("chains", {}).items():
+        yield from (file_name(epoch, name, "state") for epoch in chain)
+    for stored in record.get("inputs", ()):
+        for name in stored["partitions"]:
+            yield file_name(stored["checkpoint"], name, "input")
+
+
+def older_files(record: Mapping[str, Any]) -> Iterator[str]:
+    """Those of them that the states of what was behind are made of."""
+    chains = record.get("chains", {})
+    for name, epoch in record.get("older", {}).items():
+        yield from (file_name(part, name, "state") for part in chains.get(name, (epoch,)))
+
+
+def file_name(epoch: int, partition_name: str, kind: Kind) -> str:
+    """In the store, of a partition's state or input in the checkpoint of an epoch."""
+    return f"checkpoints/{epoch}/{partition_name.replace('/', '-')}.{kind}"

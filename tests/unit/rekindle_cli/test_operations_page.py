@@ -1,0 +1,126 @@
+"""The page for operations: its commands work as they stand, and its formulas hold."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from s3_server import serving
+from whole_stores import Driver, started
+
+import rekindle
+from rekindle import records
+from rekindle_cli import cli
+from rekindle_spark.outputs import Outputs
+from rekindle_store import files, integrity, segments
+
+PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+COMMAND = re.compile(r"^    ((?:rekindle|zcat) [^\n]+)$", re.MULTILINE)
+# What needs a driver that runs, or a coordinator.
+ELSEWHERE = ("rekindle savepoint", "rekindle reset", "rekindle run")
+
+
+@pytest.fixture(autouse=True)
+def _server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The page's bucket."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "SSL_CERT"))]:
+        monkeypatch.delenv(name)
+    files._at.cache_clear()  # the page's names are relative, and each test has its own folder
+    with serving() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
+        yield
+
+
+def commands() -> list[str]:
+    return COMMAND.findall(PAGE.read_text(encoding="utf-8"))
+
+
+def test_the_commands_for_stores_work_as_they_stand_and_a_driver_goes_on_from_what_they_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = Driver(tmp_path / "store")
+    driver.run(1, 2)
+    driver.checkpoint()
+    ran = [words.split()[1:] for words in commands() if words.startswith("rekindle store")]
+    assert [words[1] for words in ran] == ["check", "check", *["copy"] * 4, "check"]
+    for words in ran:
+        assert cli.run(cli.application, words) == 0, words
+    assert "no damage" in capsys.readouterr().out
+    for place in ("restored", "s3://checkpoints/flights"):
+        started(place)
+        assert rekindle.read(place, "hourly").arrow()["n"].to_pylist() == [1, 2, 3, 2, 3, 4]
+
+
+def test_all_other_commands_of_the_page_need_what_is_not_here() -> None:
+    others = [words for words in commands() if not words.startswith(("rekindle store", "zcat"))]
+    assert all(words.startswith(ELSEWHERE) for words in others)
+
+
+def test_the_newest_record_is_taken_from_its_segment_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = Driver(tmp_path / "store")
+    lines = [commit(number, 0, 0) for number in range(1, segments.LENGTH + 1)]
+    driver.store.files.put({segments.name_of(1): segments.pack(lines)})
+    (damage,) = integrity.check(files.at(tmp_path / "store")).damages
+    assert damage.place == f"commits/{segments.LENGTH}.json"
+    assert "put the last line of its segment there (docs/operations.md)" in damage.remedy
+    (command,) = [words for words in commands() if words.startswith("zcat")]
+    subprocess.run(command, shell=True, check=True)
+    assert integrity.check(files.at(tmp_path / "store")).damages == []
+
+
+def commit(epoch: int, partitions: int, outputs: int) -> bytes:
+    """A commit record with one epoch of so many partitions, and so many output files."""
+    digest = f"{epoch * 0x9E3779B97F4A7C15 % 2**64:016x}"
+    names = [f"{part}-{epoch:09d}.parquet" for part in range(outputs)]
+    return records.encode(
+        "commit",
+        {
+            "generation": 3,
+            "at": 1_700_000_000.123456 + epoch,
+            "plan_epoch": 7,
+            "finished": {f"hourly-count/{n}": [epoch, epoch, [digest]] for n in range(partitions)},
+            "outputs": [
+                [f"busiest-hour/{number}", epoch, 12, name, digest]
+                for number, name in enumerate(names)
+            ],
+        },
+    )
+
+
+@pytest.mark.parametrize(("partitions", "outputs"), [(6, 4), (60, 30), (200, 10)])
+def test_a_commit_record_has_the_bytes_that_the_formula_says(partitions: int, outputs: int) -> None:
+    match = re.search(r"(\d+) \+ (\d+) \*P\* \+ (\d+) \*Q\* for each epoch", PAGE.read_text())
+    assert match is not None
+    formula = int(match[1]) + int(match[2]) * partitions + int(match[3]) * outputs
+    assert len(commit(100_000, partitions, outputs)) == pytest.approx(formula, rel=0.05)
+
+
+def test_an_output_file_and_the_table_have_the_bytes_that_the_page_says(tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    told = re.search(r"([\d,]+)\s+bytes a file", text)
+    assert told is not None
+    columns = {
+        "carrier": [f"c{number}" for number in range(12)],
+        "hour": pa.array([3_600_000_000 * number for number in range(12)], pa.timestamp("us")),
+        "n": pa.array([7 * number * number for number in range(12)], pa.int64()),
+        "mean": [number / 7 for number in range(12)],
+    }
+    outputs = Outputs(files.at(tmp_path))
+    outputs.write("hourly", "0-000000001.parquet", pa.table(columns))
+    (content,) = outputs.unfinished.values()
+    size = int(told[1].replace(",", ""))
+    assert len(content) == pytest.approx(size, rel=0.15)
+    per_day, count = 86_400 * 30 * size, 86_400 * 30
+    assert f"{per_day / 1e9:.1f} GB, {count / 1e6:.1f} million files" in text
+    assert f"{30 * per_day / 1e9:.0f} GB, {30 * count / 1e6:.0f} million files" in text
+    log = 86_400 * (195 + 55 * 60 + 71 * 30) / 4
+    assert f"| {log / 1e9:.2f} GB | {30 * log / 1e9:.1f} GB |" in text

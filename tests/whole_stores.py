@@ -1,0 +1,103 @@
+"""Stores as a driver leaves them after a while: with segments, checkpoints, states and input.
+
+For tests of what looks at a whole store. Segments are of `segments.LENGTH` records, which tests
+make fewer.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from output_stores import Writer, rows
+
+from rekindle_spark.sealing import Sealing
+from rekindle_spark.store import Store
+from rekindle_store import checkpoint_records, sealed
+
+OUTPUTS = ("hourly", "busiest")
+CUT = {"cut_at": 1.0, "watermark": 3, "rows_per_second": 1.0, "final": False}
+
+
+class Driver(Writer):
+    """One that runs two partitions; of `behind` it has an older state in later checkpoints."""
+
+    def __init__(self, place: Path | str) -> None:
+        super().__init__(place, OUTPUTS)
+        self.store.write_program(b"program of generation %d" % self.store.generation)
+        self.newest = 0
+
+    def run(self, *epochs: int) -> None:
+        """Commit epochs, each with rows of both queries."""
+        for epoch in epochs:
+            self.store.log_offsets(epoch, {**CUT, "offsets": {"rows": [epoch - 1, epoch]}})
+            outputs = [self.put(query, 0, epoch, rows_of(epoch)) for query in OUTPUTS]
+            self.store.commit(
+                {
+                    "at": 1_700_000_000.0 + epoch,
+                    "plan_epoch": 1,
+                    "finished": {
+                        "rows/0": [epoch, epoch, ["d"]],
+                        "counts/0": [epoch, epoch, ["d"]],
+                    },
+                    "outputs": outputs,
+                }
+            )
+            self.newest = epoch
+
+    def checkpoint(self, *, behind: int = 0) -> None:
+        """Complete one of the newest epoch; of `counts/0` with the state after epoch `behind` and
+        its input since."""
+        epoch = self.newest
+        self.store.begin_checkpoint(epoch)
+        content: dict[str, Any] = {"program": "abc", "at": 1.0, "published": None}
+        content["bytes"] = {"rows/0": 5, **({} if behind else {"counts/0": 5})}
+        for name in content["bytes"]:
+            self._state(epoch, name, "state")
+        if behind:
+            self._state(epoch, "counts/0", "input")
+            frames = {"rows/0": [behind + 1, epoch + 1]}
+            stored = {"checkpoint": epoch, "partitions": ["counts/0"], "frames": frames}
+            content |= {"older": {"counts/0": behind}, "inputs": [stored]}
+        self.store.complete_checkpoint(epoch, content)
+
+    def _state(self, epoch: int, name: str, kind: checkpoint_records.Kind) -> None:
+        body = f"{kind} of {name} after epoch {epoch}".encode()
+        data = sealed.seal(1, {"watermark": epoch, "sizes": [len(body)]}, body)
+        self.store.files.put({checkpoint_records.file_name(epoch, name, kind): data})
+
+    def seal_segments(self) -> None:
+        """Put what the newest checkpoint covers into segments."""
+        sealing = Sealing(self.store.files, lambda: self.store.covered)
+        while sealing.advance():
+            pass
+
+
+def rows_of(epoch: int) -> pa.Table:
+    """The rows of an epoch of any query."""
+    return rows(*range(epoch, epoch + 3))
+
+
+def whole(place: Path | str) -> Driver:
+    """A store of two drivers, with two segments of four records, and a partition that is behind."""
+    Driver(place).run(1, 2, 3)
+    driver = Driver(place)
+    driver.run(*range(4, 8))
+    driver.checkpoint()
+    driver.run(*range(8, 11))
+    driver.checkpoint(behind=7)
+    driver.seal_segments()
+    driver.run(11, 12)
+    return driver
+
+
+def all_files(place: Path) -> dict[str, bytes]:
+    """What is in a store that is a folder."""
+    files = (path for path in place.rglob("*") if path.is_file())
+    return {path.relative_to(place).as_posix(): path.read_bytes() for path in files}
+
+
+def started(place: Path | str) -> Store:
+    """The store once another driver has started on it."""
+    store = Store(place)
+    store.open(5.0)
+    return store
