@@ -56,7 +56,15 @@ from rekindle_spark.progress import Progress
 from rekindle_spark.reporting import Reports, topology_report
 from rekindle_spark.sealing import Sealing
 from rekindle_spark.sidecar import Sidecar
-from rekindle_spark.store import DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST, History, Store
+from rekindle_spark.store import (
+    DRAIN_REQUEST,
+    FINISH_REQUEST,
+    REQUESTS,
+    SAVEPOINT_REQUEST,
+    History,
+    Store,
+)
+from rekindle_spark.user_requests import UserRequests
 
 __all__ = ["Place", "run"]
 
@@ -244,6 +252,8 @@ def _guidance(application: Application, resumed: bool, contact: Sidecar | None) 
 
 def _run(application: Application, guidance: Guidance) -> None:
     store = application.store
+    requests = UserRequests(store.files, REQUESTS, application.settings.runtime.epoch_seconds)
+    store.requests = requests
     checkpointing = Checkpointing(application)
     control = Control(application, checkpointing, guidance)
     catch_up = CatchUp(application, control)
@@ -260,6 +270,7 @@ def _run(application: Application, guidance: Guidance) -> None:
         lambda: store.covered,
         lambda text: application.events.write("sealing-failed", text=text),
     )
+    requests.start()
     thread, sealing_thread = catch_up.start(), sealing.start()
     try:
         loop.run()
@@ -273,6 +284,7 @@ def _run(application: Application, guidance: Guidance) -> None:
         raise
     finally:
         application.stopping = True
+        requests.stop()
         sealing.stop()
         thread.join(timeout=30)
         sealing_thread.join(timeout=5)  # what it is at may be left undone

@@ -49,8 +49,13 @@ COPY = "copy.json"
 COPYING = "generations/copying"
 
 
-def commits(files: Files, after: int = 0) -> Generator[tuple[int, Record]]:
+def commits(
+    files: Files, after: int = 0, *, followed: bool = False
+) -> Generator[tuple[int, Record]]:
     """Yield the commit records behind number `after`, in order, up to the newest one.
+
+    Whoever has `followed` the log up to there asks for one file where there is no news. It misses a
+    record that has been put into a segment since, so now and then it has to ask without.
 
     Raises DamagedError, RunError for a record of another version, and OSError while the store is
     away. Where the next record is missing, and as many behind it as are read together, it ends:
@@ -60,6 +65,8 @@ def commits(files: Files, after: int = 0) -> Generator[tuple[int, Record]]:
     with ThreadPoolExecutor(READERS_MAX) as pool:
         while True:
             data = _read(files, "commits", number)
+            if data is None and followed:
+                return
             # A record loses its own file once its segment is there: so in this order. And where
             # there is a segment, it counts.
             lines = segments.read(files, number)

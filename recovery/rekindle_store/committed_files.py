@@ -44,6 +44,9 @@ LATE, LATE_SIDES = ".late", (".late-left", ".late-right")
 # Commit records of one look at the log: the files that they name are in memory together.
 RECORDS_MAX = 256
 NAMES_SHOWN_MAX = 8
+# Of so many looks at the end of the log one asks for a segment as well: the next record is in one
+# only if its follower stood still while hundreds of others came.
+LOOKS_TO_SEGMENTS = 30
 PARTITION = re.compile(r"([A-Za-z0-9._-]+)/([0-9]{1,9})")
 FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -119,6 +122,7 @@ class OutputLog:
     outputs: set[str] = field(default_factory=set)
     skipped: NamedFile | None = None
     ended: bool = False
+    empty_looks: int = 0
 
     def look(self) -> list[NamedFile] | None:
         """The files that the next commit records name; None at the end of the log.
@@ -127,11 +131,13 @@ class OutputLog:
         """
         found: list[NamedFile] = []
         last = self.last
+        followed = self.ended and self.empty_looks % LOOKS_TO_SEGMENTS != 0
         with reading(self.files.place):
-            with closing(commit_log.commits(self.files, self.last)) as commits:
+            with closing(commit_log.commits(self.files, last, followed=followed)) as commits:
                 for number, record in islice(commits, RECORDS_MAX):
                     found += self._files_of(number, record)
                     last = number
+            self.empty_looks = self.empty_looks + 1 if last == self.last else 0
             if last == self.last:
                 return None if self._is_end() else []
         self.last = last

@@ -62,9 +62,9 @@ def fence(module: Any) -> None:
     store = module.Store
     create = store._create
 
-    def overwrite(self: Any, folder: str, number: int, kind: str, content: Any) -> None:
+    def overwrite(self: Any, folder: str, number: int, *rest: Any, **how: Any) -> None:
         self.files.remove([f"{folder}/{number}.json"])
-        create(self, folder, number, kind, content)
+        create(self, folder, number, *rest, **how)
 
     store._create = overwrite
     store.check_generation = lambda _: None

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from output_stores import Writer, rows
+from whole_stores import Driver
 
 import rekindle
 from rekindle import records
 from rekindle.errors import InputError, RunError
-from rekindle_store import commit_log, committed_files, files
+from rekindle_store import commit_log, committed_files, files, segments
+from rekindle_store.committed_files import OutputLog
 from rekindle_store.files import Files
+from rekindle_store.local_files import LocalFiles
 
 
 @pytest.fixture
@@ -302,3 +305,43 @@ def test_the_core_loads_readers_only_when_they_are_used() -> None:
         check=True,
     )
     assert run.stdout == "False\n"
+
+
+def test_who_follows_the_log_asks_for_one_file_where_there_is_no_news(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = OutputLog(files.at(writer.place))
+    while log.look() is not None:
+        pass
+    asked: list[str] = []
+    read = LocalFiles.read
+
+    def reading(self: LocalFiles, name: str) -> bytes:
+        asked.append(name)
+        return read(self, name)
+
+    monkeypatch.setattr(LocalFiles, "read", reading)
+    for _ in range(20):
+        assert log.look() is None
+    assert asked == ["commits/6.json"] * 20
+    writer.epoch("hourly", 0, 4, 6)
+    assert [file.epoch for file in log.look() or []] == [4]
+
+
+def test_who_follows_the_log_and_stood_still_finds_the_next_record_in_its_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "LENGTH", 4)
+    driver = Driver(tmp_path / "store")
+    driver.run(1)
+    log = OutputLog(files.at(tmp_path / "store"), "hourly")
+    while log.look() is not None:
+        pass
+    driver.run(*range(2, 8))
+    driver.checkpoint()
+    driver.seal_segments()
+    assert not (tmp_path / "store/commits/2.json").exists()
+    found: list[int] = []
+    for _ in range(2 * committed_files.LOOKS_TO_SEGMENTS):
+        found += [file.epoch for file in log.look() or []]
+    assert found == [2, 3, 4, 5, 6, 7]
