@@ -74,6 +74,7 @@ What runs in the driver:
     upgrades       a changed pipeline goes on from a savepoint
     checkpointing  when to take a checkpoint, and when one is global
     arrivals       when rows arrive, and how they are cut into epochs
+    library_versions  whether what runs again gives what it gave, with these libraries
     user_requests  what users ask for by files in the store
     store          the checkpoint store: generations, offset log, commit log
     fold           what all commit records say together

@@ -29,6 +29,7 @@ from rekindle_spark import (
     dead_letters,
     jar,
     java,
+    library_versions,
     masters,
     program,
     publishing,
@@ -111,7 +112,7 @@ def run(
         settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
     )
     store = Store(place.store, patience)
-    _check_history(plain, settings, store.read())
+    _check_history(plain, settings, store)
     with ExitStack() as stack:
         # a driver that gets no Spark must not fence one that runs
         if place.master is not None:
@@ -189,13 +190,15 @@ def _with_branches(plain: Program, history: History) -> Program:
     return built
 
 
-def _check_history(plain: Program, settings: Settings, history: History) -> None:
+def _check_history(plain: Program, settings: Settings, store: Store) -> None:
     """Read what a start goes on from as it will be read once a generation has been taken: what
     cannot be read ends this driver, and not the one that runs. Raises InputError for another
-    pipeline, DamagedError for a record that cannot be read."""
+    pipeline or other libraries, DamagedError for a record that cannot be read."""
+    history = store.read()
     built = _with_branches(plain, history)
     if upgrades.is_needed(built, history):
         return
+    store.patience.through(lambda: library_versions.check(store.files, history.fold))
     staging.unpublished(history)
     publishing.read_back(built, history, branches.restore_points(built, history))
     _cuts(built, settings, history)

@@ -141,6 +141,11 @@ class Fold:
         return max((one.last for one in self.finished.get(name, {}).values()), default=0)
 
     @property
+    def has_digests(self) -> bool:
+        """Whether epochs may run again whose output is to be what it was."""
+        return any(one.digests for known in self.finished.values() for one in known.values())
+
+    @property
     def newest(self) -> int:
         """The last epoch that is finished for any partition, 0 without one."""
         return max(map(self.last, self.finished), default=0)

@@ -33,7 +33,7 @@ from typing import Any
 
 from rekindle import records
 from rekindle.errors import DamagedError, FencedError, InputError
-from rekindle_spark import fold
+from rekindle_spark import fold, library_versions
 from rekindle_spark.fold import Fold
 from rekindle_spark.patience import Patience
 from rekindle_spark.user_requests import UserRequests
@@ -467,7 +467,12 @@ class Store:
 def _starter() -> dict[str, Any]:
     """Who starts: no other driver's record is the same, so of two that take one generation at one
     moment one is told."""
-    return {"host": socket.gethostname(), "process_id": os.getpid(), "id": uuid.uuid4().hex}
+    return {
+        "host": socket.gethostname(),
+        "process_id": os.getpid(),
+        "id": uuid.uuid4().hex,
+        "libraries": library_versions.installed(),
+    }
 
 
 def numbered(place: files.Files, folder: str) -> list[int]:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from stores import cut, states
 
+from rekindle import records
 from rekindle.errors import InputError, RekindleError
 from rekindle.settings import Settings
-from rekindle_spark import driver
+from rekindle_spark import driver, library_versions
 from rekindle_spark.driver import Place
 from rekindle_spark.pipeline import Pipeline
 from rekindle_spark.replay import Replay
@@ -77,3 +79,49 @@ def test_a_start_that_cannot_read_what_the_store_has_fences_nobody(
     (tmp_path / "store" / folder / "1.json").write_text('{"version": 1}')
     with pytest.raises(RekindleError, match=r"1\.json"):
         start(tmp_path, tmp_path / "events.jsonl")
+
+
+def written_with(place: Path, **versions: str) -> None:
+    """As if the newest driver had had these versions."""
+    path = max((place / "generations").glob("*.json"))
+    record = records.decode("generation", path.read_bytes(), "here")
+    record["libraries"] |= versions
+    path.write_bytes(records.encode("generation", record))
+
+
+ONE_EPOCH = {"at": 1.0, "plan_epoch": 1, "finished": {"rows/0": [1, 1, ["d"]]}, "outputs": []}
+
+
+def test_a_start_with_other_libraries_is_refused_where_epochs_may_run_again(
+    tmp_path: Path, running: Store
+) -> None:
+    running.log_offsets(1, cut(2))
+    running.commit(ONE_EPOCH)
+    written_with(tmp_path / "store", pyarrow="1.0", polars="0.9")
+    with pytest.raises(InputError) as error:
+        start(tmp_path, tmp_path / "events.jsonl")
+    said = str(error.value)
+    assert "was written with polars 0.9, pyarrow 1.0, and this is polars " in said
+    assert "end it with `rekindle savepoint STORE`, and start this one then" in said
+
+
+def test_other_libraries_are_no_matter_behind_a_savepoint_and_in_older_records(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    store.open(1.0)
+    library_versions.check(store.files, store.fold)
+    store.log_offsets(1, cut(2))
+    store.commit(ONE_EPOCH)
+    library_versions.check(store.files, store.fold)  # the same ones
+    written_with(tmp_path, rekindle="0.0.1")
+    with pytest.raises(InputError, match=r"was written with rekindle 0\.0\.1"):
+        library_versions.check(store.files, store.fold)
+    store.complete_checkpoint(1, {**states("rows/0"), "savepoint": True})
+    library_versions.check(store.files, store.read().fold)
+    store.commit({**ONE_EPOCH, "finished": {"rows/0": [2, 2, ["d"]]}})
+    path = tmp_path / "generations/1.json"
+    record = records.decode("generation", path.read_bytes(), "here")
+    del record["libraries"]
+    path.write_bytes(records.encode("generation", record))
+    library_versions.check(store.files, store.fold)
