@@ -52,7 +52,8 @@ __all__ = [
 DRAIN_REQUEST, FINISH_REQUEST, SAVEPOINT_REQUEST = "drain", "finish", "savepoint"
 # While it is there, a rate that is calibrated stays as it is.
 RATE_REQUEST = "hold-rate"
-REQUESTS = (DRAIN_REQUEST, FINISH_REQUEST, RATE_REQUEST, SAVEPOINT_REQUEST)
+# In this order: who asks for a drain and then for the end has both seen, or the drain alone.
+REQUESTS = (FINISH_REQUEST, DRAIN_REQUEST, RATE_REQUEST, SAVEPOINT_REQUEST)
 
 # where the newest turns out to be damaged, the one before is gone on from
 CHECKPOINTS_KEPT = 2

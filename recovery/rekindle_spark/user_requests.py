@@ -7,7 +7,7 @@ own looks, and an epoch waits for none of that. Called by `driver`; the loops as
 """
 
 import threading
-from collections.abc import Collection
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,11 +22,11 @@ LOOK_SECONDS_MIN = 1.0
 
 @dataclass(slots=True)
 class UserRequests:
-    """Looks for files of these names once in an epoch of so many seconds, but at most once a
-    second. While the store is away, what was seen last holds."""
+    """Looks for files of these names, one after the other, once in an epoch of so many seconds, but
+    at most once a second. While the store is away, what was seen last holds."""
 
     files: Files
-    names: Collection[str]
+    names: Sequence[str]
     epoch_seconds: float
     seen: frozenset[str] = frozenset()
     ending: threading.Event = field(default_factory=threading.Event)

@@ -11,8 +11,9 @@ from stores import FINISHED, cut, opened
 
 from rekindle_local.processes import await_condition
 from rekindle_spark import user_requests
-from rekindle_spark.store import FINISH_REQUEST, REQUESTS, SAVEPOINT_REQUEST, Store
+from rekindle_spark.store import DRAIN_REQUEST, FINISH_REQUEST, REQUESTS, SAVEPOINT_REQUEST, Store
 from rekindle_spark.user_requests import UserRequests
+from rekindle_store.local_files import LocalFiles
 
 PLACES = itertools.count()
 
@@ -68,6 +69,28 @@ def test_what_was_there_at_the_start_is_seen_before_the_first_epoch(tmp_path: Pa
     store.requests.start()
     assert store.holds(FINISH_REQUEST)
     store.requests.stop()
+
+
+@pytest.mark.parametrize("looks", range(len(REQUESTS) + 1))
+def test_who_asks_for_a_drain_and_then_for_the_end_does_not_have_the_end_seen_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    store = opened(tmp_path)
+    read, done = LocalFiles.read, list[str]()
+
+    def reading(self: LocalFiles, name: str) -> bytes:
+        if len(done) == looks:
+            store.files.put({DRAIN_REQUEST: b""})
+            store.files.put({FINISH_REQUEST: b""})
+        done.append(name)
+        return read(self, name)
+
+    requests = UserRequests(store.files, REQUESTS, 3600.0)
+    monkeypatch.setattr(LocalFiles, "read", reading)
+    requests.look()
+    assert FINISH_REQUEST not in requests.seen or DRAIN_REQUEST in requests.seen
+    requests.look()
+    assert {DRAIN_REQUEST, FINISH_REQUEST} <= requests.seen
 
 
 def test_while_the_store_is_away_what_was_seen_last_holds(tmp_path: Path) -> None:
