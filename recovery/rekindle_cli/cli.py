@@ -24,7 +24,7 @@ from typer.exceptions import TyperException
 import rekindle
 from rekindle.errors import InputError, RekindleError, RunError
 
-__all__ = ["COMMANDS", "Command", "application", "main", "run"]
+__all__ = ["COMMANDS", "Command", "application", "exit_code", "main", "run"]
 
 # Not installed with the core alone: a command that misses one of them names the extra.
 EXTRAS = {
@@ -163,8 +163,16 @@ def _keep_output_apart() -> None:
 
 def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
     """Builds the application for `arguments` and runs it; returns the exit code."""
+    return exit_code(
+        lambda: build(arguments)(args=list(arguments), prog_name="rekindle", standalone_mode=False)
+    )
+
+
+def exit_code(work: Callable[[], object]) -> int:
+    """Does some work of a command; returns the exit code that it gives, or that its error has,
+    which is printed."""
     try:
-        code = _run(build, arguments)
+        code = _exit_code(work)
         print(end="", flush=True)
     except OSError as error:
         if not _output_fails():
@@ -178,9 +186,9 @@ def run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str])
     return code
 
 
-def _run(build: Callable[[Sequence[str]], typer.Typer], arguments: Sequence[str]) -> int:
+def _exit_code(work: Callable[[], object]) -> int:
     try:
-        code = build(arguments)(args=list(arguments), prog_name="rekindle", standalone_mode=False)
+        code = work()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TyperException as error:

@@ -2,17 +2,20 @@
 
 While a guard is on, in the main thread:
 
-    reads standard input    InputError with the line: a driver on a cluster has none
-    os._exit, sys.exit      InputError with the line
-    runs for too long       a note after a while, then InputError with the line
-    starts a thread         it becomes a daemon, so that it cannot hold up the end; a finding
-    changes the folder      set back; a finding
-    prints                  to standard error, up to a limit
+    reads standard input       InputError with the line: a driver on a cluster has none
+    os._exit, sys.exit         InputError with the line
+    raises KeyboardInterrupt   an error like others, and told from Ctrl-C
+    runs for too long          a note after a while, then InputError with the line
+    starts a thread            it becomes a daemon, so that it cannot hold up the end; a finding
+    changes the folder         set back; a finding with the line
+    prints                     to standard error, up to a limit
 
-Called by `pipeline_file` around a pipeline file's import, and by commands around its functions.
+What ends the process all the same, `child_process` sees from outside. Called by `pipeline_file`
+around a pipeline file's import, and by commands around its functions.
 """
 
 import io
+import math
 import os
 import signal
 import sys
@@ -26,26 +29,48 @@ from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from rekindle.errors import InputError
+from rekindle_cli import child_process
 from rekindle_spark import user_code
 from rekindle_spark.checks.findings import Finding, warning
 from rekindle_spark.printing import ForwardingFile
+from rekindle_spark.watchdog import Watchdog
 
-__all__ = ["CodeTooSlowError", "Guard", "Limits", "guarded"]
+__all__ = ["NO_THREADS_IN_FUNCTIONS", "CodeTooSlowError", "Guard", "Limits", "guarded"]
 
 PRINTED_LINES_MAX = 200
 NOTE_SECONDS, TICK_SECONDS = 10.0, 0.25
-# How long code that ignores the interruption, or never returns from C, may go on.
-GRACE_SECONDS = 3.0
-# Guarded code finds another function under this name.
-EXIT_AT_ONCE = os._exit
+# How long code that ignores the interruption, or never returns from C, may go on; then how long
+# until the parent of this process ends it, where the watchdog here has not even come to run.
+GRACE_SECONDS, PARENT_SECONDS = 1.5, 0.5
+WATCHED_SECONDS = GRACE_SECONDS + PARENT_SECONDS
+# What code may use up in any case, however late it is.
+LEAST_SECONDS = 3.0
+# What to do instead of starting a thread, on import and in a function.
+NO_THREADS = "start none while the pipeline is made: executors do not have it"
+NO_THREADS_IN_FUNCTIONS = (
+    "let the function do the work itself, or join the thread before it returns: what is done "
+    "later belongs to no epoch"
+)
+# Guarded code finds other functions under these names.
+EXIT_AT_ONCE, CHDIR, FCHDIR = os._exit, os.chdir, os.fchdir
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long users' code may take, and the option that lets it take longer."""
+    """How long users' code may take, and the option that lets it take longer.
+
+    From the moment `ends_at` (of `time.monotonic`) on it is given up as soon as it has used
+    `LEAST_SECONDS`: on a busy machine its time would not be over for a long while.
+    """
 
     seconds_max: float
     option: str = ""
+    ends_at: float = math.inf
+
+    def are_over(self, used_seconds: float, now: float) -> bool:
+        """Say whether code that has used so many seconds is to be given up."""
+        is_late = now >= self.ends_at and used_seconds >= LEAST_SECONDS
+        return is_late or used_seconds >= self.seconds_max
 
 
 class CodeTooSlowError(InputError):
@@ -60,17 +85,25 @@ class _Exited(user_code.Stopped):
     """Users' code has called os._exit, with this code."""
 
 
+class _Interrupted(user_code.Stopped):
+    """Ctrl-C, while users' code runs."""
+
+
 @dataclass(slots=True)
 class Guard:
     """What a guard has seen. `what` names the guarded code in messages.
 
-    `used_seconds` is how long the code has run since it last got on (`renew`).
+    `used_seconds` is how long the code has run since it last got on (`renew`). `watchdog` notes
+    what it works on for the parent of this process, where there is one (`child_process`).
     """
 
     what: str
     findings: list[Finding] = field(default_factory=list)
     line: str = ""
+    moved_at: str = ""
     used_seconds: float = 0.0
+    watchdog: Watchdog = field(default_factory=Watchdog)
+    process: int = field(default_factory=os.getpid)
 
     def renew(self) -> None:
         """Let the code have its whole time again: it has got on."""
@@ -81,18 +114,28 @@ class Guard:
         raise InputError(where=_where(self.what, frame), what=what, remedy=remedy)
 
 
+# Those that are on, the innermost last.
+_guards: list[Guard] = []
+
+
 @contextmanager
-def guarded(what: str, limits: Limits) -> Iterator[Guard]:
+def guarded(
+    what: str, limits: Limits, *, remedy_for_threads: str = NO_THREADS, is_quiet: bool = False
+) -> Iterator[Guard]:
     """Run the code of the `with` block guarded; `what` names it, as "pipeline file x.py".
 
-    Raises InputError for what cannot be let pass; the rest is in the guard's findings.
+    What it prints is left out where it `is_quiet`: it has been shown before. Raises InputError for
+    what cannot be let pass; the rest is in the guard's findings.
     """
-    guard, before = Guard(what), _current_folder()
-    printer = _Printer(sys.stderr, what)
-    stdin, start = sys.stdin, threading.Thread.start
+    before = _current_folder()
+    guard = Guard(what, watchdog=child_process.noting(limits.seconds_max + WATCHED_SECONDS))
+    printer = _Printer(sys.stderr, what, 0 if is_quiet else PRINTED_LINES_MAX)
+    stdin, start, exit_at_once = sys.stdin, threading.Thread.start, os._exit
     sys.stdin = _NoInput(guard)
     os._exit = _exit  # type: ignore[assignment]
-    threading.Thread.start = _noting(guard, start)  # type: ignore[method-assign, assignment]
+    os.chdir, os.fchdir = _chdir, _fchdir
+    _guards.append(guard)
+    threading.Thread.start = _noting(guard, start, remedy_for_threads)  # type: ignore[method-assign, assignment]
     try:
         with (
             user_code.shown_from(before),
@@ -103,9 +146,18 @@ def guarded(what: str, limits: Limits) -> Iterator[Guard]:
             yield guard
     except _Exited as error:
         guard.refuse(f"calls os._exit({error})", "leave it out", _deepest(error))
+    except _Interrupted:
+        raise KeyboardInterrupt from None
     finally:
-        sys.stdin, os._exit = stdin, EXIT_AT_ONCE
+        if (
+            guard.process != os.getpid()
+        ):  # one that users' code has forked, and that goes on in ours
+            EXIT_AT_ONCE(0)
+        sys.stdin, os._exit = stdin, exit_at_once
+        os.chdir, os.fchdir = CHDIR, FCHDIR
+        _guards.pop()
         threading.Thread.start = start  # type: ignore[method-assign]
+        guard.watchdog.end()
         printer.close_limit()
         _return_to(before, guard)
 
@@ -128,10 +180,12 @@ def _deepest(error: BaseException) -> FrameType | None:
 
 
 def _exit(code: int) -> NoReturn:
+    if _guards and _guards[-1].process != os.getpid():  # users' code has forked it
+        EXIT_AT_ONCE(code)
     raise _Exited(code)
 
 
-def _noting(guard: Guard, start: Callable[[Any], None]) -> Callable[[Any], None]:
+def _noting(guard: Guard, start: Callable[[Any], None], remedy: str) -> Callable[[Any], None]:
     """Thread.start for users' threads: they become daemons, and a finding."""
 
     def noted(thread: threading.Thread) -> None:
@@ -143,8 +197,8 @@ def _noting(guard: Guard, start: Callable[[Any], None]) -> Callable[[Any], None]
             guard.findings.append(
                 warning(
                     _where(guard.what, frame),
-                    f"starts the thread {thread.name!r}, which executors do not have",
-                    "start none while the pipeline is made; functions run in other processes",
+                    f"starts the thread {thread.name!r}",
+                    remedy,
                 )
             )
         start(thread)
@@ -172,15 +226,33 @@ def _current_folder() -> str:
         return ""
 
 
+def _chdir(path: Any) -> None:
+    """Stands in for os.chdir."""
+    _note_move(sys._getframe(1))
+    CHDIR(path)
+
+
+def _fchdir(descriptor: int) -> None:
+    """Stands in for os.fchdir."""
+    _note_move(sys._getframe(1))
+    FCHDIR(descriptor)
+
+
+def _note_move(frame: FrameType) -> None:
+    """Keep the user's line that has changed the folder last."""
+    if _guards:
+        _guards[-1].moved_at = _where(_guards[-1].what, frame)
+
+
 def _return_to(before: str, guard: Guard) -> None:
     """Go back to the folder that the command was called in."""
     now = _current_folder()
     if now == before or not before:
         return
-    os.chdir(before)
+    CHDIR(before)
     guard.findings.append(
         warning(
-            guard.what,
+            guard.moved_at or guard.what,
             f"changes the current folder to {now or 'one that is gone'}; it was set back",
             "begin paths at Path(__file__).parent; executors have a current folder of their own",
         )
@@ -227,23 +299,23 @@ class _Printer(ForwardingFile):
     Handlers of logging may keep it for longer than that.
     """
 
-    def __init__(self, to: TextIO, what: str) -> None:
+    def __init__(self, to: TextIO, what: str, lines_max: int) -> None:
         super().__init__(to)
         self._what = what
-        self._lines = 0
+        self._lines, self._lines_max = 0, lines_max
         self._is_limited = True
 
     def write(self, text: str) -> int:
         """Pass on the text while the limit is not reached."""
-        if not self._is_limited or self._lines < PRINTED_LINES_MAX:
+        if not self._is_limited or self._lines < self._lines_max:
             self._to.write(text)
         self._lines += text.count("\n")
         return len(text)
 
     def close_limit(self) -> None:
         """Say how much was left out; pass on everything from now on."""
-        more = self._lines - PRINTED_LINES_MAX
-        if self._is_limited and more > 0:
+        more = self._lines - self._lines_max
+        if self._is_limited and self._lines_max and more > 0:
             print(f"{self._what}: printed {more:,} more lines, left out here", file=self._to)
         self._is_limited = False
 
@@ -261,8 +333,14 @@ def _watched(guard: Guard, limits: Limits) -> Iterator[None]:
         guard.line = _where(guard.what, frame)
         raise _TooSlow
 
+    def stop(_: int, __: FrameType | None) -> None:
+        raise _Interrupted
+
     watchdog = _Watchdog(guard, limits, sys.stderr if sys.stderr is not None else io.StringIO())
-    before = signal.signal(signal.SIGUSR2, interrupt)
+    before = {
+        signal.SIGUSR2: signal.signal(signal.SIGUSR2, interrupt),
+        signal.SIGINT: signal.signal(signal.SIGINT, stop),
+    }
     watchdog.start()
     try:
         yield
@@ -271,16 +349,18 @@ def _watched(guard: Guard, limits: Limits) -> Iterator[None]:
     finally:
         watchdog.done.set()
         watchdog.join()
-        signal.signal(signal.SIGUSR2, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _too_slow(guard: Guard, limits: Limits) -> CodeTooSlowError:
     remedy = "take out what it waits for, or what takes so long"
     if limits.option:
         remedy += f"; or give {limits.option} more"
+    used_seconds = min(round(guard.used_seconds, 1), limits.seconds_max)
     return CodeTooSlowError(
         where=guard.line or guard.what,
-        what=f"has run for {limits.seconds_max:g} s and is not done",
+        what=f"has run for {used_seconds:g} s and is not done",
         remedy=remedy,
     )
 
@@ -296,7 +376,7 @@ class _Watchdog(threading.Thread):
     def run(self) -> None:
         """Wait for the end of the code, or for its time to be over."""
         guard, noted = self._guard, 0.0
-        while guard.used_seconds < self._limits.seconds_max:
+        while not self._limits.are_over(guard.used_seconds, time.monotonic()):
             began, queued = time.monotonic(), _queued_seconds()
             if self.done.wait(min(TICK_SECONDS, self._limits.seconds_max)):
                 return
@@ -313,7 +393,7 @@ class _Watchdog(threading.Thread):
             if self.done.wait(GRACE_SECONDS / 3):
                 return
         print(_too_slow(self._guard, self._limits), file=self._notes, flush=True)
-        EXIT_AT_ONCE(2)
+        child_process.exit_at_once(2)
 
     def _note(self) -> None:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)

@@ -3,13 +3,14 @@
 Called by `rekindle check`, and by `rekindle run` before anything is started.
 """
 
+import math
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
 from rekindle.errors import InputError
 from rekindle.settings import Settings
-from rekindle_cli.guard import CodeTooSlowError, Limits, guarded
+from rekindle_cli.guard import NO_THREADS_IN_FUNCTIONS, CodeTooSlowError, Limits, guarded
 from rekindle_cli.pipeline_file import LoadedPipeline
 from rekindle_spark import checks
 from rekindle_spark.checks import Finding, Severity
@@ -27,15 +28,16 @@ def check(
     settings: Settings,
     *,
     slow: Severity = Severity.ERROR,
+    ends_at: float = math.inf,
 ) -> list[Finding]:
     """Find all that can be known of a pipeline without a cluster: errors, then warnings.
 
     `slow` says how much it matters that a function is not done with the first rows after some
-    seconds.
+    seconds, or at the moment `ends_at` (`Limits`).
     """
     found = check_uncalled(loaded, settings)
     if not has_errors(found):
-        found += _called(loaded, settings, slow)
+        found += _called(loaded, settings, slow, ends_at)
     return sorted(dict.fromkeys(found), key=lambda finding: finding.severity)
 
 
@@ -44,11 +46,16 @@ def check_uncalled(loaded: LoadedPipeline, settings: Settings) -> list[Finding]:
     return [*loaded.findings, *checks.beforehand(loaded.pipeline, settings)]
 
 
-def _called(loaded: LoadedPipeline, settings: Settings, slow: Severity) -> list[Finding]:
+def _called(
+    loaded: LoadedPipeline, settings: Settings, slow: Severity, ends_at: float
+) -> list[Finding]:
     """Call the pipeline's functions on no rows and on its first rows."""
+    what, limits = f"pipeline file {loaded.path}", replace(FUNCTION_LIMITS, ends_at=ends_at)
     try:
-        with guarded(f"pipeline file {loaded.path}", FUNCTION_LIMITS) as guard:
-            found = checks.first_rows(loaded.pipeline, settings.runtime, guard.renew)
+        with guarded(what, limits, remedy_for_threads=NO_THREADS_IN_FUNCTIONS) as guard:
+            found = checks.first_rows(
+                loaded.pipeline, settings.runtime, guard.renew, guard.watchdog
+            )
     except CodeTooSlowError as error:
         return [replace(of_error(error), severity=slow)]
     except InputError as error:

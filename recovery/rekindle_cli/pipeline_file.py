@@ -16,11 +16,11 @@ from pyspark import cloudpickle
 
 from rekindle.errors import InputError
 from rekindle_cli.guard import Limits, guarded
-from rekindle_spark import user_code
+from rekindle_spark import poison, user_code
 from rekindle_spark.checks.findings import Finding
 from rekindle_spark.pipeline import Pipeline
 
-__all__ = ["MODULE", "LoadedPipeline", "load"]
+__all__ = ["MODULE", "LoadedPipeline", "load", "place"]
 
 # The name of the file's module, which is sent to executors by value.
 MODULE = "rekindle_pipeline"
@@ -36,19 +36,27 @@ class LoadedPipeline:
     findings: tuple[Finding, ...]
 
 
-def load(argument: str, limits: Limits) -> LoadedPipeline:
+def place(argument: str) -> str:
+    """Name the file of "FILE.py" or "FILE.py:FUNCTION" in messages."""
+    return f"pipeline file {argument.partition(':')[0]}"
+
+
+def load(argument: str, limits: Limits, *, is_quiet: bool = False) -> LoadedPipeline:
     """Make the pipeline of "FILE.py" or "FILE.py:FUNCTION"; executors get its code by value.
 
-    Raises InputError, with the line where there is one, for a file that cannot be imported, for
-    a function that is missing or fails, and for all that a guard does not let pass.
+    What it prints is left out where it `is_quiet`. Raises InputError, with the line where there is
+    one, for a file that cannot be imported, for a function that is missing or fails, and for all
+    that a guard does not let pass.
     """
     path_text, _, name = argument.partition(":")
     path, name = Path(path_text), name or DEFAULT
-    what = f"pipeline file {path}"
+    what = place(argument)
     if not path.is_file():
         refuse_as = "is a folder" if path.is_dir() else "is not there"
         raise InputError(where=what, what=refuse_as, remedy="name a Python file")
-    with guarded(what, limits) as guard:
+    with guarded(what, limits, is_quiet=is_quiet) as guard:
+        guard.watchdog.begin(0, 0, "")
+        guard.watchdog.calling("")
         module = _import(path)
         built = _call(_function(module, name, path), path)
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -69,7 +77,9 @@ def _import(path: Path) -> ModuleType:
         specification.loader.exec_module(module)
     except InputError as error:
         raise _placed(error) from error
-    except (Exception, SystemExit) as error:
+    except user_code.Stopped:
+        raise
+    except BaseException as error:  # a panic of a native library is no Exception
         raise _failed(path, "cannot be imported", error) from error
     return module
 
@@ -91,7 +101,9 @@ def _call(function: Callable[[], Any], path: Path) -> Pipeline:
         built = function()
     except InputError as error:
         raise _placed(error) from error
-    except (Exception, SystemExit) as error:
+    except user_code.Stopped:
+        raise
+    except BaseException as error:  # a panic of a native library is no Exception
         raise _failed(path, f"{name}() failed", error) from error
     if not isinstance(built, Pipeline):
         raise InputError(
@@ -118,7 +130,7 @@ def _placed(error: InputError) -> InputError:
 def _failed(path: Path, what: str, error: BaseException) -> InputError:
     """What the file raised, with its line."""
     where, remedy = f"pipeline file {path}", "mend the file"
-    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    cause = poison.raised(error).removeprefix("raised ")
     if isinstance(error, SyntaxError) and error.lineno is not None:
         where = user_code.place(error.filename or str(path), error.lineno)
         cause = f"{type(error).__name__}: {error.msg}"

@@ -7,6 +7,8 @@ moment, so it is a choice: once an epoch is committed, a repeat leaves out exact
 by `partition`, and by operators with user code.
 """
 
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,10 +46,10 @@ COLUMNS = (
 )
 
 # What a user's function may raise without an end to the host: a panic of a library in Rust is no
-# Exception, nor is SystemExit. Ctrl-C is the user's own, wherever it comes.
+# Exception, nor are SystemExit and KeyboardInterrupt.
 USERS_ERRORS = BaseException
 # What is no function's fault, though it comes out of one.
-PASSED_ON = (RekindleError, KeyboardInterrupt, user_code.Stopped)
+PASSED_ON = (RekindleError, user_code.Stopped)
 MEND = "mend the step's function and start again: committed output stays"
 # A note for each key would take a tenth of the time of a short `handle`.
 KEYS_NOTED = 64
@@ -271,14 +273,24 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     except PASSED_ON:
         raise
     except USERS_ERRORS as error:
+        if isinstance(error, KeyboardInterrupt) and _may_be_ctrl_c():
+            raise
         return None, error
+
+
+def _may_be_ctrl_c() -> bool:
+    """Whether Ctrl-C raises KeyboardInterrupt here, as it does in a test of a user; neither does it
+    in a host nor under a guard, so there it is the function that has raised it."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def raised(error: BaseException) -> str:
     """What was raised, or how a process ended, on one line."""
     if isinstance(error, EndedProcess):
         return str(error)
-    return f"raised {type(error).__name__}: {_said(error)[:SHOWN_ERROR_MAX]}"
+    said = _said(error)[:SHOWN_ERROR_MAX]
+    return f"raised {type(error).__name__}: {said}" if said else f"raised {type(error).__name__}"
 
 
 def _said(error: BaseException) -> str:

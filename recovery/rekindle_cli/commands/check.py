@@ -1,20 +1,31 @@
 """`rekindle check`: says what is wrong with a pipeline before it runs, without a cluster."""
 
 import json
-from typing import Annotated, Any
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekindle.errors import InputError
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
 
+if TYPE_CHECKING:
+    from rekindle_spark.checks.findings import Finding
+
 __all__ = ["check"]
+
+IMPORT_SECONDS = 10.0
+# What takes long is given up so long after the start, to have an answer on a busy machine too.
+SECONDS_MAX = 10.0
 
 
 def check(
     pipeline: PipelineFile,
     settings: SettingsFile = None,
-    import_seconds: ImportSeconds = 10.0,
+    import_seconds: ImportSeconds = IMPORT_SECONDS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what is wrong with a pipeline before it runs, without a cluster.
@@ -24,11 +35,33 @@ def check(
 
     Example: rekindle check machines.py --settings settings.yaml
     """
+    from rekindle_cli import child_process, pipeline_file
+
+    work = partial(
+        _check, pipeline, settings, import_seconds, as_json=as_json, began=time.monotonic()
+    )
+    try:
+        code = child_process.run(pipeline_file.place(pipeline), work)
+    except InputError as error:
+        from rekindle_spark.checks.findings import of_error
+
+        code = _show(pipeline, [of_error(error)], {}, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def _check(
+    pipeline: str, settings: Path | None, import_seconds: float, *, as_json: bool, began: float
+) -> int:
+    """Check it and print what is found; the exit code."""
     from rekindle import settings as settings_module
     from rekindle_cli import pipeline_checks, pipeline_file
     from rekindle_cli.guard import Limits
-    from rekindle_spark.checks.findings import Finding, has_errors, of_error
+    from rekindle_spark.checks.findings import Finding, of_error
 
+    limits = Limits(import_seconds, "--import-seconds")
+    ends_at = began + SECONDS_MAX
+    if import_seconds == IMPORT_SECONDS:
+        limits = replace(limits, ends_at=ends_at)
     found: list[Finding] = []
     described: dict[str, Any] = {}
     wanted = settings_module.Settings()
@@ -37,12 +70,22 @@ def check(
     except InputError as error:
         found.append(of_error(error))
     try:
-        loaded = pipeline_file.load(pipeline, Limits(import_seconds, "--import-seconds"))
+        loaded = pipeline_file.load(pipeline, limits)
     except InputError as error:
         found.append(of_error(error))
     else:
-        found += pipeline_checks.check(loaded, wanted)
+        found += pipeline_checks.check(loaded, wanted, ends_at=ends_at)
         described = _described(loaded.pipeline)
+    return _show(pipeline, found, described, as_json=as_json)
+
+
+def _show(
+    argument: str, found: list["Finding"], described: dict[str, Any], *, as_json: bool
+) -> int:
+    """Print what is found of a pipeline; the exit code."""
+    from rekindle_cli import pipeline_checks
+    from rekindle_spark.checks.findings import has_errors
+
     if as_json:
         findings = [
             {
@@ -56,9 +99,8 @@ def check(
         print(json.dumps({"findings": findings, "pipeline": described}, indent=2))
     else:
         pipeline_checks.show(found)
-        print(_summary(pipeline, found, described))
-    if has_errors(found):
-        raise typer.Exit(2)
+        print(_summary(argument, found, described))
+    return 2 if has_errors(found) else 0
 
 
 def _described(pipeline: Any) -> dict[str, Any]:
@@ -73,7 +115,7 @@ def _described(pipeline: Any) -> dict[str, Any]:
     }
 
 
-def _summary(argument: str, found: list[Any], described: dict[str, Any]) -> str:
+def _summary(argument: str, found: list["Finding"], described: dict[str, Any]) -> str:
     errors = sum(finding.severity == "error" for finding in found)
     counts = [_counted(errors, "error"), _counted(len(found) - errors, "warning")]
     said = " and ".join(count for count in counts if count) or "nothing is wrong"

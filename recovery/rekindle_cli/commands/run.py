@@ -22,11 +22,14 @@ from rekindle_spark import masters
 
 if TYPE_CHECKING:
     from rekindle.settings import Settings
+    from rekindle_cli.guard import Limits
     from rekindle_cli.pipeline_file import LoadedPipeline
     from rekindle_cli.run_view import View
 
 __all__ = ["run"]
 
+# The exit code of a child that has found that there is nothing to try.
+KNOWN_STORE = 3
 # Set for the Python program that spark-submit starts: where its JVM listens.
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 
@@ -201,22 +204,42 @@ class _Checking:
     def load(self, store: str, settings: "Settings") -> "LoadedPipeline":
         """Make the pipeline; print all that can be known of it. Raises InputError for an error.
 
-        Functions are called for a new store only: a driver that starts again has to bring back the
-        queries that are well, and soon.
+        For a new store all of it is tried in a process of its own first, functions too. A driver
+        that starts again has to bring back the queries that are well, and soon.
         """
+        from rekindle_cli import child_process, pipeline_checks, pipeline_file
+        from rekindle_store import files
+
+        code = self.call and child_process.run(
+            pipeline_file.place(self.pipeline), partial(self._try, store, settings)
+        )
+        if code not in (0, KNOWN_STORE):
+            raise typer.Exit(code)  # what is wrong has been said
+        is_tried = self.call and code == 0
+        loaded = pipeline_file.load(self.pipeline, self._limits(), is_quiet=is_tried)
+        if not is_tried:
+            files.check(store)
+            pipeline_checks.refuse_errors(pipeline_checks.check_uncalled(loaded, settings))
+        return loaded
+
+    def _try(self, store: str, settings: "Settings") -> int:
+        """Check all that there is, and print what is found; 0 where it may run."""
         from rekindle_cli import pipeline_checks, pipeline_file
-        from rekindle_cli.guard import Limits
         from rekindle_spark.checks import Severity
         from rekindle_store import files
 
-        loaded = pipeline_file.load(self.pipeline, Limits(self.import_seconds, "--import-seconds"))
         files.check(store)
-        if self.call and pipeline_checks.is_new(store):
-            found = pipeline_checks.check(loaded, settings, slow=Severity.WARNING)
-        else:
-            found = pipeline_checks.check_uncalled(loaded, settings)
+        if not pipeline_checks.is_new(store):
+            return KNOWN_STORE
+        loaded = pipeline_file.load(self.pipeline, self._limits())
+        found = pipeline_checks.check(loaded, settings, slow=Severity.WARNING)
         pipeline_checks.refuse_errors(found)
-        return loaded
+        return 0
+
+    def _limits(self) -> "Limits":
+        from rekindle_cli.guard import Limits
+
+        return Limits(self.import_seconds, "--import-seconds")
 
 
 def _run_on_cluster(
@@ -233,10 +256,10 @@ def _run_on_cluster(
     from rekindle_spark import driver, sampling
     from rekindle_store import files
 
-    sampling.begin("driver")
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     own = files.folder(given.store) or Path()
     loaded = checking.load(given.store, wanted)
+    sampling.begin("driver")
     events = given.events or own / "events.jsonl"
     _check_events(events, own)
     place = driver.Place(

@@ -6,12 +6,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.errors import InputError, RunError
+from rekindle.errors import InputError, RunError, StepError
 from rekindle_cli import options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile
 
@@ -102,33 +104,71 @@ def test(
 
     Example: rekindle test machines.py --input readings=readings.csv --epochs 5
     """
-    loaded, tables, wanted = _loaded(pipeline, inputs or [], settings, import_seconds)
-    expected = {} if expect is None else _expected(expect, loaded.pipeline)
-    if output is not None:
-        options.made_directory("--output", output, "name another folder")
-    size = {"epochs": epochs, "parallelism": parallelism, "rows_max": rows}
-    result = _run(loaded, tables, wanted, size)
-    if output is not None:
-        _write(output, result)
-    if as_json:
-        print(json.dumps(_record(loaded.pipeline, result, show), indent=2))
+    from rekindle_cli import child_process, pipeline_file
+
+    request = _Request(
+        pipeline,
+        inputs or [],
+        settings,
+        import_seconds,
+        {"epochs": epochs, "parallelism": parallelism, "rows_max": rows},
+    )
+    results = _Results(show, output, expect, as_json)
+    work = partial(_test, request, results)
+    raise typer.Exit(child_process.run(pipeline_file.place(pipeline), work))
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What to run: options as they were given."""
+
+    pipeline: str
+    inputs: Sequence[str]
+    settings: Path | None
+    import_seconds: float
+    size: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What is wanted of the results: options as they were given."""
+
+    show: int
+    output: Path | None
+    expect: Path | None
+    as_json: bool
+
+
+def _test(request: _Request, results: _Results) -> None:
+    """Run the pipeline, show what it gives, and compare it."""
+    loaded, tables, wanted = _loaded(request)
+    expected = {} if results.expect is None else _expected(results.expect, loaded.pipeline)
+    if results.output is not None:
+        options.made_directory("--output", results.output, "name another folder")
+    result = _run(loaded, tables, wanted, request.size)
+    if results.output is not None:
+        _write(results.output, result)
+    if results.as_json:
+        print(json.dumps(_record(loaded.pipeline, result, results.show), indent=2))
     else:
-        _print(loaded.pipeline, result, epochs, show)
+        _print(loaded.pipeline, result, request.size["epochs"], results.show)
     _compare(result, expected)
 
 
 def _loaded(
-    pipeline: str, inputs: Sequence[str], settings: Path | None, import_seconds: float
+    request: _Request,
 ) -> tuple["LoadedPipeline", dict[str, "pa.Table"], "Settings"]:
     """The pipeline with the tables for its sources, and the settings."""
     from rekindle import settings as settings_module
     from rekindle_cli import pipeline_checks, pipeline_file
     from rekindle_cli.guard import Limits
 
-    wanted = settings_module.load(settings) if settings else settings_module.Settings()
-    loaded = pipeline_file.load(pipeline, Limits(import_seconds, "--import-seconds"))
+    chosen = request.settings
+    wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
+    limits = Limits(request.import_seconds, "--import-seconds")
+    loaded = pipeline_file.load(request.pipeline, limits)
     pipeline_checks.show(loaded.findings)
-    return loaded, _read_inputs(loaded.pipeline, inputs), wanted
+    return loaded, _read_inputs(loaded.pipeline, request.inputs), wanted
 
 
 def _run(
@@ -139,19 +179,34 @@ def _run(
 ) -> "PipelineResult":
     """Run it, however long it takes, with notes of what takes long."""
     from rekindle_cli import pipeline_checks
-    from rekindle_cli.guard import Limits, guarded
+    from rekindle_cli.guard import NO_THREADS_IN_FUNCTIONS, Limits, guarded
     from rekindle_spark import testing
 
-    what = f"pipeline file {loaded.path}"
-    with _progress(size["epochs"]) as say, guarded(what, Limits(math.inf)) as guard:
+    guarding = guarded(
+        f"pipeline file {loaded.path}", Limits(math.inf), remedy_for_threads=NO_THREADS_IN_FUNCTIONS
+    )
+    with _progress(size["epochs"]) as say, guarding as guard:
 
         def progress(cut: "Cut", _: int) -> None:
             guard.renew()
             say(cut)
 
-        result = testing.run(
-            loaded.pipeline, tables, settings=settings.runtime, progress=progress, **size
-        )
+        try:
+            result = testing.run(
+                loaded.pipeline,
+                tables,
+                settings=settings.runtime,
+                progress=progress,
+                watchdog=guard.watchdog,
+                **size,
+            )
+        except StepError as error:
+            if isinstance(error.__cause__, Exception):
+                raise
+            # It would have ended this command, had it not run apart.
+            raise InputError(
+                where=error.where, what=error.what, remedy=error.remedy
+            ) from error.__cause__
     pipeline_checks.show(guard.findings)
     return result
 

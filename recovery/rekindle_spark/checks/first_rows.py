@@ -18,6 +18,7 @@ from rekindle_spark.checks.findings import Finding, of_error, warning
 from rekindle_spark.operators import KeyedStateful, StatefulOperator
 from rekindle_spark.pipeline import Pipeline, Source, Step
 from rekindle_spark.replay import Replay
+from rekindle_spark.watchdog import Watchdog
 
 __all__ = ["first_rows"]
 
@@ -25,22 +26,29 @@ ROWS = 100
 
 
 def first_rows(
-    pipeline: Pipeline, settings: RuntimeSettings, progress: Callable[[], None] = lambda: None
+    pipeline: Pipeline,
+    settings: RuntimeSettings,
+    progress: Callable[[], None] = lambda: None,
+    watchdog: Watchdog | None = None,
 ) -> list[Finding]:
     """Run a pipeline on nothing, then on its first rows; each step that fails is a finding.
 
-    `progress` is called before each partition.
+    `progress` is called before each partition, and `watchdog` notes each call of a function.
     """
+    watchdog = watchdog or Watchdog()
     found: list[Finding] = []
     inputs = {}
     for step in pipeline.steps.values():
         if step.kind == "source":
+            watchdog.begin(0, 0, step.name)
+            watchdog.calling(step.name)
             inputs[step.name], findings = _beginning(step)
             found += findings
+    watchdog.end()
     without_rows = {name: table.slice(0, 0) for name, table in inputs.items()}
     current = pipeline
     for tables in (without_rows, inputs):
-        current, findings = _failures(current, tables, settings, progress)
+        current, findings = _failures(current, tables, settings, progress, watchdog)
         found += findings
     return list(dict.fromkeys(found))
 
@@ -72,6 +80,7 @@ def _failures(
     tables: dict[str, pa.Table],
     settings: RuntimeSettings,
     progress: Callable[[], None],
+    watchdog: Watchdog,
 ) -> tuple[Pipeline, list[Finding]]:
     """The findings of some tables, and the pipeline without the steps that fail on them."""
     found: list[Finding] = []
@@ -84,6 +93,7 @@ def _failures(
                 parallelism=1,
                 settings=settings,
                 progress=lambda *_: progress(),
+                watchdog=watchdog,
             )
         except RunError as error:
             found.append(of_error(error))

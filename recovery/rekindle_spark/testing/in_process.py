@@ -39,6 +39,7 @@ from rekindle_spark.pipeline import LATE_COLUMNS, Pipeline, Source, Step
 from rekindle_spark.poison import Tolerance
 from rekindle_spark.program import Chain, Program
 from rekindle_spark.testing.table_source import TableSource, table_of
+from rekindle_spark.watchdog import Watchdog
 from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["PipelineResult", "run", "run_pipeline"]
@@ -102,11 +103,12 @@ def run(
     repeat: bool = True,
     settings: RuntimeSettings | None = None,
     progress: Progress | None = None,
+    watchdog: Watchdog | None = None,
 ) -> PipelineResult:
     """Do as `run_pipeline` does; return also what was read, and what came too late.
 
     `settings` say how dead letters are found; `progress` is called before each partition, with
-    the cut of its epoch and its number.
+    the cut of its epoch and its number; `watchdog` notes each call of a function.
     """
     arguments.check_whole("epochs", epochs, EPOCHS_MAX)
     if rows_max is not None:
@@ -119,7 +121,7 @@ def run(
     tolerance = Tolerance(
         runtime.dead_letter_tries, runtime.dead_letters_max, runtime.dead_letters_percent_max
     )
-    driver = _Driver(shipped, shipping.unpack(shipped), tolerance, repeat)
+    driver = _Driver(shipped, shipping.unpack(shipped), tolerance, repeat, watchdog or Watchdog())
     for cut in _cuts(sources, whole.rows, epochs):
         try:
             driver.run_epoch(cut, progress or (lambda *_: None))
@@ -200,6 +202,7 @@ class _Driver:
     program: Program
     tolerance: Tolerance
     repeat: bool
+    watchdog: Watchdog
     states: dict[int, State] = field(init=False)
     outputs: Outputs = field(init=False)
 
@@ -217,10 +220,11 @@ class _Driver:
             work = self._work(number, chain, cut)
             received = list(frames.frames(memoryview(b"".join(blocks.pop(number, [])))))
             before = self.states[number]
-            outcome = partition.run(self.program, work, before, received)
+            outcome = partition.run(self.program, work, before, received, self.watchdog)
             if again is not None and number not in self.program.uncertain:
                 restored = _restored(again.owner[number], before, cut.epoch)
-                _compare(again, work, outcome, partition.run(again, work, restored, received))
+                repeated = partition.run(again, work, restored, received, self.watchdog)
+                _compare(again, work, outcome, repeated)
             self.states[number] = outcome.state
             for target, block in outcome.blocks:
                 blocks.setdefault(target, []).append(block)

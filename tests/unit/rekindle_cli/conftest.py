@@ -22,14 +22,14 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refuse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs a pipeline file that must be refused; gives the message."""
 
     def run(pipeline: Path | str, *options: str) -> str:
         store = ("--store", str(tmp_path / "store"), "--master", NOBODY)
         began = time.process_time()
         code = cli.run(cli.application, ["run", str(pipeline), *store, *options])
-        out, said = capsys.readouterr()
+        out, said = capfd.readouterr()
         assert time.process_time() - began < SECONDS_MAX
         assert code == 2, said
         assert said.count("\n") == 1, said

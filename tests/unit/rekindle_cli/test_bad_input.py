@@ -193,7 +193,7 @@ def test_a_predicate_that_gives_numbers_is_refused(refuse: Run, file: Path) -> N
 
 
 def test_a_lambda_that_never_returns_is_warned_of_and_does_not_hold_up_the_command(
-    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rekindle_cli import pipeline_checks
     from rekindle_cli.guard import Limits
@@ -204,7 +204,7 @@ def test_a_lambda_that_never_returns_is_warned_of_and_does_not_hold_up_the_comma
     events = ("--events", str(tmp_path / "absent" / "events.jsonl"))
     arguments = ["run", str(path), "--store", str(tmp_path / "store"), "--master", NOBODY, *events]
     assert cli.run(cli.application, arguments) == 2
-    warning, refusal = capsys.readouterr().err.splitlines()
+    warning, refusal = capfd.readouterr().err.splitlines()
     assert warning.startswith(f"warning: {path}:10: has run for 0.3 s and is not done")
     assert refusal.startswith("event file ")
 

@@ -44,22 +44,22 @@ def written(tmp_path: Path, rest: str = GOOD) -> str:
 
 
 class Command:
-    """Runs commands in this process; what they printed is in `out` and `err`."""
+    """Runs commands in this process and its children; what they print is in `out` and `err`."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self.capfd = capfd
         self.out = self.err = ""
 
     def __call__(self, *arguments: str) -> int:
         code = cli.run(cli.application, arguments)
-        self.out, self.err = self.capsys.readouterr()
+        self.out, self.err = self.capfd.readouterr()
         assert "Traceback" not in self.out + self.err
         return code
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(capsys)
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    return Command(capfd)
 
 
 def test_a_sound_pipeline_is_said_to_be_sound(tmp_path: Path, command: Command) -> None:

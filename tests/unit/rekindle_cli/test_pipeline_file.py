@@ -1,6 +1,7 @@
 """A pipeline file: whatever it does on import, a pipeline comes of it or one sentence."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -73,6 +74,8 @@ def test_a_sound_file_gives_its_pipeline_without_findings(tmp_path: Path) -> Non
         ("import sys; list(sys.stdin)", "FILE:6: reads standard input"),
         ("import not_there.at_all", "No module named 'not_there'; install it where this runs, and"),
         ("def f(): f()\nf()", "FILE:6: cannot be imported: RecursionError: "),
+        ("raise KeyboardInterrupt", "FILE:6: cannot be imported: KeyboardInterrupt; mend the file"),
+        ("raise GeneratorExit", "FILE:6: cannot be imported: GeneratorExit; mend the file"),
         ("assert False, 'a\\nb'", "FILE:6: cannot be imported: AssertionError: a b"),
     ],
 )
@@ -161,7 +164,8 @@ def test_threads_that_a_file_starts_are_a_finding_and_hold_up_no_end(tmp_path: P
     loaded = load(tmp_path, head)
     (finding,) = loaded.findings
     assert finding.where.endswith("machines.py:9")
-    assert finding.what == "starts the thread 'poller', which executors do not have"
+    assert finding.what == "starts the thread 'poller'"
+    assert finding.remedy == "start none while the pipeline is made: executors do not have it"
     module = sys.modules[pipeline_file.MODULE]
     assert module.THREAD.daemon
     module.DONE.set()
@@ -180,6 +184,7 @@ def test_a_thread_in_the_background_of_a_library_is_no_finding(tmp_path: Path) -
 def test_the_current_folder_is_set_back(tmp_path: Path) -> None:
     before = Path.cwd()
     (finding,) = load(tmp_path, "import os; os.chdir('/')").findings
+    assert finding.where.endswith("machines.py:6")
     assert finding.what == "changes the current folder to /; it was set back"
     assert Path.cwd() == before
 
@@ -204,12 +209,35 @@ def test_what_a_log_handler_of_the_file_writes_later_is_not_limited(
     assert capsys.readouterr().err == "after\n"
 
 
+def surroundings() -> tuple[object, ...]:
+    """What a guard puts others in the place of."""
+    functions = (os._exit, os.chdir, os.fchdir, threading.Thread.start)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR2)]
+    return (sys.stdin, sys.stdout, sys.stderr, *functions, *handlers)
+
+
+def test_ctrl_c_while_a_file_is_imported_is_the_users_own(tmp_path: Path) -> None:
+    head = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(100)"
+    before = surroundings()
+    with pytest.raises(KeyboardInterrupt):
+        load(tmp_path, head)
+    assert surroundings() == before
+
+
+def test_code_is_given_up_late_on_a_busy_machine_but_not_before_it_could_run() -> None:
+    limits = Limits(10.0, ends_at=100.0)
+    assert not limits.are_over(9.9, 99.9)
+    assert limits.are_over(10.0, 50.0)
+    assert limits.are_over(3.0, 100.0)
+    assert not limits.are_over(2.9, 1000.0)
+
+
 def test_everything_is_as_before_once_a_file_was_loaded(tmp_path: Path) -> None:
-    before = (sys.stdin, sys.stdout, sys.stderr, os._exit, threading.Thread.start)
-    for head in ("", "x = y", "import os; os._exit(3)", "input()"):
+    before = surroundings()
+    for head in ("", "x = y", "import os; os._exit(3)", "input()", "import os; os.chdir('/')"):
         with suppress(InputError):
             load(tmp_path, head)
-        assert (sys.stdin, sys.stdout, sys.stderr, os._exit, threading.Thread.start) == before
+        assert surroundings() == before
 
 
 def test_code_that_cannot_be_interrupted_ends_the_process_with_one_sentence(

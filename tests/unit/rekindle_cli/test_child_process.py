@@ -1,0 +1,185 @@
+"""Users' code that ends its process, or holds it up: one sentence, with file, line and step."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import InputError
+from rekindle_cli import child_process, cli
+
+PIPELINE = """
+import ctypes, os, signal, sys, threading
+import pyarrow as pa
+from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.testing import TableSource
+{head}
+ROWS = pa.table({{"at": pa.array([1], pa.timestamp("us")), "key": ["a"]}})
+def kept(table):
+    {body}
+    return [True] * table.num_rows
+def pipeline():
+    built = Pipeline("p")
+    rows = built.source("rows", TableSource(ROWS, "at"))
+    rows.map("same", lambda table: kept(table) and table, schema=rows.schema).sink("out")
+    return built
+"""
+SEGFAULT = "ctypes.string_at(0)"
+IN_STEP = "; mend the step's function: it would end executors' processes too"
+IN_FILE = "; mend the file, or leave out the library that does this"
+
+
+def written(tmp_path: Path, head: str = "", body: str = "pass") -> str:
+    file = tmp_path / "wrong.py"
+    file.write_text(PIPELINE.format(head=head, body=body))
+    return str(file)
+
+
+def said_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line of a command that must end with 2."""
+    assert cli.run(cli.application, arguments) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1, said
+    return said.removeprefix("error: ")
+
+
+@pytest.mark.parametrize("command", ["check", "test"])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (SEGFAULT, "{file}:9: step same: ended its process with SIGSEGV" + IN_STEP),
+        ("os.abort()", "{file}:9: step same: ended its process with SIGABRT" + IN_STEP),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "pipeline file {file}: step same: ended its process with SIGKILL" + IN_STEP,
+        ),
+        (
+            "signal.setitimer(signal.ITIMER_REAL, 0.01); signal.sigwait([signal.SIGHUP])",
+            "pipeline file {file}: step same: ended its process with SIGALRM" + IN_STEP,
+        ),
+        (
+            "ctypes.CDLL(None)._exit(0)",
+            "pipeline file {file}: step same: ended its process with exit code 0" + IN_STEP,
+        ),
+        (
+            "os.execv(sys.executable, [sys.executable, '-c', ''])",
+            "pipeline file {file}: step same: ended its process with exit code 0" + IN_STEP,
+        ),
+        ("raise KeyboardInterrupt", "step same: raised KeyboardInterrupt, at epoch 1 of rows/0, "),
+        ("sys.exit(3)", "step same: raised SystemExit: 3, at epoch 1 of rows/0, "),
+    ],
+    ids=["segfault", "abort", "kill", "alarm", "exit", "exec", "interrupt", "sys.exit"],
+)
+def test_a_function_that_ends_its_process_is_one_sentence_with_its_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, body: str, message: str
+) -> None:
+    file = written(tmp_path, body=body)
+    said = said_of(capfd, command, file)
+    assert said.startswith(message.format(file=file))
+    assert "Fatal" not in said
+
+
+@pytest.mark.parametrize("command", ["check", "test", "run"])
+@pytest.mark.parametrize("head", [SEGFAULT, f"def broken(): {SEGFAULT}\nbroken()"])
+def test_an_import_that_ends_its_process_is_one_sentence_with_its_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, head: str
+) -> None:
+    file = written(tmp_path, head=head)
+    options = {"run": ["--store", str(tmp_path / "store"), "--master", "spark://127.0.0.1:9"]}
+    said = said_of(capfd, command, file, *options.get(command, ()))
+    assert said.startswith(f"{file}:6: ended its process with SIGSEGV" + IN_FILE)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_run_is_refused_for_a_function_that_ends_its_process(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, body=SEGFAULT)
+    place = ("--store", str(tmp_path / "store"), "--master", "spark://127.0.0.1:9")
+    assert said_of(capfd, "run", file, *place).startswith(f"{file}:9: step same: ended its process")
+
+
+def test_scripts_read_of_a_death_as_of_any_other_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, body=SEGFAULT)
+    assert cli.run(cli.application, ["check", file, "--json"]) == 2
+    (finding,) = json.loads(capfd.readouterr().out)["findings"]
+    assert finding["where"] == f"{file}:9: step same"
+    assert finding["what"] == "ended its process with SIGSEGV"
+
+
+def test_a_file_that_forks_is_checked_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, head="CHILD = os.fork()\nCHILD and os.waitpid(CHILD, 0)")
+    assert cli.run(cli.application, ["check", file]) == 0
+    assert capfd.readouterr().out.count("nothing is wrong") == 1
+
+
+def test_a_name_beyond_ascii_is_shown_as_it_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "zürich 東京"
+    folder.mkdir()
+    file = written(folder, body=SEGFAULT)
+    assert said_of(capfd, "check", file).startswith(f"{file}:9: step same")
+
+
+def test_a_call_that_never_lets_the_interpreter_go_is_ended_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "held.py"
+    file.write_text("import ctypes\ndef hold():\n    ctypes.pythonapi.sleep(1000)\n")
+    names: dict[str, object] = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+
+    def work() -> None:
+        noted = child_process.noting(0.2)
+        noted.begin(0, 0, "held")
+        noted.calling("held")
+        names["hold"]()  # type: ignore[operator]
+
+    with pytest.raises(InputError) as caught:
+        child_process.run("pipeline file held.py", work)
+    assert str(caught.value).startswith(
+        f"{file}:3: step held: has run for 0.2 s, and cannot be interrupted; take out"
+    )
+
+
+def test_what_a_child_prints_and_its_exit_code_are_the_commands(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def refused() -> None:
+        print("before")
+        raise InputError(where="here", what="is wrong", remedy="mend it")
+
+    assert child_process.run("x", refused) == 2
+    assert capfd.readouterr() == ("before\n", "here: is wrong; mend it\n")
+    assert child_process.run("x", lambda: 3) == 3
+    assert child_process.run("x", lambda: None) == 0
+
+
+def test_a_bug_of_ours_in_a_child_shows_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    assert child_process.run("x", lambda: 1 // 0) == 1
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_the_child_too() -> None:
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        os.write(writing, b"%d" % os.getpid())
+        signal.pause()
+
+    def interrupt() -> None:
+        children.append(int(os.read(reading, 100)))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    children: list[int] = []
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        child_process.run("x", work)
+    with pytest.raises(ProcessLookupError):
+        os.kill(children[0], 0)
