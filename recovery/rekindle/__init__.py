@@ -16,6 +16,7 @@ Their code is in `rekindle_store`, and loaded when one of them is first used.
     modes          on and off
     settings       a pipeline's and a policy's settings, from YAML
     records        versioned records of what is written to disk and sent
+    path_kinds     what a path leads to that is no file
     strict_json    JSON with nothing in it twice
     lazily         modules that are loaded when something of them is first used
     problem        the planner's question and its answer

@@ -10,6 +10,7 @@ here acts on a setting.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -67,7 +68,10 @@ class _Number:
         if value is None and self.optional:
             return None
         what = "whole number" if self.whole else "number"
-        remedy = f"give a {what} from {self.low:,.12g} to {self.high:,.12g}"
+        # Without commas: who copies it into the file gets a number.
+        remedy = f"give a {what} from {self.low:.12g} to {self.high:.12g}"
+        if isinstance(value, str) and (meant := _meant(value)) is not None:
+            _refuse(where, f"is {_shown(value)}, which YAML takes for text", f"write {meant:.12g}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             _refuse(where, f"is {_shown(value)}, not a {what}", remedy)
         # Limits first: they also keep out NaN, infinity and what is too large for a float.
@@ -191,10 +195,19 @@ class RuntimeSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of one application."""
+    """All settings of one application; `place` is the file that they are from, for messages."""
 
     policy: Policy = field(default_factory=Policy)
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+    place: str = field(default="", compare=False)
+
+    def placed(self, error: InputError) -> InputError:
+        """Return an error with the file's name before the setting that it names."""
+        if not self.place or not error.where.startswith(("policy.", "runtime.")):
+            return error
+        return InputError(
+            where=f"{self.place}: {error.where}", what=error.what, remedy=error.remedy
+        )
 
     @property
     def idle_seconds(self) -> float:
@@ -241,7 +254,7 @@ def from_record(record: object, where: str) -> Settings:
         **_section(RuntimeSettings, sections.get("runtime"), where, "runtime")
     )
     _check_modes(policy, where)
-    return Settings(policy, runtime)
+    return Settings(policy, runtime, where)
 
 
 def _section(
@@ -309,6 +322,15 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
         if not isinstance(key, str) or not key.isprintable() or not key:
             _refuse(where, f"has the key {_shown(key)}", "use words as keys, in quotes if need be")
     return value
+
+
+def _meant(text: str) -> float | None:
+    """The number that a person means by a text, as 1e9 or "1,000"; None where it is none."""
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _cause(error: Exception) -> str:

@@ -3,6 +3,7 @@
 Nothing of the product imports this package. It imports neither the local cluster nor the
 laboratory: their commands join by the entry points `rekindle.commands`.
 
+    child_process     runs a command's work apart, so that code which ends its process is a message
     cli               finds the command, turns errors into messages and exit codes
     commands          the commands, a module each
     event_files       event files that another process writes, followed

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from rekindle import path_kinds
 from rekindle.errors import InputError
 from rekindle_cli.guard import Limits, guarded
 from rekindle_spark import poison, user_code
@@ -51,9 +52,8 @@ def load(argument: str, limits: Limits, *, is_quiet: bool = False) -> LoadedPipe
     path_text, _, name = argument.partition(":")
     path, name = Path(path_text), name or DEFAULT
     what = place(argument)
-    if not path.is_file():
-        refuse_as = "is a folder" if path.is_dir() else "is not there"
-        raise InputError(where=what, what=refuse_as, remedy="name a Python file")
+    if found := path_kinds.other_than_file(path):
+        raise InputError(where=what, what=found, remedy="name a Python file")
     with guarded(what, limits, is_quiet=is_quiet) as guard:
         guard.watchdog.begin(0, 0, "")
         guard.watchdog.calling("")

@@ -6,6 +6,7 @@ orders are changed only as they were read.
 
 import logging
 import re
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from rekindle.coordination.explanation import near
 from rekindle.errors import InputError, RunError
 from rekindle.protocol import Orders, PriorityOverride, TopologyReport, tree
 from rekindle.protocol.tree import Place
-from rekindle_zookeeper import Conflict, Connection, connect
+from rekindle_zookeeper import Conflict, Connection, StoreUnreachable, connect
 
 __all__ = [
     "Application",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 ATTEMPTS_MAX = 10
+# Where ZooKeeper listens without a port, and how long to look for why nothing answers there.
+ZOOKEEPER_PORT, ANSWER_SECONDS = 2181, 1.0
 DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])")
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -58,13 +61,35 @@ Application = Annotated[str, typer.Argument(metavar="NAMESPACE/APP", help="The a
 def opened(
     hosts: str, secret_file: Path | None, session_seconds: float = 10.0
 ) -> Iterator[Connection]:
-    """A connection that is closed in the end."""
+    """A connection that is closed in the end.
+
+    Raises InputError where none of the servers has ever answered, as for a name that is wrong.
+    """
     _hush()
     connection = connect(hosts, secret_file=secret_file, session_seconds=session_seconds)
     try:
         yield connection
+    except StoreUnreachable as error:
+        if connection.session is not None:
+            raise
+        raise InputError(
+            where=f"ZooKeeper servers {hosts[:200]!r}",
+            what=f"cannot be reached ({_why(hosts)})",
+            remedy="name HOST:PORT of each server with --zookeeper, and see that they run",
+        ) from error
     finally:
         connection.close()
+
+
+def _why(hosts: str) -> str:
+    """What keeps the first of some servers from being reached, as far as the system knows."""
+    host, _, port = hosts.partition(",")[0].rpartition(":")
+    host, port = (host, port) if host else (port, str(ZOOKEEPER_PORT))
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error) or type(error).__name__
+    return "something answers there, and it does not speak as ZooKeeper does"
 
 
 def _hush() -> None:

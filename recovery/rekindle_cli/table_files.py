@@ -4,8 +4,10 @@ A CSV file has a line with the names of its columns; times are as in ISO 8601. T
 the columns that are wanted. Called by the command `test`.
 """
 
+import csv
 import math
 import os
+import re
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -17,9 +19,10 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from rekindle import path_kinds
 from rekindle.errors import InputError, first_line
 
-__all__ = ["ENDINGS", "plain", "read", "write"]
+__all__ = ["ENDINGS", "plain", "read", "row_names", "write"]
 
 # What pyarrow raises for content that is not what it should be.
 UNREADABLE = (pa.ArrowException, ValueError, KeyError)
@@ -37,6 +40,9 @@ def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
             what=f"has the ending {file.suffix!r}" if file.suffix else "has no ending",
             remedy=f"give a file that ends in {', '.join(ENDINGS)}",
         )
+    found = path_kinds.other_than_file(file)
+    if found and "not there" not in found:
+        raise InputError(where=f"{where}: {file}", what=found, remedy="name another file")
     try:
         table = reader(file, schema)
     except OSError as error:
@@ -59,6 +65,16 @@ def read(where: str, file: Path, schema: pa.Schema) -> pa.Table:
                 remedy=f"it needs {', '.join(schema.names)}",
             )
     return table.select(schema.names)
+
+
+def row_names(file: Path, rows: int) -> Callable[[int], str]:
+    """Make what names a row of a file of so many: by its line, where each row is one."""
+    ahead = {".csv": 1, ".parquet": None}.get(file.suffix.lower(), 0)
+    with file.open("rb") as opened:
+        lines = 0 if ahead is None else sum(bool(line.strip()) for line in opened)
+    if ahead is None or lines != rows + ahead:
+        return "row {}".format
+    return lambda row: f"line {row + ahead + 1}"
 
 
 def write(file: Path, table: pa.Table) -> None:
@@ -87,13 +103,37 @@ def _read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     with pq.ParquetFile(file) as opened:
         there = set(opened.schema_arrow.names)
         table = opened.read(columns=[name for name in schema.names if name in there])
-    return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+    for place, name in enumerate(table.column_names):
+        try:
+            column = table[name].cast(schema.field(name).type)
+        except pa.ArrowException as error:
+            raise ValueError(f"column {name!r}: {error}") from error
+        table = table.set_column(place, schema.field(name), column)
+    return table
 
 
 def _read_csv(file: Path, schema: pa.Schema) -> pa.Table:
     kinds = {field.name: field.type for field in schema}
-    options = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
-    return pyarrow.csv.read_csv(file, convert_options=options)
+    converting = pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=True)
+    # with threads pyarrow does not say which row is wrong
+    reading = pyarrow.csv.ReadOptions(use_threads=False)
+    try:
+        return pyarrow.csv.read_csv(file, read_options=reading, convert_options=converting)
+    except pa.ArrowInvalid as error:
+        raise ValueError(_with_names(str(error), file)) from error
+
+
+def _with_names(said: str, file: Path) -> str:
+    """What pyarrow says of a CSV file, with the name of the column and the line."""
+    said = re.sub(r"\bRow #(\d+)", r"line \1", said)
+    place = re.search(r"CSV column #(\d+)", said)
+    if place is None:
+        return said
+    with file.open(newline="", errors="replace") as opened:
+        names = next(csv.reader(opened), [])
+    number = int(place[1])
+    name = repr(names[number]) if number < len(names) else f"#{number}"
+    return said.replace(f"In {place[0]}", f"column {name}")
 
 
 def _read_json(file: Path, schema: pa.Schema) -> pa.Table:

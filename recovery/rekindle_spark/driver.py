@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from rekindle import coordination, protocol
 from rekindle.coordination.following import Following
-from rekindle.errors import RunError
+from rekindle.errors import InputError, RunError
 from rekindle.modes import OFF, ON
 from rekindle.protocol import Handshake, tree
 from rekindle.settings import ADAPTIVE, Settings
@@ -105,7 +105,10 @@ def run(
     committed stays, and a later run goes on from there.
     """
     plain = program.build(pipeline)
-    coordination.initial(plain.topology, settings.policy, settings.runtime.nodes_expected)
+    try:
+        coordination.initial(plain.topology, settings.policy, settings.runtime.nodes_expected)
+    except InputError as error:
+        raise settings.placed(error) from error
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
     shipped = shipping.pack(plain)
     patience = Patience(
@@ -129,7 +132,7 @@ def run(
         started()
         file = _early_events(place.events, stack)
         outputs = [output for chain in plain.chains for output in chain.outputs]
-        history = _settled(plain, store, store.open(clock.now(), outputs))
+        history = _settled(plain, store, store.open(clock.now(), outputs, pipeline.name))
         built = _with_branches(plain, history)
         if upgrades.is_needed(built, history):
             upgrades.carry_over(built, store, history, clock.now())

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rekindle.errors import ColumnError, StepError
 from rekindle_spark import frames, late_outputs, poison, printing, user_code
@@ -324,8 +326,37 @@ def _stateless(
 
 def _apply(step: Step, table: pa.Table, sieve: Sieve) -> pa.Table:
     if step.kind == "filter":
-        return sieve.run(table, lambda part: part.filter(step.function(part)))
+        return sieve.run(table, lambda part: _filtered(step, part))
     return sieve.run(table, lambda part: _declared(step, step.function(part)))
+
+
+def _filtered(step: Step, table: pa.Table) -> pa.Table:
+    """The rows that a filter keeps. Raises StepError where what it has returned is no truth value
+    for each row."""
+    mask = step.function(table)
+    if isinstance(mask, pc.Expression):
+        return table.filter(mask)
+    kind = getattr(mask, "type", None)
+    if isinstance(mask, np.ndarray) and mask.ndim == 1:
+        kind = pa.from_numpy_dtype(mask.dtype)
+    is_array = isinstance(mask, pa.Array | pa.ChunkedArray | np.ndarray)
+    if is_array and kind == pa.bool_() and len(mask) == table.num_rows:
+        return table.filter(mask)
+    got = type(mask).__name__
+    if is_array:
+        got += f" of {len(mask)} values of type {kind}"
+    raise _returned(
+        step,
+        f"{got} where {table.num_rows} truth values were expected, one for each row",
+        "return a pyarrow array of type bool, as pyarrow.compute makes of columns",
+    )
+
+
+def _returned(step: Step, what: str, remedy: str) -> StepError:
+    """What is wrong with what a step's function has returned."""
+    function = user_code.defined_at(getattr(step.function, "read", step.function))
+    said = f"returned {what}, by {function}" if function else f"returned {what}"
+    return StepError(where=f"step {step.name}", what=said, remedy=remedy)
 
 
 def _declared(step: Step, result: Any) -> pa.Table:
@@ -341,13 +372,10 @@ def _declared(step: Step, result: Any) -> pa.Table:
         if carried.differ_in_layout(result.schema, step.schema):
             return carried.converted(result, step.schema)
     got = result.schema if isinstance(result, pa.Table) else type(result).__name__
-    what = f"returned {_one_line(got)} where {_one_line(step.schema)} was declared"
-    if function := user_code.defined_at(step.function):
-        what += f", by {function}"
-    raise StepError(
-        where=f"step {step.name}",
-        what=what,
-        remedy="return a pyarrow.Table with the declared schema",
+    raise _returned(
+        step,
+        f"{_one_line(got)} where {_one_line(step.schema)} was declared",
+        "return a pyarrow.Table with the declared schema",
     )
 
 
@@ -358,11 +386,9 @@ def _guarded(step: Step, work: Callable[[], Any]) -> Any:
     except ColumnError as error_of_column:
         raise error_of_column.at(step.name) from error_of_column
     if error is not None:
-        raise StepError(
-            where=f"step {step.name}",
-            what=poison.raised(error),
-            remedy=poison.MEND,
-        ) from error
+        function = user_code.raised_at(error)
+        what = poison.raised(error) + (f", in {function}" if function else "")
+        raise StepError(where=f"step {step.name}", what=what, remedy=poison.MEND) from error
     return result
 
 

@@ -26,13 +26,13 @@ __all__ = [
     "ENDING",
     "KEYS_NOTED",
     "MEND",
-    "PASSED_ON",
     "STRICT",
     "USERS_ERRORS",
     "Choice",
     "Sieve",
     "Tolerance",
     "attempt",
+    "is_passed_on",
     "raised",
 ]
 
@@ -270,12 +270,17 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """What a user's function gives, or what it raises; nothing of that may end the host."""
     try:
         return function(), None
-    except PASSED_ON:
-        raise
     except USERS_ERRORS as error:
-        if isinstance(error, KeyboardInterrupt) and _may_be_ctrl_c():
+        if is_passed_on(error):
             raise
         return None, error
+
+
+def is_passed_on(error: BaseException) -> bool:
+    """Say whether what comes out of a user's function is no fault of it."""
+    if isinstance(error, KeyboardInterrupt):
+        return _may_be_ctrl_c()
+    return isinstance(error, PASSED_ON)
 
 
 def _may_be_ctrl_c() -> bool:

@@ -8,7 +8,6 @@ Columns are given in plain layouts (`operators.carried`), event times as microse
 each of them is a whole one.
 """
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rekindle import path_kinds
 from rekindle_spark import arguments
 from rekindle_spark.operators import carried
 from rekindle_spark.operators.columns import check_columns, check_names
@@ -86,8 +86,9 @@ class Replay:
         where, times = f"step {step}: source file {self.path}", self._event_times()
         if len(times) == 0:
             arguments.refuse(where, "is empty", "write at least one row into it")
-        if np.any(times == np.iinfo("int64").min):
-            what = f"has rows without event time in {self.event_time!r}"
+        absent = np.flatnonzero(times == np.iinfo("int64").min)
+        if len(absent):
+            what = f"has no event time in {self.event_time!r} in row {absent[0]}"
             remedy = "leave them out when you write the file, or give them a time"
             arguments.refuse(where, what, remedy)
         if int(times.min()) < EARLIEST or int(times.max()) > LATEST:
@@ -95,9 +96,14 @@ class Replay:
             remedy = f"keep them from {EARLIEST:,} to {LATEST:,} microseconds since 1970"
             arguments.refuse(where, what, remedy)
         self._check_int96(where)
-        if np.any(np.diff(times) < 0):
-            what = f"is not sorted by {self.event_time!r}"
-            arguments.refuse(where, what, "sort the rows by event time when you write the file")
+        earlier = np.flatnonzero(np.diff(times) < 0) + 1
+        if len(earlier):
+            what = f"is not sorted by {self.event_time!r}: row {earlier[0]} is earlier than"
+            arguments.refuse(
+                where,
+                f"{what} the row before",
+                "sort the rows by event time when you write the file",
+            )
         span = int(times[-1]) - int(times[0])
         if self.repeat_every_seconds is not None and self._period() < span:
             what = f"is {self.repeat_every_seconds}, less than the {span / 1e6} s of the file"
@@ -259,15 +265,9 @@ def _check_path(path: object) -> None:
     """Refuse what is not the path of a file."""
     if not isinstance(path, str | Path) or path == "":
         arguments.refuse("Replay: path", f"is {arguments.shown(path)}", "name a Parquet file")
-    where = f"source file {path}"
-    if os.path.isdir(path):
-        arguments.refuse(where, "is a folder", "name one Parquet file")
-    if os.path.isfile(path):
-        return
-    if os.path.lexists(path):
-        what = "is no file, or a link that leads to none"
-        arguments.refuse(where, what, "name a Parquet file")
-    arguments.refuse(where, "is not there", "check the path, or make the file first")
+    if found := path_kinds.other_than_file(path):
+        remedy = "check the path, or make the file first" if "not there" in found else ""
+        arguments.refuse(f"source file {path}", found, remedy or "name one Parquet file")
 
 
 def _is_cut(exact: pa.ChunkedArray, cut: pa.ChunkedArray) -> bool:

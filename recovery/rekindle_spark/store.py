@@ -81,13 +81,16 @@ IN_CHECKPOINT = re.compile(r"([0-9]+)/")
 class History:
     """What earlier drivers left: the start of this one. Of commit records it has what they say
     together; the store goes on with that `fold` as it commits. `sound` are the epochs of the
-    checkpoints that count, with the one to go on from."""
+    checkpoints that count, with the one to go on from. `owner` says whose the store at `place` is,
+    as far as that is known."""
 
     offsets: dict[int, dict[str, Any]]
     fold: Fold
     checkpoint: dict[str, Any] | None
     branches: list[dict[str, Any]] = field(default_factory=list)
     sound: frozenset[int] = frozenset()
+    owner: str = ""
+    place: str = ""
 
 
 class Store:
@@ -111,14 +114,15 @@ class Store:
         """The number of the newest commit record that this driver knows."""
         return self.fold.commits
 
-    def open(self, now: float, outputs: Iterable[str] = ()) -> History:
+    def open(self, now: float, outputs: Iterable[str] = (), pipeline: str = "") -> History:
         """Take the next generation, fence older ones, and read what they left.
 
         `outputs` are the pipeline's queries and outputs of dead letters, for readers who look for
-        one that has no rows yet.
+        one that has no rows yet; `pipeline` is its name, for who comes with another one.
         """
         names = sorted(set(outputs))
         start = {"started_at": now, **_starter(), **({"outputs": names} if names else {})}
+        start |= {"pipeline": pipeline} if pipeline else {}
         return self.patience.through(lambda: self._open(now, start))
 
     def _open(self, now: float, start: Mapping[str, Any]) -> History:
@@ -412,7 +416,24 @@ class Store:
         _check_gaps("branches", branches, 1, max(branches, default=0))
         told = [one for _, one in sorted(branches.items())]
         sound = frozenset(record["epoch"] for record in counting)
-        return History(offsets, self.fold, checkpoint, told, sound)
+        place = str(self.files.place)
+        return History(offsets, self.fold, checkpoint, told, sound, self._owner(), place)
+
+    def _owner(self) -> str:
+        """Which pipeline the newest driver before this one had."""
+        before = [
+            number
+            for number in numbered(self.files, "generations")
+            if number < self.generation or not self.generation
+        ]
+        try:
+            record = self._read("generations", before[-1], "generation") if before else {}
+        except (FileNotFoundError, DamagedError):  # it only says whose the rest is
+            return ""
+        if record.get("pipeline"):
+            return f"pipeline {record['pipeline']}"
+        names = record.get("outputs", ())
+        return f"a pipeline with the outputs {', '.join(names)[:200]}" if names else ""
 
     def _begin(self, whole: Sequence[dict[str, Any]], damaged: Sequence[DamagedError]) -> None:
         """Begin with the fold of the newest checkpoint. Not where an earlier look has done so:

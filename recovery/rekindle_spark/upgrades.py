@@ -38,17 +38,18 @@ def check(program: Program, history: History) -> None:
     since = {name for name in history.fold.finished if history.fold.last(name) > begin}
     if record is None or not is_needed(program, history):
         if since - set(program.partition_names):
-            _refuse(program, "give it an empty store, or run the pipeline as it was")
+            _refuse(program, history, "give it an empty store, or run the pipeline as it was")
         return
     is_savepoint = record.get("savepoint", False) and not record.get("older")
     if not is_savepoint or max(history.offsets, default=0) > begin:
         _refuse(
             program,
+            history,
             "run the pipeline as it was and end it with `rekindle savepoint STORE`, or give this "
             "one an empty store",
         )
     if history.offsets[begin]["final"]:
-        _refuse(program, "give it an empty store: the input of this one has ended")
+        _refuse(program, history, "give it an empty store: the input of this one has ended")
     for name, step in program.steps.items():
         before = record["steps"].get(name, step)
         if before["state"] != step["state"]:
@@ -147,9 +148,10 @@ def _file(epoch: int, chain: Chain, index: int) -> str:
     return file_name(epoch, f"{chain.name}/{index}", "state")
 
 
-def _refuse(program: Program, remedy: str) -> None:
-    raise InputError(
-        where=f"pipeline {program.name}",
-        what="is not the one that wrote this checkpoint store",
-        remedy=remedy,
-    )
+def _refuse(program: Program, history: History, remedy: str) -> None:
+    what = "is not the one that wrote this checkpoint store"
+    if history.place:
+        what += f", {history.place}"
+    if history.owner:
+        what += f", which is that of {history.owner}"
+    raise InputError(where=f"pipeline {program.name}", what=what, remedy=remedy)

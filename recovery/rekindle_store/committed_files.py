@@ -41,6 +41,11 @@ __all__ = [
 DEAD_LETTERS = ".dead-letters"
 # That of its late rows has this one, and that of a join one for each of its inputs.
 LATE, LATE_SIDES = ".late", (".late-left", ".late-right")
+# What a step keeps beside, by the ending of its output: in words, and the option that asks for it.
+BESIDE = (
+    (DEAD_LETTERS, "dead letters", "dead_letters=True"),
+    (LATE, "late rows", "late=True"),
+)
 # Commit records of one look at the log: the files that they name are in memory together.
 RECORDS_MAX = 256
 NAMES_SHOWN_MAX = 8
@@ -248,6 +253,9 @@ class OutputLog:
 
     def _unknown(self, known: set[str]) -> InputError:
         assert self.query is not None
+        for ending, keeps, option in BESIDE:
+            if self.query.endswith(ending):
+                return self._without(ending, keeps, option, known)
         close = difflib.get_close_matches(self.query, sorted(known), n=5, cutoff=0.5)
         shown = close or sorted(known)
         more = f" and {len(shown) - NAMES_SHOWN_MAX} more" if len(shown) > NAMES_SHOWN_MAX else ""
@@ -260,6 +268,23 @@ class OutputLog:
             where=f"query {self.query!r:.120}",
             what=f"is no query of checkpoint store {self.files.place}",
             remedy=remedy if known else "wait until a run of its pipeline has started",
+        )
+
+    def _without(self, ending: str, keeps: str, option: str, known: set[str]) -> InputError:
+        """A step that keeps no rows of that kind, or a name that is no step's."""
+        assert self.query is not None
+        step = self.query.removesuffix(ending)
+        sides = [step + side for side in LATE_SIDES if ending == LATE and step + side in known]
+        others = sorted(name.removesuffix(ending) for name in known if name.endswith(ending))
+        remedy = f"give the step {option} to have them kept from the next start on"
+        if sides:
+            remedy = f"it is a join: name {' or '.join(sides)} as a query"
+        elif others:
+            remedy = f"name one that does: {', '.join(others[:NAMES_SHOWN_MAX])}; or {remedy}"
+        return InputError(
+            where=f"step {step!r:.120}",
+            what=f"keeps no {keeps} in checkpoint store {self.files.place}",
+            remedy=remedy,
         )
 
 

@@ -32,6 +32,13 @@ REMOTE = ("s3", "s3a", "hdfs")
 # What URLs, or object stores, give a meaning of their own.
 MISREAD = re.compile(r"[?#%\\^{}\[\]`\"<>|*~\s\x00-\x1f\x7f]")
 PLACES_CACHED_MAX = 16
+# A folder with this one in it is a store. In one that is to become a store there may be what a
+# driver or a person has put there before, and what storage systems have anywhere.
+GENERATIONS = "generations"
+OWN = re.compile(
+    r"[.@].*|lost\+found|finish|drain|savepoint|events[^/]*\.jsonl[.0-9]*"
+    r"|offsets|commits|branches|checkpoints|outputs|segments"
+)
 CONDITIONAL = "use a server that knows conditional writes (docs/stores.md)"
 # What folders without hard links answer, by system and driver.
 UNLINKABLE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.ENOTTY, errno.EINVAL)
@@ -144,6 +151,7 @@ def check(place: str | Path) -> None:
         if local is None:
             _check_creation(at(place))
         else:
+            _check_owned(local)
             _write_nothing(local)
     except OSError as error:
         raise store_errors.unwritable(place, error, is_local=local is not None) from error
@@ -173,6 +181,20 @@ def _remote(place: str) -> Files:
             what=f"needs {error.name}, which is not installed",
             remedy="install rekindle[stores]",
         ) from error
+
+
+def _check_owned(folder: Path) -> None:
+    """Refuse a folder of others: who reads or tidies up would take it for a store."""
+    if not folder.is_dir() or (folder / GENERATIONS).is_dir():
+        return
+    foreign = [name for name in sorted(os.listdir(folder)) if not OWN.fullmatch(name)]
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise InputError(
+            where=f"checkpoint store {folder}",
+            what=f"is a folder of something else: it holds {foreign[0]!r:.120}{more}",
+            remedy="name an empty folder, or one that is yet to be made",
+        )
 
 
 def _write_nothing(folder: Path) -> None:

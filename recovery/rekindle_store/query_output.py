@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["Output", "read"]
+__all__ = ["NoOutputYet", "Output", "read"]
 
 POLL_SECONDS = 1.0
 # How long somebody who follows waits for a store that does not answer.
@@ -78,6 +78,10 @@ def read(
 
 def _is_count(given: object) -> bool:
     return isinstance(given, int) and not isinstance(given, bool) and given >= 0
+
+
+class NoOutputYet(InputError):
+    """A query, or what a step keeps beside, is known and has no rows so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ class Output:
             yield _table(log, log.skipped).slice(0, 0)
         log.check_known()
         if self.query not in log.outputs:
-            raise InputError(
+            raise NoOutputYet(
                 where=f"query {self.query!r:.120}",
                 what="has no output yet",
                 remedy="wait until rows of it are committed, as `rekindle output --follow` does",

@@ -18,6 +18,7 @@ from rekindle_cli import options, output_formats
 from rekindle_cli.output_formats import FORMATS
 from rekindle_store import committed_files, query_output
 from rekindle_store.committed_files import DEAD_LETTERS, LATE
+from rekindle_store.query_output import NoOutputYet
 
 __all__ = ["output"]
 
@@ -139,10 +140,16 @@ def output(
         tables = (
             found.follow(only_new=only_new, waiting=_tell_waiting) if follow else found.tables()
         )
-    if file is not None:
-        _write_file(file, chosen, tables)
-    else:
-        _print(chosen, tables, at_once=follow)
+    try:
+        if file is not None:
+            _write_file(file, chosen, tables)
+        else:
+            _print(chosen, tables, at_once=follow)
+    except NoOutputYet:
+        if name == query:
+            raise
+        why = "no row has come too late for it" if late else "it has left out no row"
+        print(f"step {query}: {why} so far", file=sys.stderr)
 
 
 def _format(name: str | None, file: Path | None) -> str:

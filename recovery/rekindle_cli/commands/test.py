@@ -213,6 +213,7 @@ def _run(
 
 def _read_inputs(pipeline: "Pipeline", inputs: Sequence[str]) -> dict[str, "pa.Table"]:
     from rekindle_cli import table_files
+    from rekindle_spark.testing import check_times
 
     sources = {step.name: step for step in pipeline.steps.values() if step.kind == "source"}
     tables: dict[str, pa.Table] = {}
@@ -226,9 +227,15 @@ def _read_inputs(pipeline: "Pipeline", inputs: Sequence[str]) -> dict[str, "pa.T
             raise InputError(where=where, what=f"there is no source {name!r}", remedy=remedy)
         if name in tables:
             raise InputError(where=where, what=f"gives {name} again", remedy="give it once")
-        schema = sources[name].schema
+        schema, path = sources[name].schema, Path(file)
         assert schema is not None
-        tables[name] = table_files.read(f"--input {name}", Path(file), schema)
+        table = tables[name] = table_files.read(f"--input {name}", path, schema)
+        check_times(
+            f"--input {name}: {file}",
+            table,
+            sources[name].event_time,
+            table_files.row_names(path, table.num_rows),
+        )
     return tables
 
 

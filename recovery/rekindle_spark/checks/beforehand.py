@@ -25,7 +25,7 @@ def beforehand(pipeline: Pipeline, settings: Settings) -> list[Finding]:
         built = program.build(pipeline)
         coordination.initial(built.topology, settings.policy, settings.runtime.nodes_expected)
     except InputError as error:
-        return [of_error(error)]
+        return [of_error(settings.placed(error))]
     found = [*_paths(built), *repeatability(built)]
     try:
         shipped = shipping.pack(built)

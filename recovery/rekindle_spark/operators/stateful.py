@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from rekindle.errors import StepError
-from rekindle_spark import arguments
+from rekindle_spark import arguments, user_code
 from rekindle_spark.operators import (
     carried,
     columns,
@@ -40,7 +40,7 @@ from rekindle_spark.operators.keyed_value import Emitted, StatefulOperator, Valu
 from rekindle_spark.operators.python_rows import Rows, Value
 from rekindle_spark.operators.readable import places as readable_places
 from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
-from rekindle_spark.poison import KEYS_NOTED, PASSED_ON, USERS_ERRORS, Sieve
+from rekindle_spark.poison import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
 __all__ = ["Emitted", "KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
@@ -131,10 +131,8 @@ class KeyedStateful:
     ) -> tuple[KeyedValues, pa.Table]:
         """Take new rows; hand over those with event time up to `watermark`, key by key. Where
         `handle` raises for a key's rows, they go one by one, through `sieve`."""
-        rows, late_rows = inputs[0], state.late_rows
-        if rows.num_rows and (late := self.late(0, rows, previous_watermark)).any():
-            late_rows += int(np.count_nonzero(late))
-            rows = tables.select_rows(rows, ~late)
+        rows, late = times.in_time(inputs[0], self.event_time, previous_watermark)
+        late_rows = state.late_rows + late
         nothing_due = state.waiting.num_rows == 0 or watermark < state.due_at
         if rows.num_rows == 0 and nothing_due:
             values, purge_at = self._purge(state.values, state.purge_at, watermark)
@@ -238,14 +236,17 @@ class KeyedStateful:
         state = ValueState(deepcopy(value) if self.nested else value)
         rows = due.as_rows(due.cells[slice(*span)])
         try:
-            for row in self.operator.handle(key, rows, state) or ():
+            given = self.operator.handle(key, rows, state)
+            if type(given) is not list:
+                given = self._rows_of(given)
+            for row in given:
                 if isinstance(row, tuple) and len(row) == width:
                     emitted.append(row)
                 else:
                     emitted.append(self._emitted(row))
-        except PASSED_ON:
-            raise
         except USERS_ERRORS as error:
+            if is_passed_on(error):
+                raise
             del emitted[before:]
             return self._hand_over_alone(key, due, span, value, error)
         return state.get()
@@ -285,8 +286,16 @@ class KeyedStateful:
         """A key's value after one row, and what is emitted for it."""
         state = ValueState(deepcopy(value) if self.nested else value)
         rows = due.as_rows(python_rows.tuples(row.columns, row.num_rows))
-        emitted = [self._emitted(one) for one in self.operator.handle(key, rows, state) or ()]
-        return state.get(), emitted
+        given = self._rows_of(self.operator.handle(key, rows, state))
+        return state.get(), [self._emitted(one) for one in given]
+
+    def _rows_of(self, given: Any) -> Iterable[Emitted]:
+        """What `handle` has returned, as rows; without any it may return nothing, or False."""
+        if given is None or given is False:
+            return ()
+        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+            raise self._misfit(f"{_kind(given)} was returned instead of a list of rows")
+        return given
 
     def _pieces(
         self, moments: list[int], span: tuple[int, int], last: int
@@ -358,11 +367,17 @@ class KeyedStateful:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def _misfit(self, what: str) -> StepError:
+        function = user_code.defined_at(self.operator.handle)
         return StepError(
             where=f"step {self.name}",
-            what=what,
+            what=f"{what}, by {function}" if function else what,
             remedy=f"make {type(self.operator).__name__}.handle keep to the declared schema",
         )
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _checked_value_schema(where: str, operator: object) -> pa.Schema:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rekindle.errors import ColumnError
 from rekindle_spark import arguments
-from rekindle_spark.operators import columns
+from rekindle_spark.operators import columns, tables
 from rekindle_spark.operators.columns import TIMESTAMP, Integers, Mask
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "are_late",
     "arriving",
     "duration_microseconds",
+    "in_time",
     "microseconds",
     "timestamps",
 ]
@@ -67,6 +68,16 @@ def timestamps(times: Integers) -> pa.Array:
 def are_late(moments: Integers, previous_watermark: int) -> Mask:
     """Which event times in microseconds come too late."""
     return np.asarray(moments <= max(previous_watermark, LATE_FOR_EVER))
+
+
+def in_time(rows: pa.Table, name: str, previous_watermark: int) -> tuple[pa.Table, int]:
+    """Rows that do not come too late by their event time, the column `name`, and the number of
+    those that do. Raises ColumnError as `arriving` does."""
+    if rows.num_rows == 0:
+        return rows, 0
+    late = are_late(arriving(rows, name), previous_watermark)
+    count = int(np.count_nonzero(late))
+    return (tables.select_rows(rows, ~late) if count else rows), count
 
 
 def duration_microseconds(where: str, seconds: float, *, zero: bool = False) -> int:

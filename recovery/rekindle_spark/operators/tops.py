@@ -81,13 +81,9 @@ class Top:
         self, state: TopState, inputs: Sequence[pa.Table], previous_watermark: int, watermark: int
     ) -> tuple[TopState, pa.Table]:
         """Take rows; emit those whose event time lies in (previous_watermark, watermark]."""
-        rows, late_rows = inputs[0], state.late_rows
-        if rows.num_rows:
-            late = self.late(0, rows, previous_watermark)
-            if late.any():
-                late_rows += int(np.count_nonzero(late))
-                rows = tables.select_rows(rows, ~late)
-        elif watermark < state.closes_at or state.rows.num_rows == 0:
+        rows, late = times.in_time(inputs[0], self.event_time, previous_watermark)
+        late_rows = state.late_rows + late
+        if inputs[0].num_rows == 0 and (watermark < state.closes_at or state.rows.num_rows == 0):
             return state, self.no_output
         best, ranks = self._best(tables.concatenate([state.rows, rows]))
         moments = times.microseconds(best[self.event_time])

@@ -13,6 +13,6 @@ It is no second engine. What a pipeline gives here it gives on a cluster, from t
 """
 
 from rekindle_spark.testing.in_process import PipelineResult, run, run_pipeline
-from rekindle_spark.testing.table_source import TableSource
+from rekindle_spark.testing.table_source import TableSource, check_times
 
-__all__ = ["PipelineResult", "TableSource", "run", "run_pipeline"]
+__all__ = ["PipelineResult", "TableSource", "check_times", "run", "run_pipeline"]

@@ -3,7 +3,7 @@
 It keeps the protocol `pipeline.Source` as `replay.Replay` does, and is pickled with its rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from rekindle_spark import arguments
 from rekindle_spark.operators import columns, times
 
-__all__ = ["TableSource", "table_of"]
+__all__ = ["TableSource", "check_times", "table_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,7 @@ class TableSource:
 
     def check(self, step: str) -> None:
         """Raise InputError that names the row without event time, or out of order."""
-        moments = self._moments()
-        where = f"step {step}: its table"
-        absent = np.flatnonzero(moments == times.NO_TIME)
-        if len(absent):
-            what = f"has no {self.event_time!r} in row {absent[0]}"
-            arguments.refuse(where, what, "give every row an event time")
-        earlier = np.flatnonzero(np.diff(moments) < 0)
-        if len(earlier):
-            what = f"is not sorted by {self.event_time!r}: row {earlier[0] + 1} is earlier than"
-            arguments.refuse(where, f"{what} the row before", "sort the rows by event time")
+        check_times(f"step {step}: its table", self.table, self.event_time)
 
     def read(self, begin: int, end: int) -> pa.Table:
         """Return the rows [begin, end), at most those that there are."""
@@ -65,6 +56,21 @@ class TableSource:
 
     def _moments(self) -> columns.Integers:
         return times.microseconds(self.table[self.event_time])
+
+
+def check_times(
+    where: str, table: pa.Table, event_time: str, row: Callable[[int], str] = "row {}".format
+) -> None:
+    """Raise InputError for a row without event time or out of order; `row` names one by number."""
+    moments = times.microseconds(table[event_time])
+    absent = np.flatnonzero(moments == times.NO_TIME)
+    if len(absent):
+        what = f"has no {event_time!r} in {row(int(absent[0]))}"
+        arguments.refuse(where, what, "give every row an event time")
+    earlier = np.flatnonzero(np.diff(moments) < 0) + 1
+    if len(earlier):
+        what = f"is not sorted by {event_time!r}: {row(int(earlier[0]))} is earlier than"
+        arguments.refuse(where, f"{what} the row before", "sort the rows by event time")
 
 
 def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from wrong_pipelines import NOBODY, write
 
-from rekindle_cli import cli
+# Loaded here, or each child process of a command would load it for itself.
+from rekindle_cli import cli, pipeline_checks
+
+assert pipeline_checks.check
 
 # Of this process, so that it does not depend on what else the machine does.
 SECONDS_MAX = 15.0

@@ -57,7 +57,7 @@ def said_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
             "pipeline file {file}: step same: ended its process with SIGKILL" + IN_STEP,
         ),
         (
-            "signal.setitimer(signal.ITIMER_REAL, 0.01); signal.sigwait([signal.SIGHUP])",
+            "signal.signal(signal.SIGALRM, signal.SIG_DFL); signal.raise_signal(signal.SIGALRM)",
             "pipeline file {file}: step same: ended its process with SIGALRM" + IN_STEP,
         ),
         (
