@@ -8,6 +8,7 @@
     counting      what is counted inside of the processes of a run
     demo_command  the command `rekindle bench demo`
     demo_runs     the demo seed after seed: is it right, and true about the machine
+    enforcement   the option `--enforce`, and what it does
     flame         a flame graph of what a profile has sampled
     fleet         the records of many applications at rest
     harmful       what an important query feels of functions that end or hang their process
@@ -29,6 +30,7 @@
     soak          many small epochs, losses and starts: does anything grow
     soak_rows     whether every row of a soak is right
     store_disk    what reports take on the disk of a ZooKeeper server: computed, and measured
+    text_runs     a pipeline that is text, run on a cluster of this machine
     threads       CPU time of processes by kinds of their threads
     witness       how short of CPU the machine is, by a process that wants a little of it
     results       rows of bars, written and printed

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from rekindle.errors import InputError, RunError
-from rekindle_bench import demo_command
+from rekindle_bench import demo_command, enforcement
+from rekindle_bench.enforcement import Enforce
 from rekindle_cli import options, pictures
 from rekindle_local import failures
 from rekindle_local.failures import Schedule
@@ -71,7 +72,7 @@ def recovery(
     resume: Annotated[
         bool, typer.Option(help="Go on where the run that wrote --report was interrupted.")
     ] = False,
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Compare strategies and other systems, seed by seed.
 
@@ -102,7 +103,7 @@ def recovery(
     _check_runs("--seeds", len(numbers), enforce and not resume)
     directory = options.writable(report) if resume else options.new_directory(report)
     asked = contest.Contest(wanted, numbers, planned, rows_per_second, cpu_quota)
-    _enforce(benchmark.measure(asked, directory, resume=resume), enforce)
+    enforcement.enforce(benchmark.measure(asked, directory, resume=resume), enforce)
 
 
 def _schedule(name: str, minutes: float | None, nodes: int | None, kill: int | None) -> Schedule:
@@ -122,7 +123,7 @@ def soak(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-soak"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Run many small epochs, with losses and starts, and see that nothing grows.
 
@@ -133,7 +134,7 @@ def soak(
     """
     from rekindle_bench import soak as benchmark
 
-    _enforce(benchmark.measure(epochs, options.new_directory(report)), enforce)
+    enforcement.enforce(benchmark.measure(epochs, options.new_directory(report)), enforce)
 
 
 @bench.command()
@@ -145,7 +146,7 @@ def past(
     report: Annotated[Path, typer.Option(help="A new directory for the figures.")] = Path(
         "bench-past"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Start on a store with a long past, beside one with a short one.
 
@@ -156,7 +157,7 @@ def past(
     from rekindle_bench import past as benchmark
 
     _check_runs("--turns", turns, enforce)
-    _enforce(benchmark.measure(commits, turns, options.new_directory(report)), enforce)
+    enforcement.enforce(benchmark.measure(commits, turns, options.new_directory(report)), enforce)
 
 
 @bench.command()
@@ -167,7 +168,7 @@ def harmful(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-harmful"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """End or hang processes beside an important query.
 
@@ -175,7 +176,7 @@ def harmful(
     """
     from rekindle_bench import harmful as benchmark
 
-    _enforce(benchmark.measure(seconds, options.new_directory(report)), enforce)
+    enforcement.enforce(benchmark.measure(seconds, options.new_directory(report)), enforce)
 
 
 @bench.command()
@@ -187,7 +188,7 @@ def coordinator(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-coordinator"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Coordinate many applications: at rest, and in a failure.
 
@@ -195,7 +196,9 @@ def coordinator(
     """
     from rekindle_bench import coordinator as benchmark
 
-    _enforce(benchmark.measure(applications, queries, options.new_directory(report)), enforce)
+    enforcement.enforce(
+        benchmark.measure(applications, queries, options.new_directory(report)), enforce
+    )
 
 
 @bench.command()
@@ -209,7 +212,7 @@ def store(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-store"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Measure what drivers' reports write to the disk of a ZooKeeper server.
 
@@ -220,7 +223,9 @@ def store(
     from rekindle_bench import store_disk as benchmark
 
     directory = options.new_directory(report)
-    _enforce(benchmark.measure(applications, queries, times, seconds, directory), enforce)
+    enforcement.enforce(
+        benchmark.measure(applications, queries, times, seconds, directory), enforce
+    )
 
 
 @bench.command()
@@ -233,7 +238,7 @@ def overhead(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-overhead"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Measure what checkpoints, ordering and catching up cost.
 
@@ -243,7 +248,7 @@ def overhead(
 
     _check_runs("--rounds", rounds, enforce)
     directory = options.new_directory(report)
-    _enforce(benchmark.measure(rounds, seconds, sweep, directory), enforce)
+    enforcement.enforce(benchmark.measure(rounds, seconds, sweep, directory), enforce)
 
 
 @bench.command()
@@ -253,7 +258,7 @@ def checks(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-checks"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Measure what it costs to check exchanged rows.
 
@@ -261,7 +266,7 @@ def checks(
     """
     from rekindle_bench import checks as benchmark
 
-    _enforce(benchmark.measure(rounds, seconds, options.new_directory(report)), enforce)
+    enforcement.enforce(benchmark.measure(rounds, seconds, options.new_directory(report)), enforce)
 
 
 @bench.command()
@@ -299,7 +304,7 @@ def steady(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-steady"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Measure the highest rate that systems keep up with.
 
@@ -317,7 +322,7 @@ def steady(
         raise _nothing_to_enforce("--systems", "rekindle")
     _check_runs("--rounds", rounds, enforce)
     directory = options.new_directory(report)
-    _enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
+    enforcement.enforce(benchmark.measure(wanted, rounds, seconds, directory), enforce)
 
 
 @bench.command()
@@ -329,7 +334,7 @@ def scale(
     report: Annotated[Path, typer.Option(help="A new directory for figures and logs.")] = Path(
         "bench-scale"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Measure what an epoch costs one driver as partitions grow.
 
@@ -338,7 +343,7 @@ def scale(
     from rekindle_bench import scale as benchmark
 
     directory = options.new_directory(report)
-    _enforce(benchmark.measure(partitions, executors, directory), enforce)
+    enforcement.enforce(benchmark.measure(partitions, executors, directory), enforce)
 
 
 @bench.command()
@@ -359,7 +364,7 @@ def planner(
     renew: Annotated[
         bool, typer.Option(help="Look for an hour for better plans to measure against.")
     ] = False,
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Measure how fast the planner is and how good its plans are.
 
@@ -374,7 +379,9 @@ def planner(
     if renew:
         benchmark.renew(directory)
         return
-    _enforce(benchmark.measure(queries, partitions, budget_seconds, seed, directory), enforce)
+    enforcement.enforce(
+        benchmark.measure(queries, partitions, budget_seconds, seed, directory), enforce
+    )
 
 
 @bench.command()
@@ -470,16 +477,4 @@ def _check_runs(option: str, given: int, enforce: bool) -> None:
             where=option,
             what=f"gives {given} of the {RUNS_MIN} runs whose median --enforce is about",
             remedy=f"give {RUNS_MIN} or more, or leave out --enforce",
-        )
-
-
-def _enforce(result: dict[str, object], enforce: bool) -> None:
-    rows = result["bars"]
-    assert isinstance(rows, list)
-    missed = [row["bar"] for row in rows if not row["met"]]
-    if enforce and missed:
-        raise RunError(
-            where="benchmark",
-            what=f"missed: {'; '.join(missed)}",
-            remedy="see the report for the figures",
         )

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rekindle.errors import RunError
+from rekindle_bench import enforcement
+from rekindle_bench.enforcement import Enforce
 from rekindle_cli import options
 
 __all__ = ["demo"]
@@ -22,7 +23,7 @@ def demo(
     report: Annotated[Path, typer.Option(help="A new directory for figures and reports.")] = Path(
         "bench-demo"
     ),
-    enforce: Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")] = False,
+    enforce: Enforce = False,
 ) -> None:
     """Run the demo seed after seed, beside a witness.
 
@@ -32,10 +33,4 @@ def demo(
     from rekindle_bench import demo_runs
 
     result = demo_runs.measure(wanted, busy, options.new_directory(report))
-    missed = [row["bar"] for row in result["bars"] if not row["met"]]
-    if enforce and missed:
-        raise RunError(
-            where="benchmark",
-            what=f"missed: {'; '.join(missed)}",
-            remedy="see the report for the figures",
-        )
+    enforcement.enforce(result, enforce)

@@ -13,16 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from rekindle.errors import RunError
-from rekindle_bench import results
+from rekindle_bench import results, text_runs
 from rekindle_bench.results import Bar
-from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
-from rekindle_spark import jar
 
 __all__ = ["HARMS", "lags", "measure", "percentile"]
 
@@ -100,27 +97,17 @@ def measure(seconds: float, directory: Path) -> dict[str, Any]:
     data.prepare(directory / "input", year_fraction=0.25)
     traps = directory / "traps"
     traps.mkdir()
-    pipeline = directory / "pipeline.py"
-    pipeline.write_text(
-        PIPELINE.format(
-            traps=str(traps),
-            path=str(directory / "input" / data.file_name("flights_ewr")),
-            functions="\n\ndef ".join(FUNCTION.format(name=n, harm=h) for n, h in HARMS.items()),
-            names=f"({', '.join(f'({name!r}, harm_{name})' for name in HARMS)})",
-        )
+    pipeline = PIPELINE.format(
+        traps=str(traps),
+        path=str(directory / "input" / data.file_name("flights_ewr")),
+        functions="\n\ndef ".join(FUNCTION.format(name=n, harm=h) for n, h in HARMS.items()),
+        names=f"({', '.join(f'({name!r}, harm_{name})' for name in HARMS)})",
     )
-    settings = directory / "settings.yaml"
-    settings.write_text(yaml.safe_dump({"version": 1, "runtime": RUNTIME}))
-    driver = DriverProcess(directory)
-    cluster = LocalCluster(
-        nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
-    )
-    with cluster:
-        driver.start(pipeline, cluster.master_url, settings, cluster.spark_options())
-        try:
-            spans, events = _follow(driver, traps, seconds)
-        finally:
-            driver.end()
+    with (
+        text_runs.cluster(NODES, directory) as cluster,
+        text_runs.started(pipeline, RUNTIME, cluster, directory) as driver,
+    ):
+        spans, events = _follow(driver, traps, seconds)
     return _judge(spans, events, seconds, directory)
 
 

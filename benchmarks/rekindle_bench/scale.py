@@ -16,17 +16,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from rekindle.errors import RunError
-from rekindle_bench import results
+from rekindle_bench import results, text_runs
 from rekindle_bench.results import Bar
 from rekindle_bench.threads import PYTHON, cpu_by_kind
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
-from rekindle_spark import jar
 
 __all__ = ["measure"]
 
@@ -113,15 +111,7 @@ def measure(partitions: int, executors: int, directory: Path) -> dict[str, Any]:
     holds."""
     rows = directory / "rows.parquet"
     _prepare(rows)
-    cluster = LocalCluster(
-        nodes=executors,
-        cpu_quota=None,
-        slots=1,
-        worker_memory_megabytes=1024,
-        directory=directory / "cluster",
-        class_path=[Path(jar.path())],
-    )
-    with cluster:
+    with text_runs.cluster(executors, directory, slots=1, worker_memory_megabytes=1024) as cluster:
         sizes = [
             _size(max(1, part // PARTITIONS_OF_QUERY), rows, cluster, directory / f"run-{part}")
             for part in (partitions // 4, partitions // 2, partitions)
@@ -143,26 +133,18 @@ def _prepare(path: Path) -> None:
 def _size(queries: int, rows: Path, cluster: LocalCluster, directory: Path) -> Size:
     sources = min(SOURCES_MAX, queries)
     directory.mkdir()
-    pipeline, settings = directory / "pipeline.py", directory / "settings.yaml"
-    pipeline.write_text(
-        PIPELINE.format(
-            path=str(rows),
-            lap_seconds=LAP_SECONDS,
-            sources=sources,
-            queries=queries,
-            source_partitions=max(1, queries // sources),
-            window_partitions=WINDOW_PARTITIONS,
-        )
+    pipeline = PIPELINE.format(
+        path=str(rows),
+        lap_seconds=LAP_SECONDS,
+        sources=sources,
+        queries=queries,
+        source_partitions=max(1, queries // sources),
+        window_partitions=WINDOW_PARTITIONS,
     )
     runtime = {"nodes_expected": len(cluster.nodes), "rows_per_second": ROWS_PER_SECOND}
-    settings.write_text(yaml.safe_dump({"version": 1, "runtime": runtime}))
-    driver = DriverProcess(directory)
-    conf = {**cluster.spark_options(), "spark.driver.memory": "2g"}
-    driver.start(pipeline, cluster.master_url, settings, conf)
-    try:
+    conf = {"spark.driver.memory": "2g"}
+    with text_runs.started(pipeline, runtime, cluster, directory, conf) as driver:
         job_seconds, epoch_seconds, spent = _epochs(driver, cluster)
-    finally:
-        driver.end()
     return Size(
         queries,
         sources * max(1, queries // sources) + queries * WINDOW_PARTITIONS,

@@ -23,18 +23,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from rekindle.errors import RunError
 from rekindle.verification import rows
-from rekindle_bench import results, soak_rows
+from rekindle_bench import results, soak_rows, text_runs
 from rekindle_bench.results import Bar
 from rekindle_local import distribution, processes
 from rekindle_local.cluster import LocalCluster
 from rekindle_local.demo.driving import DriverProcess
 from rekindle_local.flights import data
-from rekindle_spark import jar
 
 __all__ = ["Life", "lives", "measure"]
 
@@ -112,21 +110,13 @@ def measure(epochs: int, directory: Path) -> dict[str, Any]:
     """Run `epochs` epochs; returns what `soak.json` holds."""
     data.prepare(directory / "input", year_fraction=0.25)
     source = directory / "input" / data.file_name("flights_ewr")
-    pipeline = directory / "pipeline.py"
-    pipeline.write_text(PIPELINE.format(path=str(source)))
-    settings = directory / "settings.yaml"
-    settings.write_text(yaml.safe_dump({"version": 1, "runtime": _runtime()}))
-    driver = DriverProcess(directory)
-    cluster = LocalCluster(
-        nodes=NODES, cpu_quota=None, directory=directory / "cluster", class_path=[Path(jar.path())]
-    )
-    with cluster:
-        conf = {**cluster.spark_options(), "spark.driver.memory": "1g"}
-        try:
-            soak = _Soak(driver, cluster, lives(epochs))
-            soak.run(lambda: driver.start(pipeline, cluster.master_url, settings, conf))
-        finally:
-            driver.end()
+    pipeline, conf = PIPELINE.format(path=str(source)), {"spark.driver.memory": "1g"}
+    with (
+        text_runs.cluster(NODES, directory) as cluster,
+        text_runs.prepared(pipeline, _runtime(), cluster, directory, conf) as (driver, start),
+    ):
+        soak = _Soak(driver, cluster, lives(epochs))
+        soak.run(start)
     bad = soak_rows.count_bad(driver.store, source, data.repeat_every_seconds(source))
     return _judge(soak.lives, bad, epochs, directory)
 

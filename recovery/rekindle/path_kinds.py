@@ -36,6 +36,6 @@ def _unreachable(path: str | Path, error: OSError) -> str:
         return "is a link that leads back to itself"
     if error.errno == errno.ENOENT and os.path.islink(path):
         return f"is a link to {os.readlink(path)}, which is not there"
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
         return "is not there"
     return f"cannot be read ({error.strerror})"

@@ -98,8 +98,15 @@ def test_the_solvers_to_choose_from_are_those_of_the_planner() -> None:
         ("policy: {priorities: {q: 11}}", "policy.priorities.q: is 11; give a number from 1 to 10"),
         (
             "runtime: {rows_per_second: 1e+09}",
-            "runtime.rows_per_second: is '1e+09', not a number; "
-            "give a number from 0.001 to 1,000,000,000",
+            "runtime.rows_per_second: is '1e+09', which YAML takes for text; write 1000000000",
+        ),
+        (
+            "runtime: {rows_per_second: '1,000'}",
+            "runtime.rows_per_second: is '1,000', which YAML takes for text; write 1000",
+        ),
+        (
+            "runtime: {rows_per_second: 2000000000}",
+            "runtime.rows_per_second: is 2000000000; give a number from 0.001 to 1000000000",
         ),
         ("policy: {priorities: {q: 0}}", "policy.priorities.q: is 0; give a number from 1 to 10"),
         ("policy: {priorities: {q: high}}", "policy.priorities.q: is 'high', not a number; give"),

@@ -189,7 +189,9 @@ def test_a_function_that_fails_on_the_first_rows_is_refused_with_its_step(
 
 def test_a_predicate_that_gives_numbers_is_refused(refuse: Run, file: Path) -> None:
     body = 'readings.filter("some", lambda t: t["value"]).sink("rows")'
-    assert refuse(write_pipeline(file, body)).startswith("step some: ")
+    message = refuse(write_pipeline(file, body))
+    assert message.startswith("step some: returned ChunkedArray of 0 values of type int64 where")
+    assert f"by <lambda> ({file.with_name('wrong.py')}:9)" in message
 
 
 def test_a_lambda_that_never_returns_is_warned_of_and_does_not_hold_up_the_command(

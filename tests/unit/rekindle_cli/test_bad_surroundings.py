@@ -168,9 +168,25 @@ def test_the_store_of_another_pipeline_is_refused_and_its_driver_lives(
     store.log_offsets(1, {"cut_at": 0.0, "offsets": {"other": [0, 1]}, "watermark": 0})
     store.commit({"at": 0.0, "plan_epoch": 1, "finished": {"other/0": [1, 1, [""]]}, "outputs": []})
     message = refuse(write_pipeline(file, GOOD))
-    assert "pipeline readings: is not the one that wrote this checkpoint store" in message
+    place = file.with_name("store")
+    assert f"pipeline readings: is not the one that wrote this checkpoint store, {place}" in message
     assert "empty store" in message
     store.check_generation()
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_started(
+    refuse: Run, file: Path
+) -> None:
+    folder = file.with_name("store")
+    folder.mkdir()
+    (folder / "budget.xlsx").write_text("")
+    (folder / "notes").mkdir()
+    message = refuse(write_pipeline(file, GOOD))
+    assert message == (
+        f"checkpoint store {folder}: is a folder of something else: it holds 'budget.xlsx' and 1 "
+        "more; name an empty folder, or one that is yet to be made\n"
+    )
+    assert sorted(path.name for path in folder.iterdir()) == ["budget.xlsx", "notes"]
 
 
 def test_a_store_that_cannot_be_a_folder_is_refused(refuse: Run, file: Path) -> None:

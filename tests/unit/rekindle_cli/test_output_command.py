@@ -56,7 +56,8 @@ def test_late_rows_are_shown_by_the_name_of_their_step(
     made.epoch("by-day.late", 0, 2, 9)
     assert shown(capsys, str(made.place), "by-day", "--late") == "n  name\n9  row 9\n"
     message = shown(capsys, str(made.place), "pairs", "--late", code=2)
-    assert f"name one of: {', '.join(sides)}" in message
+    assert f"step 'pairs': keeps no late rows in checkpoint store {made.place}" in message
+    assert f"it is a join: name {' or '.join(sides)}" in message
     message = shown(capsys, str(made.place), "pairs", code=2)
     assert f"it is a step that keeps rows beside: name {' or '.join(sides)}" in message
 
@@ -99,6 +100,22 @@ def test_files_are_listed_instead_of_rows(place: str, capsys: pytest.CaptureFixt
     assert len(shown(capsys, place, "hourly", "--files", "--limit", "1").splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "ending", "said"),
+    [
+        ("--dead-letters", ".dead-letters", "step by-day: it has left out no row so far\n"),
+        ("--late", ".late", "step by-day: no row has come too late for it so far\n"),
+    ],
+)
+def test_a_step_that_has_kept_nothing_beside_so_far_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, ending: str, said: str
+) -> None:
+    made = Writer(tmp_path / "store", ("hourly", f"by-day{ending}"))
+    made.epoch("hourly", 0, 1, 1)
+    assert cli.run(cli.application, ["output", str(made.place), "by-day", option]) == 0
+    assert capsys.readouterr() == ("", said)
+
+
 def test_a_file_has_the_format_of_its_name(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +133,15 @@ def test_a_file_has_the_format_of_its_name(
     [
         (("hurly",), "query 'hurly': is no query of checkpoint store"),
         (("busiest",), "query 'busiest': has no output yet; wait until"),
+        (
+            ("hourly", "--dead-letters"),
+            "step 'hourly': keeps no dead letters in checkpoint store",
+        ),
+        (
+            ("hourly", "--dead-letters"),
+            "; name one that does: checked; or give the step dead_",
+        ),
+        (("hourly", "--late"), "keeps no late rows in checkpoint store"),
         (("checked",), "it is a step that keeps rows beside: name checked.dead-letters"),
         (("\x1b[2J",), r"query '\x1b[2J': is no query of"),
         (("hourly", "--format", "xml"), "--format: is 'xml'; choose table or json or csv"),

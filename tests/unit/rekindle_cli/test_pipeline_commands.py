@@ -1,6 +1,7 @@
 """The commands `rekindle check`, `test` and `init`: what they print, and their exit codes."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -209,13 +210,37 @@ def test_a_parquet_file_of_another_writer_is_taken_where_its_values_fit(
             "readings={folder}/rows.csv",
             "rows.csv: has no column 'value'; it needs event_time, value",
         ),
-        ("readings={folder}/bad.csv", "bad.csv: does not hold the columns that are wanted (In CSV"),
+        (
+            "readings={folder}/bad.csv",
+            "bad.csv: does not hold the columns that are wanted (column 'value': line 2: CSV "
+            "conversion error to int64: invalid value 'many')",
+        ),
+        (
+            "readings={folder}/short.csv",
+            "short.csv: does not hold the columns that are wanted (",
+        ),
+        ("readings={folder}/short.csv", "line 3: Expected 2 columns, got 1"),
+        (
+            "readings={folder}/kinds.parquet",
+            "kinds.parquet: does not hold the columns that are wanted (column 'value': Failed to",
+        ),
+        (
+            "readings={folder}/back.jsonl",
+            "back.jsonl: is not sorted by 'event_time': line 2 is",
+        ),
+        ("readings={folder}/back.parquet", "back.parquet: is not sorted by 'event_time': row 1 is"),
+        ("readings={folder}/absent.csv", "absent.csv: has no 'event_time' in line 3; give every"),
+        ("readings={folder}/pipe.csv", "pipe.csv: is a named pipe; name another file"),
         (
             "readings={folder}/bad.jsonl",
             "bad.jsonl: does not hold the columns that are wanted (JSON",
         ),
         ("readings={folder}/bad.parquet", "bad.parquet: does not hold the columns"),
-        ("readings={folder}/back.csv", "is not sorted by 'event_time': row 1 is earlier than the"),
+        (
+            "readings={folder}/back.csv",
+            "--input readings: {folder}/back.csv: is not sorted by 'event_time': line 3 is earlier "
+            "than the row before",
+        ),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(
@@ -225,12 +250,22 @@ def test_a_file_that_does_not_fit_is_refused(
     (tmp_path / "bad.csv").write_text("event_time,value\n2024-05-01T00:00:00,many\n")
     (tmp_path / "bad.jsonl").write_text("{'event_time'")
     (tmp_path / "bad.parquet").write_text("PAR1")
+    (tmp_path / "short.csv").write_text("event_time,value\n2024-05-01T00:00:00,1\n2024-05-02\n")
+    (tmp_path / "absent.csv").write_text("event_time,value\n2024-05-01T00:00:00,1\n,2\n")
+    (tmp_path / "back.jsonl").write_text(
+        '{"event_time": "2024-05-02T00:00:00"}\n{"event_time": "2024-05-01T00:00:00"}\n'
+    )
+    times = pa.array([2, 1], pa.timestamp("us"))
+    pq.write_table(pa.table({"event_time": times, "value": [1, 2]}), tmp_path / "back.parquet")
+    kinds = pa.table({"event_time": times, "value": ["x", "y"]})
+    pq.write_table(kinds, tmp_path / "kinds.parquet")
+    os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "back.csv").write_text(
         "event_time,value\n2024-05-01T00:00:01,1\n2024-05-01T00:00:00,2\n"
     )
     file = written(tmp_path)
     assert command("test", file, "--input", given.format(folder=tmp_path)) == 2
-    assert message in command.err
+    assert message.format(folder=tmp_path) in command.err
     assert command.err.count("\n") == 1
 
 

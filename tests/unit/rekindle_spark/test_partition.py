@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from number_rows import SCHEMA, SECOND, NumberRows
 
 from rekindle.errors import StepError
-from rekindle_spark import frames, partition, program
+from rekindle_spark import frames, partition, program, user_code
 from rekindle_spark.frames import Frame, Label
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.operators.stateful import Emitted, ValueState
@@ -271,10 +272,52 @@ def test_a_wrong_function_is_named_in_one_line(function: Any, words: str) -> Non
     "predicate",
     [
         lambda table: 1 / (table.num_rows * 0),
-        lambda table: table["size"],
-        lambda table: pa.array([True] * (table.num_rows - 1)),
+        lambda _: pc.field("nowhere"),
     ],
 )
-def test_a_wrong_predicate_is_named(predicate: Any) -> None:
+def test_a_predicate_that_raises_is_named(predicate: Any) -> None:
     with pytest.raises(StepError, match="step positive: raised "):
         read(built(predicate=predicate), ROWS0)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "got"),
+    [
+        (lambda table: [True] * table.num_rows, "list"),
+        (lambda _: None, "NoneType"),
+        (lambda _: True, "bool"),
+        (lambda table: table["size"], "ChunkedArray of 20 values of type int64"),
+        (lambda table: table, "Table"),
+        (
+            lambda table: pa.array([True] * (table.num_rows - 1)),
+            "BooleanArray of 19 values of type bool",
+        ),
+        (lambda table: np.zeros(table.num_rows), "ndarray of 20 values of type double"),
+        (lambda table: pa.nulls(table.num_rows), "NullArray of 20 values of type null"),
+    ],
+)
+def test_a_predicate_that_returns_something_else_is_told_what_it_has_to_return(
+    predicate: Any, got: str
+) -> None:
+    with pytest.raises(StepError) as caught:
+        read(built(predicate=predicate), ROWS0)
+    line = predicate.__code__.co_firstlineno
+    assert caught.value.where == "step positive"
+    assert caught.value.what == (
+        f"returned {got} where 20 truth values were expected, one for each row, "
+        f"by <lambda> ({user_code.place(__file__, line)})"
+    )
+    assert "pyarrow array of type bool" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        lambda table: pc.greater(table["size"], 0),
+        lambda _: pc.field("size") > 0,
+        lambda table: np.asarray(table["size"]) > 0,
+    ],
+)
+def test_truth_values_are_those_of_arrow_and_numpy_and_expressions(predicate: Any) -> None:
+    expected = read(built(), ROWS0).sinks["every-row"].digest
+    assert read(built(predicate=predicate), ROWS0).sinks["every-row"].digest == expected

@@ -210,8 +210,32 @@ def test_a_pipeline_that_shares_nothing_but_has_no_checkpoint_yet_is_refused(
     store.log_offsets(1, Cut(1, 10.0, {"others": (0, 1)}, WATERMARK, 100.0, False).record())
     finished = {"others/0": [1, 1, ["d"]]}
     store.commit({"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": []})
-    with pytest.raises(InputError, match="is not the one that wrote this checkpoint store"):
-        upgrades.check(built(), store.read())
+    with pytest.raises(InputError) as caught:
+        upgrades.check(built(), Store(tmp_path).read())
+    assert caught.value.where == "pipeline readings"
+    assert caught.value.what == f"is not the one that wrote this checkpoint store, {tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("start", "owner"),
+    [
+        ({"pipeline": "orders"}, "pipeline orders"),
+        ({"outputs": ["sales", "late"]}, "a pipeline with the outputs late, sales"),
+        ({"outputs": ["sales"], "pipeline": "orders"}, "pipeline orders"),
+    ],
+)
+def test_a_store_of_another_pipeline_is_refused_by_the_name_of_its_own(
+    tmp_path: Path, start: dict[str, Any], owner: str
+) -> None:
+    store = Store(tmp_path)
+    store.open(1.0, **start)
+    store.log_offsets(1, Cut(1, 10.0, {"others": (0, 1)}, WATERMARK, 100.0, False).record())
+    finished = {"others/0": [1, 1, ["d"]]}
+    store.commit({"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": []})
+    with pytest.raises(InputError) as caught:
+        upgrades.check(built(), Store(tmp_path).read())
+    assert caught.value.what.endswith(f"{tmp_path}, which is that of {owner}")
+    assert "an empty store" in caught.value.remedy
 
 
 def test_a_damaged_file_of_what_was_carried_over_does_not_bring_the_old_pipeline_back(

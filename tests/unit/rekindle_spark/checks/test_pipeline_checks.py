@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from rekindle import settings as settings_module
 from rekindle.settings import Policy, RuntimeSettings, Settings
 from rekindle_spark.checks import Finding, Severity, beforehand, first_rows
 from rekindle_spark.operators import StatefulOperator
@@ -93,6 +94,9 @@ def test_a_priority_for_a_query_that_is_not_there_is_an_error() -> None:
     settings = Settings(policy=Policy(priorities={"ouz": 3}))
     (finding,) = static(mapped(summed), settings)
     assert str(finding) == "policy.priorities.ouz: there is no such query; name one of: out"
+    settings = settings_module.parse(b"policy: {priorities: {ouz: 3}}", "mine.yaml")
+    (finding,) = static(mapped(summed), settings)
+    assert finding.where == "mine.yaml: policy.priorities.ouz"
 
 
 def test_what_cannot_be_sent_is_an_error() -> None:

@@ -277,12 +277,18 @@ def test_an_operator_may_emit_tuples_or_nothing_and_a_value_is_what_a_checkpoint
     assert run(stateful(Emitting(None)), ONE)[0] == []
 
 
+GOOD_ROW = {"event_time": moment(1), "plane": "N1"}
+
+
 @pytest.mark.parametrize(
     ("rows", "value", "message"),
     [
         ([GOOD[:3]], (1.0,), "an emitted row has"),
         ([{"event_time": moment(1), "plane": "N1"}], (1.0,), "an emitted row has columns"),
         ([["list"]], (1.0,), "an emitted row has"),
+        (GOOD_ROW, (1.0,), "a dict was returned instead of a list of rows, by handle \\(.*:[0-9]+"),
+        (3, (1.0,), "an int was returned instead of a list of rows, by handle"),
+        ("rows", (1.0,), "a str was returned instead of a list of rows"),
         ([(*GOOD[:3], 1.5)], (1.0,), "an emitted row does not fit pyarrow.Field<total: int64>"),
         ([(*GOOD[:3], "12")], (1.0,), "does not fit pyarrow.Field<total: int64>: found '12'"),
         ([(*GOOD[:3], True)], (1.0,), "does not fit pyarrow.Field<total: int64>: found True"),
