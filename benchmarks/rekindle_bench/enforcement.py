@@ -9,7 +9,7 @@ from rekindle.errors import RunError
 
 __all__ = ["Enforce", "enforce"]
 
-Enforce = Annotated[bool, typer.Option("--enforce", help="Exit 1 when a bar is not met.")]
+Enforce = Annotated[bool, typer.Option(help="Exit 1 when a bar is not met.")]
 
 
 def enforce(result: Mapping[str, Any], wanted: bool) -> None:

@@ -100,7 +100,7 @@ class Sandboxes:
     A thread that never lowers its own priority starts them: they would keep a lower one for good.
     """
 
-    idle: "queue.SimpleQueue[_Sandbox | OSError]" = field(default_factory=queue.SimpleQueue)
+    idle: "queue.SimpleQueue[_Sandbox | BaseException]" = field(default_factory=queue.SimpleQueue)
     wanted: "queue.SimpleQueue[None]" = field(default_factory=queue.SimpleQueue)
 
     def start(self) -> None:
@@ -136,8 +136,9 @@ class Sandboxes:
         except queue.Empty:
             self.prepare()
             sandbox = self.idle.get()
-        if isinstance(sandbox, OSError):
-            raise RuntimeError(f"no process can be started: {sandbox}") from sandbox
+        if isinstance(sandbox, BaseException):
+            why = str(sandbox) or type(sandbox).__name__
+            raise RuntimeError(f"no process can be started: {why}") from sandbox
         reply = sandbox.ask(pickle.dumps(trial))
         if reply is None:
             self.prepare()  # somebody else may be waiting for this one
@@ -150,7 +151,7 @@ class Sandboxes:
             self.wanted.get()
             try:
                 self.idle.put(_Sandbox())
-            except OSError as error:
+            except BaseException as error:  # the thread outlives it: who waits is told
                 self.idle.put(error)
 
 

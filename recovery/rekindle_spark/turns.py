@@ -33,9 +33,15 @@ class Turns:
             self.tickets += 1
             ticket = (urgency, self.tickets)
             heapq.heappush(self.waiting, ticket)
-            while self.busy or self.waiting[0] != ticket:
-                self.changed.wait()
-                waits()
+            try:
+                while self.busy or self.waiting[0] != ticket:
+                    self.changed.wait()
+                    waits()
+            except BaseException:  # who gives up must not keep the others waiting
+                self.waiting.remove(ticket)
+                heapq.heapify(self.waiting)
+                self.changed.notify_all()
+                raise
             heapq.heappop(self.waiting)
             self.busy = True
         try:

@@ -1,33 +1,40 @@
 """Whatever is raised in an executor's host, also outside of Exception: it is told, no thread dies.
 
 A panic of a native library (pyo3's PanicException) is a BaseException, as `Panic` is here. It is
-raised where each of our functions is entered, one after the other, as if a library did so in there.
+raised where each of our functions is entered, one after the other, and in the place of each call of
+native code, as if the library did so. Both are found by themselves: functions by running, calls by
+walking the source of all modules that a host imports (`call_sites`).
 """
 
+import ast
 import decimal
 import json
 import os
+import signal
 import socket
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import call_sites
 import polars as pl
 import pyarrow as pa
 import pytest
 
 # builders of this suite, on its path
+from call_sites import Site
 from host_world import SCHEMA, Desk, Numbers
 
 import rekindle_spark
 from rekindle.errors import StepError
-from rekindle_spark import host, partition, poison, program, states
+from rekindle_spark import host, partition, poison, program, sandbox, states, turns
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline import Pipeline, count, largest
 from rekindle_spark.poison import Sieve, Tolerance
@@ -169,6 +176,118 @@ def test_whatever_function_panics_the_task_is_answered_with_what_was_raised(
     assert executor.ask(number, received)["partitions"][str(number)]["status"] == "ok"
 
 
+def native_calls() -> frozenset[Site]:
+    """The calls of native code in all that a host imports."""
+    modules = call_sites.imported_by("rekindle_spark.host")
+    return frozenset().union(*map(call_sites.sites_in, modules))
+
+
+def test_calls_of_native_code_are_found_wherever_a_host_has_them() -> None:
+    found = {(os.path.basename(site.file), site.text) for site in native_calls()}
+    for expected in (
+        ("partition.py", "pa.Table.from_batches"),
+        ("partition.py", "table.filter"),
+        ("grouping.py", "pc.array_sort_indices"),
+        ("outputs.py", "pq.write_table"),
+        ("deltas.py", "pl.from_arrow"),
+        ("states.py", "pa.ipc.new_file"),
+        ("host.py", "polars.DataFrame({'warm': [1]}).group_by"),
+    ):
+        assert expected in found, expected
+    ours = {text for _, text in found if text.startswith(("frames.", "partition.", "poison."))}
+    assert not ours
+
+
+@pytest.mark.parametrize(
+    ("step", "least"), [("rows", 150), ("sums", 120), ("best", 90), ("pairs", 120), ("last", 110)]
+)
+def test_whatever_call_of_native_code_panics_the_task_is_answered_with_what_was_raised(
+    step: str, least: int, tmp_path: Path
+) -> None:
+    executor = Executor(tmp_path)
+    number = executor.program.numbers[f"{step}/0"]
+    received = b""
+    if step != "rows":
+        executor.ask(executor.program.numbers["rows/0"])
+        received = executor.blocks[number]
+    executor.ask(number, received)
+    reached = call_sites.reached_by(lambda: executor.ask(number, received), native_calls())
+    inside = [site for site in reached if not _serves_the_connection(site)]
+    assert len(inside) >= least
+    for site in inside:
+        with call_sites.raising_at(site, Panic("operator does not support `Int256`")):
+            report = executor.ask(number, received)
+        outcome = report.get("partitions", {}).get(str(number), {})
+        told = outcome.get("what", report.get("text", ""))
+        assert "Panic" in told, str(site)
+        assert outcome.get("where", step) or report["status"] == "failed", str(site)
+    assert executor.ask(number, received)["partitions"][str(number)]["status"] == "ok"
+
+
+def test_a_panic_of_the_connection_itself_comes_to_the_thread_that_serves_it(
+    tmp_path: Path,
+) -> None:
+    executor = Executor(tmp_path)
+    number = executor.program.numbers["rows/0"]
+    reached = call_sites.reached_by(lambda: executor.ask(number), native_calls())
+    outside = [site for site in reached if _serves_the_connection(site)]
+    assert outside
+    for site in outside:
+        with call_sites.raising_at(site, Panic()), pytest.raises(Panic):
+            executor.ask(number)
+    assert executor.ask(number)["partitions"][str(number)]["status"] == "ok"
+
+
+def _serves_the_connection(site: Site) -> bool:
+    """Whether a call is outside of what answers a request: its thread catches what it raises."""
+    lines = [
+        range(code.co_firstlineno, max(line or 0 for *_, line in code.co_lines()) + 1)
+        for code in (host._serve.__code__, turns.yields.__code__, turns.yield_to_others.__code__)
+        if code.co_filename == site.file
+    ]
+    return any(site.line in span for span in lines)
+
+
+# The threads that a host starts, each with the test that a panic does not end it unseen.
+THREADS = {
+    ("sampling.py", "self._run"): "only where REKINDLE_PROFILE asks for it",
+    ("sandbox.py", "self._start_each"): "test_the_thread_that_starts_sandboxes_outlives_a_panic",
+    ("serving.py", "self._run"): "test_a_thread_that_serves_outlives_a_panic",
+    ("states.py", "self._write_all"): "test_the_thread_of_checkpoints_outlives_a_panic_anywhere",
+}
+
+
+def test_every_thread_of_a_host_is_known_here() -> None:
+    found = {}
+    for module in call_sites.imported_by("rekindle_spark.host"):
+        tree = ast.parse(Path(str(module.__file__)).read_text())
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith("Thread"):
+                (target,) = (key.value for key in call.keywords if key.arg == "target")
+                found[os.path.basename(str(module.__file__)), ast.unparse(target)] = module
+    assert found.keys() == THREADS.keys()
+    tests = [name for name in THREADS.values() if name.startswith("test_")]
+    assert all(name in globals() for name in tests)
+
+
+def test_the_thread_that_starts_sandboxes_outlives_a_panic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sandboxes, starts = sandbox.Sandboxes(), []
+
+    def start() -> Any:
+        starts.append(None)
+        raise Panic("no thread")
+
+    monkeypatch.setattr(sandbox, "_Sandbox", start)
+    sandboxes.start()
+    trial = sandbox.Trial(b"", partition.Work(0, 1, 1), partition.State(0, None), b"", 1.0, 0)
+    for number in (1, 2):
+        with pytest.raises(RuntimeError, match="no process can be started: no thread"):
+            sandboxes._ask(trial)
+        assert len(starts) == number
+
+
 def _is_tolerated(code: CodeType, report: dict[str, Any]) -> bool:
     """The report of a panic is made by these functions too: when they go, the next one has it."""
     return "Panic" in json.dumps(report) and code.co_qualname == "raised"
@@ -210,12 +329,25 @@ def test_a_panic_of_polars_in_a_map_is_a_dead_letter_or_the_steps_fault() -> Non
         Sieve("add-wei", "rows/0", 7, ["at"], poison.STRICT).run(rows, add_wei)
 
 
-def test_ctrl_c_in_a_function_is_the_users_own() -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
+
+def test_ctrl_c_in_a_function_is_the_users_own() -> None:
     with pytest.raises(KeyboardInterrupt):
         poison.attempt(interrupt)
+
+
+def test_where_ctrl_c_cannot_come_a_function_has_raised_it_itself() -> None:
+    with ThreadPoolExecutor(1) as threads:  # as in a host
+        _, error = threads.submit(poison.attempt, interrupt).result()
+    assert isinstance(error, KeyboardInterrupt)
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # as under a guard
+    try:
+        _, error = poison.attempt(interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert poison.raised(error) == "raised KeyboardInterrupt"
 
 
 def test_an_error_without_a_text_in_utf_8_is_told() -> None:
