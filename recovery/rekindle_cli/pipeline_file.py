@@ -5,6 +5,7 @@ with the file's line. Called by the commands `run`, `test` and `check`.
 """
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,12 +88,30 @@ def _import(path: Path) -> ModuleType:
 def _function(module: ModuleType, name: str, path: Path) -> Callable[[], Any]:
     function: Any = getattr(module, name, None)
     if callable(function):
+        _check_parameters(function, name, path)
         return function  # type: ignore[no-any-return]
     made = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
     remedy = "define it, without parameters, to return a rekindle_spark.pipeline.Pipeline"
     if made:
         remedy = f"return {made[0]} from a function `def {name}():`"
     raise InputError(where=f"pipeline file {path}", what=f"has no function {name!r}", remedy=remedy)
+
+
+def _check_parameters(function: Callable[..., Any], name: str, path: Path) -> None:
+    """Raise InputError for a function that cannot be called without arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of what is compiled nothing is known
+        return
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind not in kinds]
+    if needed:
+        place = user_code.defined_at(function).rpartition(" (")[2].rstrip(")")
+        raise InputError(
+            where=place or f"pipeline file {path}",
+            what=f"{name}() cannot be called without {', '.join(needed)}",
+            remedy="give parameters defaults, or name a function that has none and calls it",
+        )
 
 
 def _call(function: Callable[[], Any], path: Path) -> Pipeline:

@@ -36,7 +36,7 @@ PLACES_CACHED_MAX = 16
 # driver or a person has put there before, and what storage systems have anywhere.
 GENERATIONS = "generations"
 OWN = re.compile(
-    r"[.@].*|lost\+found|finish|drain|savepoint|events[^/]*\.jsonl[.0-9]*"
+    r"[.@].*|lost\+found|finish|drain|savepoint|hold-rate|events[^/]*\.jsonl[.0-9]*"
     r"|offsets|commits|branches|checkpoints|outputs|segments"
 )
 CONDITIONAL = "use a server that knows conditional writes (docs/stores.md)"

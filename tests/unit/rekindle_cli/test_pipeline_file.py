@@ -130,10 +130,11 @@ def test_a_pipeline_that_no_function_returns_is_pointed_at(tmp_path: Path) -> No
         (".", "is a folder; name a Python file"),
         ("text.txt", "does not end in .py; name a Python file"),
         ("machines.py:other", "has no function 'other'; define it"),
+        ("machines.py:narrow", "machines.py:6: narrow() cannot be called without low, high; give"),
     ],
 )
 def test_what_is_no_pipeline_file_is_refused(tmp_path: Path, name: str, message: str) -> None:
-    written(tmp_path)
+    written(tmp_path, "def narrow(low, *more, high, step=1): return pipeline()")
     (tmp_path / "text.txt").write_text("")
     with pytest.raises(InputError) as caught:
         pipeline_file.load(str(tmp_path / name), AMPLE)

@@ -190,7 +190,7 @@ def test_calls_of_native_code_are_found_wherever_a_host_has_them() -> None:
         ("grouping.py", "pc.array_sort_indices"),
         ("outputs.py", "pq.write_table"),
         ("deltas.py", "pl.from_arrow"),
-        ("states.py", "pa.ipc.new_file"),
+        ("states.py", "pa.ipc.new_stream"),
         ("host.py", "polars.DataFrame({'warm': [1]}).group_by"),
     ):
         assert expected in found, expected
