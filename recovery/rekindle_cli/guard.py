@@ -8,6 +8,7 @@ While a guard is on, in the main thread:
     runs for too long          a note after a while, then InputError with the line
     starts a thread            it becomes a daemon, so that it cannot hold up the end; a finding
     changes the folder         set back; a finding with the line
+    limits the recursion       set back
     prints                     to standard error, up to a limit
 
 What ends the process all the same, `child_process` sees from outside. Called by `pipeline_file`
@@ -30,7 +31,7 @@ from typing import Any, NoReturn, TextIO
 
 from rekindle.errors import InputError
 from rekindle_cli import child_process
-from rekindle_spark import user_code
+from rekindle_spark import user_code, watchdog
 from rekindle_spark.checks.findings import Finding, warning
 from rekindle_spark.printing import ForwardingFile
 from rekindle_spark.watchdog import Watchdog
@@ -127,7 +128,7 @@ def guarded(
     What it prints is left out where it `is_quiet`: it has been shown before. Raises InputError for
     what cannot be let pass; the rest is in the guard's findings.
     """
-    before = _current_folder()
+    before, depth = _current_folder(), sys.getrecursionlimit()
     guard = Guard(what, watchdog=child_process.noting(limits.seconds_max + WATCHED_SECONDS))
     printer = _Printer(sys.stderr, what, 0 if is_quiet else PRINTED_LINES_MAX)
     stdin, start, exit_at_once = sys.stdin, threading.Thread.start, os._exit
@@ -157,6 +158,7 @@ def guarded(
         os.chdir, os.fchdir = CHDIR, FCHDIR
         _guards.pop()
         threading.Thread.start = start  # type: ignore[method-assign]
+        sys.setrecursionlimit(depth)
         guard.watchdog.end()
         printer.close_limit()
         _return_to(before, guard)
@@ -194,13 +196,9 @@ def _noting(guard: Guard, start: Callable[[Any], None], remedy: str) -> Callable
         is_quiet = thread.daemon and starter is not frame  # a library's, which ends with us
         if starter is not None and not is_quiet:
             thread.daemon = True
-            guard.findings.append(
-                warning(
-                    _where(guard.what, frame),
-                    f"starts the thread {thread.name!r}",
-                    remedy,
-                )
-            )
+            where = _where(guard.what, frame)
+            if all(finding.where != where for finding in guard.findings):
+                guard.findings.append(warning(where, f"starts the thread {thread.name!r}", remedy))
         start(thread)
 
     return noted
@@ -358,8 +356,11 @@ def _too_slow(guard: Guard, limits: Limits) -> CodeTooSlowError:
     if limits.option:
         remedy += f"; or give {limits.option} more"
     used_seconds = min(round(guard.used_seconds, 1), limits.seconds_max)
+    where, noted = guard.line or guard.what, watchdog.read(bytes(guard.watchdog.memory))
+    if noted is not None and noted.step and where == guard.what:
+        where += f": step {noted.step}"
     return CodeTooSlowError(
-        where=guard.line or guard.what,
+        where=where,
         what=f"has run for {used_seconds:g} s and is not done",
         remedy=remedy,
     )
@@ -392,12 +393,18 @@ class _Watchdog(threading.Thread):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
             if self.done.wait(GRACE_SECONDS / 3):
                 return
+        if not self._guard.line:  # the code has put something else in the interruption's place
+            self._guard.line = self._line()
         print(_too_slow(self._guard, self._limits), file=self._notes, flush=True)
         child_process.exit_at_once(2)
 
     def _note(self) -> None:
+        print(f"{self._line()}: is still running", file=self._notes, flush=True)
+
+    def _line(self) -> str:
+        """Where the main thread is."""
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        print(f"{_where(self._guard.what, frame)}: is still running", file=self._notes, flush=True)
+        return _where(self._guard.what, frame)
 
 
 def _queued_seconds() -> float:

@@ -5,6 +5,7 @@ whatever it is given. Places are texts such as "step late: keys". Columns are ch
 schema in `operators.columns`. Called by `pipeline`, `replay` and the operators.
 """
 
+import inspect
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -14,6 +15,7 @@ from rekindle.errors import InputError
 __all__ = [
     "check_kind",
     "check_list",
+    "check_not_async",
     "check_number",
     "check_whole",
     "is_number",
@@ -42,6 +44,12 @@ def check_kind(where: str, value: object, kind: Any, remedy: str) -> None:
     """Refuse what is not an instance of `kind`, and classes, which are taken for instances."""
     if isinstance(value, type) or not isinstance(value, kind):
         refuse(where, f"is {shown(value)}", remedy)
+
+
+def check_not_async(where: str, function: object) -> None:
+    """Refuse a function whose calls only make coroutines, which nobody would await."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        refuse(where, "is async, and nothing awaits it", "write it with def, without async")
 
 
 def check_list(where: str, value: object) -> None:

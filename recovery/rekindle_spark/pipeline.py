@@ -62,6 +62,9 @@ class Source(Protocol):
     def event_time_at(self, offset: int) -> int: ...
 
 
+SOURCE_MEMBERS = ("schema", "event_time", "check", "read", "rows_at", "event_time_at")
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One named step: `kind` is source, map, filter, union, keyed or sink.
@@ -275,6 +278,10 @@ class Pipeline:
         """Read `source` in `parallelism` slices; `cost_hint` weighs it until costs are known."""
         where = arguments.place("step", name)
         remedy = "give a Replay(path, event_time), or another object of the protocol Source"
+        lacks = [name for name in SOURCE_MEMBERS if not hasattr(source, name)]
+        if 0 < len(lacks) < len(SOURCE_MEMBERS):
+            what = f"is {arguments.shown(source)}, which has no {' and no '.join(lacks)}"
+            arguments.refuse(f"{where}: source", what, "give it all of the protocol Source")
         arguments.check_kind(f"{where}: source", source, Source, remedy)
         columns.check_schema(where, source.schema, source.event_time)
         source.check(name)
@@ -373,3 +380,4 @@ def _check_columns(where: str, schema: pa.Schema, added: Sequence[pa.Field], who
 
 def _check_function(where: str, function: object) -> None:
     arguments.check_kind(where, function, Callable, "give a function that takes an Arrow table")
+    arguments.check_not_async(where, function)

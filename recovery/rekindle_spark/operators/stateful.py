@@ -287,7 +287,9 @@ class KeyedStateful:
         state = ValueState(deepcopy(value) if self.nested else value)
         rows = due.as_rows(python_rows.tuples(row.columns, row.num_rows))
         given = self._rows_of(self.operator.handle(key, rows, state))
-        return state.get(), [self._emitted(one) for one in given]
+        # first all rows, for `handle` may be a generator, which sets the value as it goes on
+        emitted = [self._emitted(one) for one in given]
+        return state.get(), emitted
 
     def _rows_of(self, given: Any) -> Iterable[Emitted]:
         """What `handle` has returned, as rows; without any it may return nothing, or False."""
@@ -385,6 +387,10 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
     if isinstance(operator, type):
         remedy = f"give an instance, {operator.__name__}()"
     arguments.check_kind(f"{where}: operator", operator, StatefulOperator, remedy)
+    arguments.check_not_async(f"{where}: {type(operator).__name__}.handle", operator.handle)
+    if type(operator).handle is StatefulOperator.handle:
+        remedy = "write handle(self, key, rows, value), which returns a list of rows"
+        arguments.refuse(f"{where}: {type(operator).__name__}", "has no method handle", remedy)
     schema = getattr(operator, "value_schema", None)
     if not isinstance(schema, pa.Schema):
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"

@@ -55,6 +55,18 @@ WINDOW = 'readings.window("hourly", keys=[{keys}], size_seconds=3600, aggregates
             ["step rows: priority: is 'high'", "from 1 (least) to 10"],
             id="a priority that is no number",
         ),
+        pytest.param(
+            "async def waits(t): return t\n"
+            'readings.map("changed", waits, schema=readings.schema).sink("rows")',
+            ["step changed: function: is async, and nothing awaits it", "without async"],
+            id="an async function",
+        ),
+        pytest.param(
+            "class Half: schema, event_time, read = readings.schema, 'event_time', None\n"
+            'built.source("half", Half()).sink("rows")',
+            ["step half: source: is of type Half, which has no check and no rows_at", "protocol"],
+            id="half a source",
+        ),
         pytest.param("pass", ["pipeline readings: has no sink", ".sink(name)"], id="no sink"),
         pytest.param(
             'readings.sink("a/b")', ["step 'a/b': is no usable name"], id="an unusable name"

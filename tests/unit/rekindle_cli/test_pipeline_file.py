@@ -173,6 +173,12 @@ def test_threads_that_a_file_starts_are_a_finding_and_hold_up_no_end(tmp_path: P
     module.THREAD.join()
 
 
+def test_threads_of_one_line_are_one_finding(tmp_path: Path) -> None:
+    head = "import threading\nfor _ in range(3): threading.Thread(target=int).start()"
+    (finding,) = load(tmp_path, head).findings
+    assert finding.where.endswith("machines.py:7")
+
+
 def test_a_thread_in_the_background_of_a_library_is_no_finding(tmp_path: Path) -> None:
     head = (
         "import multiprocessing.util, logging.handlers, queue\n"
@@ -212,7 +218,7 @@ def test_what_a_log_handler_of_the_file_writes_later_is_not_limited(
 
 def surroundings() -> tuple[object, ...]:
     """What a guard puts others in the place of."""
-    functions = (os._exit, os.chdir, os.fchdir, threading.Thread.start)
+    functions = (os._exit, os.chdir, os.fchdir, threading.Thread.start, sys.getrecursionlimit())
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR2)]
     return (sys.stdin, sys.stdout, sys.stderr, *functions, *handlers)
 
@@ -235,16 +241,23 @@ def test_code_is_given_up_late_on_a_busy_machine_but_not_before_it_could_run() -
 
 def test_everything_is_as_before_once_a_file_was_loaded(tmp_path: Path) -> None:
     before = surroundings()
-    for head in ("", "x = y", "import os; os._exit(3)", "input()", "import os; os.chdir('/')"):
+    heads = ("", "x = y", "import os; os._exit(3)", "input()", "import os; os.chdir('/')")
+    for head in (*heads, "import sys; sys.setrecursionlimit(200)"):
         with suppress(InputError):
             load(tmp_path, head)
         assert surroundings() == before
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "import time\nwhile True:\n    try: time.sleep(100)\n    except BaseException: pass",
+        "import signal\nsignal.signal(signal.SIGUSR2, signal.SIG_IGN)\nwhile True: pass",
+    ],
+)
 def test_code_that_cannot_be_interrupted_ends_the_process_with_one_sentence(
-    tmp_path: Path,
+    tmp_path: Path, head: str
 ) -> None:
-    head = "import time\nwhile True:\n    try: time.sleep(100)\n    except BaseException: pass"
     file = written(tmp_path, head)
     command = [sys.executable, "-m", "rekindle_cli", "check", str(file), "--import-seconds", "0.3"]
     ended = subprocess.run(command, capture_output=True, text=True)

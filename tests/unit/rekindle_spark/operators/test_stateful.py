@@ -317,6 +317,22 @@ def test_an_error_of_the_user_comes_through_as_it_is() -> None:
         run(stateful(Failing()), ONE)
 
 
+class Mute(StatefulOperator):
+    value_schema = pa.schema([("seen", pa.int64())])
+
+
+class Awaited(Mute):
+    async def handle(self, _key: Any, rows: Any, _value: ValueState) -> Any:  # type: ignore[override]
+        return rows
+
+
+def test_an_operator_without_a_handle_that_can_be_called_is_refused() -> None:
+    with pytest.raises(InputError, match="step trail: Mute: has no method handle; write handle"):
+        stateful(Mute())
+    with pytest.raises(InputError, match=r"step trail: Awaited.handle: is async, and nothing awai"):
+        stateful(Awaited())
+
+
 def test_an_operator_needs_a_schema_of_its_value_and_keys_that_are_no_floats() -> None:
     with pytest.raises(InputError, match="step trail: StatefulOperator: has no value_schema"):
         stateful(StatefulOperator())
