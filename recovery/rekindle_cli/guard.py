@@ -230,7 +230,7 @@ def _chdir(path: Any) -> None:
     CHDIR(path)
 
 
-def _fchdir(descriptor: int) -> None:
+def _fchdir(descriptor: Any) -> None:
     """Stands in for os.fchdir."""
     _note_move(sys._getframe(1))
     FCHDIR(descriptor)
