@@ -105,10 +105,7 @@ def run(
     committed stays, and a later run goes on from there.
     """
     plain = program.build(pipeline)
-    try:
-        coordination.initial(plain.topology, settings.policy, settings.runtime.nodes_expected)
-    except InputError as error:
-        raise settings.placed(error) from error
+    _check_policy(plain, settings)
     # What cannot be sent to executors is refused here: later it would fence a driver that runs.
     shipped = shipping.pack(plain)
     patience = Patience(
@@ -157,6 +154,14 @@ def _store_away(events: EventLog, guidance: Guidance, cause: str | None) -> None
     """The checkpoint store is away, with why, or back."""
     events.store_away(cause)
     guidance.report_store()
+
+
+def _check_policy(plain: Program, settings: Settings) -> None:
+    """Raise InputError for what the settings say of queries that are not there."""
+    try:
+        coordination.initial(plain.topology, settings.policy, settings.runtime.nodes_expected)
+    except InputError as error:
+        raise settings.placed(error) from error
 
 
 def _early_events(path: Path, stack: ExitStack) -> TextIO | None:
