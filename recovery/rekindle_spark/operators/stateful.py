@@ -387,14 +387,15 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
     if isinstance(operator, type):
         remedy = f"give an instance, {operator.__name__}()"
     arguments.check_kind(f"{where}: operator", operator, StatefulOperator, remedy)
-    arguments.check_not_async(f"{where}: {type(operator).__name__}.handle", operator.handle)
-    if type(operator).handle is StatefulOperator.handle:
-        remedy = "write handle(self, key, rows, value), which returns a list of rows"
-        arguments.refuse(f"{where}: {type(operator).__name__}", "has no method handle", remedy)
     schema = getattr(operator, "value_schema", None)
     if not isinstance(schema, pa.Schema):
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
         arguments.refuse(f"{where}: {type(operator).__name__}", what, remedy)
+    assert isinstance(operator, StatefulOperator)
+    arguments.check_not_async(f"{where}: {type(operator).__name__}.handle", operator.handle)
+    if type(operator).handle is StatefulOperator.handle:
+        remedy = "write handle(self, key, rows, value), which returns a list of rows"
+        arguments.refuse(f"{where}: {type(operator).__name__}", "has no method handle", remedy)
     columns.check_no_nanoseconds(f"{where}: value_schema", schema)
     carried.check(f"{where}: value_schema", schema)
     return schema

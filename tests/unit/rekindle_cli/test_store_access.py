@@ -1,10 +1,11 @@
 """What people order through the store: names, durations, and orders that are never lost."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
-from store_in_memory import ConnectionInMemory, SharedStore
+from store_in_memory import ConnectionInMemory, SharedStore, unreachable
 
 from rekindle import protocol
 from rekindle.errors import InputError, RunError
@@ -12,6 +13,7 @@ from rekindle.protocol import Orders, PriorityOverride, tree
 from rekindle.protocol.tree import Place
 from rekindle_bench.fleet import Fleet, Member, shape
 from rekindle_cli import store_access
+from rekindle_zookeeper import StoreUnreachable
 
 PLACE = Place("default", "flights")
 
@@ -149,3 +151,24 @@ def test_a_secret_that_is_not_there_is_refused_before_anything_is_asked(tmp_path
         store_access.opened("127.0.0.1:1", tmp_path / "none"),
     ):
         raise AssertionError("it was opened")
+
+
+def test_servers_that_have_never_answered_are_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = SimpleNamespace(session=None, close=lambda: None)
+    monkeypatch.setattr(store_access, "connect", lambda *_, **__: connection)
+    with (
+        pytest.raises(InputError) as caught,
+        store_access.opened("127.0.0.1:1,127.0.0.1:2", None),
+    ):
+        raise unreachable()
+    assert str(caught.value) == (
+        "ZooKeeper servers '127.0.0.1:1,127.0.0.1:2': cannot be reached (Connection refused); "
+        "name HOST:PORT of each server with --zookeeper, and see that they run"
+    )
+
+
+def test_servers_that_have_answered_before_are_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = SimpleNamespace(session=7, close=lambda: None)
+    monkeypatch.setattr(store_access, "connect", lambda *_, **__: connection)
+    with pytest.raises(StoreUnreachable), store_access.opened("127.0.0.1:1", None):
+        raise unreachable()
