@@ -10,10 +10,10 @@ here acts on a setting.
 """
 
 import difflib
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -45,6 +45,8 @@ DAY_SECONDS = 86_400.0
 # A job that does nothing is given up later than an executor that says nothing, and than a function
 # that takes too long.
 IDLE_SECONDS, FUNCTION_MARGIN_SECONDS = 60.0, 15.0
+# Of a number that is written out in a message.
+DIGITS_MAX = 18
 # Octal numbers, and such to the base of 60.
 MISREAD = re.compile(r"[-+]?0[0-9]+|.*:.*")
 
@@ -71,7 +73,7 @@ class _Number:
         # Without commas: who copies it into the file gets a number.
         remedy = f"give a {what} from {self.low:.12g} to {self.high:.12g}"
         if isinstance(value, str) and (meant := _meant(value)) is not None:
-            _refuse(where, f"is {_shown(value)}, which YAML takes for text", f"write {meant:.12g}")
+            _refuse(where, f"is {_shown(value)}, which YAML takes for text", f"write {meant:f}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             _refuse(where, f"is {_shown(value)}, not a {what}", remedy)
         # Limits first: they also keep out NaN, infinity and what is too large for a float.
@@ -324,13 +326,13 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _meant(text: str) -> float | None:
+def _meant(text: str) -> Decimal | None:
     """The number that a person means by a text, as 1e9 or "1,000"; None where it is none."""
     try:
-        number = float(text.replace(",", ""))
-    except ValueError:
+        number = Decimal(text.replace(",", ""))
+    except InvalidOperation:
         return None
-    return number if math.isfinite(number) else None
+    return number if number.is_finite() and abs(number.adjusted()) < DIGITS_MAX else None
 
 
 def _cause(error: Exception) -> str:
