@@ -31,10 +31,10 @@ from typing import Any, NoReturn, TextIO
 
 from rekindle.errors import InputError
 from rekindle_cli import child_process
-from rekindle_spark import user_code, watchdog
+from rekindle_spark import user_code
 from rekindle_spark.checks.findings import Finding, warning
 from rekindle_spark.printing import ForwardingFile
-from rekindle_spark.watchdog import Watchdog
+from rekindle_spark.watchdog import Watchdog, read
 
 __all__ = ["NO_THREADS_IN_FUNCTIONS", "CodeTooSlowError", "Guard", "Limits", "guarded"]
 
@@ -230,10 +230,10 @@ def _chdir(path: Any) -> None:
     CHDIR(path)
 
 
-def _fchdir(descriptor: Any) -> None:
+def _fchdir(fd: Any) -> None:
     """Stands in for os.fchdir."""
     _note_move(sys._getframe(1))
-    FCHDIR(descriptor)
+    FCHDIR(fd)
 
 
 def _note_move(frame: FrameType) -> None:
@@ -356,7 +356,7 @@ def _too_slow(guard: Guard, limits: Limits) -> CodeTooSlowError:
     if limits.option:
         remedy += f"; or give {limits.option} more"
     used_seconds = min(round(guard.used_seconds, 1), limits.seconds_max)
-    where, noted = guard.line or guard.what, watchdog.read(bytes(guard.watchdog.memory))
+    where, noted = guard.line or guard.what, read(bytes(guard.watchdog.memory))
     if noted is not None and noted.step and where == guard.what:
         where += f": step {noted.step}"
     return CodeTooSlowError(

@@ -1,6 +1,8 @@
 """A checkpoint store on S3: a real server of its protocol, which is killed now and then."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +19,6 @@ from object_server import BUCKET, LosesFirstAnswer, ObjectServer, set_environmen
 
 import rekindle
 from rekindle.errors import InputError
-from rekindle_cli import cli
 from rekindle_spark.patience import Patience
 from rekindle_store import files
 from rekindle_store.files import Files
@@ -114,32 +115,35 @@ def test_a_bucket_that_is_not_there_is_not_taken_for_an_empty_store(
         assert not isinstance(error.value, FileNotFoundError)
 
 
-def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str) -> str:
-    """What `rekindle run` says of a place that will not do."""
+def refused(tmp_path: Path, place: str) -> str:
+    """What `rekindle run` says of a place that will not do. Not in this process, which has used
+    clients with threads and cannot fork any more."""
     pipeline = tmp_path / "pipeline.py"
     pipeline.write_text(
         "from rekindle_spark.pipeline import Pipeline\ndef pipeline(): return Pipeline('p')"
     )
     line = ["run", str(pipeline), "--store", place, "--master", "spark://127.0.0.1:9"]
-    assert cli.run(cli.application, line) == 2
-    return capsys.readouterr().err
+    command = [sys.executable, "-m", "rekindle_cli", *line]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2
+    return ended.stderr
 
 
 @pytest.mark.usefixtures("server")
 def test_a_bucket_that_is_not_there_is_refused_at_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
-    said = refused(tmp_path, capsys, "s3://nobody/store")
+    said = refused(tmp_path, "s3://nobody/store")
     assert said.startswith("checkpoint store s3://nobody/store: cannot be written (The specified")
     assert "see that the bucket is there" in said
 
 
 @pytest.mark.usefixtures("server")
 def test_refused_credentials_are_said_at_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    said = refused(tmp_path, capsys, fresh())
+    said = refused(tmp_path, fresh())
     assert "cannot be written (The request signature we calculated does not match" in said
     assert "AWS_ACCESS_KEY_ID" in said
 

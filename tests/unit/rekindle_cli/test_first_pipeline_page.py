@@ -35,8 +35,8 @@ def plain(text: str) -> str:
 class Shell:
     """Runs commands as a terminal does, `rekindle` in this process."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.capsys, self.monkeypatch = capsys, monkeypatch
+    def __init__(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capfd, self.monkeypatch = capfd, monkeypatch
 
     def run(self, command: str) -> str:
         """What a command prints; the exit code must be 0, or 2 where an error is printed."""
@@ -46,7 +46,7 @@ class Shell:
             return ""
         if name == "rekindle":
             code = cli.run(cli.application, arguments)
-            out, err = self.capsys.readouterr()
+            out, err = self.capfd.readouterr()
             assert code == (2 if err.startswith("error: ") else 0), err
             return str(err + out)
         if name == "pytest":
@@ -57,11 +57,11 @@ class Shell:
 
 
 def test_the_commands_of_the_page_work_as_they_stand(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    shell, ran = Shell(capsys, monkeypatch), 0
+    shell, ran = Shell(capfd, monkeypatch), 0
     for commands, shown in parts():
         said = ""
         for command in commands:
@@ -73,16 +73,16 @@ def test_the_commands_of_the_page_work_as_they_stand(
 
 
 def test_the_pipeline_of_the_readme_runs_on_the_data_of_the_example(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first_screen = README.read_text(encoding="utf-8").partition("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", first_screen, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     assert cli.run(cli.application, ["init", "."]) == 0
     Path("traffic.py").write_text(code, encoding="utf-8")
-    capsys.readouterr()
+    capfd.readouterr()
     assert cli.run(cli.application, ["test", "traffic.py", "--rows", "500", "--show", "1"]) == 0
-    out, _ = capsys.readouterr()
+    out, _ = capfd.readouterr()
     assert "failures, priority 10: " in out
     assert "traffic, priority 2: " in out
 

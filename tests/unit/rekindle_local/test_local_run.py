@@ -27,12 +27,12 @@ PIPELINE = "def pipeline():\n    raise ValueError('no')\n"
     ],
 )
 def test_what_a_local_run_cannot_do_is_said_before_it_starts(
-    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.py"
     file.write_text(PIPELINE)
     assert cli.run(cli.application, ["run", str(file), *arguments]) == 2
-    assert capsys.readouterr().err.startswith(message.replace("PIPELINE", str(file)))
+    assert capfd.readouterr().err.startswith(message.replace("PIPELINE", str(file)))
     assert [*tmp_path.iterdir()] == [file]
 
 

@@ -147,7 +147,7 @@ def test_a_run_goes_by_the_name_given_else_by_that_of_its_sidecar(
 
 
 def test_a_run_finds_its_sidecar_by_the_environment(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from rekindle_cli import cli
 
@@ -156,6 +156,6 @@ def test_a_run_finds_its_sidecar_by_the_environment(
     monkeypatch.setenv("REKINDLE_SIDECAR_SOCKET", str(path))
     arguments = ["run", "none.py", "--store", str(tmp_path / "store"), "--master", "k8s://a:1"]
     assert cli.run(cli.application, arguments) == 2
-    assert f"--sidecar {path}: is no socket" in capsys.readouterr().err
+    assert f"--sidecar {path}: is no socket" in capfd.readouterr().err
     assert cli.run(cli.application, [*arguments, "--sidecar", str(tmp_path / "other")]) == 2
-    assert "pipeline file none.py: is not there" in capsys.readouterr().err
+    assert "pipeline file none.py: is not there" in capfd.readouterr().err
