@@ -150,9 +150,8 @@ def guarded(
     except _Interrupted:
         raise KeyboardInterrupt from None
     finally:
-        if (
-            guard.process != os.getpid()
-        ):  # one that users' code has forked, and that goes on in ours
+        # A process that users' code has forked, and that goes on in ours.
+        if guard.process != os.getpid():
             EXIT_AT_ONCE(0)
         sys.stdin, os._exit = stdin, exit_at_once
         os.chdir, os.fchdir = CHDIR, FCHDIR
