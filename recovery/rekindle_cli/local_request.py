@@ -61,18 +61,20 @@ def make(
             what="is given without --kill-after",
             remedy="say when: --kill-after 30s",
         )
-    from rekindle_cli.store_access import seconds  # slow to import
-
     killed = max(1, nodes // 2) if kill is None else kill
+    kill_after_seconds = None
     if kill_after is not None:
+        from rekindle_cli.store_access import seconds  # slow to import
+
         options.check_kill(killed, nodes)
+        kill_after_seconds = seconds(kill_after, "--kill-after")
     return LocalRequest(
         pipeline=pipeline,
         store=store or f"{Path(pipeline.partition(':')[0]).stem}-store",
         nodes=nodes,
         settings=settings,
         conf=conf,
-        kill_after_seconds=None if kill_after is None else seconds(kill_after, "--kill-after"),
+        kill_after_seconds=kill_after_seconds,
         kill=killed,
         console=console,
     )

@@ -17,12 +17,13 @@ from pyspark import cloudpickle
 
 from rekindle import path_kinds
 from rekindle.errors import InputError
+from rekindle_cli import pipeline_options
 from rekindle_cli.guard import Limits, guarded
 from rekindle_spark import poison, user_code
 from rekindle_spark.checks.findings import Finding
 from rekindle_spark.pipeline import Pipeline
 
-__all__ = ["MODULE", "LoadedPipeline", "load", "place"]
+__all__ = ["MODULE", "LoadedPipeline", "load"]
 
 # The name of the file's module, which is sent to executors by value.
 MODULE = "rekindle_pipeline"
@@ -38,11 +39,6 @@ class LoadedPipeline:
     findings: tuple[Finding, ...]
 
 
-def place(argument: str) -> str:
-    """Name the file of "FILE.py" or "FILE.py:FUNCTION" in messages."""
-    return f"pipeline file {argument.partition(':')[0]}"
-
-
 def load(argument: str, limits: Limits, *, is_quiet: bool = False) -> LoadedPipeline:
     """Make the pipeline of "FILE.py" or "FILE.py:FUNCTION"; executors get its code by value.
 
@@ -52,7 +48,7 @@ def load(argument: str, limits: Limits, *, is_quiet: bool = False) -> LoadedPipe
     """
     path_text, _, name = argument.partition(":")
     path, name = Path(path_text), name or DEFAULT
-    what = place(argument)
+    what = pipeline_options.place(argument)
     if found := path_kinds.other_than_file(path):
         raise InputError(where=what, what=found, remedy="name a Python file")
     with guarded(what, limits, is_quiet=is_quiet) as guard:

@@ -5,7 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["ImportSeconds", "PipelineFile", "SettingsFile", "import_seconds"]
+__all__ = ["ImportSeconds", "PipelineFile", "SettingsFile", "import_seconds", "place"]
+
+
+def place(argument: str) -> str:
+    """Name the file of "FILE.py" or "FILE.py:FUNCTION" in messages."""
+    return f"pipeline file {argument.partition(':')[0]}"
 
 
 def import_seconds(environment: str | None = None) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekindle.errors import InputError
+from rekindle_cli import pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ def check(
 
     Example: rekindle check machines.py --settings settings.yaml
     """
-    from rekindle_cli import child_process, pipeline_file
+    from rekindle_cli import child_process
 
     work = partial(
         _check, pipeline, settings, import_seconds, as_json=as_json, began=time.monotonic()
     )
     try:
-        code = child_process.run(pipeline_file.place(pipeline), work)
+        code = child_process.run(pipeline_options.place(pipeline), work)
     except InputError as error:
         from rekindle_spark.checks.findings import of_error
 

@@ -207,14 +207,15 @@ class _Checking:
         For a new store all of it is tried in a process of its own first, functions too. A driver
         that starts again has to bring back the queries that are well, and soon.
         """
-        from rekindle_cli import child_process, pipeline_checks, pipeline_file
-        from rekindle_store import files
+        from rekindle_cli import child_process
 
-        code = self.call and child_process.run(
-            pipeline_file.place(self.pipeline), partial(self._try, store, settings)
-        )
+        place = pipeline_options.place(self.pipeline)
+        code = self.call and child_process.run(place, partial(self._try, store, settings))
         if code not in (0, KNOWN_STORE):
             raise typer.Exit(code)  # what is wrong has been said
+        from rekindle_cli import pipeline_checks, pipeline_file
+        from rekindle_store import files
+
         is_tried = self.call and code == 0
         loaded = pipeline_file.load(self.pipeline, self._limits(), is_quiet=is_tried)
         if not is_tried:
@@ -252,13 +253,15 @@ def _run_on_cluster(
 ) -> None:
     """Be the driver of a pipeline on a cluster that exists."""
     from rekindle import settings as settings_module
-    from rekindle_cli import run_view, shown_run
-    from rekindle_spark import driver, sampling
     from rekindle_store import files
 
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
     own = files.folder(given.store) or Path()
     loaded = checking.load(given.store, wanted)
+    # Only now, for these start threads, and with threads a process cannot fork.
+    from rekindle_cli import run_view, shown_run
+    from rekindle_spark import driver, sampling
+
     sampling.begin("driver")
     events = given.events or own / "events.jsonl"
     _check_events(events, own)
@@ -303,14 +306,15 @@ def _summarise(view: "View") -> None:
 
 def _run_locally(request: LocalRequest, checking: _Checking, *, as_json: bool) -> None:
     """Run on a cluster of this machine; report what is wrong with the pipeline before it starts."""
-    perform = local_request.performer()
     from rekindle import settings as settings_module
-    from rekindle_cli import run_view
 
     chosen = request.settings
     wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
     wanted = replace(wanted, runtime=replace(wanted.runtime, nodes_expected=request.nodes))
     checking.load(request.store, wanted)
+    perform = local_request.performer()
+    from rekindle_cli import run_view
+
     view = run_view.make(request.nodes, request.store, as_json=as_json)
     perform(request, view)
     _summarise(view)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rekindle.errors import InputError, RunError, StepError
-from rekindle_cli import options
+from rekindle_cli import options, pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test(
 
     Example: rekindle test machines.py --input readings=readings.csv --epochs 5
     """
-    from rekindle_cli import child_process, pipeline_file
+    from rekindle_cli import child_process
 
     request = _Request(
         pipeline,
@@ -115,7 +115,7 @@ def test(
     )
     results = _Results(show, output, expect, as_json)
     work = partial(_test, request, results)
-    raise typer.Exit(child_process.run(pipeline_file.place(pipeline), work))
+    raise typer.Exit(child_process.run(pipeline_options.place(pipeline), work))
 
 
 @dataclass(frozen=True, slots=True)

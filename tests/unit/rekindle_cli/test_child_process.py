@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -183,3 +185,20 @@ def test_ctrl_c_ends_the_child_too() -> None:
         child_process.run("x", work)
     with pytest.raises(ProcessLookupError):
         os.kill(children[0], 0)
+
+
+@pytest.mark.parametrize("command", ["check", "test", "run"])
+def test_a_command_forks_before_it_has_loaded_what_starts_threads(
+    tmp_path: Path, command: str
+) -> None:
+    options = ["--store", str(tmp_path / "store"), "--master", "spark://127.0.0.1:9"]
+    line = [command, written(tmp_path), *(options if command == "run" else [])]
+    program = (
+        "import os, sys\nfrom rekindle_cli import child_process, cli\n"
+        "def look(*_):\n    print(len(os.listdir('/proc/self/task')), 'pyarrow' in sys.modules)\n"
+        "    return 2\n"
+        f"child_process.run = look\nraise SystemExit(cli.run(cli.application, {line!r}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stdout == "1 False\n"
