@@ -180,9 +180,14 @@ def test_ctrl_c_ends_the_child_too() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     children: list[int] = []
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        child_process.run("x", work)
+    # a shell that runs the tests in its background has it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            child_process.run("x", work)
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(children[0], 0)
 
