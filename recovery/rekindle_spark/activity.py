@@ -10,7 +10,7 @@ it can be read though a function holds the interpreter's lock.
 
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -112,9 +112,9 @@ class Signs:
         return "" if job == CHECKPOINTS else "its task has not begun"
 
 
-def read_all(data: Mapping[str, bytes]) -> dict[str, Signs]:
-    """What each executor said last."""
-    return {executor: read(said) for executor, said in data.items()}
+def read_all(data: Mapping[str, bytes], executors: Iterable[str]) -> dict[str, Signs]:
+    """What some executors said last."""
+    return {executor: read(data.get(executor, b"")) for executor in executors}
 
 
 def read(data: bytes) -> Signs:

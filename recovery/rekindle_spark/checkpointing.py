@@ -139,7 +139,7 @@ class Checkpointing:
         for number in self.waiting:
             executor = application.progress.placed.get(number, "")
             owing[executor] = owing.get(executor, frozenset()) | {number}
-        signs = activity.read_all(application.exchange.signs())
+        signs = activity.read_all(application.exchange.signs(), owing)
         idle = self.watch.look(activity.CHECKPOINTS, owing, signs, now)
         too_long = idle is not None and idle.seconds > application.settings.idle_seconds
         return idle if too_long else None

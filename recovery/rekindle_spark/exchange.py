@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "without_room"]
 
 
 PLUGIN = "rekindle.HostPlugin"
+SIGNS_SECONDS = 1.0
 PLUGINS = "spark.plugins"
 _DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -177,6 +179,7 @@ class Exchange:
         jvm: Any = self.context._jvm
         _let_speak(jvm, conf.get("spark.master") or "")
         self.handle = jvm.rekindle.Exchange(self.context._jsc.sc())
+        self._signs: tuple[float, dict[str, bytes]] = (-SIGNS_SECONDS, {})
 
     def submit(self, stages: Sequence[Sequence[Task]], output_order: Sequence[int]) -> Job:
         """Run stages in order, each reading what its tasks name.
@@ -203,9 +206,15 @@ class Exchange:
         return seen
 
     def signs(self) -> dict[str, bytes]:
-        """What each executor has last said that it has done (`activity`)."""
-        lines = (line.partition(" ") for line in str(self.handle.signs()).splitlines())
-        return {executor: bytes.fromhex(digits) for executor, _, digits in lines}
+        """What each executor has last said that it has done (`activity`): once a second at most,
+        however many jobs are looked at."""
+        taken_at, signs = self._signs
+        now = time.monotonic()
+        if now - taken_at >= SIGNS_SECONDS:
+            lines = (line.partition(" ") for line in str(self.handle.signs()).splitlines())
+            signs = {executor: bytes.fromhex(digits) for executor, _, digits in lines}
+            self._signs = (now, signs)
+        return signs
 
     def drop(self, executor: str, reason: str) -> None:
         """Remove an executor from the scheduler without waiting for its answer."""

@@ -16,8 +16,8 @@ from rekindle_spark.activity import Signs
 
 __all__ = ["Idle", "Watch", "owing"]
 
-# Jobs that are shorter are not looked at, others so often.
-LOOK_SECONDS = 1.0
+# Jobs that are shorter are not looked at, and others how often.
+SHORT_SECONDS, LOOK_SECONDS = 3.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Idle:
 
 @dataclass(slots=True)
 class Watch:
-    """When each executor last gave another sign."""
+    """When each executor last gave another sign, and when it is time to look again."""
 
-    looked_at: float = field(default_factory=time.monotonic)
+    due_at: float = field(default_factory=lambda: time.monotonic() + SHORT_SECONDS)
     last: dict[str, tuple[object, float]] = field(default_factory=dict)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to look again."""
-        return now - self.looked_at >= LOOK_SECONDS
+        """Whether it is time to look."""
+        return now >= self.due_at
 
     def look(
         self,
@@ -62,7 +62,7 @@ class Watch:
 
         Who did not owe anything before begins now.
         """
-        self.looked_at = now
+        self.due_at = now + LOOK_SECONDS
         found: dict[str, tuple[object, float]] = {}
         for executor, partitions in owing.items():
             sign = signs.get(executor, Signs()).of(job, partitions)

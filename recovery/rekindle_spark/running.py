@@ -151,10 +151,10 @@ def _hopeless(application: Application, running: Running) -> Result | None:
     now, specification = time.monotonic(), running.specification
     if not running.watch.is_due(now):
         return None
-    signs, reports = activity.read_all(application.exchange.signs()), running.job.reports()
-    idle = running.watch.look(
-        running.number, idleness.owing(specification.produced, reports), signs, now
-    )
+    reports = running.job.reports()
+    owing = idleness.owing(specification.produced, reports)
+    signs = activity.read_all(application.exchange.signs(), owing)
+    idle = running.watch.look(running.number, owing, signs, now)
     if any(report["status"] == "unreadable" for report in reports):
         result = _judged(application, specification, reports, "")
         result.blamed = blame.note_deaths(application, reports)

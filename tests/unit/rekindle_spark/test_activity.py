@@ -93,4 +93,4 @@ def test_the_note_of_a_host_and_its_entries_lie_in_one_file(tmp_path: Path) -> N
 
 def test_an_executor_without_a_host_gives_no_sign() -> None:
     assert activity.read(b"") == Signs()
-    assert activity.read_all({"1": b""})["1"].of(7, COUNTS) == Signs().of(7, COUNTS)
+    assert activity.read_all({}, ["1"])["1"].of(7, COUNTS) == Signs().of(7, COUNTS)

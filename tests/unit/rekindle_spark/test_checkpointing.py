@@ -205,7 +205,7 @@ def being_written(application: Any, host: Activity, idle_seconds: float) -> Chec
     taking.due(8, NEXT)
     sign = activity.read(said + bytes(host.memory)).of(activity.CHECKPOINTS, frozenset())
     since = time.monotonic() - idle_seconds
-    taking.watch = Watch(looked_at=since, last={"a": (sign, since)})
+    taking.watch = Watch(due_at=since, last={"a": (sign, since)})
     return taking
 
 

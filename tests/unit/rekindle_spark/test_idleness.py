@@ -72,6 +72,9 @@ def test_where_all_have_reported_it_is_spark_that_does_not_end_the_job() -> None
 
 
 def test_short_jobs_are_not_looked_at() -> None:
-    watch = Watch(looked_at=100.0)
-    assert not watch.is_due(100.9)
-    assert watch.is_due(101.0)
+    watch = Watch(due_at=103.0)
+    assert not watch.is_due(102.9)
+    assert watch.is_due(103.0)
+    watch.look(JOB, OWING, {}, 103.0)
+    assert not watch.is_due(103.9)
+    assert watch.is_due(104.0)
