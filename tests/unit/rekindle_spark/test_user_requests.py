@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from s3_server import S3Server, serving
@@ -78,12 +79,12 @@ def test_who_asks_for_a_drain_and_then_for_the_end_does_not_have_the_end_seen_al
     store = opened(tmp_path)
     read, done = LocalFiles.read, list[str]()
 
-    def reading(self: LocalFiles, name: str) -> bytes:
+    def reading(self: LocalFiles, name: str, *rest: Any) -> bytes:
         if len(done) == looks:
             store.files.put({DRAIN_REQUEST: b""})
             store.files.put({FINISH_REQUEST: b""})
         done.append(name)
-        return read(self, name)
+        return read(self, name, *rest)
 
     requests = UserRequests(store.files, REQUESTS, 3600.0)
     monkeypatch.setattr(LocalFiles, "read", reading)

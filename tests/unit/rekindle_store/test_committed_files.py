@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from output_stores import Writer, rows
@@ -316,9 +317,9 @@ def test_who_follows_the_log_asks_for_one_file_where_there_is_no_news(
     asked: list[str] = []
     read = LocalFiles.read
 
-    def reading(self: LocalFiles, name: str) -> bytes:
+    def reading(self: LocalFiles, name: str, *rest: Any) -> bytes:
         asked.append(name)
-        return read(self, name)
+        return read(self, name, *rest)
 
     monkeypatch.setattr(LocalFiles, "read", reading)
     for _ in range(20):

@@ -4,6 +4,7 @@ import itertools
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from whole_stores import OUTPUTS, Driver, all_files, rows_of, started, whole
@@ -129,12 +130,12 @@ def dies_at(patch: pytest.MonkeyPatch, number: int, target: Path) -> list[str]:
     names: list[str] = []
     put = LocalFiles.put
 
-    def dying(self: LocalFiles, contents: Mapping[str, bytes]) -> None:
+    def dying(self: LocalFiles, contents: Mapping[str, bytes], *rest: Any) -> None:
         if self.place == str(target):
             if len(names) == number:
                 raise DyingError
             names.extend(contents)
-        put(self, contents)
+        put(self, contents, *rest)
 
     patch.setattr(LocalFiles, "put", dying)
     return names
@@ -191,11 +192,11 @@ def meanwhile(
     """Have something happen just before the first file whose name begins so is read."""
     read, done = LocalFiles.read, list[bool]()
 
-    def reading(self: LocalFiles, name: str) -> bytes:
+    def reading(self: LocalFiles, name: str, *rest: Any) -> bytes:
         if self.place == str(store) and name.startswith(begin) and not done:
             done.append(True)
             action()
-        return read(self, name)
+        return read(self, name, *rest)
 
     patch.setattr(LocalFiles, "read", reading)
     patch.setattr(copies._Copying, "check_source", lambda _: None)  # which reads all of it before
@@ -247,14 +248,14 @@ def test_checkpoints_that_go_faster_than_they_are_copied_are_an_error_with_a_rem
     driver = Driver(store)
     read = LocalFiles.read
 
-    def replaced(self: LocalFiles, name: str) -> bytes:
+    def replaced(self: LocalFiles, name: str, *rest: Any) -> bytes:
         if self.place == str(store) and name.endswith(".state"):
             for epoch in (driver.newest + 13, driver.newest + 14, driver.newest + 15):
                 monkeypatch.setattr(LocalFiles, "read", read)
                 driver.run(*range(max(13, driver.newest + 1), epoch + 1))
                 driver.checkpoint()
                 monkeypatch.setattr(LocalFiles, "read", replaced)
-        return read(self, name)
+        return read(self, name, *rest)
 
     monkeypatch.setattr(LocalFiles, "read", replaced)
     with pytest.raises(RunError, match="replaced 3 times before it was copied; end the driver"):
