@@ -128,7 +128,7 @@ def soak(
     """Run many small epochs, with losses and starts, and see that nothing grows.
 
     Files and memory must end where they were after the first tenth, and every row must be right.
-    Takes about an hour for 20,000 epochs.
+    20,000 epochs take about an hour.
 
     Example: rekindle bench soak --epochs 2000 --report soak
     """
