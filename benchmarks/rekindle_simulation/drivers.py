@@ -270,7 +270,7 @@ class Driver:
         return not self.running
 
     @property
-    def _clock(self) -> float:
+    def clock(self) -> float:
         """Seconds since 1970 as its machine has them: right, or hours off, and turned at times.
 
         A real driver asks its machine once, at its start; the core has to bear more.
@@ -282,7 +282,7 @@ class Driver:
         """The same decisions as the coordinator's; carried out only when nobody else decides."""
         alone = following.is_alone(self.following, self.world.now)
         decision = application.decide(
-            self.case, self._reading(), self._clock, clock=float, plan=alone
+            self.case, self._reading(), self.clock, clock=float, plan=alone
         )
         self.case = decision.case
         if decision.case.state is not None:
@@ -385,6 +385,6 @@ class Driver:
             paused=self.paused,
             moving=self.moving if self.can_move else None,
             alone=following.is_alone(self.following, self.world.now),
-            at=self._clock,
+            at=self.clock,
             **self.modes,
         )

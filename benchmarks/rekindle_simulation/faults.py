@@ -185,7 +185,8 @@ class Faults:
     def _turn_driver_clock(self) -> None:
         """Somebody sets the clock of its machine, or a machine was asleep."""
         driver = self._newest
-        driver.clock_offset += self.world.random.choice((-3600.0, -40.0, 40.0, 3600.0))
+        steps = [step for step in (-3600.0, -40.0, 40.0, 3600.0) if driver.clock + step >= 0]
+        driver.clock_offset += self.world.random.choice(steps)  # no clock shows a time before 1970
         self.world.tell(f"the clock of driver {driver.generation} is turned")
 
     def _refuse_reports(self) -> None:
