@@ -125,7 +125,7 @@ def soak(
     ),
     enforce: Enforce = False,
 ) -> None:
-    """Run many small epochs, with losses and starts, and see that nothing grows.
+    """Run many small epochs, losses and starts: nothing grows.
 
     Files and memory must end where they were after the first tenth, and every row must be right.
     20,000 epochs take about an hour.
@@ -148,7 +148,7 @@ def past(
     ),
     enforce: Enforce = False,
 ) -> None:
-    """Start on a store with a long past, beside one with a short one.
+    """Start on a long past, beside a short one.
 
     A store of a million commits takes some minutes to write, and 1 GB while it is there.
 

@@ -104,7 +104,10 @@ def test_the_solvers_to_choose_from_are_those_of_the_planner() -> None:
             "runtime: {epoch_seconds: 25e-2}",
             "runtime.epoch_seconds: is '25e-2', which YAML takes for text; write 0.25",
         ),
-        ("runtime: {epoch_seconds: 1e999}", "epoch_seconds: is '1e999', not a number; give a num"),
+        (
+            "runtime: {epoch_seconds: 1e999}",
+            "runtime.epoch_seconds: is '1e999', not a number; give a num",
+        ),
         (
             "runtime: {rows_per_second: '1,000'}",
             "runtime.rows_per_second: is '1,000', which YAML takes for text; write 1000",

@@ -99,7 +99,9 @@ def test_a_wrong_pipeline_is_refused_with_step_and_remedy(
             "def pipeline():\n    return 7", ["pipeline() gave a int", "return a"], id="other value"
         ),
         pytest.param(
-            "def pipeline(name):\n    return 7", ["pipeline()", "TypeError"], id="parameters"
+            "def pipeline(name):\n    return 7",
+            ["pipeline() cannot be called without name", "give parameters defaults"],
+            id="parameters",
         ),
         pytest.param(
             "import os; os._exit(0)", ["wrong.py:1: calls os._exit(0)"], id="ends at once"
@@ -154,7 +156,9 @@ def test_a_source_file_that_is_no_parquet_is_refused(refuse: Run, file: Path) ->
     [
         pytest.param([2, 1, 3], None, "not sorted by 'event_time'", id="not sorted"),
         pytest.param([], None, "is empty", id="empty"),
-        pytest.param([None, 1, 2], None, "without event time", id="a missing time"),
+        pytest.param(
+            [None, 1, 2], None, "has no event time in 'event_time' in row 0", id="a missing time"
+        ),
         pytest.param(["noon", "one"], pa.string(), "has type string", id="no time"),
     ],
 )

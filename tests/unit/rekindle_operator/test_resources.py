@@ -122,6 +122,7 @@ def test_nothing_is_written_of_what_is_not_there() -> None:
         "policyName": "all",
         "className": "default",
         "approved": False,
+        "fencingApproved": False,
     }
 
 

@@ -107,6 +107,9 @@ def test_an_attribute_of_an_operator_is_named() -> None:
         def __init__(self) -> None:
             self.connection = sqlite3.connect(":memory:")
 
+        def handle(self, key: Any, rows: Any, value: Any) -> Any:
+            return ()
+
     pipeline = Pipeline("p")
     rows = pipeline.source("rows", TableSource(SCHEMA.empty_table(), "at"))
     rows.stateful("counts", Looking(), keys=["key"], schema=SCHEMA).sink("out")

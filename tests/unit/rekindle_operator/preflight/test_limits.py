@@ -107,7 +107,7 @@ def test_what_a_range_refuses_is_found(make: Any, item: Body, sentence: str) -> 
         {"min": {"cpu": "20m", "memory": "64Mi"}, "max": {"memory": "1Ei"}},
         {"type": "PersistentVolumeClaim", "min": {"storage": "1Ei"}},
         {"type": "Pod", "min": {"cpu": "1"}},
-        {"maxLimitRequestRatio": {"memory": "2"}},
+        {"maxLimitRequestRatio": {"memory": "3"}},
     ],
 )
 def test_what_a_range_allows_is_no_finding(item: Body) -> None:
