@@ -214,7 +214,7 @@ def store(
     ),
     enforce: Enforce = False,
 ) -> None:
-    """Measure what drivers' reports write to the disk of a ZooKeeper server.
+    """Measure what reports write to a ZooKeeper server's disk.
 
     And compute the claim of which that takes half (docs/zookeeper.md).
 

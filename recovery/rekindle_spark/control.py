@@ -68,6 +68,7 @@ class Control:
         self.behind: set[str] = set()
         self.was_complete = False
         self.is_holding = False
+        self.hosts_miss_store = False
         self.was_alone = guidance.contact is None
         self.conferred_at = 0.0
 
@@ -155,6 +156,9 @@ class Control:
             self._make_again(result.damaged)
         attempts.count(bool(result.step_errors), result.idle_seconds)
         self.application.events.write("job-failed", text=result.reason)
+        if result.store_away and not self.hosts_miss_store:
+            self.hosts_miss_store = True
+            self.application.store.patience.say(result.reason)
         if result.damage is not None:
             raise self.application.store.set_aside(result.damage)
         if result.over_budget:
@@ -193,6 +197,9 @@ class Control:
                 self._drop_unreachable(result)
         while not self.results.empty():
             result = self.results.get()
+            if self.hosts_miss_store and result.finished:
+                self.hosts_miss_store = False
+                self.application.store.patience.say(None)
             self.host_failures.forget(result.cpu.keys() - result.hostless_executors)
             self.checkpointing.acknowledge(result.acknowledgements)
             self.application.links.succeed(result.sound_links)

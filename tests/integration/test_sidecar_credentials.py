@@ -29,9 +29,12 @@ def namespaces_of(operator: Connection) -> Namespaces:
 
 
 @pytest.fixture
-def operator(start: Start, zookeeper: LocalZookeeper) -> Iterator[Connection]:
-    """An operator that has let nobody in yet; in the end nothing is left, and the store is open."""
-    assert start
+def operator(store: Connection, zookeeper: LocalZookeeper) -> Iterator[Connection]:
+    """An operator that has let nobody in yet; in the end nothing is left, and the store is open.
+
+    Ask for it before `start`: sidecars that still run would write what is being removed.
+    """
+    assert store.reachable
     connection = rekindle_zookeeper.connect(zookeeper.connect_string, secret=SECRET, isolated=True)
     yield connection
     connection.close()
@@ -49,7 +52,7 @@ def let_in(operator: Connection, generation: int) -> None:
 
 
 def test_a_sidecar_that_is_there_before_its_records_may_be_made_waits_for_the_operator(
-    start: Start, operator: Connection, tmp_path: Path
+    operator: Connection, start: Start, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
     file.write_text(to_text(credential(1)))
@@ -64,7 +67,7 @@ def test_a_sidecar_that_is_there_before_its_records_may_be_made_waits_for_the_op
 
 
 def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
-    start: Start, operator: Connection, tmp_path: Path
+    operator: Connection, start: Start, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
     file.write_text(to_text(credential(1)))
@@ -89,7 +92,7 @@ def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
 
 
 def test_the_credential_of_another_namespace_writes_nothing(
-    start: Start, operator: Connection, tmp_path: Path
+    operator: Connection, start: Start, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
     file.write_text(to_text(credential(1, "another")))

@@ -27,7 +27,7 @@ def test_a_copy_on_s3_made_beside_a_driver_is_restored_and_gone_on_from_and_no_r
     begin = application.seen
     application.await_event("checkpoint", after=begin)
     second = said(capsys, "copy", application.store, backup)
-    assert second["copied"]["files"] < second["copied"]["equal"], "most of it was there"
+    assert second["copied"]["equal"] > 0, "what was there was copied again"
     assert second["checkpoint"] > first["checkpoint"]
     said(capsys, "check", application.store)
     application.driver.kill()

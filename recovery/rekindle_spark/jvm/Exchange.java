@@ -41,6 +41,8 @@ import scala.reflect.ClassTag$;
  */
 public final class Exchange {
   private static final ClassTag<Object> ANY = ClassTag$.MODULE$.apply(Object.class);
+  /** A scheduler that does not answer has ended, or ends soon. */
+  private static final long CANCEL_MILLIS_MAX = 10_000;
 
   private final SparkContext context;
   private final Leftovers leftovers;
@@ -157,9 +159,14 @@ public final class Exchange {
     return new Job(context.submitMapStage(own.get(stages - 1)), reports, shuffles, ended);
   }
 
-  public void cancel(Job job, String reason) {
+  /**
+   * Ends a job. Returns once the scheduler has let go of its stages: of a task that ends before that
+   * it registers the output, and where the shuffle has been removed, the scheduler dies of it.
+   */
+  public void cancel(Job job, String reason) throws InterruptedException {
     job.action.cancel(Option.apply(reason));
     context.cancelJob(job.id, reason);
+    job.await_(CANCEL_MILLIS_MAX);
     job.ended.run();
   }
 

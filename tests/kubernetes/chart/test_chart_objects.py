@@ -17,11 +17,12 @@ from testbed.control_plane import ControlPlane
 from testbed.definitions import install
 
 COMMAND_SECONDS_MAX = 120
+NAMESPACES = ("capi", "flights")
 
 
 @pytest.fixture(scope="module")
 def definitions(cluster: client.ApiClient) -> Iterator[None]:
-    """Ours and those of others, and a namespace that some objects go to."""
+    """Ours and those of others, and the namespaces that some objects go to."""
     ours = [yaml.safe_load(file.read_text()) for file in (ROOT / "crds").glob("*.yaml")]
     try:
         others = [*foreign_definitions()]
@@ -29,9 +30,11 @@ def definitions(cluster: client.ApiClient) -> Iterator[None]:
         loud_skips.skip(error)
     install(cluster, [*ours, *others])
     core: Any = client.CoreV1Api(cluster)
-    core.create_namespace({"metadata": {"name": "capi"}})
+    for name in NAMESPACES:
+        core.create_namespace({"metadata": {"name": name}})
     yield
-    core.delete_namespace("capi")
+    for name in NAMESPACES:
+        core.delete_namespace(name)
 
 
 @pytest.mark.usefixtures("definitions")
