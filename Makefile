@@ -74,7 +74,8 @@ integration: setup ## tests on a real Spark cluster, two at a time
 	@echo '== integration tests'
 	@PYTHONPATH=recovery:e2e $(BIN)/python -m testbed build versitygw || true  # the tests say what is missing
 	@# The longest files come first (tests/file_order.py); pytest-xdist would order them by number of tests.
-	@$(BIN)/python -m pytest tests/integration -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15
+	@# A slow store takes minutes by its nature: a stage of the laboratory has it.
+	@$(BIN)/python -m pytest tests/integration --ignore tests/integration/test_slow_store.py -v -n 2 --dist loadfile --no-loadscope-reorder --durations=15
 
 kubernetes: setup ## tests on a real Kubernetes control plane, two at a time
 	@echo '== tests on Kubernetes'

@@ -86,8 +86,8 @@ class CoordinatorReader:
 
     def _read(self, place: Place, known: dict[int, PlanRecord | None]) -> None:
         connection = self.shell.connection
-        names = connection.children(place.path(tree.DIRECTIVES))[-DIRECTIVES_MAX:]
-        numbers = [tree.number(name) for name in names]
+        names = connection.children(place.path(tree.DIRECTIVES))
+        numbers = sorted(tree.numbers(names))[-DIRECTIVES_MAX:]
         for gone in known.keys() - set(numbers):
             del known[gone]
         for number in numbers:

@@ -89,6 +89,8 @@ class Namespaces:
         """Have a namespace's folder with its rights, and nothing more for one that has not been
         admitted; the folder."""
         path = f"{tree.APPLICATIONS}/{namespace}"
+        if self._records.stat(tree.APPLICATIONS) is None:  # the store has been emptied
+            self.lock(root=False)
         self._make(path)
         self._bring([path])
         return path

@@ -52,6 +52,7 @@ STAGES = (
     Stage("flink", 300, [["make", "flink"], _pytest(f"{INTEGRATION}/test_flink.py")]),
     Stage("chaos", 120, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "right")]),
     Stage("sabotage", 1_000, [_pytest(f"{INTEGRATION}/test_chaos.py", "-k", "broken")]),
+    Stage("slow-store", 600, [_pytest("tests/integration/test_slow_store.py")]),
     Stage("seeds", 280, [[REKINDLE, "sim", "--seeds", OF_SEEDS]]),
     Stage("wheels", 60, [_pytest(f"{INTEGRATION}/test_wheels.py")]),
     Stage(

@@ -291,10 +291,10 @@ class Storyteller:
             known, unread = self._earlier.get(place), self._unread.get(place)
         if known is not None:
             return known
-        numbers = self.connection.children(place.path(tree.DIRECTIVES))[-EARLIER_MAX:]
+        names = self.connection.children(place.path(tree.DIRECTIVES))
         found = [
-            numbered(self.connection, place, tree.DIRECTIVES, int(item), Directive)
-            for item in numbers
+            numbered(self.connection, place, tree.DIRECTIVES, sequence, Directive)
+            for sequence in sorted(tree.numbers(names))[-EARLIER_MAX:]
         ]
         plans = tuple(item for item in found if item and isinstance(item.order, PlanOrder))
         answers = (

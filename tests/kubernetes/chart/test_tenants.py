@@ -69,7 +69,9 @@ class Tenants:
         """What the API server says to edith."""
         kinds = {"PATCH": "application/merge-patch+json"}
         headers = {"Content-Type": kinds.get(method, "application/json")}
-        request = self.edith.param_serialize(method, path, header_params=headers, body=body)
+        request = self.edith.param_serialize(
+            method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
         return int(self.edith.call_api(*request).response.status)
 
 

@@ -94,6 +94,8 @@ def test_only_the_newest_plans_are_kept() -> None:
         made = msgspec.structs.replace(newest.directive, sequence=number, plan_epoch=number)
         path = world.member.place.path(tree.DIRECTIVES, tree.numbered(number))
         world.fleet.connection.put(path, protocol.encode(made))
+    guard = world.member.place.path(tree.DIRECTIVES, tree.GUARD)
+    world.fleet.connection.put(guard, b"")
     epochs = [record.directive.plan_epoch for record in reader.plans(NAME)]
     assert epochs == list(range(299, 299 - DIRECTIVES_MAX, -1))
 

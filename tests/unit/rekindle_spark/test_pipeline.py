@@ -50,7 +50,7 @@ FITTING = {
 class Latest(StatefulOperator):
     value_schema = pa.schema([("size", pa.int64())])
 
-    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+    def handle(self, *_: Any) -> Any:
         return ()
 
 

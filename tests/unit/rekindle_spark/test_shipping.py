@@ -107,7 +107,7 @@ def test_an_attribute_of_an_operator_is_named() -> None:
         def __init__(self) -> None:
             self.connection = sqlite3.connect(":memory:")
 
-        def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        def handle(self, *_: Any) -> Any:
             return ()
 
     pipeline = Pipeline("p")

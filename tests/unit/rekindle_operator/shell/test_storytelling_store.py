@@ -54,6 +54,13 @@ def test_plans_are_read_once_as_long_as_each_is_told() -> None:
     assert numbers(teller) == [1]
 
 
+def test_what_guards_a_namespaces_directives_is_none_of_them() -> None:
+    connection = SharedStore().connect()
+    put_plan(connection, 1)
+    connection.put(PLACE.path(tree.DIRECTIVES, tree.GUARD), b"")
+    assert numbers(storyteller(connection)) == [1]
+
+
 def test_a_plan_that_was_passed_over_is_found_in_the_store() -> None:
     connection = SharedStore().connect()
     teller = storyteller(connection)
