@@ -67,6 +67,8 @@ _KUBERNETES_DEFAULTS = {
     # makes one for each start of a driver, and hands it to the executors' pods.
     "spark.authenticate": "true",
 }
+# What says why Spark's scheduler has ended, which ends the application.
+SCHEDULER = "org.apache.spark.scheduler.DAGSchedulerEventProcessLoop"
 # Loggers of Spark whose warnings are shown on Kubernetes: what asks for executors, and what waits
 # for some. All else that Spark says is about jobs, whose failures are handled.
 SPEAKING = (
@@ -274,12 +276,13 @@ def _configuration(
 
 
 def _let_speak(jvm: Any, master: str) -> None:
-    """Let Spark's own words on executors through: a quota, a refused pod, an image that is not
-    there are said by nobody else. Elsewhere a cluster manager of its own starts executors."""
-    if _is_kubernetes(master):
-        warn = jvm.org.apache.logging.log4j.Level.WARN
-        for name in SPEAKING:
-            jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, warn)
+    """Let Spark say why its scheduler has ended, and its own words on executors through: a quota, a
+    refused pod, an image that is not there are said by nobody else. Elsewhere a cluster manager of
+    its own starts executors."""
+    log = jvm.org.apache.logging.log4j
+    log.core.config.Configurator.setLevel(SCHEDULER, log.Level.ERROR)
+    for name in SPEAKING if _is_kubernetes(master) else ():
+        log.core.config.Configurator.setLevel(name, log.Level.WARN)
 
 
 def _is_kubernetes(master: str) -> bool:

@@ -37,8 +37,8 @@ RUNTIME = {
     "checkpoint_seconds": 3,
     "rows_per_second": 500,
 }
-# For an application that meets several failures: the input lasts for more than four minutes.
-LASTING = {"rows_per_second": 250}
+# For an application that meets several failures: the input lasts for more than seven minutes.
+LASTING = {"rows_per_second": 150}
 POLICY = {"silent_seconds": 15, "uneven_seconds": 3}
 
 Event = Mapping[str, Any]

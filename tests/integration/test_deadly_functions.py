@@ -7,7 +7,7 @@ import deadly
 from application import Application, compare, kill_host
 
 Prepare = Callable[..., Application]
-RUNTIME = {"rows_per_second": 1_000, "function_seconds_max": 2, "host_memory_mib_max": 200}
+RUNTIME = {"rows_per_second": 600, "function_seconds_max": 2, "host_memory_mib_max": 200}
 LETTER_COLUMNS = ["dead_letter_step", "dead_letter_epoch", "dead_letter_error"]
 # Two at a time: what is said of each once it has stopped.
 HARMS = (

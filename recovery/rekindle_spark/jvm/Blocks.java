@@ -128,24 +128,35 @@ final class Blocks {
     }
   }
 
-  /** The executors to read from to which no connection can be made, all tried at the same time. */
+  /**
+   * The executors to read from to which no connection can be made; none where Spark knows no longer
+   * where the blocks are. Never looked for in the task's own thread: there Spark would take a lost
+   * output for the task's failure to fetch, and its scheduler, which has no stage for it, would end.
+   */
   private static Set<String> unreachable(Stage.Read[] reads) {
-    Map<BlockManagerId, Future<Boolean>> tries = new LinkedHashMap<>();
-    Set<String> found = new TreeSet<>();
     try {
-      var entries = addresses(reads, SparkEnv.get().mapOutputTracker());
-      while (entries.hasNext()) {
-        BlockManagerId address = entries.next()._1();
-        if (!isOther(address)) continue;
-        tries.computeIfAbsent(address, other -> READERS.submit(() -> connects(other)));
-      }
-      for (var one : tries.entrySet()) {
-        if (!one.getValue().get()) found.add(one.getKey().executorId());
-      }
+      return READERS.submit(() -> withoutConnection(reads)).get();
     } catch (InterruptedException cancelled) {
       Thread.currentThread().interrupt();
-    } catch (ExecutionException | RuntimeException unknown) {
-      return found; // Spark knows no longer where the blocks are
+      return new TreeSet<>();
+    } catch (ExecutionException unknown) {
+      return new TreeSet<>();
+    }
+  }
+
+  /** Tries all at the same time. */
+  private static Set<String> withoutConnection(Stage.Read[] reads)
+      throws InterruptedException, ExecutionException {
+    Map<BlockManagerId, Future<Boolean>> tries = new LinkedHashMap<>();
+    var entries = addresses(reads, SparkEnv.get().mapOutputTracker());
+    while (entries.hasNext()) {
+      BlockManagerId address = entries.next()._1();
+      if (!isOther(address)) continue;
+      tries.computeIfAbsent(address, other -> READERS.submit(() -> connects(other)));
+    }
+    Set<String> found = new TreeSet<>();
+    for (var one : tries.entrySet()) {
+      if (!one.getValue().get()) found.add(one.getKey().executorId());
     }
     return found;
   }
