@@ -154,7 +154,10 @@ def test_servers_may_be_named_by_the_environment_and_must_be_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command = [sys.executable, "-m", "rekindle_cli", "status"]
-    for hosts, code, message in (("no server", 2, "is no server"), ("127.0.0.1:1", 1, "no answer")):
+    for hosts, code, message in (
+        ("no server", 2, "is no server"),
+        ("127.0.0.1:1", 2, "cannot be reached"),
+    ):
         monkeypatch.setenv("REKINDLE_ZOOKEEPER", hosts)
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert (ended.returncode, message in ended.stderr) == (code, True)
