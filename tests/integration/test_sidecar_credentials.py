@@ -76,6 +76,7 @@ def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
     driver = Driver(sidecar)
     driver.begin()
     wait_until(lambda: progress_in(operator) is not None)
+    wait_until(lambda: operator.get(PLACE.path(tree.HEARTBEAT)) is not None)
     heartbeat = operator.get(PLACE.path(tree.HEARTBEAT))
 
     let_in(operator, 2)
