@@ -53,7 +53,7 @@ NO_THREADS_IN_FUNCTIONS = (
     "later belongs to no epoch"
 )
 # Guarded code finds other functions under these names.
-EXIT_AT_ONCE, CHDIR, FCHDIR = os._exit, os.chdir, os.fchdir
+EXIT_AT_ONCE, CHDIR, FCHDIR = child_process.EXIT_AT_ONCE, os.chdir, os.fchdir
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def run(
 def _store_away(events: EventLog, guidance: Guidance, cause: str | None) -> None:
     """The checkpoint store is away, with why, or back."""
     events.store_away(cause)
-    guidance.report_store()
+    guidance.report_now()
 
 
 def _check_policy(plain: Program, settings: Settings) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from rekindle.errors import RunError
-from rekindle_spark import java
+from rekindle_spark import java, masters
 
 __all__ = ["Exchange", "ExecutorSeen", "Job", "Read", "Task", "without_room"]
 
@@ -267,7 +267,7 @@ def _configuration(
             defaults["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
     for key, value in options.items():
         conf.set(key, value)
-    if _is_kubernetes(conf.get("spark.master") or ""):
+    if masters.is_kubernetes(conf.get("spark.master") or ""):
         defaults |= _KUBERNETES_DEFAULTS
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
@@ -281,12 +281,8 @@ def _let_speak(jvm: Any, master: str) -> None:
     its own starts executors."""
     log = jvm.org.apache.logging.log4j
     log.core.config.Configurator.setLevel(SCHEDULER, log.Level.ERROR)
-    for name in SPEAKING if _is_kubernetes(master) else ():
+    for name in SPEAKING if masters.is_kubernetes(master) else ():
         log.core.config.Configurator.setLevel(name, log.Level.WARN)
-
-
-def _is_kubernetes(master: str) -> bool:
-    return master.startswith("k8s:")
 
 
 def _cause(error: Exception) -> str:

@@ -165,12 +165,11 @@ class Guidance:
     def finish(self) -> None:
         """Say that the run has ended in order."""
         self.reports.finished = True
-        if self.contact is not None:
-            self.contact.report(self._progress(self.alone))
+        self.report_now()
 
-    def report_store(self) -> None:
-        """Report that the checkpoint store is away, or back: whoever waits for it does nothing else
-        meanwhile. On any thread."""
+    def report_now(self) -> None:
+        """Report progress at once: at the end, and where whoever reports otherwise waits for the
+        checkpoint store. On any thread."""
         if self.contact is not None:
             self.contact.report(self._progress(self.alone))
 

@@ -10,12 +10,17 @@ from urllib.parse import urlsplit
 
 from rekindle.errors import InputError, RunError
 
-__all__ = ["await_answer", "check"]
+__all__ = ["await_answer", "check", "is_kubernetes"]
 
 STANDALONE = re.compile(r"spark://[^\s/,]+:\d{1,5}(,[^\s/,]+:\d{1,5})*")
 KUBERNETES = re.compile(r"k8s://\S+")
 ANSWER_SECONDS_MAX = 12.0
 RETRY_SECONDS = 0.5
+
+
+def is_kubernetes(master: str) -> bool:
+    """Say whether a master is the API server of a Kubernetes cluster."""
+    return KUBERNETES.fullmatch(master) is not None
 
 
 def check(master: str | None, *, submitted: bool) -> None:
@@ -39,7 +44,7 @@ def check(master: str | None, *, submitted: bool) -> None:
             remedy="give spark://HOST:PORT or k8s://https://HOST:PORT, or --local 4 for a cluster "
             "on this machine, or start this with spark-submit",
         )
-    if (STANDALONE.fullmatch(master) or KUBERNETES.fullmatch(master)) and _has_addresses(master):
+    if (STANDALONE.fullmatch(master) or is_kubernetes(master)) and _has_addresses(master):
         return
     what = f"is {master!r:.60}"
     if master.startswith("local"):
@@ -71,7 +76,7 @@ def await_answer(master: str, limit_seconds: float = ANSWER_SECONDS_MAX) -> None
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:
-    if KUBERNETES.fullmatch(master):
+    if is_kubernetes(master):
         url = urlsplit(master.removeprefix("k8s://"))
         if url.hostname is None:
             url = urlsplit(f"https://{master.removeprefix('k8s://')}")

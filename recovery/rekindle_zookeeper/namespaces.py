@@ -89,9 +89,9 @@ class Namespaces:
         """Have a namespace's folder with its rights, and nothing more for one that has not been
         admitted; the folder."""
         path = f"{tree.APPLICATIONS}/{namespace}"
-        if self._records.stat(tree.APPLICATIONS) is None:  # the store has been emptied
-            self.lock(root=False)
-        self._make(path)
+        if self._records.stat(path) is None:
+            self.lock(root=False)  # an emptied store lacks the folders above as well
+            self._make(path)
         self._bring([path])
         return path
 
