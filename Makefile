@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
-JAR := recovery/rekindle_spark/jvm/rekindle-exchange.jar
+JAR := recovery/rekindle_spark/spark/jvm/rekindle-exchange.jar
 # There while pip runs. Where it is there before, an installation was interrupted.
 BEGUN := $(VENV)/begun
 # Runs commands at the same time; each line of output begins with the name of its command.
@@ -26,8 +26,8 @@ help: ## list the targets
 # Both commands take half a second when there is nothing to do. The jar is current or not by a digest of its
 # sources. With the archives JVMs start in half the time; without them everything works too.
 setup: $(INSTALLED) ## install everything into .venv, build the jar, make class-data archives (once, some minutes)
-	@$(STEPS) jar '$(BIN)/python -m rekindle_spark.jar >/dev/null' \
-	  archives '$(BIN)/python -m rekindle_local.training'
+	@$(STEPS) jar '$(BIN)/python -m rekindle_spark.spark.jvm_build >/dev/null' \
+	  archives '$(BIN)/python -m rekindle_local.class_data_training'
 
 # While pip downloads, Go compiles, and the other way round.
 ready: check-tools ## what `make test` needs: setup, and the programs of tests on Kubernetes and S3 beside it

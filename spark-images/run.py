@@ -5,6 +5,6 @@ spark-submit ... local:///opt/rekindle/run.py PIPELINE.py --store FOLDER
 
 import sys
 
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
-sys.exit(cli.run(cli.application, ["run", *sys.argv[1:]]))
+sys.exit(command_line.run(command_line.application, ["run", *sys.argv[1:]]))

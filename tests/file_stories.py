@@ -13,12 +13,12 @@ import pytest
 from output_stores import Writer, rows
 
 import rekindle
-from rekindle.errors import InputError, RunError
-from rekindle_spark import staging
-from rekindle_spark.store import Store
+from rekindle.model.errors import InputError, RunError
+from rekindle_spark.output import output_staging
+from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import commit_log
-from rekindle_store import files as places
-from rekindle_store.files import Files
+from rekindle_store import store_files as places
+from rekindle_store.store_files import Files
 from rekindle_store.transfers import PIECE_BYTES
 
 __all__ = [
@@ -111,7 +111,7 @@ def a_file_that_is_not_there_is_told_from_a_store_that_is_away(files: Files) -> 
 
 def a_newer_driver_fences_an_older_one(place: str) -> None:
     """Of a whole store at a place that nobody has used."""
-    older, newer = Store(place), Store(place)
+    older, newer = CheckpointStore(place), CheckpointStore(place)
     older.open(1.0)
     older.commit({"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []})
     newer.open(2.0)
@@ -130,18 +130,18 @@ def a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(plac
     older.begin_checkpoint(5)
     older.files = delayed(older.files, on_its_way)
     older.complete_checkpoint(5, checkpoint(5, "A", 3, 4, 5))
-    newer = Store(place)
+    newer = CheckpointStore(place)
     assert newer.open(2.0).sound == {2}
     newer.commit(commit("B", 3, 4, 5))
     files = places.at(place)
     for name, data in on_its_way:
         files.create(name, data)
     assert [name for name, _ in on_its_way] == ["checkpoints/5.json"]
-    history = Store(place).open(3.0)
+    history = CheckpointStore(place).open(3.0)
     assert history.checkpoint is not None
-    assert (history.checkpoint["epoch"], staging.unpublished(history)) == (2, None)
+    assert (history.checkpoint["epoch"], output_staging.unpublished(history)) == (2, None)
     assert "5.json" not in files.names("checkpoints")
-    assert [one[3] for one in outputs_of(Store(place))] == ["B-3", "B-4", "B-5"]
+    assert [one[3] for one in outputs_of(CheckpointStore(place))] == ["B-3", "B-4", "B-5"]
 
 
 def output_is_read_as_it_was_committed(place: str) -> None:
@@ -192,9 +192,9 @@ def delayed(files: Files, later: list[tuple[str, bytes]]) -> Files:
     return cast("Files", Delayed(files, later))
 
 
-def opened(place: str, epochs: int) -> Store:
+def opened(place: str, epochs: int) -> CheckpointStore:
     """A store at which the input of some epochs is logged."""
-    store = Store(place)
+    store = CheckpointStore(place)
     store.open(1.0)
     for epoch in range(1, epochs + 1):
         cut = {"cut_at": 1.0, "watermark": epoch, "rows_per_second": 1.0, "final": False}
@@ -216,7 +216,7 @@ def commit(run: str, *epochs: int) -> dict[str, Any]:
     return {"at": 1.0, "plan_epoch": 1, "finished": finished, "outputs": files}
 
 
-def outputs_of(store: Store) -> list[list[Any]]:
+def outputs_of(store: CheckpointStore) -> list[list[Any]]:
     """The files that count, in the order in which they came to."""
     return [one for _, record in commit_log.commits(store.files) for one in record["outputs"]]
 

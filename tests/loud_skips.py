@@ -14,8 +14,8 @@ from typing import NoReturn
 
 import pytest
 
-from rekindle.errors import InputError, RekindleError
-from testbed import binaries
+from rekindle.model.errors import InputError, RekindleError
+from testbed import test_programs
 
 __all__ = ["LOUD", "keep", "programs", "report", "skip", "used_fixtures"]
 
@@ -38,7 +38,7 @@ def keep(session: pytest.Session, loud: str, find: Find) -> None:
     A disk that is full ends no test run with a traceback either.
     """
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    say = binaries.say if reporter is None else reporter.write_line
+    say = test_programs.say if reporter is None else reporter.write_line
     kept = session.config.stash.setdefault(FOUND, {})
     try:
         kept[loud] = find(say)

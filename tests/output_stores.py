@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle_spark.outputs import Outputs
-from rekindle_spark.store import Store
-from rekindle_store import files
+from rekindle_spark.output.sink_files import SinkFiles
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_store import store_files
 
 QUERIES = ("hourly", "busiest", "checked.dead-letters")
 
@@ -17,14 +17,14 @@ class Writer:
 
     def __init__(self, place: Path | str, outputs: tuple[str, ...] = QUERIES) -> None:
         self.place = place
-        self.store = Store(place)
+        self.store = CheckpointStore(place)
         self.store.open(1_700_000_000.0, outputs)
         self.store.make_outputs(outputs or QUERIES)
 
     def put(self, query: str, partition: int, epoch: int, table: pa.Table) -> list[Any]:
         """Write an output file; what a commit record says of it."""
         name = f"{partition}-{epoch:09d}.parquet"
-        outputs = Outputs(files.at(self.place))
+        outputs = SinkFiles(store_files.at(self.place))
         outputs.write(query, name, table)
         outputs.put_in_place()
         return [f"{query}/{partition}", epoch, table.num_rows, name, "0" * 16]

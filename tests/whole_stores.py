@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from output_stores import Writer, rows
 
-from rekindle_spark.sealing import Sealing
-from rekindle_spark.store import Store
-from rekindle_store import checkpoint_records, sealed
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_spark.store.segment_writer import SegmentWriter
+from rekindle_store import checkpoint_records, checksummed_file
 
 OUTPUTS = ("hourly", "busiest")
 CUT = {"cut_at": 1.0, "watermark": 3, "rows_per_second": 1.0, "final": False}
@@ -62,12 +62,12 @@ class Driver(Writer):
 
     def _state(self, epoch: int, name: str, kind: checkpoint_records.Kind) -> None:
         body = f"{kind} of {name} after epoch {epoch}".encode()
-        data = sealed.seal(1, {"watermark": epoch, "sizes": [len(body)]}, body)
+        data = checksummed_file.seal(1, {"watermark": epoch, "sizes": [len(body)]}, body)
         self.store.files.put({checkpoint_records.file_name(epoch, name, kind): data})
 
     def seal_segments(self) -> None:
         """Put what the newest checkpoint covers into segments."""
-        sealing = Sealing(self.store.files, lambda: self.store.covered)
+        sealing = SegmentWriter(self.store.files, lambda: self.store.covered)
         while sealing.advance():
             pass
 
@@ -96,8 +96,8 @@ def all_files(place: Path) -> dict[str, bytes]:
     return {path.relative_to(place).as_posix(): path.read_bytes() for path in files}
 
 
-def started(place: Path | str) -> Store:
+def started(place: Path | str) -> CheckpointStore:
     """The store once another driver has started on it."""
-    store = Store(place)
+    store = CheckpointStore(place)
     store.open(5.0)
     return store

@@ -1,7 +1,7 @@
 """The demo as a newcomer runs it, seed after seed, on a quiet machine or on a busy one.
 
 Every row has to be right, and what the demo says about the machine has to agree with a witness that
-knows nothing of the demo (`witness`). Called by `demo_command`.
+knows nothing of the demo (`machine_witness`). Called by `bench_demo`.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Any
 
 from rich.console import Console
 
-from rekindle.errors import RekindleError
-from rekindle_bench import results, witness
-from rekindle_bench.results import Bar
-from rekindle_cli.report_html import words
-from rekindle_local.demo import performance
-from rekindle_local.demo.scenario import Options, shown
+from rekindle.model.errors import RekindleError
+from rekindle_bench import bar_results, machine_witness
+from rekindle_bench.bar_results import Bar
+from rekindle_cli.report_html import report_text
+from rekindle_local.demo import demo_run
+from rekindle_local.demo.demo_scenario import DemoOptions, shown
 
 __all__ = ["DemoRun", "bars", "measure"]
 
@@ -67,7 +67,7 @@ def measure(seeds: Sequence[int], busy_share: float, directory: Path) -> dict[st
         found.append(_seen(seed, busy_share, place))
     command = f"rekindle bench demo --seeds {seeds[0]}..{seeds[-1]} --busy {busy_share:g}"
     figures = {"busy_share": busy_share, "runs": [asdict(seen) for seen in found]}
-    return results.write(directory / "demo.json", figures, bars(found, busy_share, command))
+    return bar_results.write(directory / "demo.json", figures, bars(found, busy_share, command))
 
 
 def bars(found: Sequence[DemoRun], busy_share: float, command: str) -> list[Bar]:
@@ -94,12 +94,12 @@ def bars(found: Sequence[DemoRun], busy_share: float, command: str) -> list[Bar]
 def _seen(seed: int, busy_share: float, place: Path) -> DemoRun:
     testimony, begin = place / "witness.jsonl", time.monotonic()
     try:
-        with witness.busy_programs(busy_share), witness.witness(testimony):
-            report = performance.perform(shown(Options(seed=seed)), place)
+        with machine_witness.busy_programs(busy_share), machine_witness.witness(testimony):
+            report = demo_run.perform(shown(DemoOptions(seed=seed)), place)
     except RekindleError as error:
         return DemoRun(seed, time.monotonic() - begin, None, failure=str(error))
     seconds = time.monotonic() - begin
-    performance.summarise(report, place)
+    demo_run.summarise(report, place)
     return _compared(seed, seconds, report, place)
 
 
@@ -108,16 +108,16 @@ def _compared(seed: int, seconds: float, report: Mapping[str, Any], place: Path)
     bad = counts["missing"] + counts["duplicated"] + counts["wrong"]
     end = _ended_at(place / "run" / "driver-events.jsonl")
     of_seconds = limit.get("of_seconds", 0.0)
-    testimony = witness.read(place / "witness.jsonl")
+    testimony = machine_witness.read(place / "witness.jsonl")
     return DemoRun(
         seed=seed,
         seconds=seconds,
         bad_rows=bad,
         of_seconds=of_seconds,
         said_seconds=limit.get("seconds", 0.0),
-        witnessed_seconds=witness.short_seconds(testimony, end - of_seconds, end),
+        witnessed_seconds=machine_witness.short_seconds(testimony, end - of_seconds, end),
         other_cores=limit.get("other_cores", 0.0),
-        said=words.machine_limit(report),
+        said=report_text.machine_limit(report),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rekindle.errors import RunError
+from rekindle.model.errors import RunError
 
 __all__ = ["Enforce", "enforce"]
 

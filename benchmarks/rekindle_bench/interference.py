@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rekindle.errors import RunError
-from rekindle_local.demo import performance
-from rekindle_local.demo.scenario import Options
+from rekindle.model.errors import RunError
+from rekindle_local.demo import demo_run
+from rekindle_local.demo.demo_scenario import DemoOptions
 
 __all__ = ["Slowdown", "measure", "slowdown"]
 
@@ -35,7 +35,7 @@ class Slowdown:
 
 def measure(rounds: int, directory: Path) -> list[Slowdown]:
     """Perform the demo so often; how much longer epochs of survivors took each time."""
-    options = Options(
+    options = DemoOptions(
         nodes=10,
         kill=8,
         strategy="blocking",
@@ -46,7 +46,7 @@ def measure(rounds: int, directory: Path) -> list[Slowdown]:
     for number in range(1, rounds + 1):
         place = directory / f"catch-up-{number}"
         place.mkdir()
-        performance.perform(options, place)
+        demo_run.perform(options, place)
         lines = (place / "events.jsonl").read_text().splitlines()
         found.append(slowdown([json.loads(line) for line in lines]))
     return found

@@ -19,12 +19,12 @@ from typing import Any
 
 from rich.console import Console
 
-from rekindle_bench import interference, results, saturated
+from rekindle_bench import bar_results, interference, saturated_run
+from rekindle_bench.bar_results import Bar, of_median
 from rekindle_bench.interference import Slowdown
-from rekindle_bench.results import Bar, of_median
-from rekindle_bench.saturated import CHECKPOINT_SECONDS, Run, Way
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.flights import data
+from rekindle_bench.saturated_run import CHECKPOINT_SECONDS, SaturatedRun, Way
+from rekindle_local.flights import flight_data
+from rekindle_local.spark_cluster import LocalCluster
 
 __all__ = ["measure"]
 
@@ -35,7 +35,7 @@ CHECKPOINT_PERCENT_MAX, ALWAYS_PERCENT_MAX, CATCH_UP_PERCENT_MAX = 3.0, 5.0, 10.
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class OverheadSample:
     """What one run came to: of the driver and all nodes together."""
 
     rows_per_second: float
@@ -57,11 +57,11 @@ def measure(rounds: int, seconds: float, sweep: bool, directory: Path) -> dict[s
     """Run every pair of ways `rounds` times for `seconds`; returns what `overhead.json` holds."""
     console = Console(highlight=False)
     flights = directory / "input"
-    data.prepare(flights)
-    samples: dict[Way, list[Sample]] = {}
+    flight_data.prepare(flights)
+    samples: dict[Way, list[OverheadSample]] = {}
     with ExitStack() as stack:
         clusters = [
-            stack.enter_context(saturated.cluster(directory / f"cluster-{n}")) for n in (1, 2)
+            stack.enter_context(saturated_run.cluster(directory / f"cluster-{n}")) for n in (1, 2)
         ]
         for number, ways in enumerate(_turns(rounds, sweep), start=1):
             found = _run(ways, directory / f"run-{number}", flights, clusters, seconds)
@@ -92,26 +92,26 @@ def _run(
     flights: Path,
     clusters: Sequence[LocalCluster],
     seconds: float,
-) -> list[Sample]:
+) -> list[OverheadSample]:
     """All at the same time, each on a cluster of its own; `flights` has the input."""
     with ExitStack() as stack:
         runs = []
         for number, (way, cluster) in enumerate(zip(ways, clusters, strict=False), start=1):
             place = directory / str(number)
-            driver = saturated.start(way, place, flights, cluster)
+            driver = saturated_run.start(way, place, flights, cluster)
             stack.callback(driver.end)
-            runs.append(Run(driver, cluster, Run.cpu_seconds))
-        saturated.follow(runs, seconds, "bench overhead")
+            runs.append(SaturatedRun(driver, cluster, SaturatedRun.cpu_seconds))
+        saturated_run.follow(runs, seconds, "bench overhead")
         return [_sample(run) for run in runs]
 
 
-def _sample(run: Run[float]) -> Sample:
+def _sample(run: SaturatedRun[float]) -> OverheadSample:
     begin, end = run.readings
-    return Sample(run.rows / run.seconds, 1e6 * (end - begin) / run.rows)
+    return OverheadSample(run.rows / run.seconds, 1e6 * (end - begin) / run.rows)
 
 
 def _judge(
-    samples: Mapping[Way, Sequence[Sample]],
+    samples: Mapping[Way, Sequence[OverheadSample]],
     slowdowns: Sequence[Slowdown],
     command: str,
     directory: Path,
@@ -150,7 +150,7 @@ def _judge(
         ),
     ]
     bars = [of_median(bar, len(slowdowns)) for bar in bars]
-    return results.write(directory / "overhead.json", figures, bars)
+    return bar_results.write(directory / "overhead.json", figures, bars)
 
 
 def _ratio(figures: Mapping[Way, Sequence[float]], one: Way, other: Way) -> float:

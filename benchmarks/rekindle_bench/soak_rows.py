@@ -7,10 +7,10 @@ far. Nothing of the runtime is imported here.
 from collections.abc import Mapping
 from pathlib import Path
 
-from rekindle.errors import RunError
-from rekindle.verification import rows
-from rekindle.verification.engine import Engine, literal, quoted
-from rekindle_local import stored
+from rekindle.model.errors import RunError
+from rekindle.verification import row_differences
+from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
+from rekindle_local import stored_records
 
 __all__ = ["count_bad"]
 
@@ -25,25 +25,25 @@ ANSWERS = {
 def count_bad(store: Path, source: Path, lap_seconds: float) -> Mapping[str, int]:
     """The numbers of rows that are expected, missing, duplicated and wrong, of all queries of a
     soak that has come to its end. Raises RunError where no input was read."""
-    newest = stored.newest_cut(store)
+    newest = stored_records.newest_cut(store)
     if newest is None:
         raise RunError(where=str(store), what="has no epoch", remedy="see the driver's log")
     ((_, end),) = newest["offsets"].values()
-    found = dict.fromkeys(("expected", *rows.KINDS), 0)
-    with Engine() as engine:
+    found = dict.fromkeys(("expected", *row_differences.KINDS), 0)
+    with BatchEngine() as engine:
         _create_days(engine, source, lap_seconds, end)
         for query, answer in ANSWERS.items():
             engine.ask(f"CREATE OR REPLACE TEMP VIEW expected AS {answer}", query)
             columns = engine.columns("expected", query)
             _read_output(engine, store, query, list(columns))
-            judged = rows.compare(engine, query, columns, ())
+            judged = row_differences.compare(engine, query, columns, ())
             found["expected"] += judged.expected
             for kind, number in judged.counts.items():
                 found[kind] += number
     return found
 
 
-def _create_days(engine: Engine, source: Path, lap_seconds: float, end: int) -> None:
+def _create_days(engine: BatchEngine, source: Path, lap_seconds: float, end: int) -> None:
     """Make the table of delays by carrier and day, of the first rows of all laps."""
     read = f"read_parquet({literal(str(source))}, file_row_number = true)"
     lap = int(lap_seconds * 1e6)
@@ -61,18 +61,19 @@ def _create_days(engine: Engine, source: Path, lap_seconds: float, end: int) -> 
     )
 
 
-def _read_output(engine: Engine, store: Path, query: str, columns: list[str]) -> None:
+def _read_output(engine: BatchEngine, store: Path, query: str, columns: list[str]) -> None:
     """Make the table `output` of the files that commit records name, as often as they do."""
     names = ", ".join(map(quoted, columns))
     files = [
         str(store / "outputs" / query / name)
-        for record in stored.commits(store)
+        for record in stored_records.commits(store)
         for partition, _, _, name, _ in record["outputs"]
         if partition.rpartition("/")[0] == query
     ]
     engine.ask(
-        f"CREATE OR REPLACE TEMP TABLE output AS SELECT {names}, 0 AS {quoted(rows.EPOCH)}, "
-        f"'' AS {quoted(rows.PARTITION)} FROM expected LIMIT 0",
+        f"CREATE OR REPLACE TEMP TABLE output AS SELECT {names}, "
+        f"0 AS {quoted(row_differences.EPOCH)}, "
+        f"'' AS {quoted(row_differences.PARTITION)} FROM expected LIMIT 0",
         query,
     )
     for file in files:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import protocol
-from rekindle.protocol import ProgressReport, StatisticsReport, tree
-from rekindle.protocol.tree import Place
-from rekindle_bench.fleet import Fleet, Member, shape
-from rekindle_bench.results import Bar, write
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.protocol import ProgressReport, StatisticsReport, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_bench.application_fleet import Fleet, Member, shape
+from rekindle_bench.bar_results import Bar, write
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
 
 __all__ = ["Rates", "claim_bytes", "computed", "disk_bytes", "measure"]
@@ -114,9 +114,9 @@ def _report(connection: Connection, members: list[Member], times: float, seconds
     while time.monotonic() - began < seconds:
         member = members[count % len(members)]
         report: ProgressReport = member.progress()
-        connection.put(member.place.path(tree.PROGRESS), protocol.encode(report))
+        connection.put(member.place.path(store_paths.PROGRESS), protocol.encode(report))
         if count // len(members) % every == count % every:  # each driver at a round of its own
-            connection.put(member.place.path(tree.STATISTICS), costs[member.place])
+            connection.put(member.place.path(store_paths.STATISTICS), costs[member.place])
         count += 1
         time.sleep(max(0.0, began + count * gap - time.monotonic()))
     return count / len(members)

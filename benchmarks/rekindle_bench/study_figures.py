@@ -1,6 +1,6 @@
 """`rekindle bench study`: planners on random topologies, as tables, JSON or a picture.
 
-`study` compares; `command` calls it.
+`planner_study` compares; `bench_command` calls it.
 """
 
 import json
@@ -13,32 +13,32 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rekindle_cli import pictures
+from rekindle_cli import svg_files
 from rekindle_cli.report_html import charts
-from rekindle_cli.report_html.charts import Line
+from rekindle_cli.report_html.charts import ChartLine
 
 if TYPE_CHECKING:
-    from rekindle_bench.study import Curve
+    from rekindle_bench.planner_study import SolverCurve
 
 __all__ = ["show"]
 
 
 def show(seeds: Sequence[int], picture: Path | None, *, as_json: bool) -> None:
     """Run a study and print its figures; a topology for each seed."""
-    from rekindle_bench import study
+    from rekindle_bench import planner_study
 
     progress = Console(stderr=True, highlight=False)
-    found = study.compare(study.FIG16, seeds, progress.print)
+    found = planner_study.compare(planner_study.FIG16, seeds, progress.print)
     if as_json:
         typer.echo(json.dumps(_record(found, len(seeds)), indent=2))
     else:
         _print(found, len(seeds))
     if picture is not None:
-        pictures.write(picture, _drawn(found, len(seeds)))
+        svg_files.write(picture, _drawn(found, len(seeds)))
 
 
-def _record(found: Sequence["Curve"], topologies: int) -> dict[str, object]:
-    from rekindle_bench.study import RESOURCE_SHARES
+def _record(found: Sequence["SolverCurve"], topologies: int) -> dict[str, object]:
+    from rekindle_bench.planner_study import RESOURCE_SHARES
 
     return {
         "version": 1,
@@ -49,8 +49,8 @@ def _record(found: Sequence["Curve"], topologies: int) -> dict[str, object]:
     }
 
 
-def _print(found: Sequence["Curve"], topologies: int) -> None:
-    from rekindle_bench.study import RESOURCE_SHARES
+def _print(found: Sequence["SolverCurve"], topologies: int) -> None:
+    from rekindle_bench.planner_study import RESOURCE_SHARES
 
     console = Console(highlight=False)
     for panel, setting in dict.fromkeys((curve.panel, curve.setting) for curve in found):
@@ -66,12 +66,12 @@ def _print(found: Sequence["Curve"], topologies: int) -> None:
     )
 
 
-def _drawn(found: Sequence["Curve"], topologies: int) -> str:
-    from rekindle_bench.study import RESOURCE_SHARES
+def _drawn(found: Sequence["SolverCurve"], topologies: int) -> str:
+    from rekindle_bench.planner_study import RESOURCE_SHARES
 
     return charts.curves(
         [
-            Line(
+            ChartLine(
                 curve.panel,
                 curve.solver,
                 curve.setting,

@@ -1,6 +1,7 @@
 """A pipeline that is text, run on a cluster of this machine by a driver of its own.
 
-Called by the benchmarks that need no flights and no failures of nodes: `soak`, `scale`, `harmful`.
+Called by the benchmarks that need no flights and no failures of nodes: `soak_benchmark`,
+`scale_benchmark`, `harmful_functions`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.demo.driving import DriverProcess
-from rekindle_spark import jar
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.spark_cluster import LocalCluster
+from rekindle_spark.spark import jvm_build
 
 __all__ = ["cluster", "prepared", "started"]
 
@@ -24,7 +25,7 @@ def cluster(nodes: int, directory: Path, **options: Any) -> LocalCluster:
         nodes=nodes,
         cpu_quota=None,
         directory=directory / "cluster",
-        class_path=[Path(jar.path())],
+        class_path=[Path(jvm_build.path())],
         **options,
     )
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rekindle import records
-from rekindle.errors import RekindleError
+from rekindle.model import record_format
+from rekindle.model.errors import RekindleError
 from rekindle_chaos.trials import Fault
-from rekindle_local import processes
-from rekindle_local.demo.driving import DriverProcess
-from rekindle_store import commit_log, files
+from rekindle_local import process_sets
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_store import commit_log, store_files
 
 __all__ = ["LatePut"]
 
@@ -104,9 +104,9 @@ class LatePut:
 
 
 def _kill_jvm(driver: subprocess.Popen[bytes]) -> None:
-    found = processes.session_processes(driver.pid)
+    found = process_sets.session_processes(driver.pid)
     javas = [pid for pid in found if _name(pid) == "java"]
-    processes.signal_all(javas, signal.SIGKILL)
+    process_sets.signal_all(javas, signal.SIGKILL)
 
 
 def _name(pid: int) -> str:
@@ -124,11 +124,11 @@ def _newest_generation(store: Path) -> int:
 def _has_committed(store: Path, before: int) -> bool:
     """Whether a driver after that generation has made output count."""
     with suppress(OSError, RekindleError):
-        place = files.at(store)
+        place = store_files.at(store)
         newest = commit_log.newest(place)
         for number in range(newest, max(0, newest - COMMITS_LOOKED_AT), -1):
             name = f"commits/{number}.json"
-            record = records.decode("commit", place.read(name), name)
+            record = record_format.decode("commit", place.read(name), name)
             if record["generation"] <= before:
                 return False
             if record["outputs"]:

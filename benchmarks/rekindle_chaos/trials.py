@@ -1,7 +1,7 @@
 """A trial: the pipeline, the load, the settings and the faults of one run, as plain data.
 
-Made by `drawing` from a seed, or read from a file. Times are seconds since the trial began to be
-live; sizes of windows are seconds of event time.
+Made by `trial_generator` from a seed, or read from a file. Times are seconds since the trial began
+to be live; sizes of windows are seconds of event time.
 """
 
 from pathlib import Path
@@ -10,23 +10,23 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 
 __all__ = [
     "LOOKED_UP_EVERY",
+    "ChaosTrial",
     "Fault",
     "Filter",
     "Join",
     "Pick",
     "Rises",
-    "Scale",
+    "ScaleStep",
     "Sink",
-    "Source",
     "Step",
-    "Top",
-    "Trial",
+    "TopStep",
+    "TrialSource",
     "Union",
-    "Window",
+    "WindowStep",
     "inputs",
     "load",
     "serialize",
@@ -44,7 +44,7 @@ Whole = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 
 
-class Source(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=True):
+class TrialSource(msgspec.Struct, frozen=True, tag="source", forbid_unknown_fields=True):
     """A file of `rows`: columns at, key (one of `keys`, or null), code and value (or null)."""
 
     name: Name
@@ -62,7 +62,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
     above: Whole
 
 
-class Scale(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True):
+class ScaleStep(msgspec.Struct, frozen=True, tag="scale", forbid_unknown_fields=True):
     """A further column: a whole number times a factor, plus a number.
 
     With `letters` it has dead letters: rows that it cannot look up while `lookup-away` lasts.
@@ -85,7 +85,7 @@ class Pick(msgspec.Struct, frozen=True, tag="pick", forbid_unknown_fields=True):
     columns: dict[str, str]
 
 
-class Window(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=True):
+class WindowStep(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=True):
     """Aggregates, {name: (function, column)}, per keys and window."""
 
     name: Name
@@ -97,7 +97,7 @@ class Window(msgspec.Struct, frozen=True, tag="window", forbid_unknown_fields=Tr
     parallelism: Parallelism
 
 
-class Top(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
+class TopStep(msgspec.Struct, frozen=True, tag="top", forbid_unknown_fields=True):
     """The rows with the largest `by` per event time and keys."""
 
     name: Name
@@ -144,7 +144,7 @@ class Sink(msgspec.Struct, frozen=True, tag="sink", forbid_unknown_fields=True):
     priority: int
 
 
-Step = Source | Filter | Scale | Pick | Window | Top | Rises | Join | Union | Sink
+Step = TrialSource | Filter | ScaleStep | Pick | WindowStep | TopStep | Rises | Join | Union | Sink
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +161,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what: str = ""
 
 
-class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChaosTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that decides a run, but for what the machine does meanwhile."""
 
     version: int
@@ -176,9 +176,9 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...]
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[TrialSource]:
         """Its sources."""
-        return [step for step in self.steps if isinstance(step, Source)]
+        return [step for step in self.steps if isinstance(step, TrialSource)]
 
     @property
     def has_links(self) -> bool:
@@ -186,9 +186,9 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return any(fault.kind == "cut-link" for fault in self.faults)
 
     @property
-    def lettered(self) -> list[Scale]:
+    def lettered(self) -> list[ScaleStep]:
         """Its steps with dead letters."""
-        return [step for step in self.steps if isinstance(step, Scale) and step.letters]
+        return [step for step in self.steps if isinstance(step, ScaleStep) and step.letters]
 
     @property
     def sinks(self) -> list[Sink]:
@@ -199,7 +199,7 @@ class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def inputs(step: Step) -> tuple[str, ...]:
     """The steps that a step reads."""
     match step:
-        case Source():
+        case TrialSource():
             return ()
         case Join():
             return (step.left, step.right)
@@ -208,15 +208,15 @@ def inputs(step: Step) -> tuple[str, ...]:
     return (step.input,)
 
 
-def serialize(trial: Trial) -> str:
+def serialize(trial: ChaosTrial) -> str:
     """As JSON, for a file."""
     return msgspec.json.format(msgspec.json.encode(trial), indent=1).decode() + "\n"
 
 
-def load(path: Path) -> Trial:
+def load(path: Path) -> ChaosTrial:
     """Read a trial back. Raises InputError where the file is none."""
     try:
-        trial = msgspec.json.decode(path.read_bytes(), type=Trial)
+        trial = msgspec.json.decode(path.read_bytes(), type=ChaosTrial)
     except OSError as error:
         raise _unusable(path, f"cannot be read ({error.strerror})") from error
     except ValueError as error:  # also where it is no text

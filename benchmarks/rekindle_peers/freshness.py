@@ -6,7 +6,7 @@
 So lag grows with the clock until the next commit, as a reader of the output sees it. Events are
 those of a driver; Rekindle's epochs hold the rows of all queries, and `rows` of a cut counts that
 epoch alone, while Structured Streaming's batches are a query's own and count from the begin.
-Pure. `steady`, `runs`, `lateness` and `scenario` call it.
+Pure. `steady`, `runs`, `lateness` and `peer_scenario` call it.
 """
 
 import math
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Commit", "Commits", "fewest_epochs", "lags", "rows_per_second"]
+__all__ = ["Commits", "ReflectedRows", "fewest_epochs", "lags", "rows_per_second"]
 
 SAMPLE_SECONDS = 0.05
 
@@ -22,7 +22,7 @@ Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class ReflectedRows:
     """`rows` of the run are reflected from `at` on; the newest of them came in at `cut_at`."""
 
     at: float
@@ -35,7 +35,7 @@ class Commits:
     """The commits of each query, in order, as events come in."""
 
     queries: Sequence[str]
-    of: dict[str, list[Commit]] = field(default_factory=dict)
+    of: dict[str, list[ReflectedRows]] = field(default_factory=dict)
     _cuts: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
     _rows: int = 0
 
@@ -49,9 +49,9 @@ class Commits:
             shared, own = ("", event["epoch"]), (event["query"], event["epoch"])
             cut = self._cuts.get(own) or self._cuts.get(shared)
             if cut is not None:
-                self.of.setdefault(event["query"], []).append(Commit(event["at"], *cut))
+                self.of.setdefault(event["query"], []).append(ReflectedRows(event["at"], *cut))
 
-    def between(self, begin: float, end: float) -> dict[str, list[Commit]]:
+    def between(self, begin: float, end: float) -> dict[str, list[ReflectedRows]]:
         """Of each query those in a stretch of time."""
         return {
             name: [one for one in self.of.get(name, ()) if begin <= one.at <= end]
@@ -59,10 +59,10 @@ class Commits:
         }
 
 
-def rows_per_second(commits: Mapping[str, Sequence[Commit]]) -> float:
+def rows_per_second(commits: Mapping[str, Sequence[ReflectedRows]]) -> float:
     """What the slowest query kept up with; 0 where one has fewer than two commits."""
 
-    def rate(found: Sequence[Commit]) -> float:
+    def rate(found: Sequence[ReflectedRows]) -> float:
         if len(found) < 2 or found[-1].at <= found[0].at:
             return 0.0
         return (found[-1].rows - found[0].rows) / (found[-1].at - found[0].at)
@@ -70,12 +70,12 @@ def rows_per_second(commits: Mapping[str, Sequence[Commit]]) -> float:
     return min((rate(found) for found in commits.values()), default=0.0)
 
 
-def fewest_epochs(commits: Mapping[str, Sequence[Commit]]) -> int:
+def fewest_epochs(commits: Mapping[str, Sequence[ReflectedRows]]) -> int:
     """Of how many epochs every query has commits; Rekindle tells one for each partition of it."""
     return min((len({one.cut_at for one in found}) for found in commits.values()), default=0)
 
 
-def lags(commits: Mapping[str, Sequence[Commit]], begin: float, end: float) -> list[float]:
+def lags(commits: Mapping[str, Sequence[ReflectedRows]], begin: float, end: float) -> list[float]:
     """The lag of every query at every `SAMPLE_SECONDS` of a stretch of time, ascending; infinite
     before the first commit of a query."""
     found: list[float] = []

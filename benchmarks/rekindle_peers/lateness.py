@@ -9,16 +9,15 @@
     limits      of each query the lag above which it is unavailable (docs/report.md)
 
 The report's figures come from `rekindle.report` afterwards; these decide when to go on. Pure.
-`scenario` and the benchmark of recoveries call it.
+`peer_scenario` and the benchmark of recoveries call it.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
-from rekindle import lag
-from rekindle.report import THETA
-from rekindle_peers.freshness import Commit
+from rekindle.report import THETA, lag
+from rekindle_peers.freshness import ReflectedRows
 
 __all__ = [
     "COMMITS_MIN",
@@ -44,7 +43,7 @@ MEAN_FALL_MIN = 0.1
 # What input may wait before a batch takes it, or the time of a batch: what checkpoints take.
 WAIT_SECONDS_MAX = 5.0
 
-Commits = Mapping[str, Sequence[Commit]]
+Commits = Mapping[str, Sequence[ReflectedRows]]
 
 
 def settled_since(commits: Commits, now: float, seconds: float) -> float | None:
@@ -55,12 +54,12 @@ def settled_since(commits: Commits, now: float, seconds: float) -> float | None:
     return min(now - seconds, *(found[-COMMITS_MIN].at for found in commits.values()))
 
 
-def since(found: Sequence[Commit], begin: float) -> Sequence[Commit]:
+def since(found: Sequence[ReflectedRows], begin: float) -> Sequence[ReflectedRows]:
     """A query's commits since a moment, the last two at least; before an only one, which has all
     rows from the begin, its begin stands for the other."""
     if len(found) == 1:
         (only,) = found
-        return [Commit(only.cut_at, only.cut_at, 0), only]
+        return [ReflectedRows(only.cut_at, only.cut_at, 0), only]
     first = min(begin, *(one.at for one in found[-2:])) if found else begin
     return [one for one in found if one.at >= first]
 
@@ -128,7 +127,7 @@ def late(commits: Commits, limits_seconds: Mapping[str, float], begin: float, en
     )
 
 
-def worst(commits: Sequence[Commit], begin: float, end: float) -> float:
+def worst(commits: Sequence[ReflectedRows], begin: float, end: float) -> float:
     """The largest lag of a query in a stretch of time: it grows until a commit lets it drop."""
     known = [one for one in commits if one.at <= end]
     if not known:

@@ -15,11 +15,11 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from rekindle.coordination import State, survival
-from rekindle.coordination.following import ALONE_SECONDS
+from rekindle.coordination import CoordinationState, domain_placement
+from rekindle.coordination.directive_acceptance import ALONE_SECONDS
+from rekindle.model.settings import DOMAINS, Policy
 from rekindle.protocol import PlanOrder
-from rekindle.settings import DOMAINS, Policy
-from rekindle_simulation.machines import CAPACITY_PERCENT
+from rekindle_simulation.simulated_nodes import CAPACITY_PERCENT
 
 __all__ = ["Broken", "Invariants"]
 
@@ -85,9 +85,9 @@ class Invariants:
             raise Broken(f"a move fills a node to {most:.1f} %")
         self.moves += 1
 
-    def decided(self, state: State) -> None:
+    def decided(self, state: CoordinationState) -> None:
         """A coordinator has decided, whatever its nodes are like."""
-        shares = survival.stopped_shares(state, {})
+        shares = domain_placement.stopped_shares(state, {})
         used = {state.nodes[node].domain or node for node in state.placement.values()}
         if not used <= shares.keys() or not all(-1e-9 <= x <= 1 + 1e-9 for x in shares.values()):
             raise Broken(f"the loss of {', '.join(sorted(used))} would stop {shares}")

@@ -6,12 +6,12 @@ Nothing here is for the operator itself.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rekindle_operator import classes, policies
-from rekindle_operator.classes import RecoveryClass
-from rekindle_operator.conditions import Condition
-from rekindle_operator.policies import RecoveryPolicy
-from rekindle_operator.resources import API_VERSION
-from rekindle_operator.stories import (
+from rekindle_operator.api import recovery_class, recovery_policy
+from rekindle_operator.api.conditions import Condition
+from rekindle_operator.api.custom_resources import API_VERSION
+from rekindle_operator.api.recovery_class import RecoveryClass
+from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.api.recovery_status import (
     DOMAINS_MAX,
     LOST_NODES_MAX,
     MESSAGE_LENGTH_MAX,
@@ -21,11 +21,11 @@ from rekindle_operator.stories import (
     REQUESTS_MAX,
     SENTENCE_LENGTH_MAX,
     WAITING_LENGTH_MAX,
-    DriverStory,
+    DriverRecovery,
     LostNode,
     NodeRequest,
     PlanMade,
-    QueryStory,
+    QueryRecovery,
     RecoveryStatus,
 )
 
@@ -59,12 +59,12 @@ def policy_object(
 
 def make_policy(name: str = "departures", **fields: Any) -> RecoveryPolicy:
     """A policy; fields as of `policy_object`."""
-    return policies.from_object(policy_object(name, **fields))
+    return recovery_policy.from_object(policy_object(name, **fields))
 
 
 def make_class(name: str = "default", **spec: Any) -> RecoveryClass:
     """A class; `spec` in the API's words."""
-    return classes.from_object({"metadata": {"name": name}, "spec": spec})
+    return recovery_class.from_object({"metadata": {"name": name}, "spec": spec})
 
 
 def longest_story() -> RecoveryStatus:
@@ -81,7 +81,7 @@ def longest_story() -> RecoveryStatus:
         ended_at=at,
         domains_impaired=",".join(domains),
         lost_nodes=tuple(_node(number, at) for number in range(2 * LOST_NODES_MAX)),
-        driver=DriverStory(at, at, "SelfNodeRemediation", at),
+        driver=DriverRecovery(at, at, "SelfNodeRemediation", at),
         requests=tuple(_request(number, at, domains) for number in range(2 * REQUESTS_MAX)),
         plans=tuple(_plan(number, at) for number in range(1, 2 * PLANS_MAX + 1)),
         queries=tuple(_query(number, at) for number in range(2 * QUERIES_MAX)),
@@ -125,9 +125,9 @@ def _plan(number: int, at: datetime) -> PlanMade:
     )
 
 
-def _query(number: int, at: datetime) -> QueryStory:
+def _query(number: int, at: datetime) -> QueryRecovery:
     """Every other one is back."""
-    return QueryStory(
+    return QueryRecovery(
         name=f"{number:0>200}",
         priority=1 + number % 10,
         lost_at=at,

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from images import archives, auditing, building, locking
-from images.building import IMAGES, ROOT, SBOM
-from rekindle.errors import InputError
-from rekindle_cli import options
-from testbed import faults
-from testbed.exits import exit_code
+from images import auditing, image_archives, image_builder, locking
+from images.image_builder import IMAGES, ROOT, SBOM
+from rekindle.model.errors import InputError
+from rekindle_cli import cli_options
+from testbed import environment_faults
+from testbed.exit_codes import exit_code
 
 __all__ = ["main"]
 
@@ -68,23 +68,23 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
 def _build(given: argparse.Namespace) -> None:
     names = given.images or [*IMAGES]
     for name in names:
-        options.check_choice("IMAGE", name, tuple(IMAGES))
+        cli_options.check_choice("IMAGE", name, tuple(IMAGES))
     if given.base_image:
-        building.check_pinned(given.base_image)
-    faults.check(building.lacking(names, base_image=given.base_image))
+        image_builder.check_pinned(given.base_image)
+    environment_faults.check(image_builder.lacking(names, base_image=given.base_image))
     for name in names:
-        built = building.build(name, base_image=given.base_image)
+        built = image_builder.build(name, base_image=given.base_image)
         print(f"{built.reference}\t{built.archive}\t{built.document}", flush=True)
 
 
 def _layers(given: argparse.Namespace) -> None:
     _check_file(given.archive)
-    print(archives.shown(given.archive))
+    print(image_archives.shown(given.archive))
 
 
 def _sbom(given: argparse.Namespace) -> None:
     _check_file(given.archive)
-    sys.stdout.write(archives.file(given.archive, SBOM).decode())
+    sys.stdout.write(image_archives.file(given.archive, SBOM).decode())
 
 
 def _check_file(archive: Path) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from packaging.version import InvalidVersion, Version
 
 from images import locking
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 
 __all__ = ["Advisories", "Finding", "Package", "audit", "of_document", "of_locks", "read"]
 

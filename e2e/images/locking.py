@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from images import programs, wheels
-from rekindle.errors import InputError
-from testbed import programs as testbed_programs
+from images import image_programs, image_wheels
+from rekindle.model.errors import InputError
+from testbed import program_runs as testbed_programs
 
 __all__ = ["BUILD", "EXTRAS", "folder", "locked", "normal", "write"]
 
@@ -51,14 +51,14 @@ def write(root: Path, *, log: Path) -> None:
         what="is not installed, and reads the digests of packages from an index",
         remedy="install it, as with `pip install uv`",
     )
-    wanted = {extra: wheels.requirements(root, [extra]) for extra in EXTRAS}
+    wanted = {extra: image_wheels.requirements(root, [extra]) for extra in EXTRAS}
     wanted[BUILD] = BUILD_REQUIREMENTS
     with tempfile.TemporaryDirectory() as made:
         for name, requirements in wanted.items():
             source, fresh = Path(made) / f"{name}.in", Path(made) / f"{name}.txt"
             source.write_text(requirements, encoding="utf-8")
             options = ["--constraint", "constraints.txt", "--output-file", str(fresh), str(source)]
-            programs.run([uv, *COMPILE, *options], log=log, folder=root)
+            image_programs.run([uv, *COMPILE, *options], log=log, folder=root)
             text = fresh.read_text(encoding="utf-8")
             (folder(root) / fresh.name).write_text(text, encoding="utf-8")
 

@@ -1,12 +1,12 @@
 """Benchmarks that need the test control plane: figures beside bars, from one run.
 
-    operator     the operator over a large cluster: cost at rest, plans after failures
-    bars         from moments and sizes to rows of bars
-    layout       what stands where: nodes, applications, pods, and their manifests
-    crowd        all of it written to an API server, leases renewed, nodes lost
-    bulk         many objects at once, written into etcd
-    drivers      the drivers of all applications, as far as the store shows them
-    process      the operator as a process that is measured
+    operator_at_scale  the operator over a large cluster: cost at rest, plans after failures
+    operator_bars      from moments and sizes to rows of bars
+    cluster_layout     what stands where: nodes, applications, pods, and their manifests
+    cluster_objects    all of it written to an API server, leases renewed, nodes lost
+    bulk_objects       many objects at once, written into etcd
+    benchmark_drivers  the drivers of all applications, as far as the store shows them
+    operator_process   the operator as a process that is measured
 
 `python -m operator_benchmark` runs them. It takes the control plane from testbed, and nothing
 imports it.

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from operator_benchmark.layout import Size
-from rekindle_cli import options
-from testbed.exits import exit_code
+from operator_benchmark.cluster_layout import ClusterSize
+from rekindle_cli import cli_options
+from testbed.exit_codes import exit_code
 
 __all__ = ["main"]
 
@@ -49,14 +49,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _operator(given: argparse.Namespace, command: str) -> bool:
-    size = Size(given.nodes, given.pods, given.policies).checked()
-    options.check_range("--lease-seconds", given.lease_seconds, 1, 120)
-    options.check_range("--rest-seconds", given.rest_seconds, 1, 3_600)
-    from operator_benchmark import operator as benchmark
+    size = ClusterSize(given.nodes, given.pods, given.policies).checked()
+    cli_options.check_range("--lease-seconds", given.lease_seconds, 1, 120)
+    cli_options.check_range("--rest-seconds", given.rest_seconds, 1, 3_600)
+    from operator_benchmark import operator_at_scale as benchmark
 
-    settings = benchmark.Settings(size, given.lease_seconds, given.rest_seconds)
+    settings = benchmark.ScaleSettings(size, given.lease_seconds, given.rest_seconds)
     if given.report is not None:
-        return benchmark.measure(settings, options.new_directory(given.report), command)
+        return benchmark.measure(settings, cli_options.new_directory(given.report), command)
     with tempfile.TemporaryDirectory(prefix="bench-operator-") as directory:
         return benchmark.measure(settings, Path(directory), command)
 

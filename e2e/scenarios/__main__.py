@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.errors import InputError, RekindleError
+from rekindle.model.errors import InputError, RekindleError
 from scenarios import report_folders, strategies
-from testbed import binaries
-from testbed.exits import exit_code
+from testbed import test_programs
+from testbed.exit_codes import exit_code
 
 if TYPE_CHECKING:
-    from scenarios.selection import Run
+    from scenarios.scenario_selection import SelectedRun
 
 __all__ = ["main"]
 
@@ -49,9 +49,11 @@ class _Parser(argparse.ArgumentParser):
     """Names the scenarios when it is asked for help; they import clients, and Spark."""
 
     def format_help(self) -> str:
-        from scenarios import selection
+        from scenarios import scenario_selection
 
-        names = textwrap.fill(f"Scenarios: {', '.join(selection.NAMES)}.", break_on_hyphens=False)
+        names = textwrap.fill(
+            f"Scenarios: {', '.join(scenario_selection.NAMES)}.", break_on_hyphens=False
+        )
         self.epilog = f"{names}\n\n{EPILOG}"
         return super().format_help()
 
@@ -94,22 +96,22 @@ def _book_parser() -> argparse.ArgumentParser:
 
 
 def _book(given: argparse.Namespace) -> None:
-    from scenarios import book, losses
+    from scenarios import docs_report, loss_scenarios
 
-    told = {name: scenario.lost for name, scenario in losses.SCENARIOS.items()}
+    told = {name: scenario.lost for name, scenario in loss_scenarios.SCENARIOS.items()}
     pictured = [name for name in given.pictures.split(",") if name]
-    for path in book.write(given.report, given.docs, told, pictured):
+    for path in docs_report.write(given.report, given.docs, told, pictured):
         print(path)
 
 
 def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     # Only here: they import clients, and Spark.
-    from scenarios import prerequisites, selection
+    from scenarios import scenario_prerequisites, scenario_selection
 
-    selected = selection.select(names, wanted)
+    selected = scenario_selection.select(names, wanted)
     for line in selected.left_out:
-        binaries.say(line)
-    prerequisites.check([run.scenario for run in selected.runs], folder)
+        test_programs.say(line)
+    scenario_prerequisites.check([run.scenario for run in selected.runs], folder)
     outcomes: list[str] = []
     try:
         for run in selected.runs:
@@ -121,7 +123,7 @@ def _run(names: Sequence[str], wanted: Sequence[str], folder: Path) -> int:
     return 2 if NOT_BEGUN in outcomes else 0
 
 
-def _outcome(run: "Run", folder: Path) -> str:
+def _outcome(run: "SelectedRun", folder: Path) -> str:
     """Perform a run, and say what came of it; one of three words.
 
     The others are run all the same.
@@ -136,7 +138,7 @@ def _outcome(run: "Run", folder: Path) -> str:
     return outcome
 
 
-def _performed(run: "Run", directory: Path) -> tuple[str, str]:
+def _performed(run: "SelectedRun", directory: Path) -> tuple[str, str]:
     """Whether it has passed, and what to say of it. Raises `InputError` where it cannot begin."""
     try:
         return PASSED, _perform(run.scenario, directory, run.strategy)
@@ -158,11 +160,11 @@ def _tally(outcomes: Sequence[str], count: int) -> str:
 
 def _perform(name: str, directory: Path, strategy: str) -> str:
     """Run a scenario; what to say of it."""
-    from scenarios import losses, performing, quickstart
+    from scenarios import loss_scenarios, quickstart_scenario, scenario_runner
 
-    if name == quickstart.NAME:
-        return f"{quickstart.perform(directory):,} rows, all of them right"
-    report = performing.perform(losses.SCENARIOS[name], directory, strategy=strategy)
+    if name == quickstart_scenario.NAME:
+        return f"{quickstart_scenario.perform(directory):,} rows, all of them right"
+    report = scenario_runner.perform(loss_scenarios.SCENARIOS[name], directory, strategy=strategy)
     return f"weighted unavailability {report['weighted_unavailable_seconds']:.1f} s"
 
 

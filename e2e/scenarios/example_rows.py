@@ -1,16 +1,17 @@
 """The rows of examples/kubernetes/machines.py against a batch computation of its input.
 
-DuckDB computes them, which shares no code with the runtime. `quickstart` calls `check_rows`.
+DuckDB computes them, which shares no code with the runtime. `quickstart_scenario` calls
+`check_rows`.
 """
 
 from pathlib import Path
 
-from rekindle import records
-from rekindle.errors import RunError
-from rekindle.verification import rows
-from rekindle.verification.engine import Engine, literal, quoted
-from rekindle.verification.rows import Rows
-from rekindle_store import commit_log, files
+from rekindle.model import record_format
+from rekindle.model.errors import RunError
+from rekindle.verification import row_differences
+from rekindle.verification.duckdb_engine import BatchEngine, literal, quoted
+from rekindle.verification.row_differences import RowDifferences
+from rekindle_store import commit_log, store_files
 
 __all__ = ["check_rows"]
 
@@ -40,7 +41,7 @@ def check_rows(shared: Path) -> int:
     Raises `RunError` for a row that is missing, doubled or wrong.
     """
     store, file = shared / "store", shared / "input" / "readings.parquet"
-    with Engine() as engine:
+    with BatchEngine() as engine:
         text = READINGS.format(file=literal(str(file)), rows=_rows_read(store))
         engine.ask(text, str(file))
         compared = [_compare(engine, query, store) for query in EXPECTED]
@@ -57,26 +58,26 @@ def check_rows(shared: Path) -> int:
 def _rows_read(store: Path) -> int:
     """How many of the readings went into the last epoch and those before."""
     last = max((store / "offsets").glob("*.json"), key=lambda path: int(path.stem))
-    offsets = records.decode("offsets", last.read_bytes(), str(last))["offsets"]
+    offsets = record_format.decode("offsets", last.read_bytes(), str(last))["offsets"]
     return int(offsets["readings"][1])
 
 
-def _compare(engine: Engine, query: str, store: Path) -> Rows:
+def _compare(engine: BatchEngine, query: str, store: Path) -> RowDifferences:
     engine.ask(f"CREATE OR REPLACE TEMP TABLE expected AS {EXPECTED[query]}", query)
     named = ", ".join(literal(str(file)) for file in _committed(store, query))
     engine.ask(
-        f"CREATE OR REPLACE TEMP TABLE output AS SELECT *, 0 AS {quoted(rows.EPOCH)}, "
-        f"'any' AS {quoted(rows.PARTITION)} FROM read_parquet([{named}])",
+        f"CREATE OR REPLACE TEMP TABLE output AS SELECT *, 0 AS {quoted(row_differences.EPOCH)}, "
+        f"'any' AS {quoted(row_differences.PARTITION)} FROM read_parquet([{named}])",
         f"outputs/{query}",
     )
-    return rows.compare(engine, query, engine.columns("expected", query), KEYS[query])
+    return row_differences.compare(engine, query, engine.columns("expected", query), KEYS[query])
 
 
 def _committed(store: Path, query: str) -> list[Path]:
     """The files that commits name: what else is there does not count."""
     return [
         store / "outputs" / query / name
-        for _, commit in commit_log.commits(files.at(store))
+        for _, commit in commit_log.commits(store_files.at(store))
         for query_partition, _, _, name, _ in commit["outputs"]
         if query_partition.rpartition("/")[0] == query
     ]

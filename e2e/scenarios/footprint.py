@@ -1,8 +1,8 @@
 """What scenarios make on a cluster, by names that are always the same: so none of it may be there.
 
 The chart's names are fixed too, and the quickstart removes the definitions with all that is of
-them: whoever has Rekindle there would lose it. `ground` asks before it makes anything on a cluster
-that stays, and when it has removed it.
+them: whoever has Rekindle there would lose it. `cluster_setup` asks before it makes anything on a
+cluster that stays, and when it has removed it.
 """
 
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import processes
-from scenarios import helm
-from testbed import binaries
+from rekindle.model.errors import InputError, RunError
+from rekindle_local import process_sets
+from scenarios import helm_chart
+from testbed import test_programs
 
 __all__ = ["CLAIM", "GROUP", "NAMESPACES", "OPERATORS", "SYSTEM", "VERSION", "VOLUMES", "Footprint"]
 
 VOLUMES = tuple(f"zookeeper-{number}" for number in range(3))
 CLAIM = "claim"
-NAMESPACES = ("factory", helm.NAMESPACE)  # the examples', and the chart's
+NAMESPACES = ("factory", helm_chart.NAMESPACE)  # the examples', and the chart's
 OPERATORS, SYSTEM = "spark-operators", "kube-system"
 ROLE = "rekindle-operator"  # the chart's, whatever the release is called
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
@@ -51,8 +51,8 @@ class Footprint:
 
     def await_absent(self) -> None:
         """Wait until it has gone. Raises `RunError` where it has not after a while."""
-        binaries.say("waiting until what was made has gone")
-        processes.await_condition(
+        test_programs.say("waiting until what was made has gone")
+        process_sets.await_condition(
             lambda: not self.found(),
             limit_seconds=REMOVED_SECONDS_MAX,
             interval_seconds=LOOK_SECONDS,

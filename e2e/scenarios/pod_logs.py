@@ -1,7 +1,8 @@
 """The logs of pods as files, kept beyond the pods: those of a lost node are gone with it.
 
 A thread follows each container from the moment at which it is first seen, and one more from its
-beginning where a stream broke off. `witness` reads what operators say, and people read the rest.
+beginning where a stream broke off. `run_recorder` reads what operators say, and people read the
+rest.
 """
 
 import threading
@@ -22,7 +23,7 @@ Key = tuple[str, str, str, str, int]
 
 
 @dataclass(slots=True)
-class Following:
+class FollowedLog:
     """One container's log: `thread` writes its file, the `files`-th of it, since `began_at`."""
 
     thread: threading.Thread
@@ -40,7 +41,7 @@ class PodLogs:
 
     core: Any
     folder: Path
-    _followed: dict[Key, Following] = field(default_factory=dict)
+    _followed: dict[Key, FollowedLog] = field(default_factory=dict)
 
     def look(self, *namespaces: str) -> None:
         """Follow what runs in these namespaces and is not followed yet."""
@@ -57,7 +58,7 @@ class PodLogs:
             if status.state.waiting is None and self._is_due(key, is_running=status.state.running):
                 files = self._followed[key].files + 1 if key in self._followed else 1
                 thread = threading.Thread(target=self._follow, args=(key, files), daemon=True)
-                self._followed[key] = Following(thread, files, time.monotonic())
+                self._followed[key] = FollowedLog(thread, files, time.monotonic())
                 thread.start()
 
     def _is_due(self, key: Key, *, is_running: object) -> bool:

@@ -1,7 +1,7 @@
 """The folders of reports: one for each run, which takes the place of an earlier one of its name.
 
 Nothing is removed but what a scenario has made, and in none of them runs another. `python -m
-scenarios` opens them, and `prerequisites` asks whether they can be made.
+scenarios` opens them, and `scenario_prerequisites` asks whether they can be made.
 """
 
 import shutil
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rekindle.errors import InputError
-from testbed import folders, locks
+from rekindle.model.errors import InputError
+from testbed import file_lock, owned_folders
 
 __all__ = ["check", "fresh"]
 
@@ -20,7 +20,7 @@ ELSEWHERE = "name another folder by --report"
 
 def check(folder: Path) -> None:
     """Raises `InputError` for a folder that can neither be made nor written; makes nothing."""
-    folders.check_place(folder.absolute(), remedy=ELSEWHERE)
+    owned_folders.check_place(folder.absolute(), remedy=ELSEWHERE)
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def _hold(folder: Path, held: ExitStack) -> None:
             what="is there already, and no scenario has made it",
             remedy=ELSEWHERE,
         )
-    mark = locks.take(folder / RUN_MARK)
+    mark = file_lock.take(folder / RUN_MARK)
     if mark is None:
         raise InputError(
             where=str(folder),

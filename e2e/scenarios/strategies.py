@@ -1,6 +1,6 @@
 """What a scenario runs with, by name: a strategy of a RecoveryPolicy, or ordinary Spark alone."""
 
-from rekindle.settings import BLOCKING, INCREMENTAL
+from rekindle.model.settings import BLOCKING, INCREMENTAL
 
 __all__ = ["BLOCKING", "INCREMENTAL", "NAMES", "SPARK_ALONE"]
 

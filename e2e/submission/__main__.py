@@ -11,9 +11,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from rekindle.errors import InputError
-from submission.tending import SparkOperators
-from testbed.exits import exit_code
+from rekindle.model.errors import InputError
+from submission.submission_loop import SparkOperators
+from testbed.exit_codes import exit_code
 
 __all__ = ["main"]
 

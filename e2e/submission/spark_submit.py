@@ -14,13 +14,13 @@ from typing import Any
 
 import yaml
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import distribution
+from rekindle.model.errors import InputError, RunError
+from rekindle_local import spark_distribution
 
 __all__ = ["Submission", "command", "submit"]
 
 SUBMIT_SECONDS_MAX = 180
-SMALL_OPTIONS = shlex.join(distribution.SMALL_NODE_OPTIONS)
+SMALL_OPTIONS = shlex.join(spark_distribution.SMALL_NODE_OPTIONS)
 DRIVER, EXECUTOR = "spark-kubernetes-driver", "spark-kubernetes-executor"
 Body = Mapping[str, Any]
 
@@ -59,7 +59,7 @@ def submit(submission: Submission, *, kubeconfig: Path, folder: Path) -> None:
 
     Raises `RunError` with what Spark says when it has not been, or not within a while.
     """
-    found = distribution.find_distribution()
+    found = spark_distribution.find_distribution()
     configuration = folder / "conf"
     configuration.mkdir(parents=True, exist_ok=True)
     _write(folder / "driver.json", submission.driver, DRIVER)

@@ -16,12 +16,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rekindle.errors import InputError
-from rekindle_cli import options
-from testbed import binaries, certificates, faults, folders, locks, owners
-from testbed.binaries import CONTROL_PLANE, PROGRAMS, SETS
-from testbed.cluster.commands import add_commands
-from testbed.exits import exit_code, interruptible
+from rekindle.model.errors import InputError
+from rekindle_cli import cli_options
+from testbed import (
+    environment_faults,
+    file_lock,
+    owned_folders,
+    process_owners,
+    test_authority,
+    test_programs,
+)
+from testbed.cluster.cluster_commands import add_commands
+from testbed.exit_codes import exit_code, interruptible
+from testbed.test_programs import CONTROL_PLANE, PROGRAMS, SETS
 
 __all__ = ["lost_nodes", "main"]
 
@@ -80,40 +87,42 @@ def _parser() -> argparse.ArgumentParser:
 def _build(given: argparse.Namespace) -> None:
     wanted = CONTROL_PLANE if not given.programs else tuple(given.programs)
     for name in wanted:
-        options.check_choice("PROGRAM", name, (*PROGRAMS, *SETS))
+        cli_options.check_choice("PROGRAM", name, (*PROGRAMS, *SETS))
     names = dict.fromkeys(one for name in wanted for one in SETS.get(name, (name,)))
     with interruptible():
-        found = binaries.find([*names], again=True)
+        found = test_programs.find([*names], again=True)
     for name, path in found.items():
         print(f"{name}\t{path}")
 
 
 def _clean_cache(_: argparse.Namespace) -> None:
-    left = binaries.clean_cache(os.environ)
+    left = test_programs.clean_cache(os.environ)
     for folder in left:
-        binaries.say(f"{folder} is in use, or another user's, and stays")
+        test_programs.say(f"{folder} is in use, or another user's, and stays")
 
 
 def _up(given: argparse.Namespace) -> None:
     # Only here: the official client takes more than a second to import.
     from testbed.control_plane import ControlPlane
-    from testbed.nodes import Nodes
+    from testbed.simulated_kubelets import SimulatedKubelets
 
-    options.check_range("--nodes", given.nodes, 0, 10_000)
-    options.check_range("--grace", given.grace, 1, 86_400)
+    cli_options.check_range("--nodes", given.nodes, 0, 10_000)
+    cli_options.check_range("--grace", given.grace, 1, 86_400)
     directory = _directory(given)
-    folders.check_place(directory)
-    faults.check([*faults.raised(certificates.find_openssl), *binaries.lacking()])
+    owned_folders.check_place(directory)
+    environment_faults.check(
+        [*environment_faults.raised(test_authority.find_openssl), *test_programs.lacking()]
+    )
     ended = threading.Event()
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, lambda *_: ended.set())
     with ExitStack() as stack:
         stack.enter_context(_owned(directory))
         plane = ControlPlane(
-            directory=directory, programs=binaries.find(), node_grace_seconds=given.grace
+            directory=directory, programs=test_programs.find(), node_grace_seconds=given.grace
         )
         stack.enter_context(plane)
-        nodes = stack.enter_context(Nodes(plane))
+        nodes = stack.enter_context(SimulatedKubelets(plane))
         if given.nodes:
             zones = given.zones.split(",")
             for number, zone in enumerate(zones):
@@ -121,14 +130,14 @@ def _up(given: argparse.Namespace) -> None:
                     nodes.add(count, zone=zone)
         (directory / NODES).write_text("\n".join(nodes.names))
         print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
-        binaries.say("the control plane is up; Ctrl-C, or `python -m testbed down`, ends it")
+        test_programs.say("the control plane is up; Ctrl-C, or `python -m testbed down`, ends it")
         lost: frozenset[str] = frozenset()
         while not ended.wait(LOOK_SECONDS):
             wanted = lost_nodes(directory) & set(nodes.names)
             if wanted != lost:
                 nodes.lose(*wanted - lost)
                 nodes.bring_back(*lost - wanted)
-                binaries.say(f"lost are: {', '.join(sorted(wanted)) or 'none'}")
+                test_programs.say(f"lost are: {', '.join(sorted(wanted)) or 'none'}")
             lost = wanted
 
 
@@ -168,7 +177,7 @@ def _running(given: argparse.Namespace) -> Path:
     directory = _directory(given)
     file = directory / OWNER
     try:
-        runs = folders.is_ours(directory) and file.exists() and locks.is_taken(file)
+        runs = owned_folders.is_ours(directory) and file.exists() and file_lock.is_taken(file)
     except OSError as error:
         raise InputError(
             where=str(file),
@@ -192,9 +201,9 @@ def _down(given: argparse.Namespace) -> None:
             what="does not say which process runs the control plane",
             remedy="look again in a moment, or end it by Ctrl-C",
         )
-    owners.end(
+    process_owners.end(
         owner,
-        lambda: not locks.is_taken(file),
+        lambda: not file_lock.is_taken(file),
         seconds_max=END_SECONDS_MAX,
         remedy="kill it: nothing is left of it then either",
     )
@@ -209,7 +218,7 @@ def _owner(file: Path) -> int:
 
 def _directory(given: argparse.Namespace) -> Path:
     named: Path | None = given.directory
-    return (named or binaries.cache_folder(os.environ) / "up").absolute()
+    return (named or test_programs.cache_folder(os.environ) / "up").absolute()
 
 
 @contextmanager
@@ -218,14 +227,14 @@ def _owned(directory: Path) -> Iterator[None]:
     for a directory that holds something else."""
     file = directory / OWNER
     try:
-        folders.make(directory)
-        if not folders.is_ours(directory):
+        owned_folders.make(directory)
+        if not owned_folders.is_ours(directory):
             raise InputError(
                 where=f"--directory {directory}",
                 what="is not empty, and no control plane has been there",
                 remedy="name another folder or a new one, or remove it",
             )
-        held = locks.take(file)
+        held = file_lock.take(file)
     except OSError as error:
         raise InputError(
             where=f"--directory {directory}",
@@ -235,7 +244,7 @@ def _owned(directory: Path) -> Iterator[None]:
     if held is None:
         raise InputError(
             where=str(directory),
-            what=f"{owners.described(_owner(file))} runs a control plane there",
+            what=f"{process_owners.described(_owner(file))} runs a control plane there",
             remedy="end it with `python -m testbed down`, or give another --directory",
         )
     with held:

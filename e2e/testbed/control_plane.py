@@ -2,7 +2,7 @@
 
 The components are stopped, continued, killed and started again one by one, like the servers of
 rekindle_local's ZooKeeper, and like those they leave nothing behind, however their owner ends: a
-watcher process sees to that. It has no nodes; nodes.py adds simulated ones.
+watcher process sees to that. It has no nodes; simulated_kubelets.py adds simulated ones.
 
 tests/kubernetes and the command line call it. Calls about different components may come from
 different threads.
@@ -18,16 +18,16 @@ from pathlib import Path
 
 from kubernetes import client
 
-from rekindle.errors import RunError
-from rekindle_cli import options
-from rekindle_local import cgroups, processes
-from rekindle_local.addresses import hold_port
+from rekindle.model.errors import RunError
+from rekindle_cli import cli_options
+from rekindle_local import cgroups, process_sets
 from rekindle_local.daemons import Daemon, DaemonGroup, end_daemons
-from rekindle_local.watcher import Watcher
-from testbed import access, binaries, components, folders
-from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
-from testbed.certificates import Authority, Certificate, make_signing_keys
-from testbed.components import HOST
+from rekindle_local.port_reservation import hold_port
+from rekindle_local.process_reaper import ProcessReaper
+from testbed import kubeconfigs, owned_folders, plane_components, test_programs
+from testbed.plane_components import HOST
+from testbed.test_authority import Authority, TestCertificate, make_signing_keys
+from testbed.test_programs import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 
 __all__ = ["ControlPlane"]
 
@@ -66,8 +66,8 @@ class ControlPlane(DaemonGroup):
         address: str = HOST,
         group: cgroups.Group | None = None,
     ) -> None:
-        options.check_range("node_grace_seconds", node_grace_seconds, 1, 86_400)
-        options.check_range("node_monitor_seconds", node_monitor_seconds, 0.1, 86_400)
+        cli_options.check_range("node_grace_seconds", node_grace_seconds, 1, 86_400)
+        cli_options.check_range("node_monitor_seconds", node_monitor_seconds, 0.1, 86_400)
         self._check_names(arguments or {})
         self.directory = directory.absolute()
         self._programs = programs
@@ -77,7 +77,7 @@ class ControlPlane(DaemonGroup):
         self._group = group
         self._owner = os.getpid()
         self._held = ExitStack()
-        self._watcher: Watcher | None = None
+        self._watcher: ProcessReaper | None = None
         self._daemons: dict[str, Daemon] = {}
         self._stopped: set[str] = set()
         self._numbers = itertools.count(1)
@@ -109,15 +109,15 @@ class ControlPlane(DaemonGroup):
         where its data go, `RunError` when a component does not come up; then nothing is left
         running.
         """
-        folders.check(self._state)
-        folders.check_place(self.logs)
-        programs = dict(self._programs or binaries.find())
-        folders.remove(self._state)
+        owned_folders.check(self._state)
+        owned_folders.check_place(self.logs)
+        programs = dict(self._programs or test_programs.find())
+        owned_folders.remove(self._state)
         self.logs.mkdir(parents=True, exist_ok=True)
         atexit.register(self.close)
         try:
             tops = () if self._group is None else self._group.directories
-            self._watcher = Watcher(tops, self.logs / "watcher.log")
+            self._watcher = ProcessReaper(tops, self.logs / "watcher.log")
             self._plan = self._make_plan(programs)
             self._write_own_kubeconfigs()
             self._daemons = {name: self._make_daemon(name) for name in CONTROL_PLANE}
@@ -139,7 +139,7 @@ class ControlPlane(DaemonGroup):
             self._watcher = None
             self._held.close()
             with suppress(OSError):
-                folders.remove(self._state)
+                owned_folders.remove(self._state)
             atexit.unregister(self.close)
 
     def start_component(self, *names: str) -> None:
@@ -152,7 +152,7 @@ class ControlPlane(DaemonGroup):
                 raise RunError(where=name, what="is running", remedy="kill it first")
         assert self._watcher is not None
         for name in names:
-            command = components.build_command(name, self._plan)
+            command = plane_components.build_command(name, self._plan)
             self._daemons[name].launch(command, _environment(), self._watcher)
         self._await_serving(names)
 
@@ -170,7 +170,7 @@ class ControlPlane(DaemonGroup):
         for name in names:
             daemon = self._daemon(name)
             self._stopped.add(name)
-            if processes.stop_all(daemon.processes, limit_seconds=STOP_SECONDS_MAX):
+            if process_sets.stop_all(daemon.processes, limit_seconds=STOP_SECONDS_MAX):
                 raise RunError(
                     where=name,
                     what=f"did not stop within {STOP_SECONDS_MAX:.0f} s",
@@ -180,7 +180,7 @@ class ControlPlane(DaemonGroup):
     def proceed(self, *names: str) -> None:
         """SIGCONT these components."""
         for name in names:
-            processes.continue_all(self._daemon(name).processes)
+            process_sets.continue_all(self._daemon(name).processes)
             self._stopped.discard(name)
 
     def restore(self) -> None:
@@ -200,19 +200,19 @@ class ControlPlane(DaemonGroup):
         """Whether the component answers that it is well."""
         self._daemon(name)
         # One that is stopped would take the whole limit of a question.
-        return name not in self._stopped and components.is_serving(
+        return name not in self._stopped and plane_components.is_serving(
             name, self._plan.ports[name], self._address
         )
 
     def api_client(self, kubeconfig: Path | None = None) -> client.ApiClient:
         """A client of the official package: an administrator's, or for whom a kubeconfig stands."""
-        return access.make_client(kubeconfig or self.kubeconfig)
+        return kubeconfigs.make_client(kubeconfig or self.kubeconfig)
 
     def user_kubeconfig(self, user: str, *, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig for a user with a certificate, who may do what RBAC lets him and no more."""
         name = f"user-{next(self._numbers)}"
         files = self._authority.issue(name, user=user, groups=groups)
-        return self._write_kubeconfig(name, user, access.certificate_credential(files))
+        return self._write_kubeconfig(name, user, kubeconfigs.certificate_credential(files))
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, seconds: int = 86_400
@@ -226,10 +226,10 @@ class ControlPlane(DaemonGroup):
                 name, namespace, request
             )
         assert answer.status is not None
-        credential = access.token_credential(answer.status.token or "")
+        credential = kubeconfigs.token_credential(answer.status.token or "")
         return self._write_kubeconfig(f"account-{next(self._numbers)}", name, credential)
 
-    def serving_certificate(self, *hosts: str) -> Certificate:
+    def serving_certificate(self, *hosts: str) -> TestCertificate:
         """A certificate for a server of a test, say a webhook: `authority` is its CA bundle."""
         name = f"server-{next(self._numbers)}"
         return self._authority.issue(name, user=hosts[0], hosts=hosts)
@@ -248,18 +248,18 @@ class ControlPlane(DaemonGroup):
     def _kubeconfigs(self) -> Path:
         return self._state / "kubeconfigs"
 
-    def _make_plan(self, programs: Mapping[str, Path]) -> components.Plan:
+    def _make_plan(self, programs: Mapping[str, Path]) -> plane_components.ComponentPlan:
         hosts = {API_SERVER: self._address}
         names = (*CONTROL_PLANE, PEERS)
         ports = {name: self._hold_port(hosts.get(name, HOST)) for name in names}
-        folders.make(self._state, mode=0o700)
+        owned_folders.make(self._state, mode=0o700)
         keys = self._state / "certificates"
         self._authority = Authority.make(keys)
         known = dict.fromkeys((HOST, self._address, SERVER_ADDRESS, "localhost", *SERVER_NAMES))
         server = self._authority.issue(API_SERVER, user=API_SERVER, hosts=[*known])
         self._administrator = self._authority.issue("admin", user="admin", groups=[ADMINISTRATORS])
         grace, monitor = self._node_seconds
-        return components.Plan(
+        return plane_components.ComponentPlan(
             store=self._state / "etcd",
             programs=programs,
             ports=ports,
@@ -282,15 +282,15 @@ class ControlPlane(DaemonGroup):
         return Daemon(name, self.logs, group)
 
     def _write_own_kubeconfigs(self) -> None:
-        credential = access.certificate_credential(self._administrator)
+        credential = kubeconfigs.certificate_credential(self._administrator)
         self._write_kubeconfig("admin", "admin", credential)
         for name in CLIENTS:
             files = self._authority.issue(name, user=f"system:{name}")
-            credential = access.certificate_credential(files)
+            credential = kubeconfigs.certificate_credential(files)
             self._write_kubeconfig(name, f"system:{name}", credential)
 
     def _write_kubeconfig(self, name: str, user: str, credential: Mapping[str, str]) -> Path:
-        return access.write_kubeconfig(
+        return kubeconfigs.write_kubeconfig(
             self._kubeconfigs / f"{name}.yaml",
             server=self.server,
             authority=self.authority,
@@ -317,7 +317,7 @@ class ControlPlane(DaemonGroup):
             awaited.difference_update([name for name in awaited if self.is_serving(name)])
             return not awaited or any(map(self._has_ended, awaited))
 
-        processes.await_condition(
+        process_sets.await_condition(
             are_settled, limit_seconds=START_SECONDS_MAX, interval_seconds=0.05
         )
         if awaited:
@@ -337,7 +337,7 @@ class ControlPlane(DaemonGroup):
             def has_account(namespace: str) -> bool:
                 return bool(core.list_namespaced_service_account(namespace).items)
 
-            there = processes.await_condition(
+            there = process_sets.await_condition(
                 lambda: all(map(has_account, _AWAITED_ACCOUNTS)), limit_seconds=START_SECONDS_MAX
             )
         if not there:
@@ -361,7 +361,7 @@ class ControlPlane(DaemonGroup):
     @staticmethod
     def _check_names(names: Iterable[str]) -> None:
         for name in names:
-            options.check_choice("component", name, CONTROL_PLANE)
+            cli_options.check_choice("component", name, CONTROL_PLANE)
 
 
 def _environment() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A module of somebody else's cannot be built by itself: what its go.mod replaces by folders of its
 repository lies in modules of their own. So a module of ours is written around it (`compose`), with
-these replacements as versions. building.py builds it, binaries.py chooses the modules.
+these replacements as versions. go_builds.py builds it, test_programs.py chooses the modules.
 """
 
 import hashlib

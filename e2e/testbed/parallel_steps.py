@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from rekindle.errors import InputError
-from testbed.exits import exit_code, interruptible
+from rekindle.model.errors import InputError
+from testbed.exit_codes import exit_code, interruptible
 
-__all__ = ["Step", "main", "run"]
+__all__ = ["RunningStep", "main", "run"]
 
 SILENT_SECONDS_MAX = 15.0
 # Within another such process: its lines come before that one's would.
@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.05
 Say = Callable[[str], None]
 
 
-class Step:
+class RunningStep:
     """A command that runs, and the thread that reads its output."""
 
     def __init__(self, name: str, command: str, say: Say) -> None:
@@ -97,7 +97,7 @@ class Step:
 def run(commands: Sequence[tuple[str, str]], say: Say) -> int:
     """Runs commands by their names at the same time; returns the first code that is not 0."""
     silent_seconds = NESTED_SILENT_SECONDS_MAX if NESTED in os.environ else SILENT_SECONDS_MAX
-    steps = [Step(name, command, say) for name, command in commands]
+    steps = [RunningStep(name, command, say) for name, command in commands]
     running = [*steps]
     try:
         while running:

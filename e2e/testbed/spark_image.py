@@ -3,18 +3,19 @@
 `executor` becomes the Java process of an executor on Kubernetes, from the pod's environment;
 Rekindle's jar is on its class path, as in an image of ours. Anything else is run as it stands. The
 variables are those that Spark writes into executor pods (Spark on Kubernetes,
-BasicExecutorFeatureStep). containers.py tells what an image is; tests name it to machines.py.
+BasicExecutorFeatureStep). container_commands.py tells what an image is; tests name it to
+pod_processes.py.
 """
 
 import os
 import re
 from pathlib import Path
 
-from rekindle.errors import InputError
-from rekindle_local import distribution
-from rekindle_local.distribution import SMALL_NODE_OPTIONS
-from rekindle_spark import jar
-from testbed.containers import Container, Image, Launch
+from rekindle.model.errors import InputError
+from rekindle_local import spark_distribution
+from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
+from rekindle_spark.spark import jvm_build
+from testbed.container_commands import ContainerCommand, Image, Launch
 
 __all__ = ["NAME", "spark_image"]
 
@@ -35,10 +36,10 @@ _OPTIONS = {
 
 def spark_image() -> Image:
     """The image. Raises `InputError` where Java or pyspark is missing."""
-    found = distribution.find_distribution()
-    class_path = [f"{found.spark_home}/jars/*", jar.path()]
+    found = spark_distribution.find_distribution()
+    class_path = [f"{found.spark_home}/jars/*", jvm_build.path()]
 
-    def launch(container: Container, folder: Path) -> Launch:
+    def launch(container: ContainerCommand, folder: Path) -> Launch:
         # Spark's own settings stay out: those of a pod are in its environment.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "KUBE"))}
         environment = {
@@ -57,7 +58,9 @@ def spark_image() -> Image:
     return launch
 
 
-def _executor(java: str, class_path: list[str], container: Container, folder: Path) -> list[str]:
+def _executor(
+    java: str, class_path: list[str], container: ContainerCommand, folder: Path
+) -> list[str]:
     given = container.environment
     missing = [name for name in (*_OPTIONS.values(), "SPARK_EXECUTOR_MEMORY") if name not in given]
     if missing:

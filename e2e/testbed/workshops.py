@@ -1,6 +1,6 @@
 """Folders of the testbed's cache into which one process at a time builds.
 
-building.py builds programs there, and `images` its archives; definitions.py asks `check` as well.
+go_builds.py builds programs there, and `images` its archives; foreign_crds.py asks `check` as well.
 How locks and unfinished files are handled is in cached_files.py of rekindle_local.
 """
 
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from rekindle_local import cached_files
-from testbed import folders
+from testbed import owned_folders
 
 __all__ = ["alone", "check", "opened"]
 
@@ -18,7 +18,7 @@ REMEDY = "let REKINDLE_TESTBED name a folder that may be made and written"
 
 def check(folder: Path) -> None:
     """Raises `InputError` for a folder that nobody can build into."""
-    folders.check_place(folder, remedy=REMEDY)
+    owned_folders.check_place(folder, remedy=REMEDY)
 
 
 @contextmanager

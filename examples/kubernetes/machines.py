@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rekindle_spark.pipeline import Pipeline, count, largest, mean
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
 
 # On the volume that driver and executors share.
 INPUT = Path("/shared/input")

@@ -8,7 +8,7 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import rekindle.errors
+import rekindle.model.errors
 
 STORE = "/shared/store"
 WITHIN_A_MINUTE = {"minutes": "machine", "hottest-machines": "rank"}
@@ -18,7 +18,7 @@ def files(query: str) -> list[str]:
     """The query's files that count, oldest first; none before a run of the pipeline has begun."""
     try:
         return [file.path for file in rekindle.committed_files(STORE, query)]
-    except rekindle.errors.InputError:
+    except rekindle.model.errors.InputError:
         return []
 
 

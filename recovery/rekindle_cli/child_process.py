@@ -27,10 +27,10 @@ from ctypes import CDLL
 from dataclasses import dataclass
 from typing import NoReturn
 
-from rekindle.errors import InputError
-from rekindle_cli import cli
-from rekindle_spark import user_code, watchdog
-from rekindle_spark.watchdog import Noted, Watchdog
+from rekindle.model.errors import InputError
+from rekindle_cli import command_line
+from rekindle_spark.user_code import code_locations, watchdog
+from rekindle_spark.user_code.watchdog import Noted, Watchdog
 
 __all__ = ["exit_at_once", "noting", "run"]
 
@@ -107,7 +107,7 @@ def _be_child(work: Callable[[], object], memory: mmap.mmap, stack: int) -> NoRe
     _shared.append(shared)
     code = 1
     try:
-        code = cli.exit_code(work)
+        code = command_line.exit_code(work)
     except BaseException:  # a bug of ours
         traceback.print_exc()
     # What users' code has forked may come out here too.
@@ -156,8 +156,8 @@ def _line(stack: int) -> str:
     for found in FRAME.finditer(text):
         # characters beyond ASCII are written as escapes
         file = re.sub(r"\\(x..|u....|U........)", _character, found["file"])
-        if user_code.is_users_file(file):
-            return user_code.place(file, int(found["line"]))
+        if code_locations.is_users_file(file):
+            return code_locations.place(file, int(found["line"]))
     return ""
 
 

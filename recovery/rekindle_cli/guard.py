@@ -29,14 +29,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 from rekindle_cli import child_process
-from rekindle_spark import user_code
-from rekindle_spark.checks.findings import Finding, warning
-from rekindle_spark.printing import ForwardingFile
-from rekindle_spark.watchdog import Watchdog, read
+from rekindle_spark.checks.check_findings import CheckFinding, warning
+from rekindle_spark.user_code import code_locations
+from rekindle_spark.user_code.print_forwarding import ForwardingFile
+from rekindle_spark.user_code.watchdog import Watchdog, read
 
-__all__ = ["NO_THREADS_IN_FUNCTIONS", "CodeTooSlowError", "Guard", "Limits", "guarded"]
+__all__ = ["NO_THREADS_IN_FUNCTIONS", "CallLimits", "CodeTooSlowError", "Guard", "guarded"]
 
 PRINTED_LINES_MAX = 200
 NOTE_SECONDS, TICK_SECONDS = 10.0, 0.25
@@ -57,7 +57,7 @@ EXIT_AT_ONCE, CHDIR, FCHDIR = child_process.EXIT_AT_ONCE, os.chdir, os.fchdir
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """How long users' code may take, and the option that lets it take longer.
 
     From the moment `ends_at` (of `time.monotonic`) on it is given up as soon as it has used
@@ -78,15 +78,15 @@ class CodeTooSlowError(InputError):
     """Users' code was given up because it took too long."""
 
 
-class _TooSlow(user_code.Stopped):
+class _TooSlow(code_locations.Stopped):
     """Users' code has run for too long."""
 
 
-class _Exited(user_code.Stopped):
+class _Exited(code_locations.Stopped):
     """Users' code has called os._exit, with this code."""
 
 
-class _Interrupted(user_code.Stopped):
+class _Interrupted(code_locations.Stopped):
     """Ctrl-C, while users' code runs."""
 
 
@@ -99,7 +99,7 @@ class Guard:
     """
 
     what: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckFinding] = field(default_factory=list)
     line: str = ""
     moved_at: str = ""
     used_seconds: float = 0.0
@@ -121,7 +121,7 @@ _guards: list[Guard] = []
 
 @contextmanager
 def guarded(
-    what: str, limits: Limits, *, remedy_for_threads: str = NO_THREADS, is_quiet: bool = False
+    what: str, limits: CallLimits, *, remedy_for_threads: str = NO_THREADS, is_quiet: bool = False
 ) -> Iterator[Guard]:
     """Run the code of the `with` block guarded; `what` names it, as "pipeline file x.py".
 
@@ -139,7 +139,7 @@ def guarded(
     threading.Thread.start = _noting(guard, start, remedy_for_threads)  # type: ignore[method-assign, assignment]
     try:
         with (
-            user_code.shown_from(before),
+            code_locations.shown_from(before),
             redirect_stdout(printer),
             redirect_stderr(printer),
             _watched(guard, limits),
@@ -165,11 +165,11 @@ def guarded(
 
 def _where(what: str, frame: FrameType | None) -> str:
     """The line of the newest frame in a user's file; the guarded code's name where none is."""
-    while frame is not None and not user_code.is_users_file(frame.f_code.co_filename):
+    while frame is not None and not code_locations.is_users_file(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return what
-    return user_code.place(frame.f_code.co_filename, frame.f_lineno)
+    return code_locations.place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _deepest(error: BaseException) -> FrameType | None:
@@ -207,9 +207,9 @@ def _starter(frame: FrameType | None) -> FrameType | None:
     """The user's frame that starts a thread, itself or by a library; None where we do."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if user_code.is_users_file(file):
+        if code_locations.is_users_file(file):
             return frame
-        if user_code.is_own_file(file):
+        if code_locations.is_own_file(file):
             return None
         frame = frame.f_back
     return None
@@ -318,7 +318,7 @@ class _Printer(ForwardingFile):
 
 
 @contextmanager
-def _watched(guard: Guard, limits: Limits) -> Iterator[None]:
+def _watched(guard: Guard, limits: CallLimits) -> Iterator[None]:
     """Interrupt the block when it takes too long; only where this is the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -350,7 +350,7 @@ def _watched(guard: Guard, limits: Limits) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _too_slow(guard: Guard, limits: Limits) -> CodeTooSlowError:
+def _too_slow(guard: Guard, limits: CallLimits) -> CodeTooSlowError:
     remedy = "take out what it waits for, or what takes so long"
     if limits.option:
         remedy += f"; or give {limits.option} more"
@@ -368,7 +368,7 @@ def _too_slow(guard: Guard, limits: Limits) -> CodeTooSlowError:
 class _Watchdog(threading.Thread):
     """Notes what takes long, interrupts the main thread, and ends the process where that fails."""
 
-    def __init__(self, guard: Guard, limits: Limits, notes: TextIO) -> None:
+    def __init__(self, guard: Guard, limits: CallLimits, notes: TextIO) -> None:
         super().__init__(name="watchdog", daemon=True)
         self.done = threading.Event()
         self._guard, self._limits, self._notes = guard, limits, notes

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from rekindle.errors import InputError
-from rekindle_cli import options
-from rekindle_cli.run_view import View
+from rekindle.model.errors import InputError
+from rekindle_cli import cli_options
+from rekindle_cli.run_view import RunDisplay
 
 __all__ = ["LocalRequest", "Perform", "make", "performer"]
 
@@ -39,7 +39,7 @@ class LocalRequest:
     console: bool = False
 
 
-Perform = Callable[[LocalRequest, View], None]
+Perform = Callable[[LocalRequest, RunDisplay], None]
 
 
 def make(
@@ -54,7 +54,7 @@ def make(
     console: bool = False,
 ) -> LocalRequest:
     """Check what belongs to a local cluster. Raises `InputError` with option and remedy."""
-    options.check_range("--local", nodes, 1, NODES_MAX)
+    cli_options.check_range("--local", nodes, 1, NODES_MAX)
     if kill is not None and kill_after is None:
         raise InputError(
             where="--kill",
@@ -64,9 +64,9 @@ def make(
     killed = max(1, nodes // 2) if kill is None else kill
     kill_after_seconds = None
     if kill_after is not None:
-        from rekindle_cli.store_access import seconds  # slow to import
+        from rekindle_cli.coordination_access import seconds  # slow to import
 
-        options.check_kill(killed, nodes)
+        cli_options.check_kill(killed, nodes)
         kill_after_seconds = seconds(kill_after, "--kill-after")
     return LocalRequest(
         pipeline=pipeline,

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.cells import cell_len
 
-from rekindle.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError
 
-__all__ = ["FORMATS", "Rows", "text_rows", "write_file"]
+__all__ = ["FORMATS", "RowWriter", "text_rows", "write_file"]
 
 FORMATS = ("table", "json", "csv", "parquet")
 # A column is padded up to this width; longer values are whole all the same.
@@ -35,7 +35,7 @@ DATE_AND_TIME = re.compile(r"^(\d+-\d\d-\d\d) ")
 UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-class Rows(Protocol):
+class RowWriter(Protocol):
     """Turns tables into bytes, in order."""
 
     def of(self, table: pa.Table) -> Iterator[bytes]:
@@ -51,7 +51,7 @@ class TableRows:
         self._widths: list[int] = []
 
     def of(self, table: pa.Table) -> Iterator[bytes]:
-        """See `Rows`. Other columns than before get a header of their own."""
+        """See `RowWriter`. Other columns than before get a header of their own."""
         if self._columns != table.column_names:
             again = self._columns is not None
             self._columns, self._widths = table.column_names, [0] * table.num_columns
@@ -100,7 +100,7 @@ class JsonRows:
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
     def of(self, table: pa.Table) -> Iterator[bytes]:
-        """See `Rows`."""
+        """See `RowWriter`."""
         for chunk in _chunks(table):
             columns = [_values(column) for column in _plain(chunk, nested_as_text=False).columns]
             names = chunk.column_names
@@ -120,7 +120,7 @@ class CsvRows:
         self._schema: pa.Schema | None = None
 
     def of(self, table: pa.Table) -> Iterator[bytes]:
-        """See `Rows`. Raises InputError for other columns than before."""
+        """See `RowWriter`. Raises InputError for other columns than before."""
         import polars as pl
 
         is_first = self._schema is None
@@ -163,7 +163,7 @@ class ParquetRows:
         self._waiting = []
 
 
-def text_rows(name: str, *, on_terminal: bool = False, encoding: str = "utf-8") -> Rows:
+def text_rows(name: str, *, on_terminal: bool = False, encoding: str = "utf-8") -> RowWriter:
     """The rows of a format other than Parquet; `encoding` is of a table for people."""
     match name:
         case "json":

@@ -15,13 +15,13 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from rekindle import path_kinds
-from rekindle.errors import InputError
+from rekindle.model import path_kinds
+from rekindle.model.errors import InputError
 from rekindle_cli import pipeline_options
-from rekindle_cli.guard import Limits, guarded
-from rekindle_spark import poison, user_code
-from rekindle_spark.checks.findings import Finding
-from rekindle_spark.pipeline import Pipeline
+from rekindle_cli.guard import CallLimits, guarded
+from rekindle_spark.checks.check_findings import CheckFinding
+from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.user_code import code_locations, poison_rows
 
 __all__ = ["MODULE", "LoadedPipeline", "load"]
 
@@ -36,10 +36,10 @@ class LoadedPipeline:
 
     pipeline: Pipeline
     path: Path
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
 
-def load(argument: str, limits: Limits, *, is_quiet: bool = False) -> LoadedPipeline:
+def load(argument: str, limits: CallLimits, *, is_quiet: bool = False) -> LoadedPipeline:
     """Make the pipeline of "FILE.py" or "FILE.py:FUNCTION"; executors get its code by value.
 
     What it prints is left out where it `is_quiet`. Raises InputError, with the line where there is
@@ -74,7 +74,7 @@ def _import(path: Path) -> ModuleType:
         specification.loader.exec_module(module)
     except InputError as error:
         raise _placed(error) from error
-    except user_code.Stopped:
+    except code_locations.Stopped:
         raise
     except BaseException as error:  # a panic of a native library is no Exception
         raise _failed(path, "cannot be imported", error) from error
@@ -87,7 +87,7 @@ def _function(module: ModuleType, name: str, path: Path) -> Callable[[], Any]:
         _check_parameters(function, name, path)
         return function  # type: ignore[no-any-return]
     made = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
-    remedy = "define it, without parameters, to return a rekindle_spark.pipeline.Pipeline"
+    remedy = "define it, without parameters, to return a rekindle_spark.pipeline.steps.Pipeline"
     if made:
         remedy = f"return {made[0]} from a function `def {name}():`"
     raise InputError(where=f"pipeline file {path}", what=f"has no function {name!r}", remedy=remedy)
@@ -102,7 +102,7 @@ def _check_parameters(function: Callable[..., Any], name: str, path: Path) -> No
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [one.name for one in parameters if one.default is one.empty and one.kind not in kinds]
     if needed:
-        place = user_code.defined_at(function).rpartition(" (")[2].rstrip(")")
+        place = code_locations.defined_at(function).rpartition(" (")[2].rstrip(")")
         raise InputError(
             where=place or f"pipeline file {path}",
             what=f"{name}() cannot be called without {', '.join(needed)}",
@@ -116,7 +116,7 @@ def _call(function: Callable[[], Any], path: Path) -> Pipeline:
         built = function()
     except InputError as error:
         raise _placed(error) from error
-    except user_code.Stopped:
+    except code_locations.Stopped:
         raise
     except BaseException as error:  # a panic of a native library is no Exception
         raise _failed(path, f"{name}() failed", error) from error
@@ -124,7 +124,7 @@ def _call(function: Callable[[], Any], path: Path) -> Pipeline:
         raise InputError(
             where=f"pipeline file {path}",
             what=f"{name}() gave {_kind(built)}",
-            remedy="return a rekindle_spark.pipeline.Pipeline",
+            remedy="return a rekindle_spark.pipeline.steps.Pipeline",
         )
     return built
 
@@ -135,7 +135,7 @@ def _kind(value: object) -> str:
 
 def _placed(error: InputError) -> InputError:
     """The error with the user's line that led to it, where it does not say that already."""
-    function = user_code.raised_at(error)
+    function = code_locations.raised_at(error)
     place = function.rpartition(" (")[2].rstrip(")")
     if not place or place in error.where:
         return error
@@ -145,11 +145,11 @@ def _placed(error: InputError) -> InputError:
 def _failed(path: Path, what: str, error: BaseException) -> InputError:
     """What the file raised, with its line."""
     where, remedy = f"pipeline file {path}", "mend the file"
-    cause = poison.raised(error).removeprefix("raised ")
+    cause = poison_rows.raised(error).removeprefix("raised ")
     if isinstance(error, SyntaxError) and error.lineno is not None:
-        where = user_code.place(error.filename or str(path), error.lineno)
+        where = code_locations.place(error.filename or str(path), error.lineno)
         cause = f"{type(error).__name__}: {error.msg}"
-    elif function := user_code.raised_at(error):
+    elif function := code_locations.raised_at(error):
         where = function.rpartition(" (")[2].rstrip(")")
     if isinstance(error, SystemExit):
         cause = f"sys.exit({'' if error.code is None else repr(error.code)}) was called"

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["JsonView", "RunView", "View", "make"]
+__all__ = ["JsonView", "RunDisplay", "RunView", "make"]
 
 REFRESH_SECONDS = 0.5
 # Without a terminal: a line about rate and lag so often.
@@ -31,7 +31,7 @@ MESSAGES_SHOWN = 3
 STARTING, WAITING = "starting", "waiting for nodes"
 
 
-class View(Protocol):
+class RunDisplay(Protocol):
     """Shows a run to whoever started it."""
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class View(Protocol):
         """Show the last state and end."""
 
 
-def make(nodes_expected: int, output: str, *, as_json: bool) -> View:
+def make(nodes_expected: int, output: str, *, as_json: bool) -> RunDisplay:
     """Return the view for standard output as it is: terminal, file or pipe, or JSON."""
     if as_json:
         return JsonView()

@@ -19,8 +19,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from rekindle import path_kinds
-from rekindle.errors import InputError, first_line
+from rekindle.model import path_kinds
+from rekindle.model.errors import InputError, first_line
 
 __all__ = ["ENDINGS", "plain", "read", "row_names", "write"]
 

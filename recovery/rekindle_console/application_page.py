@@ -7,18 +7,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rekindle.coordination import load, standing
-from rekindle.coordination.explanation import missing_partitions
-from rekindle.coordination.standing import Notice, Phase, PlanStanding, QueryStanding, Standing
-from rekindle.coordination.state import State, Status
-from rekindle_console import phrases
+from rekindle.coordination import application_status, node_load
+from rekindle.coordination.application_status import (
+    ApplicationStatus,
+    Notice,
+    Phase,
+    PlanProgress,
+    QueryProgress,
+)
+from rekindle.coordination.coordination_state import CoordinationState, NodeStatus
+from rekindle.coordination.query_explanation import missing_partitions
+from rekindle_console import page_text
+from rekindle_console.application_summaries import Summary, by_importance, view_of
+from rekindle_console.console_reader import PastIncident, PlanRecord
 from rekindle_console.forecast_page import DomainRow, domain_rows
 from rekindle_console.incident_page import IncidentRow, Picture, incident_rows, picture
-from rekindle_console.overview import Pager, Tile, pager
+from rekindle_console.overview_page import Pager, Tile, pager
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.phrases import Segment, counted
-from rekindle_console.readers import PastIncident, PlanRecord
-from rekindle_console.summaries import Summary, by_importance, view_of
+from rekindle_console.page_text import Segment, counted
 
 __all__ = ["ApplicationPage", "application_page"]
 
@@ -76,13 +82,13 @@ class IncidentSection:
 
     facts: tuple[tuple[str, str], ...]
     picture: Picture | None
-    plans: tuple[PlanStanding, ...]
+    plans: tuple[PlanProgress, ...]
     waiting: tuple[WaitingRow, ...]
     waiting_more: str
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StateFilter:
     """A state that the list of queries can be narrowed to."""
 
     text: str
@@ -102,7 +108,7 @@ class ApplicationPage:
     notices: tuple[Notice, ...]
     notices_more: int
     incident: IncidentSection | None
-    choices: tuple[Choice, ...]
+    choices: tuple[StateFilter, ...]
     queries: tuple[QueryRow, ...]
     pager: Pager
     find: str
@@ -117,7 +123,7 @@ class ApplicationPage:
 def application_page(
     address: Address,
     summary: Summary,
-    state: State | None,
+    state: CoordinationState | None,
     plans: Sequence[PlanRecord],
     incidents: Sequence[PastIncident],
     now: float,
@@ -132,7 +138,7 @@ def application_page(
         title=_title(summary),
         story=_story(found, now),
         tiles=_tiles(summary),
-        bar=phrases.bar(summary.counts),
+        bar=page_text.bar(summary.counts),
         notices=found.notices[:NOTICES_MAX],
         notices_more=max(0, len(found.notices) - NOTICES_MAX),
         incident=_incident(summary, state, plans, incidents, now),
@@ -167,11 +173,13 @@ def _title(summary: Summary) -> str:
     return f"{live:,} of {counted(total, 'query', 'queries')} run."
 
 
-def _story(found: Standing, now: float) -> str:
+def _story(found: ApplicationStatus, now: float) -> str:
     if not found.generation:
         return ""
-    since = "" if found.driver_since is None else f" since {phrases.clock(found.driver_since, now)}"
-    driver = f"Driver {found.generation} {phrases.DRIVERS[found.driver]}{since}."
+    since = (
+        "" if found.driver_since is None else f" since {page_text.clock(found.driver_since, now)}"
+    )
+    driver = f"Driver {found.generation} {page_text.DRIVERS[found.driver]}{since}."
     return f"{driver} Paused by order." if found.paused else driver
 
 
@@ -179,7 +187,7 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
     counts, nodes = summary.counts, summary.nodes
     total = sum(counts.values())
     short = counts.get(Phase.WAITING, 0) + counts.get(Phase.STOPPED, 0)
-    lost, suspected = nodes.get(Status.LOST, 0), nodes.get(Status.SUSPECTED, 0)
+    lost, suspected = nodes.get(NodeStatus.LOST, 0), nodes.get(NodeStatus.SUSPECTED, 0)
     silent = f", {suspected:,} silent" if suspected else ""
     name, lag = summary.worst or ("", None)
     return (
@@ -195,54 +203,54 @@ def _tiles(summary: Summary) -> tuple[Tile, ...]:
             "bad" if short else "good",
         ),
         Tile(
-            f"{nodes.get(Status.UP, 0):,}",
+            f"{nodes.get(NodeStatus.UP, 0):,}",
             "nodes up",
             f"{lost:,} lost{silent}",
             "bad" if lost else "",
         ),
-        Tile(phrases.duration(lag), "largest lag", name),
+        Tile(page_text.duration(lag), "largest lag", name),
     )
 
 
-def _chosen(queries: Iterable[QueryStanding], address: Address) -> list[QueryStanding]:
+def _chosen(queries: Iterable[QueryProgress], address: Address) -> list[QueryProgress]:
     wanted = address.find.casefold()
     return [
         query
         for query in by_importance(queries)
-        if wanted in query.name.casefold() and address.state in ("", phrases.MARKS[query.phase])
+        if wanted in query.name.casefold() and address.state in ("", page_text.MARKS[query.phase])
     ]
 
 
-def _choices(address: Address, counts: Mapping[Phase, int]) -> tuple[Choice, ...]:
-    def choice(text: str, count: int, state: str) -> Choice:
+def _choices(address: Address, counts: Mapping[Phase, int]) -> tuple[StateFilter, ...]:
+    def choice(text: str, count: int, state: str) -> StateFilter:
         target = Address(PageKind.APPLICATION, address.application, state=state, find=address.find)
-        return Choice(f"{text} {count:,}", link(target), state == address.state)
+        return StateFilter(f"{text} {count:,}", link(target), state == address.state)
 
     found = [choice("all", sum(counts.values()), "")]
-    for phase, mark in phrases.MARKS.items():
+    for phase, mark in page_text.MARKS.items():
         if counts.get(phase) or address.state == mark:
             found.append(choice(str(phase), counts.get(phase, 0), mark))
     return tuple(found)
 
 
-def _query(application: str, query: QueryStanding, largest: float, now: float) -> QueryRow:
+def _query(application: str, query: QueryProgress, largest: float, now: float) -> QueryRow:
     lag = query.lag_seconds
     return QueryRow(
         name=query.name,
         href=link(Address(PageKind.QUERY, application, query.name)),
         priority=f"{query.priority:g}",
-        note=phrases.override(query, now),
+        note=page_text.override(query, now),
         state=str(query.phase),
-        mark=phrases.MARKS[query.phase],
+        mark=page_text.MARKS[query.phase],
         live=f"{query.live:,}/{query.partitions:,}",
-        lag=phrases.duration(lag),
+        lag=page_text.duration(lag),
         lag_share=round(100 * lag / largest, 1) if lag and largest else 0.0,
     )
 
 
 def _incident(
     summary: Summary,
-    state: State | None,
+    state: CoordinationState | None,
     plans: Sequence[PlanRecord],
     incidents: Sequence[PastIncident],
     now: float,
@@ -258,9 +266,9 @@ def _incident(
     return IncidentSection(
         facts=(
             ("incident", f"{incident.number}, {incident.kind}"),
-            ("since", phrases.clock(incident.began_at, now)),
-            ("lost", phrases.listed(incident.lost) or "everything"),
-            ("impaired domains", phrases.listed(incident.domains) or phrases.NOTHING),
+            ("since", page_text.clock(incident.began_at, now)),
+            ("lost", page_text.listed(incident.lost) or "everything"),
+            ("impaired domains", page_text.listed(incident.domains) or page_text.NOTHING),
             ("plans so far", f"{incident.plans:,}"),
             ("requested", ", ".join(asked) or "nothing now"),
         ),
@@ -271,15 +279,15 @@ def _incident(
     )
 
 
-def _plans(summary: Summary, plans: Sequence[PlanRecord], incident: int) -> Iterable[PlanStanding]:
+def _plans(summary: Summary, plans: Sequence[PlanRecord], incident: int) -> Iterable[PlanProgress]:
     """What the newest plans of an incident bring back, and what the driver did with them."""
     own = [item for item in plans if getattr(item.directive.order, "incident", None) == incident]
     for record in own[:PLANS_MAX]:
         # of the newest one the driver's report may say more than its answer
         view = view_of(summary.record, [record]) if record is plans[0] else None
-        newest = None if view is None else standing.plan_standing(view)
+        newest = None if view is None else application_status.plan_standing(view)
         directive, answer = record.directive, record.answer
-        yield newest or PlanStanding(
+        yield newest or PlanProgress(
             directive.plan_epoch,
             directive.reason,
             directive.text,
@@ -288,10 +296,10 @@ def _plans(summary: Summary, plans: Sequence[PlanRecord], incident: int) -> Iter
 
 
 def _waiting(
-    application: str, state: State, waiting: Iterable[QueryStanding], now: float
+    application: str, state: CoordinationState, waiting: Iterable[QueryProgress], now: float
 ) -> Iterable[WaitingRow]:
-    steady = load.steady(state)
-    behind = load.catching_up(state, steady, now)
+    steady = node_load.steady(state)
+    behind = node_load.catching_up(state, steady, now)
     for query in by_importance(waiting)[:WAITING_MAX]:
         missing = missing_partitions(state, query, steady, behind)
         kept = Counter(item.resident for item in missing if item.resident)
@@ -300,31 +308,31 @@ def _waiting(
             href=link(Address(PageKind.QUERY, application, query.name)),
             priority=f"{query.priority:g}",
             misses=counted(len(missing), "partition"),
-            partitions=phrases.listed([item.partition for item in missing]),
-            cost=phrases.percent(sum(item.catching_up_percent for item in missing)),
+            partitions=page_text.listed([item.partition for item in missing]),
+            cost=page_text.percent(sum(item.catching_up_percent for item in missing)),
             kept=f"{sum(kept.values()):,} of {len(missing):,}",
         )
 
 
-def _nodes(state: State | None, found: Standing) -> list[NodeRow]:
+def _nodes(state: CoordinationState | None, found: ApplicationStatus) -> list[NodeRow]:
     """Lost and silent ones first: they are what one looks for."""
     if state is None:
         return []
-    costs, carried = load.steady(state), Counter(state.placement.values())
+    costs, carried = node_load.steady(state), Counter(state.placement.values())
     used: defaultdict[str, float] = defaultdict(float)
     for partition, node in state.placement.items():
         used[node] += state.charges.get(partition, costs[partition])
-    order = (Status.LOST, Status.SUSPECTED, Status.UP)
+    order = (NodeStatus.LOST, NodeStatus.SUSPECTED, NodeStatus.UP)
     names = sorted(found.nodes, key=lambda node: (order.index(found.nodes[node]), node))
     return [
         NodeRow(
             name=node,
-            domain=state.nodes[node].domain or phrases.NOTHING,
+            domain=state.nodes[node].domain or page_text.NOTHING,
             state="slow" if state.nodes[node].slow else str(found.nodes[node]),
-            mark="behind" if state.nodes[node].slow else phrases.NODES[found.nodes[node]],
+            mark="behind" if state.nodes[node].slow else page_text.NODES[found.nodes[node]],
             partitions=f"{carried[node]:,}",
-            capacity=phrases.percent(state.nodes[node].capacity_percent),
-            used=phrases.percent(used[node]),
+            capacity=page_text.percent(state.nodes[node].capacity_percent),
+            used=page_text.percent(used[node]),
         )
         for node in names
         if node in state.nodes
@@ -333,6 +341,6 @@ def _nodes(state: State | None, found: Standing) -> list[NodeRow]:
 
 def _nodes_text(summary: Summary, count: int) -> str:
     nodes = summary.nodes
-    parts = [f"{nodes[status]:,} {status}" for status in Status if nodes.get(status)]
+    parts = [f"{nodes[status]:,} {status}" for status in NodeStatus if nodes.get(status)]
     more = f"; the first {NODES_MAX} are shown" if count > NODES_MAX else ""
     return ", ".join(parts) + more

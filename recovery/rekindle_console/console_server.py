@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from rekindle.errors import InputError
-from rekindle_console import rendering
-from rekindle_console.pacing import Worker
+from rekindle.model.errors import InputError
+from rekindle_console import html_rendering
+from rekindle_console.console_reader import Reader
+from rekindle_console.paced_worker import Worker
 from rekindle_console.page_addresses import Address, PageKind, parse
-from rekindle_console.pages import Made, Pages
-from rekindle_console.readers import Reader
-from rekindle_coordinator.listening import ServerThread
+from rekindle_console.page_router import Made, Pages
+from rekindle_coordinator.dual_stack_server import ServerThread
 
 __all__ = ["Console", "is_own_host", "serve"]
 
@@ -186,8 +186,8 @@ class Console:
         if made.awaits:
             await self._await_answer(address, made.awaits)
             made = await self._page_of(address)
-        news = rendering.news_of(address, made.digest)
-        text = rendering.whole(made.fragment, made.title, address, news, _clock())
+        news = html_rendering.news_of(address, made.digest)
+        text = html_rendering.whole(made.fragment, made.title, address, news, _clock())
         return web.Response(status=made.status, text=text, content_type="text/html")
 
     async def _await_answer(self, address: Address, key: str) -> None:
@@ -255,11 +255,11 @@ class Console:
 
     async def _style_sheet(self, request: web.Request) -> web.Response:
         del request
-        return web.Response(text=rendering.style_sheet(), content_type="text/css")
+        return web.Response(text=html_rendering.style_sheet(), content_type="text/css")
 
     async def _script(self, request: web.Request) -> web.Response:
         del request
-        return web.Response(text=rendering.script(), content_type="text/javascript")
+        return web.Response(text=html_rendering.script(), content_type="text/javascript")
 
 
 class _Limited:

@@ -1,7 +1,8 @@
 """What a coordinator knows, for its console: cases and reports in memory, plans in the store.
 
-The loop of `rekindle_coordinator.shell` goes on while this reads: each value is taken whole, and
-nothing is locked. The store is asked for directives alone, which never change, and once for each.
+The loop of `rekindle_coordinator.coordinator_loop` goes on while this reads: each value is taken
+whole, and nothing is locked. The store is asked for directives alone, which never change, and once
+for each.
 """
 
 from collections import OrderedDict
@@ -10,20 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from rekindle.coordination.application import Case
 from rekindle.coordination.incident_history import SeenIncident
-from rekindle.errors import RekindleError
-from rekindle.protocol import Acknowledgement, Directive, PlanOrder, tree
-from rekindle.protocol.tree import Place
-from rekindle_console.readers import (
+from rekindle.coordination.session import Case
+from rekindle.model.errors import RekindleError
+from rekindle.protocol import Acknowledgement, Directive, PlanOrder, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_console.console_reader import (
     ApplicationRecord,
     PastIncident,
     PastPlan,
     PlanRecord,
     ProcessRecord,
 )
-from rekindle_coordinator.shell import Shell
-from rekindle_coordinator.viewing import numbered
+from rekindle_coordinator.coordinator_loop import CoordinatorLoop
+from rekindle_coordinator.status_reader import numbered
 
 __all__ = ["CoordinatorReader"]
 
@@ -39,7 +40,7 @@ UNSEEN = "from plans in the store; nobody who saw the incident runs any more"
 class CoordinatorReader:
     """Over the loop of a coordinator, or of an operator (`kind`). Used by one thread."""
 
-    shell: Shell
+    shell: CoordinatorLoop
     kind: str = "coordinator"
     _plans: "OrderedDict[Place, dict[int, PlanRecord | None]]" = field(default_factory=OrderedDict)
 
@@ -59,7 +60,7 @@ class CoordinatorReader:
 
     def plans(self, application: str) -> Sequence[PlanRecord]:
         """The newest plans in the store, the newest first; those known while it is away."""
-        place = tree.place(application)
+        place = store_paths.place(application)
         known = self._plans.setdefault(place, {})
         self._plans.move_to_end(place)
         while len(self._plans) > APPLICATIONS_MAX:
@@ -72,7 +73,7 @@ class CoordinatorReader:
     def incidents(self, application: str) -> Sequence[PastIncident]:
         """What this process has seen, and, of earlier incidents, what their plans in the store
         say."""
-        place, plans = tree.place(application), self.plans(application)
+        place, plans = store_paths.place(application), self.plans(application)
         of_incident: dict[int, list[PastPlan]] = {}
         for record in plans:
             number = getattr(record.directive.order, "incident", None)
@@ -86,14 +87,14 @@ class CoordinatorReader:
 
     def _read(self, place: Place, known: dict[int, PlanRecord | None]) -> None:
         connection = self.shell.connection
-        names = connection.children(place.path(tree.DIRECTIVES))
-        numbers = sorted(tree.numbers(names))[-DIRECTIVES_MAX:]
+        names = connection.children(place.path(store_paths.DIRECTIVES))
+        numbers = sorted(store_paths.numbers(names))[-DIRECTIVES_MAX:]
         for gone in known.keys() - set(numbers):
             del known[gone]
         for number in numbers:
             record = known.get(number)
             if number not in known:
-                directive = numbered(connection, place, tree.DIRECTIVES, number, Directive)
+                directive = numbered(connection, place, store_paths.DIRECTIVES, number, Directive)
                 is_plan = directive is not None and isinstance(directive.order, PlanOrder)
                 record = PlanRecord(directive) if is_plan and directive is not None else None
                 known[number] = record
@@ -101,7 +102,7 @@ class CoordinatorReader:
             else:
                 asked = number in numbers[-ANSWERS_AWAITED_MAX:]
             if asked and record is not None and record.answer is None:
-                answer = numbered(connection, place, tree.ACKS, number, Acknowledgement)
+                answer = numbered(connection, place, store_paths.ACKS, number, Acknowledgement)
                 known[number] = PlanRecord(record.directive, answer)
 
 

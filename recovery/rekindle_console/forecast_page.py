@@ -1,20 +1,21 @@
 """The page of failure domains: what the loss of each would stop, and when the rest would be back.
 
 Shares come from the placement at once. What comes back when is rehearsed, which takes seconds, so
-it may come later (`questions`). Values in, values out; the template `forecast.html` shows them.
+it may come later (`console_questions`). Values in, values out; the template `forecast.html` shows
+them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rekindle.coordination import survival
-from rekindle.coordination.state import State, Status, active
-from rekindle.forecast.domains import DomainForecast, hit
-from rekindle_console import phrases
+from rekindle.coordination import domain_placement
+from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, active
+from rekindle.forecast.domain_forecasts import DomainForecast, hit
+from rekindle_console import page_text
+from rekindle_console.application_summaries import Summary
+from rekindle_console.console_questions import ConsoleAnswer
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.phrases import counted
-from rekindle_console.questions import ConsoleAnswer
-from rekindle_console.summaries import Summary
+from rekindle_console.page_text import counted
 
 __all__ = ["DomainRow", "ForecastPage", "domain_rows", "forecast_page", "unsteady"]
 
@@ -51,7 +52,7 @@ class ForecastPage:
 
 
 def forecast_page(
-    summary: Summary, state: State | None, answer: ConsoleAnswer | None, now: float
+    summary: Summary, state: CoordinationState | None, answer: ConsoleAnswer | None, now: float
 ) -> ForecastPage:
     """The page; `answer` is None while the rehearsals run."""
     why = unsteady(summary, state)
@@ -61,7 +62,7 @@ def forecast_page(
     rehearsed = ""
     if answer is not None and domains is not None:
         times = counted(answer.rehearsals, "time")
-        rehearsed = f"Each loss was rehearsed {times} at {phrases.clock(answer.at, now)}."
+        rehearsed = f"Each loss was rehearsed {times} at {page_text.clock(answer.at, now)}."
     return ForecastPage(
         name=summary.name,
         up=link(Address(PageKind.APPLICATION, summary.name)),
@@ -78,26 +79,28 @@ def forecast_page(
     )
 
 
-def unsteady(summary: Summary, state: State | None) -> str:
+def unsteady(summary: Summary, state: CoordinationState | None) -> str:
     """Why no forecast can be made now; "" where one can."""
     if state is None or state.starting or not state.placement:
         return "The application has not started yet."
     incident = summary.standing.incident
     if incident is not None:
         return f"The application is in the middle of incident {incident.number}."
-    if summary.nodes.get(Status.SUSPECTED):
+    if summary.nodes.get(NodeStatus.SUSPECTED):
         return "Some of its nodes are silent."
     if state.catching_up:
         return f"{counted(len(state.catching_up), 'query partition')} still catch up."
     return ""
 
 
-def domain_rows(state: State, forecasts: Sequence[DomainForecast] | None) -> tuple[DomainRow, ...]:
+def domain_rows(
+    state: CoordinationState, forecasts: Sequence[DomainForecast] | None
+) -> tuple[DomainRow, ...]:
     """Failure domains, that whose loss stops most first; none where there is only one."""
-    domains = survival.domains_of(state)
+    domains = domain_placement.domains_of(state)
     if not state.placement:
         return ()
-    shares = survival.stopped_shares(state, {})
+    shares = domain_placement.stopped_shares(state, {})
     rehearsed = {item.domain: item for item in forecasts or ()}
     order = sorted(domains, key=lambda name: (-shares.get(name, 0.0), name))
     return tuple(
@@ -107,7 +110,7 @@ def domain_rows(state: State, forecasts: Sequence[DomainForecast] | None) -> tup
 
 
 def _row(
-    state: State,
+    state: CoordinationState,
     name: str,
     domains: Mapping[str, tuple[str, ...]],
     stopped: float,
@@ -121,15 +124,15 @@ def _row(
     if forecast is not None:
         times = [interval.mean for interval in forecast.back.values()]
         if times:
-            back = f"{phrases.duration(min(times))} to {phrases.duration(max(times))}"
-        weighted = phrases.duration(forecast.weighted.mean)
+            back = f"{page_text.duration(min(times))} to {page_text.duration(max(times))}"
+        weighted = page_text.duration(forecast.weighted.mean)
     return DomainRow(
         name=name,
         nodes=f"{len(domains[name]):,}",
-        stops=phrases.share(stopped),
+        stops=page_text.share(stopped),
         share=round(100 * stopped, 1),
         queries_hit=f"{len(lost):,} of {len(queries):,}",
-        survives=phrases.listed(survives) or "nothing",
+        survives=page_text.listed(survives) or "nothing",
         back=back,
         weighted=weighted,
     )

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rekindle.coordination.incident_history import ProgressPoint
-from rekindle_console import phrases
+from rekindle_console import page_text
+from rekindle_console.console_reader import PastIncident, PastPlan
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.phrases import counted
-from rekindle_console.readers import PastIncident, PastPlan
+from rekindle_console.page_text import counted
 
 __all__ = [
     "IncidentPage",
@@ -196,10 +196,10 @@ def incident_page(
         facts=(
             ("kind", row.kind),
             ("began", row.began),
-            ("ended", phrases.clock(found.ended_at, now)),
+            ("ended", page_text.clock(found.ended_at, now)),
             ("took", row.took),
-            ("nodes lost", phrases.listed(found.lost) or phrases.NOTHING),
-            ("impaired domains", found.domains or phrases.NOTHING),
+            ("nodes lost", page_text.listed(found.lost) or page_text.NOTHING),
+            ("impaired domains", found.domains or page_text.NOTHING),
             ("outcome", row.outcome),
         ),
         picture=picture(found, partitions, now),
@@ -209,7 +209,7 @@ def incident_page(
             PastQueryRow(
                 name=query.name,
                 priority=f"{query.priority:g}",
-                lost=phrases.clock(query.lost_at, now),
+                lost=page_text.clock(query.lost_at, now),
                 planned=_after(query.planned_at, query.lost_at),
                 back=_after(query.back_at, query.lost_at),
                 text=query.text,
@@ -225,7 +225,7 @@ def _title(found: PastIncident) -> str:
     what = f"Incident {found.number}: {counted(lost, 'node')} lost" if lost else ""
     what = what or f"Incident {found.number}"
     if found.began_at is not None and found.ended_at is not None:
-        return f"{what}, over after {phrases.duration(found.ended_at - found.began_at)}."
+        return f"{what}, over after {page_text.duration(found.ended_at - found.began_at)}."
     return f"{what}."
 
 
@@ -235,24 +235,24 @@ def _row(application: str, found: PastIncident, now: float) -> IncidentRow:
     return IncidentRow(
         number=f"{found.number}",
         href=link(Address(PageKind.INCIDENT, application, incident=found.number)),
-        kind=found.kind.lower() or phrases.NOTHING,
-        began=phrases.clock(found.began_at, now),
-        took=phrases.duration(took),
-        lost=counted(len(found.lost), "node") if found.lost else phrases.NOTHING,
+        kind=found.kind.lower() or page_text.NOTHING,
+        began=page_text.clock(found.began_at, now),
+        took=page_text.duration(took),
+        lost=counted(len(found.lost), "node") if found.lost else page_text.NOTHING,
         plans=f"{len(found.plans):,}",
-        outcome=found.outcome or phrases.NOTHING,
+        outcome=found.outcome or page_text.NOTHING,
     )
 
 
 def _plan(plan: PastPlan, now: float) -> PastPlanRow:
-    at = phrases.clock(plan.at, now)
+    at = page_text.clock(plan.at, now)
     return PastPlanRow(f"{plan.number}", at, plan.reason, plan.text, plan.outcome)
 
 
 def _after(moment: float | None, begin: float | None) -> str:
     if moment is None or begin is None:
-        return phrases.NOTHING
-    return phrases.duration(max(0.0, moment - begin))
+        return page_text.NOTHING
+    return page_text.duration(max(0.0, moment - begin))
 
 
 def _band(steps: Sequence[tuple[float, int]], most: int, top: float, bottom: float) -> PartFigures:

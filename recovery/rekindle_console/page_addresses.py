@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from urllib.parse import quote, unquote, urlencode
 
-from rekindle.errors import InputError
-from rekindle.protocol.tree import Place
+from rekindle.model.errors import InputError
+from rekindle.protocol.store_paths import Place
 
 __all__ = ["Address", "PageKind", "events", "link", "parse", "root"]
 

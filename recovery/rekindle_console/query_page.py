@@ -6,14 +6,14 @@ Values in, values out; the template `query.html` shows them.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rekindle.coordination import load
-from rekindle.coordination.explanation import Explanation, missing_partitions
-from rekindle.coordination.standing import Phase, QueryStanding
-from rekindle.coordination.state import State
-from rekindle_console import phrases
-from rekindle_console.overview import Tile
+from rekindle.coordination import node_load
+from rekindle.coordination.application_status import Phase, QueryProgress
+from rekindle.coordination.coordination_state import CoordinationState
+from rekindle.coordination.query_explanation import Explanation, missing_partitions
+from rekindle_console import page_text
+from rekindle_console.application_summaries import Summary
+from rekindle_console.overview_page import Tile
 from rekindle_console.page_addresses import Address, PageKind, link
-from rekindle_console.summaries import Summary
 
 __all__ = ["QueryPage", "query_page"]
 
@@ -53,7 +53,7 @@ class QueryPage:
 def query_page(
     address: Address,
     summary: Summary,
-    state: State | None,
+    state: CoordinationState | None,
     explanation: Explanation | None,
     trouble: str,
     now: float,
@@ -71,10 +71,10 @@ def query_page(
         up=link(Address(PageKind.APPLICATION, summary.name)),
         title=_title(query),
         state=str(query.phase),
-        mark=phrases.MARKS[query.phase],
+        mark=page_text.MARKS[query.phase],
         tiles=(
-            Tile(f"{query.priority:g}", "priority", phrases.override(query, now)),
-            Tile(phrases.duration(query.lag_seconds), "lag, as the driver reported it last"),
+            Tile(f"{query.priority:g}", "priority", page_text.override(query, now)),
+            Tile(page_text.duration(query.lag_seconds), "lag, as the driver reported it last"),
             Tile(f"{query.live:,} of {query.partitions:,}", "query partitions live"),
             Tile(f"{len(rows):,}", "partitions missing", mark="bad" if rows else "good"),
         ),
@@ -82,11 +82,11 @@ def query_page(
         pending=explanation is None and not trouble,
         trouble=trouble,
         partitions=rows[:ROWS_MAX],
-        free=tuple((node, phrases.percent(cpu)) for node, cpu in list(free.items())[:ROWS_MAX]),
+        free=tuple((node, page_text.percent(cpu)) for node, cpu in list(free.items())[:ROWS_MAX]),
     )
 
 
-def _title(query: QueryStanding) -> str:
+def _title(query: QueryProgress) -> str:
     said = {
         Phase.LIVE: "is live",
         Phase.CATCHING_UP: "catches up",
@@ -97,15 +97,17 @@ def _title(query: QueryStanding) -> str:
     return f"{query.name} {said[query.phase]}."
 
 
-def _partitions(state: State, query: QueryStanding, now: float) -> Iterable[PartitionRow]:
+def _partitions(
+    state: CoordinationState, query: QueryProgress, now: float
+) -> Iterable[PartitionRow]:
     if query.phase is not Phase.WAITING:
         return
-    steady = load.steady(state)
-    for item in missing_partitions(state, query, steady, load.catching_up(state, steady, now)):
+    steady = node_load.steady(state)
+    for item in missing_partitions(state, query, steady, node_load.catching_up(state, steady, now)):
         yield PartitionRow(
             name=item.partition,
-            steady=phrases.percent(item.steady_percent),
-            behind=phrases.percent(item.catching_up_percent),
+            steady=page_text.percent(item.steady_percent),
+            behind=page_text.percent(item.catching_up_percent),
             state=f"{item.state_bytes / MIB:,.1f}\u00a0MiB",
-            kept_on=item.resident or phrases.NOTHING,
+            kept_on=item.resident or page_text.NOTHING,
         )

@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from rekindle.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError
 
 __all__ = [
     "DAYS_UNUSED_MAX",

@@ -1,7 +1,7 @@
 """One cgroup per node: a bounded CPU, its weight, the CPU time used, and every process in it.
 
 It speaks cgroup v1 (controllers `cpu` and `cpuacct`, in one mount or in two) and v2. It signals no
-process (processes.py) and does not decide when a quota holds (cluster.py, its caller). All
+process (process_sets.py) and does not decide when a quota holds (spark_cluster.py, its caller). All
 functions raise `OSError` where the kernel refuses; nothing here imports the rest of the project,
 because the watcher must start fast.
 

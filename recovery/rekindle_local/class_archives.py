@@ -14,8 +14,8 @@ The digest is of the Java and of the digests that the wheel records for its jars
 jars are not those of its wheel, or there is no such record, the digest is of their path instead,
 and the archives are that clone's alone.
 
-training.py makes the archives, cluster.py uses them. An archive that is damaged counts as missing:
-a JVM that is given one that was cut short dies.
+class_data_training.py makes the archives, spark_cluster.py uses them. An archive that is damaged
+counts as missing: a JVM that is given one that was cut short dies.
 
 Measured on two cores, CPU until registered: worker 2.6 s without, 1.4 s with; executor 3.8 s
 without, 1.7 s with.
@@ -28,9 +28,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 from rekindle_local import cached_files
-from rekindle_local.distribution import Distribution
+from rekindle_local.spark_distribution import Distribution
 from rekindle_local.wheel_records import Recorded, has_recorded_digest, read_record
 
 __all__ = [

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rekindle.errors import RunError
-from rekindle_local import processes
+from rekindle.model.errors import RunError
+from rekindle_local import process_sets
 from rekindle_local.daemons import Daemon, end_daemons
-from rekindle_local.watcher import Watcher
+from rekindle_local.process_reaper import ProcessReaper
 
 __all__ = ["CoordinatorProcess"]
 
@@ -43,7 +43,7 @@ class CoordinatorProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / f"{name}.jsonl"
         self._daemon = Daemon(name, directory, None)
-        self._watcher: Watcher | None = None
+        self._watcher: ProcessReaper | None = None
         self._port = 0
         self._command = [
             *(sys.executable, "-m", "rekindle_cli", "coordinator", "--zookeeper", hosts),
@@ -67,10 +67,10 @@ class CoordinatorProcess:
         """Start it and wait until it says so. Raises RunError, naming what it printed."""
         if self._watcher is None:
             watcher_log = self._daemon.logs / f"{self._daemon.name}-watcher.log"
-            self._watcher = Watcher((), watcher_log)
+            self._watcher = ProcessReaper((), watcher_log)
         starts = self._starts()
         self._daemon.launch(self._command, os.environ, self._watcher)
-        processes.await_condition(
+        process_sets.await_condition(
             lambda: self._starts() > starts or self._ended(), limit_seconds=START_SECONDS_MAX
         )
         if self._starts() == starts:
@@ -101,11 +101,11 @@ class CoordinatorProcess:
 
     def stop(self) -> None:
         """SIGSTOP it: it stands still with its connections open."""
-        processes.stop_all(self._daemon.processes, limit_seconds=END_SECONDS_MAX)
+        process_sets.stop_all(self._daemon.processes, limit_seconds=END_SECONDS_MAX)
 
     def proceed(self) -> None:
         """SIGCONT it."""
-        processes.continue_all(self._daemon.processes)
+        process_sets.continue_all(self._daemon.processes)
 
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged; a line that is not complete yet is left out."""

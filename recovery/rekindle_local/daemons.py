@@ -1,7 +1,7 @@
 """One daemon of the cluster, master or worker, with everything that runs below it; groups of them.
 
 A daemon is held together by a cgroup, or else by its session. It is launched behind a gate, awaited
-by a line of its log, and ended whole. Which daemons there are, and when, is up to cluster.py.
+by a line of its log, and ended whole. Which daemons there are, and when, is up to spark_cluster.py.
 """
 
 import re
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rekindle.errors import RunError
-from rekindle_local import cgroups, processes
-from rekindle_local.watcher import Watcher
+from rekindle.model.errors import RunError
+from rekindle_local import cgroups, process_sets
+from rekindle_local.process_reaper import ProcessReaper
 
 __all__ = ["Daemon", "DaemonGroup", "end_daemons"]
 
@@ -61,17 +61,17 @@ class Daemon:
         """Ids of the daemon's living processes and of all below it."""
         if self.group is not None:
             return self.group.processes()
-        return () if self.leader is None else processes.session_processes(self.leader.pid)
+        return () if self.leader is None else process_sets.session_processes(self.leader.pid)
 
     def launch(
-        self, command: Sequence[str], environment: Mapping[str, str], watcher: Watcher
+        self, command: Sequence[str], environment: Mapping[str, str], watcher: ProcessReaper
     ) -> None:
         """Start the daemon in its cgroup, or in a session that the watcher knows.
 
         Raises `RunError` when the watcher is gone: nothing may run that it does not know.
         """
         self.starts += 1
-        self.leader = processes.start_gated(
+        self.leader = process_sets.start_gated(
             command,
             environment=environment,
             entrances=() if self.group is None else self.group.entrances,
@@ -86,13 +86,13 @@ class Daemon:
                     what="the watcher has ended",
                     remedy="read this log, and close the cluster",
                 ) from error
-        processes.open_gate(self.leader)
+        process_sets.open_gate(self.leader)
 
     def await_line(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """Wait for a line in the log. Raises `RunError`, naming the log, when it does not come."""
         leader = self.leader
         assert leader is not None
-        processes.await_condition(
+        process_sets.await_condition(
             lambda: leader.poll() is not None or self._search_log(pattern) is not None,
             limit_seconds=START_SECONDS_MAX,
         )
@@ -105,7 +105,7 @@ class Daemon:
             where=str(self.log), what=f"{self.name} did not start: {end}", remedy="read this log"
         )
 
-    def bury(self, watcher: Watcher) -> None:
+    def bury(self, watcher: ProcessReaper) -> None:
         """Wait for the leader, dead or still at the gate. From here on its number is free."""
         if self.leader is None:
             return
@@ -119,7 +119,7 @@ class Daemon:
         return pattern.search(self.log.read_text(errors="replace"))
 
 
-def end_daemons(ending: Sequence[Daemon], watcher: Watcher) -> None:
+def end_daemons(ending: Sequence[Daemon], watcher: ProcessReaper) -> None:
     """SIGKILL all processes of these daemons, as close together as can be; wait until none is left.
 
     Raises `RunError` when one does not die within 30 s.
@@ -128,11 +128,11 @@ def end_daemons(ending: Sequence[Daemon], watcher: Watcher) -> None:
     def list_processes() -> tuple[int, ...]:
         return tuple(pid for daemon in ending for pid in daemon.processes())
 
-    processes.signal_all(list_processes(), signal.SIGKILL)
+    process_sets.signal_all(list_processes(), signal.SIGKILL)
     for daemon in ending:
         if daemon.group is not None:
             daemon.group.lift_quota()  # a throttled process needs its turn to die
-    left = processes.kill_all(list_processes, limit_seconds=KILL_SECONDS_MAX)
+    left = process_sets.kill_all(list_processes, limit_seconds=KILL_SECONDS_MAX)
     if left:
         raise RunError(
             where=f"processes {list(left)}",

@@ -1,7 +1,7 @@
 """The provider of a local cluster: processes of this machine, through the cluster's folder.
 
-The cluster lives in another process, the demo's; provisioning.py is its half. What the folder says
-runs is checked against the kernel's own list each time.
+The cluster lives in another process, the demo's; local_provisioning.py is its half. What the folder
+says runs is checked against the kernel's own list each time.
 """
 
 import socket
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rekindle.coordination.directives import Request
+from rekindle.coordination.directives import NodeRequestOrder
 from rekindle.protocol import Heartbeat
-from rekindle.protocol.tree import Place
-from rekindle_local import cluster_files, processes
-from rekindle_local.cluster_files import Driver, Nodes, RequestFile
+from rekindle.protocol.store_paths import Place
+from rekindle_local import cluster_folder, process_sets
+from rekindle_local.cluster_folder import DriverFile, NodesFile, RequestFile
 
 __all__ = ["LocalProvider"]
 
@@ -30,7 +30,7 @@ class LocalProvider:
 
     directory: Path
     _asked: set[Path] = field(default_factory=set)
-    _nodes: Nodes | None = None
+    _nodes: NodesFile | None = None
     _read: tuple[int, int] | None = None
     _gone: frozenset[str] = frozenset()
     _gone_since: float = 0.0
@@ -39,9 +39,9 @@ class LocalProvider:
     def news(self) -> None:
         """Nothing tells of processes that end."""
 
-    def request(self, place: Place, identity: str, request: Request) -> None:
+    def request(self, place: Place, identity: str, request: NodeRequestOrder) -> None:
         """Leave a request in the folder, once."""
-        path = cluster_files.request_path(self.directory, place, identity)
+        path = cluster_folder.request_path(self.directory, place, identity)
         if path in self._asked:
             return
         content = RequestFile(
@@ -52,14 +52,14 @@ class LocalProvider:
             outside_domains=tuple(request.outside_domains),
             reason=str(request.reason),
         )
-        cluster_files.create(path, content)
+        cluster_folder.create(path, content)
         self._asked.add(path)
 
     def gone_nodes(self, place: Place) -> frozenset[str]:
         """Nodes whose worker has ended, once no other has for a moment."""
         del place  # every application of the cluster has the same nodes
         nodes, now = self._present().nodes, time.monotonic()
-        gone = frozenset(name for name, known in nodes.items() if cluster_files.is_gone(known))
+        gone = frozenset(name for name, known in nodes.items() if cluster_folder.is_gone(known))
         if gone != self._gone:
             self._gone, self._gone_since = gone, now
         if now - self._gone_since >= SETTLE_SECONDS:
@@ -79,24 +79,24 @@ class LocalProvider:
         known = [gone for gone in found if gone is not None]
         return bool(known) and all(known)
 
-    def _present(self) -> Nodes:
+    def _present(self) -> NodesFile:
         """What `nodes.json` says, read again when it was written since."""
-        path = self.directory / cluster_files.NODES
+        path = self.directory / cluster_folder.NODES
         try:
             stat = path.stat()
         except FileNotFoundError:
-            return Nodes(nodes={})
+            return NodesFile(nodes={})
         version = (stat.st_mtime_ns, stat.st_ino)
         if self._nodes is None or version != self._read:
-            self._nodes = cluster_files.read(path, Nodes) or Nodes(nodes={})
+            self._nodes = cluster_folder.read(path, NodesFile) or NodesFile(nodes={})
             self._read = version
         return self._nodes
 
     def _published_gone(self, place: Place) -> bool | None:
-        driver = cluster_files.read(self.directory / cluster_files.DRIVER, Driver)
+        driver = cluster_folder.read(self.directory / cluster_folder.DRIVER, DriverFile)
         if driver is None or driver.application != str(place):
             return None
-        return cluster_files.is_gone(driver.process)
+        return cluster_folder.is_gone(driver.process)
 
 
 def _is_gone(heartbeat: Heartbeat) -> bool | None:
@@ -105,5 +105,5 @@ def _is_gone(heartbeat: Heartbeat) -> bool | None:
         return None
     if heartbeat.host not in (socket.gethostname(), "localhost", "127.0.0.1"):
         return False
-    started_at = processes.started_at(heartbeat.process_id)
+    started_at = process_sets.started_at(heartbeat.process_id)
     return started_at is None or started_at > heartbeat.since + SINCE_SECONDS

@@ -24,19 +24,20 @@ from typing import Any
 
 import yaml
 
-from rekindle.errors import InputError, RunError
-from rekindle.protocol.tree import Place
-from rekindle_cli import shown_run
-from rekindle_cli.event_files import EventFile
+from rekindle.model.errors import InputError, RunError
+from rekindle.protocol.store_paths import Place
+from rekindle_cli import run_display
+from rekindle_cli.jsonl_tail import EventFile
 from rekindle_cli.local_request import LocalRequest
-from rekindle_cli.run_view import View
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.control_plane import ControlPlane
-from rekindle_local.demo.driving import DriverProcess
-from rekindle_local.provisioning import Provisioning
-from rekindle_spark import jar, printing
-from rekindle_spark.store import SAVEPOINT_REQUEST
-from rekindle_store import files
+from rekindle_cli.run_view import RunDisplay
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.local_control_plane import LocalControlPlane
+from rekindle_local.local_provisioning import Provisioning
+from rekindle_local.spark_cluster import LocalCluster
+from rekindle_spark.spark import jvm_build
+from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
+from rekindle_spark.user_code import print_forwarding
+from rekindle_store import store_files
 
 __all__ = ["perform"]
 
@@ -50,7 +51,7 @@ FIRST_SECONDS, EVERY_SECONDS = 8.0, 5.0
 OF_COORDINATOR = ("coordinator-started", "plan", "nodes-requested")
 
 
-def perform(request: LocalRequest, view: View) -> None:
+def perform(request: LocalRequest, view: RunDisplay) -> None:
     """Run the pipeline to its end, or until the user interrupts it twice.
 
     Raises `InputError` before anything is started, `RunError` when the run fails.
@@ -98,9 +99,9 @@ class _Run:
     """The processes of one run, and what has become of them."""
 
     request: LocalRequest
-    view: View
+    view: RunDisplay
     cluster: LocalCluster
-    control: ControlPlane
+    control: LocalControlPlane
     provisioning: Provisioning
     driver: DriverProcess
     log: EventFile
@@ -112,7 +113,7 @@ class _Run:
 
     @classmethod
     @contextmanager
-    def open(cls, request: LocalRequest, view: View, directory: Path) -> Iterator["_Run"]:
+    def open(cls, request: LocalRequest, view: RunDisplay, directory: Path) -> Iterator["_Run"]:
         """Start everything; end it in the end, whatever happens."""
         place = Place("local", application_name(request.pipeline))
         driver = DriverProcess(directory, place=request.store)
@@ -120,7 +121,7 @@ class _Run:
             nodes=request.nodes,
             cpu_quota=None,
             directory=directory / "cluster",
-            class_path=[Path(jar.path())],
+            class_path=[Path(jvm_build.path())],
             on_change=lambda: provisioning.publish(cluster.leaders()),
         )
         provisioning = _provisioning(cluster, driver, directory, place)
@@ -128,7 +129,7 @@ class _Run:
         with ExitStack() as stack:
             stack.enter_context(cluster)
             control = stack.enter_context(
-                ControlPlane(
+                LocalControlPlane(
                     directory=directory / "control",
                     cluster=directory / "provisioning",
                     socket=cluster.temporary / "sidecar.sock",
@@ -180,8 +181,8 @@ class _Run:
 
     def _end_in_order(self) -> None:
         self.asked = True
-        shown_run.ask_to_end(
-            lambda: files.at(self.request.store).put({SAVEPOINT_REQUEST: b""}), self.view
+        run_display.ask_to_end(
+            lambda: store_files.at(self.request.store).put({SAVEPOINT_REQUEST: b""}), self.view
         )
 
     def _take_events(self) -> None:
@@ -197,7 +198,7 @@ class _Run:
     def _show_prints(self) -> None:
         """Show what users' functions print: the log is gone once the run is over."""
         for line in self.log.fresh_lines():
-            if line.startswith(printing.PREFIX.encode()):
+            if line.startswith(print_forwarding.PREFIX.encode()):
                 self.view.say(line.decode(errors="replace"))
 
     def _kill_when_due(self) -> None:

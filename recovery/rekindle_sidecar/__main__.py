@@ -7,9 +7,9 @@ import sys
 
 import msgspec
 
-from rekindle.errors import InputError, RekindleError
-from rekindle_sidecar.options import Options
-from rekindle_sidecar.serving import serve
+from rekindle.model.errors import InputError, RekindleError
+from rekindle_sidecar.sidecar_options import SidecarOptions
+from rekindle_sidecar.sidecar_process import serve
 
 
 def main() -> int:
@@ -22,10 +22,10 @@ def main() -> int:
     return 0
 
 
-def _options(arguments: list[str]) -> Options:
+def _options(arguments: list[str]) -> SidecarOptions:
     try:
         (text,) = arguments
-        return msgspec.json.decode(text, type=Options)
+        return msgspec.json.decode(text, type=SidecarOptions)
     except (ValueError, msgspec.MsgspecError) as error:
         raise InputError(
             where="rekindle_sidecar",

@@ -1,22 +1,22 @@
 """The checkpoint store without the runtime: its files, wherever they lie, and the output in it.
 
-    files            the files of a store by a place: a folder or a URL
-    local_files      in a folder that all nodes share
-    object_files     on S3
-    s3_settings      what the environment says of its server
-    hdfs_files       on HDFS
-    disk             puts files and folders on disk for good
-    transfers        how much of a file has come or gone, while it is on its way
-    store_errors     errors of a whole store as sentences
-    readers          what readers share: opening a store, reading ahead
-    commit_log       the records that say what counts, as a stream
-    segments         many older ones of them in one file
+    store_files         the files of a store by a place: a folder or a URL
+    local_files         in a folder that all nodes share
+    object_files        on S3
+    s3_settings         what the environment says of its server
+    hdfs_files          on HDFS
+    disk_sync           puts files and folders on disk for good
+    transfers           how much of a file has come or gone, while it is on its way
+    store_errors        errors of a whole store as sentences
+    store_readers       what readers share: opening a store, reading ahead
+    commit_log          the records that say what counts, as a stream
+    commit_segments     many older ones of them in one file
     checkpoint_records  what the record of a checkpoint says
-    sealed           files of checkpoints: a head, and a body, with their checksums
-    committed_files  the output files that count
-    query_output     their rows, as Arrow, pandas or polars
-    integrity        whether all of a store is there, and is what was written
-    copies           copies a store to another place
+    checksummed_file    files of checkpoints: a head, and a body, with their checksums
+    committed_files     the output files that count
+    query_output        their rows, as Arrow, pandas or polars
+    store_integrity     whether all of a store is there, and is what was written
+    store_copies        copies a store to another place
 
 The runtime writes with it. It imports nothing of the runtime, of Spark or of a terminal, so that
 readers need none of these.

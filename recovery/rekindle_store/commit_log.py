@@ -1,8 +1,9 @@
 """The records of a checkpoint store as readers see them, while a driver may be running.
 
     commits/N.json       numbered from 1 without gaps; `commits` streams them in order
-    commits/segments/    where older ones are once a driver has put them together (`segments`)
-    generations/N.json   one for each start of a driver; `generations` and `identity`
+    commits/segments/    where older ones are once a driver has put them together
+    (`commit_segments`) generations/N.json   one for each start of a driver; `generations` and
+    `identity`
 
 All readers list records here, so that nobody else has to know how the log is laid out. A log gets
 long: it is read as a stream, some records ahead, and never held as a whole.
@@ -15,10 +16,10 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from rekindle import records
-from rekindle.errors import DamagedError
-from rekindle_store import segments
-from rekindle_store.files import Files
+from rekindle.model import record_format
+from rekindle.model.errors import DamagedError
+from rekindle_store import commit_segments
+from rekindle_store.store_files import Files
 
 __all__ = [
     "COPY",
@@ -69,7 +70,7 @@ def commits(
                 return
             # A record loses its own file once its segment is there: so in this order. And where
             # there is a segment, it counts.
-            lines = segments.read(files, number)
+            lines = commit_segments.read(files, number)
             if lines is not None:
                 found = _of_segment(files, number, lines)
             elif data is not None:
@@ -84,16 +85,16 @@ def commits(
 
 def _of_segment(files: Files, begin: int, lines: list[bytes]) -> Iterator[tuple[int, Record]]:
     """The records of a segment from one on."""
-    first = segments.first_of(begin)
+    first = commit_segments.first_of(begin)
     for number in range(begin, first + len(lines)):
-        where = f"{files.place}/{segments.name_of(number)}: record {number}"
-        yield number, records.decode("commit", lines[number - first], where)
+        where = f"{files.place}/{commit_segments.name_of(number)}: record {number}"
+        yield number, record_format.decode("commit", lines[number - first], where)
 
 
 def _own_files(files: Files, begin: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Record]]:
     """The records from one on that have files of their own, up to where their segment will end.
     They are read together, more and more of them."""
-    count, end = 2, segments.first_of(begin - 1) + segments.LENGTH
+    count, end = 2, commit_segments.first_of(begin - 1) + commit_segments.LENGTH
     while begin < end:
         numbers = range(begin, min(begin + count, end))
         found = list(pool.map(partial(_read, files, "commits"), numbers))
@@ -110,7 +111,7 @@ def check_next(files: Files, after: int) -> None:
     """Raise DamagedError where the record behind number `after` is not there. To be called where a
     later one is: records get their numbers without gaps."""
     number = after + 1
-    if _read(files, "commits", number) is None and segments.read(files, number) is None:
+    if _read(files, "commits", number) is None and commit_segments.read(files, number) is None:
         where = f"{files.place}/commits/{number}.json"
         raise _missing(where, "is not there, but what came later is")
 
@@ -164,8 +165,8 @@ def origin(files: Files) -> str:
 
 def identity(files: Files) -> str:
     """A name that this store shares with no other, 16 hex digits; empty where no driver has
-    started. A copy has another one than the store that it was made of (`copies`): drivers go on
-    with both, and are not to be taken for each other."""
+    started. A copy has another one than the store that it was made of (`store_copies`): drivers go
+    on with both, and are not to be taken for each other."""
     data = _read(files, "generations", 1)
     if data is None:
         return ""
@@ -192,7 +193,7 @@ def _read(files: Files, folder: str, number: int) -> bytes | None:
 
 
 def _decoded(files: Files, folder: str, kind: str, number: int, data: bytes) -> Record:
-    return records.decode(kind, data, f"{files.place}/{folder}/{number}.json")
+    return record_format.decode(kind, data, f"{files.place}/{folder}/{number}.json")
 
 
 def _missing(where: str, what: str) -> DamagedError:

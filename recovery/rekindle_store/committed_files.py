@@ -19,11 +19,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from rekindle.errors import DamagedError, InputError
+from rekindle.model.errors import DamagedError, InputError
 from rekindle_store import commit_log
 from rekindle_store.commit_log import Record
-from rekindle_store.files import Files
-from rekindle_store.readers import opened, read_ahead, reading
+from rekindle_store.store_files import Files
+from rekindle_store.store_readers import opened, read_ahead, reading
 
 __all__ = [
     "DEAD_LETTERS",

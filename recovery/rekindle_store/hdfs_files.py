@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from hdfs_native import Client, WriteOptions
 
-from rekindle.errors import first_line
+from rekindle.model.errors import first_line
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 
 __all__ = ["HdfsFiles"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from rekindle_store import disk
+from rekindle_store import disk_sync
 from rekindle_store.transfers import Moved, unwatched
 
 __all__ = ["LocalFiles"]
@@ -34,41 +34,41 @@ class LocalFiles:
         they are there: otherwise the store is away."""
         path = self.directory / name
         if path.parent == self.directory:
-            disk.make_folder(path)
+            disk_sync.make_folder(path)
             return
         with suppress(FileExistsError):
             path.mkdir()
-        disk.flush(path.parent)
+        disk_sync.flush(path.parent)
 
     def create(self, name: str, data: bytes) -> None:
         """See `files.Files`."""
         path = self.directory / name
-        with disk.written_aside({path: data}) as unfinished:
+        with disk_sync.written_aside({path: data}) as unfinished:
             try:
                 os.link(unfinished[path], path)
             except FileExistsError:
                 if path.read_bytes() != data:
                     raise
-        disk.flush(path.parent)
+        disk_sync.flush(path.parent)
 
     def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
         """A file is on disk before it gets its name: it may take the place of one that counts."""
         paths = {self.directory / name: data for name, data in files.items()}
-        with disk.written_aside(paths, moved) as unfinished:
+        with disk_sync.written_aside(paths, moved) as unfinished:
             for path, draft in unfinished.items():
                 draft.replace(path)
         for folder in sorted({path.parent for path in paths}):
-            disk.flush(folder)
+            disk_sync.flush(folder)
 
     def read(self, name: str, moved: Moved = unwatched) -> bytes:
         """See `files.Files`. Where the store's own folder is missing, all of the store is away; and
         where it has just come back, the file may be there after all."""
         path = self.directory / name
         try:
-            return disk.read(path, moved)
+            return disk_sync.read(path, moved)
         except FileNotFoundError as error:
             self._check_there(name, error)
-        return disk.read(path, moved)
+        return disk_sync.read(path, moved)
 
     def size(self, name: str) -> int:
         """See `files.Files`, and `read` for a file that is not there."""
@@ -124,7 +124,7 @@ class LocalFiles:
         for folder in [entry.name for entry in os.scandir(self.directory) if entry.is_dir()]:
             for name in self.stream_names(folder):
                 path = self.directory / folder / name
-                if disk.is_aside(path):
+                if disk_sync.is_aside(path):
                     with suppress(FileNotFoundError):
                         if path.stat().st_mtime < newest:
                             path.unlink()

@@ -27,7 +27,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from rekindle.errors import first_line
+from rekindle.model.errors import first_line
 from rekindle_store import s3_settings
 from rekindle_store.transfers import PIECE_BYTES, Moved, pieces, unwatched
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle.errors import InputError, RunError, first_line
+from rekindle.model.errors import InputError, RunError, first_line
 from rekindle_store import commit_log
 from rekindle_store.committed_files import (
     DEAD_LETTERS,
@@ -28,7 +28,7 @@ from rekindle_store.committed_files import (
     OutputLog,
     committed_files,
 )
-from rekindle_store.readers import opened, read_ahead, reading
+from rekindle_store.store_readers import opened, read_ahead, reading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 
 __all__ = ["authorities", "options"]
 

@@ -1,13 +1,13 @@
 """Errors of a whole store as sentences: its place, what is wrong with it, and the remedy.
 
-`files` asks before a store is written, `readers` while one is read. A disk, S3 and HDFS number
-their errors alike: object_files.py says what each number means.
+`store_files` asks before a store is written, `store_readers` while one is read. A disk, S3 and HDFS
+number their errors alike: object_files.py says what each number means.
 """
 
 import errno
 from pathlib import Path
 
-from rekindle.errors import InputError, RunError, first_line
+from rekindle.model.errors import InputError, RunError, first_line
 
 __all__ = ["FOLDER_REMEDY", "described", "unreadable", "unwritable"]
 

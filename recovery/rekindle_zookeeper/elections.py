@@ -15,7 +15,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.recipe.election import Election as Recipe
 
-from rekindle.errors import RunError
+from rekindle.model.errors import RunError
 from rekindle_zookeeper.sessions import Sessions
 
 __all__ = ["Election"]

@@ -7,7 +7,7 @@
 A place is made in one transaction, so that its namespace cannot make a record first that only the
 operator may. One of an earlier release, or of a store that was open, gets its rights record by
 record, and its folder last. All of it may be done again at any time; a *mark* in the guard says
-that nothing is to be done. `connections` makes one where it is wanted.
+that nothing is to be done. `zookeeper_connection` makes one where it is wanted.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
-from rekindle.protocol import tree
-from rekindle.protocol.tree import Place
+from rekindle.protocol import store_paths
+from rekindle.protocol.store_paths import Place
 from rekindle_zookeeper import permissions
-from rekindle_zookeeper.access import ALL, Credential, rights
-from rekindle_zookeeper.records import Records
+from rekindle_zookeeper.acl import ALL, Credential, rights
+from rekindle_zookeeper.chunked_records import ChunkedRecords
 from rekindle_zookeeper.sessions import Sessions
-from rekindle_zookeeper.steps import Step
+from rekindle_zookeeper.transactions import Step
 
-__all__ = ["Namespaces", "Quota"]
+__all__ = ["NamespaceQuota", "Namespaces"]
 
 QUOTAS = "/zookeeper/quota"
 ROOTS = ("/", "/zookeeper", QUOTAS)
@@ -36,7 +36,7 @@ AT_ONCE_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class NamespaceQuota:
     """What a namespace may have in the store; the servers hold it where they are told to."""
 
     records_max: int
@@ -50,7 +50,7 @@ class Namespaces:
         self._operator = operator
         self._digests: dict[str, str] = {}
 
-    def attach(self, sessions: Sessions, records: Records) -> None:
+    def attach(self, sessions: Sessions, records: ChunkedRecords) -> None:
         """Work through this connection."""
         self._sessions, self._records = sessions, records
 
@@ -67,8 +67,8 @@ class Namespaces:
 
     def lock(self, *, root: bool) -> None:
         """Let nobody else make records above the namespaces; with `root` nowhere else either."""
-        folder = tree.APPLICATIONS.rpartition("/")[0]
-        ours = (folder, tree.APPLICATIONS, tree.ELECTION, tree.OPERATORS)
+        folder = store_paths.APPLICATIONS.rpartition("/")[0]
+        ours = (folder, store_paths.APPLICATIONS, store_paths.ELECTION, store_paths.OPERATORS)
         for path in ours:
             self._make(path)
         self._bring(ours)
@@ -76,7 +76,7 @@ class Namespaces:
             seen = [rights(self._operator, ALL), ACL(Permissions.READ, ANYONE_ID_UNSAFE)]
             self._bring(ROOTS, seen)
 
-    def admit(self, namespace: str, credential: Credential, quota: Quota | None) -> None:
+    def admit(self, namespace: str, credential: Credential, quota: NamespaceQuota | None) -> None:
         """Give a namespace its folder, which its credential may read, and its quota."""
         self._digests[namespace] = credential.digest
         path = self.hold(namespace)
@@ -88,7 +88,7 @@ class Namespaces:
     def hold(self, namespace: str) -> str:
         """Have a namespace's folder with its rights, and nothing more for one that has not been
         admitted; the folder."""
-        path = f"{tree.APPLICATIONS}/{namespace}"
+        path = f"{store_paths.APPLICATIONS}/{namespace}"
         if self._records.stat(path) is None:
             self.lock(root=False)  # an emptied store lacks the folders above as well
             self._make(path)
@@ -107,7 +107,7 @@ class Namespaces:
         one whenever all is to be looked at again, as when another driver has come.
         """
         said = self._mark(place, mark)
-        guard = place.path(tree.COORDINATION, tree.GUARD)
+        guard = place.path(store_paths.COORDINATION, store_paths.GUARD)
         found = self._records.get(guard)
         if found is not None and found[0] == said:
             return False
@@ -129,7 +129,7 @@ class Namespaces:
         known = self._digests.get(namespace)
         if known is not None:
             return known
-        found = self._one(partial(_acls, path=f"{tree.APPLICATIONS}/{namespace}"))
+        found = self._one(partial(_acls, path=f"{store_paths.APPLICATIONS}/{namespace}"))
         user = f"namespace/{namespace}:"
         for entry in found[0] if found is not None else ():
             if entry.id.scheme == "digest" and entry.id.id.startswith(user):
@@ -171,13 +171,13 @@ class Namespaces:
     def _all(self, asks: Sequence[Any]) -> list[Any]:
         """The answers; None for a record that is gone."""
         try:
-            return self._sessions.run_all(asks, tree.APPLICATIONS)
+            return self._sessions.run_all(asks, store_paths.APPLICATIONS)
         except exceptions.NoNodeError:
             return [self._one(ask) for ask in asks]
 
     def _one(self, ask: Any) -> Any:
         try:
-            return self._sessions.run(ask, tree.APPLICATIONS)
+            return self._sessions.run(ask, store_paths.APPLICATIONS)
         except exceptions.NoNodeError:
             return None
 
@@ -189,7 +189,7 @@ class Namespaces:
 
 def _wanted(place: Place, records: Mapping[str, bytes]) -> dict[str, bytes]:
     """What an application's place has before anything is reported, the upper ones first."""
-    folders = (tree.DIRECTIVES, tree.ACKS, tree.PIECES)
+    folders = (store_paths.DIRECTIVES, store_paths.ACKS, store_paths.PIECES)
     wanted = {place.path(): b"", **{place.path(name): b"" for name in folders}}
     wanted |= {place.path(name): data for name, data in records.items()}
     for names in permissions.GUARDS:

@@ -23,10 +23,10 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL
 
-from rekindle.errors import RunError
-from rekindle_zookeeper.access import Access
-from rekindle_zookeeper.failures import StoreUnreachable
-from rekindle_zookeeper.polling import PollingHandler
+from rekindle.model.errors import RunError
+from rekindle_zookeeper.acl import Access
+from rekindle_zookeeper.poll_handler import PollingHandler
+from rekindle_zookeeper.zookeeper_errors import StoreUnreachable
 
 __all__ = ["Sessions"]
 

@@ -6,7 +6,7 @@ A read arms the watch in its own request. So what it has read is as it was when 
 and a change that comes later fires: nothing is missed, and a record that changes many times before
 anybody looks costs one event and one request. After a connect all of them are armed, and called.
 Callbacks run on the client's thread for them, one after the other, so they should only note that
-there is something to read. `connections` keeps them, `records` reads.
+there is something to read. `zookeeper_connection` keeps them, `chunked_records` reads.
 """
 
 import time

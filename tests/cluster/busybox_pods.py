@@ -7,9 +7,9 @@ from typing import Any
 
 from kubernetes import client
 
-from rekindle_local import processes
-from testbed.bodies import HOSTNAME
-from testbed.cluster.archives import BUSYBOX
+from rekindle_local import process_sets
+from testbed.cluster.containerd_images import BUSYBOX
+from testbed.node_objects import HOSTNAME
 
 __all__ = ["WAIT_SECONDS_MAX", "Pods"]
 
@@ -53,7 +53,9 @@ class Pods:
         def has_settled() -> bool:
             return self.read(name).status.phase in {phase, "Succeeded", "Failed"}
 
-        processes.await_condition(has_settled, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.2)
+        process_sets.await_condition(
+            has_settled, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.2
+        )
         pod = self.read(name)
         assert pod.status.phase == phase, f"{name}: {pod.status}"
         return pod

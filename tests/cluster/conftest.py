@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from rekindle_local import processes
-from testbed import binaries
-from testbed.cluster import prerequisites
-from testbed.cluster.cluster import Cluster
+from rekindle_local import process_sets
+from testbed import test_programs
+from testbed.cluster import cluster_prerequisites
+from testbed.cluster.node_cluster import NodeCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -35,9 +35,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def find_programs(say: Callable[[str], None]) -> dict[str, Path]:
-    names = (*binaries.CONTROL_PLANE, *binaries.NODE)
-    prerequisites.find_installed(*binaries.lacking(names))
-    return binaries.find(names, progress=say)
+    names = (*test_programs.CONTROL_PLANE, *test_programs.NODE)
+    cluster_prerequisites.find_installed(*test_programs.lacking(names))
+    return test_programs.find(names, progress=say)
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +49,9 @@ def node_programs(request: pytest.FixtureRequest) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def cluster(
     node_programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+) -> Iterator[NodeCluster]:
     """A cluster without nodes: who adds some need not remove them."""
-    with Cluster(
+    with NodeCluster(
         directory=tmp_path_factory.mktemp("cluster"),
         programs=node_programs,
         node_grace_seconds=NODE_GRACE_SECONDS,
@@ -61,7 +61,7 @@ def cluster(
 
 
 @pytest.fixture
-def core(cluster: Cluster) -> Iterator[client.CoreV1Api]:
+def core(cluster: NodeCluster) -> Iterator[client.CoreV1Api]:
     """An administrator's client. After the test no node is left."""
     with cluster.plane.api_client() as api_client:
         core = client.CoreV1Api(api_client)
@@ -72,11 +72,11 @@ def core(cluster: Cluster) -> Iterator[client.CoreV1Api]:
 
 
 @pytest.fixture
-def pods(cluster: Cluster, core: client.CoreV1Api) -> Iterator[Pods]:
+def pods(cluster: NodeCluster, core: client.CoreV1Api) -> Iterator[Pods]:
     """Pods in a new namespace; it and all in it go after the test."""
     name = f"test-{secrets.token_hex(4)}"
     core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
-    there = processes.await_condition(
+    there = process_sets.await_condition(
         lambda: bool(core.list_namespaced_service_account(name).items),
         limit_seconds=WAIT_SECONDS_MAX,
     )

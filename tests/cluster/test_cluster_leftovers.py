@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local import cgroups, processes
-from testbed.cluster import leftovers, seat
-from testbed.cluster.groups import find_groups
-from testbed.cluster.places import LINK, Layout
+from rekindle_local import cgroups, process_sets
+from testbed.cluster import cluster_cleanup, cluster_lock
+from testbed.cluster.machine_cgroups import find_groups
+from testbed.cluster.machine_names import LINK, ClusterFolders
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 240.0
@@ -82,7 +82,7 @@ class Owner:
         def has_settled() -> bool:
             return "export KUBECONFIG" in self.read() or self.process.poll() is not None
 
-        assert processes.await_condition(has_settled, limit_seconds=START_SECONDS_MAX)
+        assert process_sets.await_condition(has_settled, limit_seconds=START_SECONDS_MAX)
         assert self.process.poll() is None, self.read()
 
     def read(self) -> str:
@@ -91,7 +91,7 @@ class Owner:
     def watchers(self) -> list[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         lines = {int(pid): Path(f"/proc/{pid}/cmdline").read_text() for pid in children.split()}
-        return [pid for pid, line in lines.items() if "rekindle_local.watcher" in line]
+        return [pid for pid, line in lines.items() if "rekindle_local.process_reaper" in line]
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_an_end_by_order_leaves_this_host_as_it_was(tmp_path: Path) -> None:
     assert down.returncode == 0, down.stderr
     assert owner.process.wait() == 0, owner.read()
     assert observe() == before
-    assert not leftovers.find([Layout(owner.directory)], logs=False)
+    assert not cluster_cleanup.find([ClusterFolders(owner.directory)], logs=False)
     assert run("down").returncode == 2
 
 
@@ -154,10 +154,10 @@ def test_a_killed_owners_watchers_leave_folders_only_and_the_next_cluster_remove
     owner.process.send_signal(signal.SIGKILL)
     owner.process.wait()
 
-    def left() -> leftovers.Leftovers:
-        return leftovers.find([Layout(owner.directory)], logs=False)
+    def left() -> cluster_cleanup.Leftovers:
+        return cluster_cleanup.find([ClusterFolders(owner.directory)], logs=False)
 
-    settled = processes.await_condition(
+    settled = process_sets.await_condition(
         lambda: not left().processes and not left().groups and not left().link,
         limit_seconds=60,
         interval_seconds=0.2,
@@ -181,24 +181,24 @@ def test_clean_removes_all_that_is_left_when_the_watchers_were_killed_too(
     owner.await_up()
     watchers = owner.watchers()
     assert len(watchers) == 2, "the control plane's and the nodes'"
-    processes.signal_all([owner.process.pid, *watchers], signal.SIGKILL)
+    process_sets.signal_all([owner.process.pid, *watchers], signal.SIGKILL)
     owner.process.wait()
-    left = leftovers.find([Layout(owner.directory)], logs=True)
-    started = {pid: processes.start_ticks(pid) for pid in left.processes}
+    left = cluster_cleanup.find([ClusterFolders(owner.directory)], logs=True)
+    started = {pid: process_sets.start_ticks(pid) for pid in left.processes}
     assert started, "nobody was there to end them"
     assert left.link
     cleaned = run("clean")
     assert cleaned.returncode == 0, cleaned.stderr
     assert str(owner.directory / "machines") in cleaned.stdout
-    assert not leftovers.find([Layout(owner.directory)], logs=True)
+    assert not cluster_cleanup.find([ClusterFolders(owner.directory)], logs=True)
 
     def are_gone() -> bool:
         return not any(
-            ticks and processes.start_ticks(pid) == ticks for pid, ticks in started.items()
+            ticks and process_sets.start_ticks(pid) == ticks for pid, ticks in started.items()
         )
 
-    assert processes.await_condition(are_gone, limit_seconds=10)
-    assert not seat.FOLDER.exists()
+    assert process_sets.await_condition(are_gone, limit_seconds=10)
+    assert not cluster_lock.FOLDER.exists()
     assert not owner.directory.exists()
     assert not before_link
     assert len(stranger.processes()) == 1

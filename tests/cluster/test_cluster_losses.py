@@ -8,9 +8,9 @@ import pytest
 from busybox_pods import Pods
 from kubernetes import client
 
-from rekindle.errors import InputError
-from rekindle_local import processes
-from testbed.cluster.cluster import Cluster
+from rekindle.model.errors import InputError
+from rekindle_local import process_sets
+from testbed.cluster.node_cluster import NodeCluster
 
 WAIT_SECONDS_MAX = 120.0
 # Appends to a file of the shared folder five times a second, so that others see it live.
@@ -18,7 +18,9 @@ BEATING = "while :; do echo beat >> /shared/{name}; sleep 0.2; done"
 
 
 def await_true(condition: Callable[[], bool], what: str) -> None:
-    met = processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.2)
+    met = process_sets.await_condition(
+        condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.2
+    )
     assert met, what
 
 
@@ -30,22 +32,22 @@ def readiness(core: client.CoreV1Api, name: str) -> str:
 def beats(file: Path) -> bool:
     """Whether the pod behind a file of the shared folder is alive."""
     before = file.stat().st_size
-    return processes.await_condition(lambda: file.stat().st_size > before, limit_seconds=3.0)
+    return process_sets.await_condition(lambda: file.stat().st_size > before, limit_seconds=3.0)
 
 
 def test_all_that_ran_on_a_killed_node_is_gone_while_its_node_turns_unknown(
-    cluster: Cluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
 ) -> None:
     lost, kept = cluster.add(2)
     for node in (lost, kept):
         pods.start(f"beating-{node}", BEATING.format(name=node), node=node)
         pods.await_phase(f"beating-{node}", "Running")
     await_true(lambda: (cluster.shared / lost).exists(), "the shared folder is not seen")
-    before = {pid: processes.start_ticks(pid) for pid in cluster.processes(lost)}
+    before = {pid: process_sets.start_ticks(pid) for pid in cluster.processes(lost)}
     assert len(before) >= 5, "containerd, kubelet, kube-proxy, a shim and two containers"
     cluster.kill(lost)
     assert not cluster.processes(lost)
-    assert not [pid for pid, ticks in before.items() if processes.start_ticks(pid) == ticks]
+    assert not [pid for pid, ticks in before.items() if process_sets.start_ticks(pid) == ticks]
     assert not beats(cluster.shared / lost)
     assert cluster.names == (kept,)
     await_true(lambda: readiness(core, lost) == "Unknown", "the node is still Ready")
@@ -57,7 +59,7 @@ def test_all_that_ran_on_a_killed_node_is_gone_while_its_node_turns_unknown(
 
 
 def test_a_killed_machine_that_is_on_again_takes_pods_again_under_its_old_name(
-    cluster: Cluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
 ) -> None:
     (name,) = cluster.add(1)
     uid = core.read_node(name).metadata.uid
@@ -77,7 +79,7 @@ def test_a_killed_machine_that_is_on_again_takes_pods_again_under_its_old_name(
 
 
 def test_a_node_that_was_cut_off_lives_and_comes_back_with_its_pods(
-    cluster: Cluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
 ) -> None:
     (name,) = cluster.add(1)
     pods.start("beating", BEATING.format(name=name), node=name)
@@ -93,7 +95,7 @@ def test_a_node_that_was_cut_off_lives_and_comes_back_with_its_pods(
 
 
 def test_pods_run_on_without_their_kubelet(
-    cluster: Cluster, core: client.CoreV1Api, pods: Pods
+    cluster: NodeCluster, core: client.CoreV1Api, pods: Pods
 ) -> None:
     (name,) = cluster.add(1)
     pods.start("beating", BEATING.format(name=name), node=name)
@@ -111,7 +113,7 @@ def test_pods_run_on_without_their_kubelet(
 
 
 def test_a_removed_node_is_gone_and_its_name_is_given_to_nobody_else(
-    cluster: Cluster, core: client.CoreV1Api
+    cluster: NodeCluster, core: client.CoreV1Api
 ) -> None:
     (first,) = cluster.add(1)
     cluster.remove(first)

@@ -6,10 +6,10 @@ import pytest
 from busybox_pods import Pods
 from kubernetes import client
 
-from testbed.bodies import ZONE
-from testbed.cluster.cluster import Cluster
-from testbed.cluster.configuration import NodeSpec
-from testbed.components import SERVICE_ADDRESSES
+from testbed.cluster.node_cluster import NodeCluster
+from testbed.cluster.node_configuration import NodeSpec
+from testbed.node_objects import ZONE
+from testbed.plane_components import SERVICE_ADDRESSES
 
 # Asked often enough that each of three servers answers once, but for a chance of 1 in 60,000.
 ASKED = 30
@@ -28,7 +28,7 @@ def read_page(address: str) -> str:
 
 
 @pytest.fixture
-def three(cluster: Cluster, core: client.CoreV1Api) -> tuple[str, ...]:
+def three(cluster: NodeCluster, core: client.CoreV1Api) -> tuple[str, ...]:
     """Three nodes in two zones."""
     del core  # which removes them
     return cluster.add(3, zones=("a", "b"))
@@ -71,7 +71,7 @@ def test_a_name_that_is_none_is_refused_at_once(pods: Pods, three: tuple[str, ..
     assert f"nameserver {SERVICE_ADDRESSES.partition('/')[0][:-1]}10" in said
 
 
-def test_a_node_has_what_its_spec_says(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_node_has_what_its_spec_says(cluster: NodeCluster, core: client.CoreV1Api) -> None:
     taint = {"key": "only", "value": "some", "effect": "NoSchedule"}
     spec = NodeSpec(cores=0.5, memory_mib=512, labels={"pool": "small"}, taints=[taint])
     (name,) = cluster.add(1, spec, zones=("c",))

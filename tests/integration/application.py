@@ -19,12 +19,12 @@ import polars as pl
 import readings
 
 import rekindle
-from rekindle_local import processes, stored
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.control_plane import ControlPlane
-from rekindle_local.demo.driving import DriverProcess
-from rekindle_spark.store import DRAIN_REQUEST
-from rekindle_store import files
+from rekindle_local import process_sets, stored_records
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.local_control_plane import LocalControlPlane
+from rekindle_local.spark_cluster import LocalCluster
+from rekindle_spark.store.checkpoint_store import DRAIN_REQUEST
+from rekindle_store import store_files
 
 LIMIT_SECONDS = 180.0
 POLL_SECONDS = 0.05
@@ -65,7 +65,7 @@ class Application:
     runtime: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     store_of: Path | None = None
-    control: ControlPlane | None = None
+    control: LocalControlPlane | None = None
     socket: Path | None = None
     pipeline: ModuleType = readings
     on_start: Callable[[], None] = lambda: None
@@ -173,7 +173,7 @@ class Application:
         """Ask for the rest of the input at once. What a test does has to be done while rows come,
         so some must be left."""
         assert not self.is_all_read, "the input has ended too soon: give a smaller rows_per_second"
-        files.at(self.driver.place or self.store).put({DRAIN_REQUEST: b""})
+        store_files.at(self.driver.place or self.store).put({DRAIN_REQUEST: b""})
 
     def finish(self) -> None:
         """Drain the input, ask for the end, and check all output."""
@@ -209,7 +209,7 @@ class Application:
 
     def commits(self) -> list[Event]:
         """The commit log."""
-        return stored.commits(self.store)
+        return stored_records.commits(self.store)
 
     def assert_exactly_right(self) -> None:
         """All committed rows, and no others, are those of the batch computation."""
@@ -246,7 +246,7 @@ class Application:
 
     def newest_cut(self) -> Event:
         """The newest record of the offset log."""
-        newest = stored.newest_cut(self.store)
+        newest = stored_records.newest_cut(self.store)
         assert newest is not None
         return newest
 
@@ -355,7 +355,7 @@ def is_executor(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"CoarseGrainedExecutorBackend" in command or b"rekindle_spark.host" in command
+    return b"CoarseGrainedExecutorBackend" in command or b"rekindle_spark.executor.host" in command
 
 
 def kill_host(application: Application, node: str) -> None:
@@ -367,9 +367,9 @@ def kill_host(application: Application, node: str) -> None:
     hosts = [
         pid
         for pid in application.cluster.processes(node)
-        if b"rekindle_spark.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"rekindle_spark.executor.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    processes.signal_all(hosts, signal.SIGKILL)
+    process_sets.signal_all(hosts, signal.SIGKILL)
 
 
 def _is_ahead(application: Application) -> bool:

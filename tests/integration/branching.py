@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
 
 MENDED = "mended"
 BAD_VALUE, BAD_SENSOR, BAD_DAY = 77, "sensor-7", "sensor-11"

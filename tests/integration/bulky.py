@@ -7,8 +7,8 @@ import polars as pl
 import pyarrow as pa
 
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline
 
 INPUT_ROWS = 60_000
 SENSORS = 40

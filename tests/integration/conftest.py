@@ -20,10 +20,10 @@ from application import Application, restore
 from object_server import LOUD, ObjectServer, set_environment
 from surroundings import Surroundings
 
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_spark import jar
-from testbed import binaries
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_local.spark_cluster import LocalCluster
+from rekindle_spark.spark import jvm_build
+from testbed import test_programs
 
 NODES = 3
 
@@ -33,8 +33,8 @@ Start = Callable[..., Application]
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds or builds the server before the first test begins: a test has a limit of minutes."""
     if "server" in loud_skips.used_fixtures(session):
-        wanted = [binaries.VERSITYGW]
-        loud_skips.keep(session, LOUD, lambda say: binaries.find(wanted, progress=say))
+        wanted = [test_programs.VERSITYGW]
+        loud_skips.keep(session, LOUD, lambda say: test_programs.find(wanted, progress=say))
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
     """Three nodes without a quota, used by one application after the other."""
     directory = tmp_path_factory.mktemp("nodes")
     with LocalCluster(
-        nodes=NODES, directory=directory, cpu_quota=None, class_path=[Path(jar.path())]
+        nodes=NODES, directory=directory, cpu_quota=None, class_path=[Path(jvm_build.path())]
     ) as cluster:
         yield cluster
 
@@ -78,7 +78,8 @@ def server(
 ) -> Iterator[ObjectServer]:
     """A server of S3 that runs, and that this process knows how to reach."""
     server = ObjectServer(
-        program=loud_skips.programs(request, LOUD)[binaries.VERSITYGW], folder=tmp_path / "server"
+        program=loud_skips.programs(request, LOUD)[test_programs.VERSITYGW],
+        folder=tmp_path / "server",
     )
     set_environment(monkeypatch, server.environment())
     server.start()

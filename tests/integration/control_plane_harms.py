@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from application import Application
 from surroundings import Surroundings
 
-from rekindle.coordination.application import Driver
-from rekindle.protocol import tree
-from rekindle.reasons import Reason
+from rekindle.coordination.session import Driver
+from rekindle.model.reasons import Reason
+from rekindle.protocol import store_paths
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
 
@@ -58,11 +58,11 @@ def is_silent(surroundings: Surroundings, seconds: float) -> bool:
 
 def kept_driver(surroundings: Surroundings) -> str | None:
     """What the coordinator has written of the driver."""
-    record = surroundings.record(tree.COORDINATION)
+    record = surroundings.record(store_paths.COORDINATION)
     return None if record is None else str(record["driver"])
 
 
 def heartbeat_generation(surroundings: Surroundings) -> int | None:
     """Of the heartbeat that stands; None without one."""
-    record = surroundings.record(tree.HEARTBEAT)
+    record = surroundings.record(store_paths.HEARTBEAT)
     return None if record is None else int(record["generation"])

@@ -8,10 +8,10 @@ import pytest
 from coordinator_views import Coordinate, Drive
 from store_driver import StoreDriver
 
-from rekindle.protocol import tree
-from rekindle.protocol.tree import Place
+from rekindle.protocol import store_paths
+from rekindle.protocol.store_paths import Place
 from rekindle_local.coordinator_process import CoordinatorProcess
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
 
 SESSION_SECONDS = 4.0
@@ -24,7 +24,7 @@ def store_records(zookeeper: LocalZookeeper) -> Iterator[Connection]:
     if not zookeeper.processes(1):
         zookeeper.start_server(1)
     connection = connect(zookeeper.connect_string)
-    clear(connection, tree.APPLICATIONS)
+    clear(connection, store_paths.APPLICATIONS)
     yield connection
     connection.close()
 

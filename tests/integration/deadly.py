@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
 
 SOURCES = 8
 INPUT_ROWS, RECORDS_ROWS = SOURCES * 60_000, 2 * 60_000

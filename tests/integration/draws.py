@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from rekindle_spark.pipeline import Pipeline, count, total
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count, total
 
 HOURS = 6
 

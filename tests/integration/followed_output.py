@@ -13,7 +13,7 @@ import polars as pl
 from application import Application, compare
 
 import rekindle
-from rekindle_local import processes, stored
+from rekindle_local import process_sets, stored_records
 
 MOMENT = "%Y-%m-%dT%H:%M:%S%.f"
 LIMIT_SECONDS = 60.0
@@ -34,7 +34,7 @@ class Followed:
     def assert_all(self, application: Application) -> None:
         """Soon every committed row is there, once, and nothing else."""
         rows = application.outputs()[self.query]
-        assert processes.await_condition(
+        assert process_sets.await_condition(
             lambda: self.lines >= rows.height, limit_seconds=LIMIT_SECONDS
         )
         moments = pl.col("event_time").str.to_datetime(MOMENT, time_unit="us")
@@ -71,6 +71,6 @@ def assert_read_as_committed(application: Application) -> None:
         compare(query, output.polars(), rows)
         assert sum(file.rows for file in output.files()) == rows.height
     counted = [Path(file.path) for file in rekindle.committed_files(application.store)]
-    records = stored.commits(application.store)
+    records = stored_records.commits(application.store)
     assert len(counted) == len(set(counted)) == sum(len(record["outputs"]) for record in records)
     assert all(path.is_file() for path in counted)

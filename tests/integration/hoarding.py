@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
 
 INPUT_ROWS = 60_000
 KEY_LETTERS = 3_000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rekindle_local import addresses, processes
+from rekindle_local import port_reservation, process_sets
 
 HOST = "127.0.0.1"
 
@@ -24,7 +24,7 @@ class KillableServer:
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        self.holder = addresses.hold_port(HOST)
+        self.holder = port_reservation.hold_port(HOST)
 
     @property
     def port(self) -> int:
@@ -52,7 +52,7 @@ class KillableServer:
             assert process.poll() is None, (self.folder / "log").read_text()[-2000:]
             return is_up()
 
-        up = processes.await_condition(is_up_or_ended, limit_seconds=seconds_max)
+        up = process_sets.await_condition(is_up_or_ended, limit_seconds=seconds_max)
         assert up, f"it did not start: {(self.folder / 'log').read_text()[-2000:]}"
 
     def kill(self) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
 
 # Names of the files that a test puts into the folder of traps.
 LETTERS, MENDED = "dead-letters", "mended"

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline, count, largest, total
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count, largest, total
 
 ROWS = 60_000
 ALARMS = 6_000

@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 
 from rekindle import protocol
-from rekindle import topology as graph
-from rekindle.coordination import following
-from rekindle.coordination.following import Following
+from rekindle.coordination import directive_acceptance
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.model import topology as graph
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     Acknowledgement,
     CheckpointReport,
@@ -26,13 +28,11 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-from rekindle_spark.sidecar import Sidecar
+from rekindle_spark.control.sidecar_client import SidecarClient
 
 NODES = ("n1", "n2", "n3")
 TOPOLOGY = Topology(
-    operators=(Operator("source", 2), Operator("counts", 2)),
+    operators=(TopologyOperator("source", 2), TopologyOperator("counts", 2)),
     edges=(("source", "counts"),),
     queries=(Query("busiest", "counts", 4),),
 )
@@ -50,8 +50,8 @@ class Driver:
             application=application,
             generation=1,
         )
-        self.contact = Sidecar(Path(socket), hello)
-        self.following = Following(1)
+        self.contact = SidecarClient(Path(socket), hello)
+        self.following = AcceptedDirectives(1)
         self.nodes = {node: NodeSeen(incarnation="1.0", capacity_percent=100.0) for node in NODES}
         self.placement: dict[str, str] = {}
         self.resident: dict[str, str] = {}
@@ -100,9 +100,9 @@ class Driver:
         self.placement = {name: held for name, held in kept.items() if name in runs}
 
     def _obey(self, directive: protocol.Directive) -> bool:
-        if following.is_early(self.following, directive):
+        if directive_acceptance.is_early(self.following, directive):
             return False
-        self.following, why = following.take(self.following, directive)
+        self.following, why = directive_acceptance.take(self.following, directive)
         self.contact.looked_at(self.following.directive)
         self.contact.acknowledge(
             Acknowledgement(

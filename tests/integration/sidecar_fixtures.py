@@ -8,7 +8,7 @@ import pytest
 from sidecar_process import PLACE, Sidecar, empty, wait_until
 
 import rekindle_zookeeper
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
 Start = Callable[..., Sidecar]

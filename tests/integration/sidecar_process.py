@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from rekindle import protocol
-from rekindle.protocol import NodeSeen, ProgressReport, TopologyReport, tree
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-from rekindle_local import processes
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
+from rekindle.protocol import NodeSeen, ProgressReport, TopologyReport, store_paths
+from rekindle_local import process_sets
 from rekindle_zookeeper import Connection
 
-SOURCES = str(Path(processes.__file__).parents[1])
+SOURCES = str(Path(process_sets.__file__).parents[1])
 WAIT_SECONDS_MAX = 120
-PLACE = tree.Place("default", "application")
+PLACE = store_paths.Place("default", "application")
 # the least that the local servers grant
 SESSION_SECONDS = 4.0
 
@@ -31,7 +31,7 @@ class Sidecar:
     """`rekindle sidecar` in a process of its own, whose log is read as what it has to be: JSON."""
 
     def __init__(
-        self, directory: Path, zookeeper: str, *options: str, place: tree.Place = PLACE
+        self, directory: Path, zookeeper: str, *options: str, place: store_paths.Place = PLACE
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.place = place
@@ -133,7 +133,7 @@ class Driver:
             sequence=0,
             program="p",
             topology=Topology(
-                tuple(Operator(name, 1) for name in names), (), (Query("q", names[0], 5),)
+                tuple(TopologyOperator(name, 1) for name in names), (), (Query("q", names[0], 5),)
             ),
             policy=Policy(),
             nodes_expected=1,
@@ -192,20 +192,20 @@ def directive(sequence: int, *, generation: int = 1, after: int = 0, **fields: A
 
 def generation_shown(store: Connection) -> int | None:
     """The generation in the heartbeat; None without one."""
-    found = store.get(PLACE.path(tree.HEARTBEAT))
+    found = store.get(PLACE.path(store_paths.HEARTBEAT))
     generation: int | None = None if found is None else json.loads(found[0])["generation"]
     return generation
 
 
 def topology_in(store: Connection) -> TopologyReport | None:
     """The topology in the store."""
-    found = store.get(PLACE.path(tree.TOPOLOGY))
+    found = store.get(PLACE.path(store_paths.TOPOLOGY))
     return None if found is None else protocol.decode(found[0], TopologyReport, "topology")
 
 
 def progress_in(store: Connection) -> ProgressReport | None:
     """The progress in the store."""
-    found = store.get(PLACE.path(tree.PROGRESS))
+    found = store.get(PLACE.path(store_paths.PROGRESS))
     return None if found is None else protocol.decode(found[0], ProgressReport, "progress")
 
 
@@ -217,4 +217,4 @@ def empty(store: Connection, path: str) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)

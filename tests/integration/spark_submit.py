@@ -8,18 +8,18 @@ from pathlib import Path
 
 from application import PIPELINE, SOURCES, Application
 
-from rekindle_local import distribution
-from rekindle_spark import jar
+from rekindle_local import spark_distribution
+from rekindle_spark.spark import jvm_build
 
 PROGRAM = Path(__file__).parents[2] / "spark-images" / "run.py"
 
 
 def submit(application: Application, conf: Mapping[str, str], *arguments: str) -> None:
     """Start the driver as the image's entry point does, with the jar on Spark's class path."""
-    found = distribution.find_distribution()
+    found = spark_distribution.find_distribution()
     told = {
         **application.cluster.spark_options(),
-        "spark.driver.extraClassPath": jar.path(),
+        "spark.driver.extraClassPath": jvm_build.path(),
         "spark.executorEnv.PYTHONPATH": SOURCES,
         **conf,
     }

@@ -1,9 +1,9 @@
 """A driver and its sidecar in one, as far as the coordination store can tell.
 
 Speaks through the real records: reports, heartbeat, acknowledgements. It follows directives by the
-same rules as the real driver (rekindle.coordination.following) and asserts what no order may bring
-about: a partition that is placed twice, a plan that is older than one before. Partitions are live
-some time after they were placed.
+same rules as the real driver (rekindle.coordination.directive_acceptance) and asserts what no order
+may bring about: a partition that is placed twice, a plan that is older than one before. Partitions
+are live some time after they were placed.
 """
 
 import os
@@ -17,9 +17,11 @@ from typing import Any
 import msgspec
 
 from rekindle import protocol
-from rekindle import topology as graph
-from rekindle.coordination import following
-from rekindle.coordination.following import Following
+from rekindle.coordination import directive_acceptance
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.model import topology as graph
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     Acknowledgement,
     CheckpointReport,
@@ -34,16 +36,18 @@ from rekindle.protocol import (
     ResumeOrder,
     StatisticsReport,
     TopologyReport,
-    tree,
+    store_paths,
 )
-from rekindle.protocol.tree import Place
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-from rekindle_local import processes
+from rekindle.protocol.store_paths import Place
+from rekindle_local import process_sets
 from rekindle_zookeeper import Connection, StoreUnreachable, connect
 
 TOPOLOGY = Topology(
-    operators=(Operator("source", 1), Operator("counts", 2), Operator("tops", 1)),
+    operators=(
+        TopologyOperator("source", 1),
+        TopologyOperator("counts", 2),
+        TopologyOperator("tops", 1),
+    ),
     edges=(("source", "counts"), ("source", "tops")),
     queries=(Query("busiest", "counts", 4), Query("ranking", "tops", 9)),
 )
@@ -52,10 +56,10 @@ NODES = ("n1", "n2", "n3", "n4")
 STEP_SECONDS, CHECKPOINT_SECONDS = 0.05, 0.5
 WAIT_SECONDS_MAX = 180.0
 NAMES: dict[type[Report], str] = {
-    TopologyReport: tree.TOPOLOGY,
-    StatisticsReport: tree.STATISTICS,
-    ProgressReport: tree.PROGRESS,
-    CheckpointReport: tree.CHECKPOINT,
+    TopologyReport: store_paths.TOPOLOGY,
+    StatisticsReport: store_paths.STATISTICS,
+    ProgressReport: store_paths.PROGRESS,
+    CheckpointReport: store_paths.CHECKPOINT,
 }
 
 
@@ -80,7 +84,7 @@ class StoreDriver:
     checkpoints: int = 0
 
     def __post_init__(self) -> None:
-        self.following = Following(self.generation, contact_at=0.0)
+        self.following = AcceptedDirectives(self.generation, contact_at=0.0)
         self.ready_at: dict[str, float] = {}
         self.sequence = 0
         self.checkpoint_at = 0.0
@@ -178,7 +182,7 @@ class StoreDriver:
     def _step(self) -> None:
         if not self.connection.reachable:
             return
-        path = self.place.path(tree.HEARTBEAT)
+        path = self.place.path(store_paths.HEARTBEAT)
         if self.connection.get(path) is None:
             self._introduce(path)
         if self.obeys:
@@ -212,18 +216,18 @@ class StoreDriver:
         self.connection.put(path, protocol.encode(heartbeat), ephemeral=True)
 
     def _follow(self) -> None:
-        folder = self.place.path(tree.DIRECTIVES)
+        folder = self.place.path(store_paths.DIRECTIVES)
         for name in self.connection.children(folder):
             found = self.connection.get(f"{folder}/{name}")
-            if tree.number(name) > self.following.directive and found is not None:
+            if store_paths.number(name) > self.following.directive and found is not None:
                 self._take(protocol.decode(found[0], Directive, name))
 
     def _take(self, directive: Directive) -> None:
-        if following.is_early(self.following, directive):
+        if directive_acceptance.is_early(self.following, directive):
             return
         with self.lock:
             before = self.following.plan_epoch
-            self.following, why = following.take(self.following, directive)
+            self.following, why = directive_acceptance.take(self.following, directive)
             if why:
                 self.refused.append(f"{directive.sequence}: {why}")
             else:
@@ -237,7 +241,7 @@ class StoreDriver:
             plan_epoch=self.following.plan_epoch,
             text=why,
         )
-        path = self.place.path(tree.ACKS, tree.numbered(directive.sequence))
+        path = self.place.path(store_paths.ACKS, store_paths.numbered(directive.sequence))
         self.connection.put(path, protocol.encode(acknowledgement))
 
     def _obey(self, directive: Directive, before: int) -> None:
@@ -285,7 +289,7 @@ class StoreDriver:
 
 
 def wait_until(condition: Any, what: str = "") -> None:
-    assert processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX), what
+    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX), what
 
 
 def plan_epochs(driver: StoreDriver) -> list[int]:

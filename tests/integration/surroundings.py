@@ -12,14 +12,14 @@ from typing import Any
 
 from application import LASTING, Application
 
-from rekindle.coordination.standing import Standing
-from rekindle.protocol import tree
-from rekindle.protocol.tree import Place
-from rekindle_cli import store_access
-from rekindle_coordinator.viewing import Viewer
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.control_plane import ControlPlane
-from rekindle_local.provisioning import Provisioning
+from rekindle.coordination.application_status import ApplicationStatus
+from rekindle.protocol import store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_cli import coordination_access
+from rekindle_coordinator.status_reader import StatusReader
+from rekindle_local.local_control_plane import LocalControlPlane
+from rekindle_local.local_provisioning import Provisioning
+from rekindle_local.spark_cluster import LocalCluster
 
 PLACE = Place("test", "readings")
 # Of sidecar and coordinator. 4 s is the least that ZooKeeper grants; a machine may be busy.
@@ -50,7 +50,7 @@ class Surroundings:
             first_seconds=1.0,
             every_seconds=1.0,
         )
-        control = ControlPlane(
+        control = LocalControlPlane(
             directory=self.directory / "control",
             cluster=folder,
             socket=self.cluster.temporary / "sidecar.sock",
@@ -102,18 +102,18 @@ class Surroundings:
         self.stack.callback(self.application.driver.end)
         return self.application
 
-    def standing(self) -> Standing:
+    def standing(self) -> ApplicationStatus:
         """What `rekindle status` shows of the application."""
         control = self.application.control
         assert control is not None
-        with store_access.opened(control.zookeeper.connect_string, None) as connection:
-            return Viewer(connection).standing(PLACE, time.time())
+        with coordination_access.opened(control.zookeeper.connect_string, None) as connection:
+            return StatusReader(connection).standing(PLACE, time.time())
 
     def record(self, name: str) -> Any:
         """A record of the application as it stands in the store; None when it is not there."""
         control = self.application.control
         assert control is not None
-        with store_access.opened(control.zookeeper.connect_string, None) as connection:
+        with coordination_access.opened(control.zookeeper.connect_string, None) as connection:
             found = connection.get(PLACE.path(name))
         return None if found is None else json.loads(found[0])
 
@@ -121,8 +121,8 @@ class Surroundings:
         """Coordinators whose sessions hold and that lead, or would."""
         control = self.application.control
         assert control is not None
-        with store_access.opened(control.zookeeper.connect_string, None) as connection:
-            return list(connection.children(tree.ELECTION))
+        with coordination_access.opened(control.zookeeper.connect_string, None) as connection:
+            return list(connection.children(store_paths.ELECTION))
 
     def _down(self) -> list[str]:
         return [name for name, leader in self.cluster.leaders().items() if leader is None]

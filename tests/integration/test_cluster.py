@@ -12,9 +12,9 @@ from pathlib import Path
 import loud_skips
 import pytest
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import cgroups, processes, training
-from rekindle_local.cluster import LocalCluster
+from rekindle.model.errors import InputError, RunError
+from rekindle_local import cgroups, class_data_training, process_sets
+from rekindle_local.spark_cluster import LocalCluster
 
 SOURCES = str(Path(cgroups.__file__).parents[1])
 MODES = [pytest.param(0.2, id="cgroups"), pytest.param(None, id="sessions")]
@@ -51,7 +51,7 @@ os._exit(0)
 OWNER = """
 import sys
 from pathlib import Path
-from rekindle_local.cluster import LocalCluster
+from rekindle_local.spark_cluster import LocalCluster
 
 quota = float(sys.argv[2]) if len(sys.argv) == 3 else None
 with LocalCluster(nodes=1, cpu_quota=quota, directory=Path(sys.argv[1])) as cluster:
@@ -132,7 +132,7 @@ def test_a_stopped_node_falls_silent_and_goes_on_when_continued(
     cluster.stop_processes(node)
     assert {read_state(pid) for pid in cluster.processes(node)} <= {"T", "D"}
     cluster.continue_processes(node)
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: "T" not in {read_state(pid) for pid in cluster.processes(node)}, limit_seconds=10
     )
 
@@ -180,7 +180,7 @@ def test_nothing_is_left_when_the_owner_is_ended_by(
     finally:
         owner.send_signal(number)
         owner.wait()
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: not any(is_alive(pid) for pid in started), limit_seconds=30
     )
     assert find_groups(owner.pid) == []
@@ -208,7 +208,9 @@ def test_settings_out_of_range_are_refused_before_anything_starts(tmp_path: Path
 
 
 def test_archives_made_once_are_used_by_workers_and_offered_to_executors(tmp_path: Path) -> None:
-    archives = training.make_class_archives()  # set-up has made them, where they could be made
+    archives = (
+        class_data_training.make_class_archives()
+    )  # set-up has made them, where they could be made
     with LocalCluster(nodes=1, directory=tmp_path) as cluster:
         (worker,) = cluster.processes(cluster.nodes[0].name)
         assert str(archives.daemon) in Path(f"/proc/{worker}/maps").read_text()
@@ -232,7 +234,9 @@ def run_application(cluster: LocalCluster) -> Iterator[Iterator[str]]:
     try:
         yield iter(application.stdout.readline, "")
     finally:
-        processes.kill_all(lambda: processes.session_processes(application.pid), limit_seconds=30)
+        process_sets.kill_all(
+            lambda: process_sets.session_processes(application.pid), limit_seconds=30
+        )
         application.wait()
 
 

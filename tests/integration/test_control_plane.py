@@ -17,8 +17,8 @@ from control_plane_harms import (
 from harms import meet
 from surroundings import Surroundings
 
-from rekindle.coordination.application import Driver
-from rekindle.coordination.standing import Phase
+from rekindle.coordination.application_status import Phase
+from rekindle.coordination.session import Driver
 
 
 def test_without_coordinator_or_sidecar_or_store_for_a_while_no_recovery_happens_twice(

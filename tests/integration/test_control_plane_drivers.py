@@ -20,8 +20,8 @@ from harms import meet
 from sidecar_process import Sidecar
 from surroundings import PLACE, SESSION_SECONDS, Surroundings
 
-from rekindle.protocol import tree
-from rekindle_local import processes
+from rekindle.protocol import store_paths
+from rekindle_local import process_sets
 
 NEAR_SECONDS = 2.0
 
@@ -38,7 +38,7 @@ def test_a_driver_is_replaced_when_it_is_gone_for_certain_and_not_before(
         with recovering_once(application, FIRST) as begin:
             with stopped(application, "driver"):
                 application.cluster.kill([FIRST])
-                assert processes.await_condition(
+                assert process_sets.await_condition(
                     lambda: is_silent(surroundings, 2 * SESSION_SECONDS), limit_seconds=90.0
                 )
                 its_lag_grows(surroundings)
@@ -65,7 +65,7 @@ def its_lag_grows(surroundings: Surroundings) -> None:
 
     before = lags()
     assert min(before) > SESSION_SECONDS
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: all(
             later > earlier + NEAR_SECONDS for earlier, later in zip(before, lags(), strict=True)
         ),
@@ -77,7 +77,7 @@ def one_is_started_again_when_it_is_gone_for_certain(application: Application) -
     begin = application.seen
     application.driver.kill()
     killed = application.driver.process
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: application.driver.process is not killed, limit_seconds=60.0
     )
     application.await_event("driver-requested", after=begin)
@@ -117,8 +117,8 @@ def of_two_only_the_newer_commits_though_the_older_is_cut_from_the_store(
 def another_store_under_its_name_is_refused_until_the_name_is_reset(
     surroundings: Surroundings,
 ) -> None:
-    assert processes.await_condition(
-        lambda: surroundings.record(tree.HEARTBEAT) is None, limit_seconds=60.0
+    assert process_sets.await_condition(
+        lambda: surroundings.record(store_paths.HEARTBEAT) is None, limit_seconds=60.0
     )
     fresh = surroundings.begin_anew()
     fresh.start()

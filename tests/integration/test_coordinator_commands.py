@@ -10,7 +10,7 @@ from coordinator_views import Coordinate, Drive, await_looks, kinds, reasons, re
 from store_driver import lose_three, wait_until
 
 from rekindle.protocol import PlanOrder
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import LocalZookeeper
 
 pytest_plugins = ("coordinator_fixtures",)
 

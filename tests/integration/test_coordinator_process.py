@@ -12,9 +12,9 @@ from pathlib import Path
 from coordinator_views import Coordinate, Drive, kinds, reasons, roles, standing
 from store_driver import NODES, come_back, lose_three, plan_epochs, wait_until
 
-from rekindle.protocol import DropOrder, PlanOrder, tree
-from rekindle_local.provisioning import Provisioning
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.protocol import DropOrder, PlanOrder, store_paths
+from rekindle_local.local_provisioning import Provisioning
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
 pytest_plugins = ("coordinator_fixtures",)
@@ -127,7 +127,7 @@ def test_a_malformed_record_stops_one_application_and_not_the_other(
 ) -> None:
     good, bad, coordinator = drive("good"), drive("bad"), coordinate()
     wait_until(lambda: good.is_whole and bad.is_whole)
-    path = bad.place.path(tree.STATISTICS)
+    path = bad.place.path(store_paths.STATISTICS)
     store_records.put(
         path, b'{"kind": "statistics", "generation": 1, "sequence": 1, "costs": {"a": -1}}'
     )

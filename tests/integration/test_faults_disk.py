@@ -12,7 +12,7 @@ import loud_skips
 import pytest
 from application import Application, Before
 
-from rekindle_local.cluster import LocalCluster
+from rekindle_local.spark_cluster import LocalCluster
 
 Prepare = Callable[..., Application]
 DISK_MIB = 48

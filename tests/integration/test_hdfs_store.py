@@ -17,8 +17,8 @@ from file_stories import (
 )
 from name_node import NameNode
 
-from rekindle.errors import RunError
-from rekindle_store import files
+from rekindle.model.errors import RunError
+from rekindle_store import store_files
 from rekindle_store.hdfs_files import UNFINISHED, HdfsFiles
 
 NUMBERS = itertools.count(1)
@@ -68,7 +68,7 @@ def test_output_on_hdfs_is_read_as_it_was_committed(place: str) -> None:
 
 
 def test_a_sound_place_is_accepted_and_nothing_is_left_there(place: str) -> None:
-    files.check(place)
+    store_files.check(place)
     assert HdfsFiles(place).names("") == []
 
 
@@ -84,7 +84,7 @@ def test_what_is_written_outlives_a_killed_node_and_its_absence_is_no_answer(
         lambda: store.read("commits/2.json"),
         lambda: store.names("commits"),
         lambda: store.remove(["commits/2.json"]),
-        lambda: files.check(store.place),
+        lambda: store_files.check(store.place),
     )
     for attempt in attempts:
         with pytest.raises((OSError, RunError)) as error:
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_answer_is_said_at_the_start(
 ) -> None:
     pipeline = tmp_path / "pipeline.py"
     pipeline.write_text(
-        "from rekindle_spark.pipeline import Pipeline\ndef pipeline(): return Pipeline('p')"
+        "from rekindle_spark.pipeline.steps import Pipeline\ndef pipeline(): return Pipeline('p')"
     )
     place = "hdfs://127.0.0.1:1/store"
     line = ["run", str(pipeline), "--store", place, "--master", "spark://127.0.0.1:9"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_spark import jar
+from rekindle_spark.spark import jvm_build
 
 PROBE = """
 package rekindle;
@@ -28,7 +28,7 @@ def _probe(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A command line, to be continued with folders."""
     folder = tmp_path_factory.mktemp("probe")
     (folder / "Probe.java").write_text(PROBE)
-    classes = jar.path()
+    classes = jvm_build.path()
     command = ["javac", "-cp", classes, "-d", folder, folder / "Probe.java"]
     subprocess.run(command, check=True, timeout=300)
     return ["java", "-cp", f"{classes}:{folder}", "rekindle.Probe"]

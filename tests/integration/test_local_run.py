@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekindle_cli.event_files import EventFile
-from rekindle_local import processes
+from rekindle_cli.jsonl_tail import EventFile
+from rekindle_local import process_sets
 
 LIMIT_SECONDS = 300.0
 ROWS = 20_000
@@ -20,8 +20,8 @@ PIPELINE = """
 import logging
 from pathlib import Path
 
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_spark.pipeline.replay import Replay
 
 
 def seen(rides):
@@ -77,7 +77,7 @@ def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
         return "recovered" in after and "joined" in after
 
     try:
-        assert processes.await_condition(
+        assert process_sets.await_condition(
             lambda: is_back() or process.poll() is not None, limit_seconds=LIMIT_SECONDS
         )
         assert process.poll() is None, (tmp_path / "said").read_text()
@@ -97,4 +97,4 @@ def test_a_local_run_survives_its_loss_ends_at_a_savepoint_and_leaves_nothing(
     assert re.search(r"printed by step seen, rides/0, epoch \d+: INFO rides: zones: \d\n", shown)
     assert [*(tmp_path / "rides-store" / "outputs" / "rides-per-minute").glob("*.parquet")]
     assert not [*temporary.glob("rekindle-*")]
-    assert processes.session_processes(process.pid) == ()
+    assert process_sets.session_processes(process.pid) == ()

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from application import Application
 
-from rekindle import records
-from rekindle_spark.store import Store
-from rekindle_store import commit_log, segments
-from rekindle_store.files import at
+from rekindle.model import record_format
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_store import commit_log, commit_segments
+from rekindle_store.store_files import at
 
 Prepare = Callable[..., Application]
 # Just so many that the first segment is complete after some epochs.
-STARTS = segments.LENGTH - 10
+STARTS = commit_segments.LENGTH - 10
 
 
 def test_commits_go_into_a_segment_while_a_driver_runs_and_the_next_one_goes_on_from_it(
@@ -20,14 +20,14 @@ def test_commits_go_into_a_segment_while_a_driver_runs_and_the_next_one_goes_on_
     application = prepare()
     write_starts(application)
     application.start_and_recover()
-    segment = application.store / segments.name_of(1)
+    segment = application.store / commit_segments.name_of(1)
     first = STARTS + 2  # behind the start of this driver
     application.await_condition("a segment", segment.exists)
     single = application.store / f"commits/{first}.json"
     application.await_condition("its records have no files", lambda: not single.exists())
     application.driver.kill()
     committed = len(application.commits())
-    assert committed == commit_log.newest(at(application.store)) > segments.LENGTH
+    assert committed == commit_log.newest(at(application.store)) > commit_segments.LENGTH
     application.start_and_recover()
     application.finish()
     assert application.commits()[committed]["finished"] == {}, "the next start has sealed the log"
@@ -36,9 +36,9 @@ def test_commits_go_into_a_segment_while_a_driver_runs_and_the_next_one_goes_on_
 
 def write_starts(application: Application) -> None:
     """As if so many drivers had started before any input came."""
-    Store(application.store).open(1.0)
+    CheckpointStore(application.store).open(1.0)
     for number in range(1, STARTS + 1):
         content = {"generation": 1, "at": 1.0, "plan_epoch": 0, "finished": {}, "outputs": []}
         (application.store / f"commits/{number}.json").write_bytes(
-            records.encode("commit", content)
+            record_format.encode("commit", content)
         )

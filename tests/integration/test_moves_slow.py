@@ -9,7 +9,7 @@ from statistics import median
 
 from application import Application
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 
 Prepare = Callable[..., Application]
 NEW_SECONDS = 15
@@ -24,9 +24,9 @@ def standing_still_most_of_the_time(application: Application, node: str) -> Iter
 
     def stop_and_go() -> None:
         while not over.is_set():
-            processes.signal_all(executor, signal.SIGSTOP)
+            process_sets.signal_all(executor, signal.SIGSTOP)
             time.sleep(0.45)
-            processes.signal_all(executor, signal.SIGCONT)
+            process_sets.signal_all(executor, signal.SIGCONT)
             over.wait(0.05)
 
     thread = threading.Thread(target=stop_and_go, daemon=True)

@@ -18,11 +18,11 @@ from file_stories import (
 from object_server import BUCKET, LosesFirstAnswer, ObjectServer, set_environment
 
 import rekindle
-from rekindle.errors import InputError
-from rekindle_spark.patience import Patience
-from rekindle_store import files
-from rekindle_store.files import Files
+from rekindle.model.errors import InputError
+from rekindle_spark.store.store_retry import StoreRetry
+from rekindle_store import store_files
 from rekindle_store.object_files import ObjectFiles
+from rekindle_store.store_files import Files
 
 Prepare = Callable[..., Application]
 
@@ -51,7 +51,7 @@ def test_a_record_whose_answer_got_lost_is_made_once_and_counts(
     straight = ObjectFiles(place)
     set_environment(monkeypatch, server.environment(way.port))
     store = ObjectFiles(place)
-    Patience(60.0).through(lambda: store.create("commits/1.json", b"mine"))
+    StoreRetry(60.0).through(lambda: store.create("commits/1.json", b"mine"))
     assert way.lost == 1
     assert straight.read("commits/1.json") == b"mine"
     with pytest.raises(FileExistsError):
@@ -120,7 +120,7 @@ def refused(tmp_path: Path, place: str) -> str:
     clients with threads and cannot fork any more."""
     pipeline = tmp_path / "pipeline.py"
     pipeline.write_text(
-        "from rekindle_spark.pipeline import Pipeline\ndef pipeline(): return Pipeline('p')"
+        "from rekindle_spark.pipeline.steps import Pipeline\ndef pipeline(): return Pipeline('p')"
     )
     line = ["run", str(pipeline), "--store", place, "--master", "spark://127.0.0.1:9"]
     command = [sys.executable, "-m", "rekindle_cli", *line]
@@ -153,12 +153,12 @@ def test_a_server_without_conditional_writes_is_refused(server: ObjectServer) ->
     server.start("--nometa")  # this one forgets the condition when it keeps no attributes
     place = fresh()
     with pytest.raises(InputError, match="overwrites what it was told to create only where"):
-        files.check(place)
+        store_files.check(place)
     assert list((server.objects / BUCKET).rglob("probe-*")) == []
 
 
 def test_a_sound_place_is_accepted_and_nothing_is_left_there(server: ObjectServer) -> None:
-    files.check(fresh())
+    store_files.check(fresh())
     assert list((server.objects / BUCKET).rglob("probe-*")) == []
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import LocalZookeeper
 
 ROOT = Path(__file__).parents[2]
 # The commit of the release before this one; it moves with each release.
@@ -31,7 +31,7 @@ SESSION_SECONDS = "4"
 # What a machine with much else to do needs; two seconds are usual.
 WAIT_SECONDS_MAX = 240.0
 PARTITIONS = {"source/0", "source/1", "counts/0", "counts/1"}
-SIDECAR = "from rekindle_sidecar.container import main; main()"
+SIDECAR = "from rekindle_sidecar.sidecar_main import main; main()"
 COORDINATORS = {NOW: "rekindle_cli", BEFORE: "rekindle_local"}
 
 

@@ -28,11 +28,11 @@ from sidecar_process import (
 
 import rekindle_zookeeper
 from rekindle import protocol
-from rekindle.errors import RunError
-from rekindle.protocol import MESSAGE_BYTES_MAX, tree
-from rekindle_local.addresses import hold_port
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_sidecar import inbox, retention
+from rekindle.model.errors import RunError
+from rekindle.protocol import MESSAGE_BYTES_MAX, store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_local.port_reservation import hold_port
+from rekindle_sidecar import directive_inbox, directive_retention
 from rekindle_zookeeper import Connection
 
 pytest_plugins = ("sidecar_fixtures",)
@@ -47,7 +47,7 @@ def test_a_driver_that_introduces_itself_is_shown_in_the_store(
     assert status == 200
     assert answer == {"version": 1, "contact_seconds": SESSION_SECONDS, "store_reachable": True}
     wait_until(lambda: generation_shown(store) == 1)
-    found = store.get(PLACE.path(tree.HEARTBEAT))
+    found = store.get(PLACE.path(store_paths.HEARTBEAT))
     assert found is not None
     assert json.loads(found[0])["process_id"] == os.getpid()
 
@@ -69,7 +69,7 @@ def test_no_report_is_in_the_store_before_its_topology(start: Start, store: Conn
     driver.handshake()
     driver.report(driver.progress())
     time.sleep(1.0)
-    assert store.get(PLACE.path(tree.PROGRESS)) is None
+    assert store.get(PLACE.path(store_paths.PROGRESS)) is None
     driver.report(driver.topology())
     wait_until(lambda: progress_in(store) is not None)
     assert topology_in(store) == driver.topology()
@@ -167,7 +167,7 @@ def test_a_large_topology_reaches_the_store_whole(start: Start, store: Connectio
     report = driver.topology(operators=20_000)
     driver.report(report)
     wait_until(lambda: topology_in(store) == report)
-    assert store.children(PLACE.path(tree.PIECES))
+    assert store.children(PLACE.path(store_paths.PIECES))
 
 
 def test_a_long_poll_is_answered_when_a_directive_is_written(
@@ -179,7 +179,7 @@ def test_a_long_poll_is_answered_when_a_directive_is_written(
     poll = threading.Thread(target=lambda: answers.append(driver.directives(0, 30.0)))
     poll.start()
     time.sleep(1.0)
-    store.put(PLACE.path(tree.DIRECTIVES, tree.numbered(1)), directive(1))
+    store.put(PLACE.path(store_paths.DIRECTIVES, store_paths.numbered(1)), directive(1))
     began = time.monotonic()
     poll.join()
     assert time.monotonic() - began < 25.0
@@ -198,7 +198,7 @@ def test_directives_come_in_order_to_the_generation_that_they_are_for(
     unknown = directive(4, generation=2, after=3, order={"kind": "dance", "partner": 3})
     writes = {1: directive(1), 3: directive(3, generation=2), 4: unknown, 2: b"no directive"}
     for sequence, data in writes.items():
-        store.put(PLACE.path(tree.DIRECTIVES, tree.numbered(sequence)), data)
+        store.put(PLACE.path(store_paths.DIRECTIVES, store_paths.numbered(sequence)), data)
     wait_until(lambda: len(driver.directives()[1]["directives"]) == 2)
     found = driver.directives()[1]["directives"]
     assert found == [json.loads(directive(3, generation=2)), json.loads(unknown)]
@@ -208,12 +208,12 @@ def test_directives_come_in_order_to_the_generation_that_they_are_for(
 def test_the_first_acknowledgement_of_a_directive_counts(start: Start, store: Connection) -> None:
     driver = Driver(start())
     driver.begin()
-    path = PLACE.path(tree.ACKS, tree.numbered(3))
+    path = PLACE.path(store_paths.ACKS, store_paths.numbered(3))
     assert driver.acknowledge(3, "done") == (200, {"store_reachable": True})
     wait_until(lambda: store.get(path) is not None)
     driver.acknowledge(3, "refused", text="looked at before")
     driver.acknowledge(4)
-    wait_until(lambda: len(store.children(PLACE.path(tree.ACKS))) == 2)
+    wait_until(lambda: len(store.children(PLACE.path(store_paths.ACKS))) == 2)
     found = store.get(path)
     assert found is not None
     assert json.loads(found[0])["outcome"] == "done"
@@ -230,7 +230,7 @@ def test_with_a_secret_the_store_is_closed_to_others(
     insider = rekindle_zookeeper.connect(zookeeper.connect_string, secret="open sesame")
     wait_until(lambda: progress_in(insider) is not None)
     with pytest.raises(RunError, match="with this secret"):
-        store.get(PLACE.path(tree.PROGRESS))
+        store.get(PLACE.path(store_paths.PROGRESS))
     # and one without it tells its driver that nothing reaches the store
     stranger = start(ready=False)
     outside = Driver(stranger)
@@ -287,7 +287,7 @@ def test_a_port_serves_metrics_and_health(
     driver.ask("POST", "/v1/reports", b"{}")
     driver.acknowledge(1)
     wait_until(lambda: generation_shown(store) == 1)
-    store.put(PLACE.path(tree.DIRECTIVES, tree.numbered(1)), directive(1))
+    store.put(PLACE.path(store_paths.DIRECTIVES, store_paths.numbered(1)), directive(1))
     driver.directives(0, 30.0)
     wait_until(lambda: metric(port, "rekindle_sidecar_heartbeat_up") == 1.0)
     wait_until(lambda: metric(port, "rekindle_sidecar_held") == 0.0)
@@ -309,17 +309,19 @@ def test_what_earlier_generations_and_old_plans_left_is_removed(store: Connectio
     writes = {}
     for sequence in range(1, 221):
         generation = 1 if sequence <= 5 else 2
-        name = tree.numbered(sequence)
-        writes[PLACE.path(tree.DIRECTIVES, name)] = directive(sequence, generation=generation)
+        name = store_paths.numbered(sequence)
+        writes[PLACE.path(store_paths.DIRECTIVES, name)] = directive(
+            sequence, generation=generation
+        )
         if sequence < 220:
-            writes[PLACE.path(tree.ACKS, name)] = b"{}"
+            writes[PLACE.path(store_paths.ACKS, name)] = b"{}"
     for path, data in writes.items():
         store.put(path, data)
-    found = inbox.fetch(store, PLACE, {})
-    assert retention.tidy(store, PLACE, found, 2) == 2 * 19
-    kept = [tree.numbered(sequence) for sequence in range(20, 221)]
-    assert store.children(PLACE.path(tree.DIRECTIVES)) == kept
-    assert store.children(PLACE.path(tree.ACKS)) == kept[:-1]
+    found = directive_inbox.fetch(store, PLACE, {})
+    assert directive_retention.tidy(store, PLACE, found, 2) == 2 * 19
+    kept = [store_paths.numbered(sequence) for sequence in range(20, 221)]
+    assert store.children(PLACE.path(store_paths.DIRECTIVES)) == kept
+    assert store.children(PLACE.path(store_paths.ACKS)) == kept[:-1]
 
 
 def fetch(port: int, path: str) -> tuple[int, str]:

@@ -9,14 +9,14 @@ from sidecar_fixtures import Start
 from sidecar_process import PLACE, Driver, progress_in, wait_until
 
 import rekindle_zookeeper
-from rekindle.protocol import tree
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.protocol import store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, Credential, Namespaces, derive, to_text
 
 pytest_plugins = ("sidecar_fixtures",)
 
 SECRET = "a secret that is long enough"
-RECORDS = {tree.COORDINATION: b"{}", tree.ORDERS: b"{}"}
+RECORDS = {store_paths.COORDINATION: b"{}", store_paths.ORDERS: b"{}"}
 
 
 def credential(generation: int, namespace: str = PLACE.namespace) -> Credential:
@@ -62,7 +62,7 @@ def test_a_sidecar_that_is_there_before_its_records_may_be_made_waits_for_the_op
     driver.handshake()
     wait_until(lambda: bool(sidecar.events("store-fails")))
     let_in(operator, 1)
-    wait_until(lambda: operator.get(PLACE.path(tree.HEARTBEAT)) is not None)
+    wait_until(lambda: operator.get(PLACE.path(store_paths.HEARTBEAT)) is not None)
     assert credential(1).password not in sidecar.log.read_text()
 
 
@@ -76,8 +76,8 @@ def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
     driver = Driver(sidecar)
     driver.begin()
     wait_until(lambda: progress_in(operator) is not None)
-    wait_until(lambda: operator.get(PLACE.path(tree.HEARTBEAT)) is not None)
-    heartbeat = operator.get(PLACE.path(tree.HEARTBEAT))
+    wait_until(lambda: operator.get(PLACE.path(store_paths.HEARTBEAT)) is not None)
+    heartbeat = operator.get(PLACE.path(store_paths.HEARTBEAT))
 
     let_in(operator, 2)
     driver.report(driver.progress())
@@ -89,7 +89,7 @@ def test_a_credential_that_is_made_anew_under_a_running_driver_is_taken_up(
     driver.report(driver.progress())
     wait_until(lambda: progress_in(operator) != before)
     # in the same session: the driver was there all along
-    assert operator.get(PLACE.path(tree.HEARTBEAT)) == heartbeat
+    assert operator.get(PLACE.path(store_paths.HEARTBEAT)) == heartbeat
 
 
 def test_the_credential_of_another_namespace_writes_nothing(
@@ -104,7 +104,13 @@ def test_the_credential_of_another_namespace_writes_nothing(
     driver.handshake()
     wait_until(lambda: bool(sidecar.events("store-fails")))
     assert not driver.report(driver.topology())["store_reachable"]
-    names = {tree.COORDINATION, tree.ORDERS, tree.DIRECTIVES, tree.ACKS, tree.PIECES}
+    names = {
+        store_paths.COORDINATION,
+        store_paths.ORDERS,
+        store_paths.DIRECTIVES,
+        store_paths.ACKS,
+        store_paths.PIECES,
+    }
     assert set(operator.children(PLACE.path())) == names
     (said,) = {event["text"] for event in sidecar.events("store-fails")}
     assert "a namespace's credential opens the records of that namespace alone" in said

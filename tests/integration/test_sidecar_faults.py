@@ -21,9 +21,9 @@ from sidecar_process import (
     wait_until,
 )
 
-from rekindle.errors import RunError
-from rekindle.protocol import tree
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.model.errors import RunError
+from rekindle.protocol import store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
 pytest_plugins = ("sidecar_fixtures",)
@@ -38,7 +38,7 @@ def test_an_outage_leaves_the_newest_report_of_each_kind(
     driver = Driver(sidecar)
     driver.begin()
     wait_until(lambda: progress_in(store) is not None)
-    before = store.get(PLACE.path(tree.PROGRESS))
+    before = store.get(PLACE.path(store_paths.PROGRESS))
     assert before is not None
     zookeeper.kill(1)
     wait_until(lambda: not driver.report(driver.progress())["store_reachable"])
@@ -50,8 +50,8 @@ def test_an_outage_leaves_the_newest_report_of_each_kind(
     driver.report(newest)
     zookeeper.start_server(1)
     wait_until(lambda: store.reachable and progress_in(store) == newest)
-    wait_until(lambda: store.children(PLACE.path(tree.ACKS)) == [tree.numbered(1)])
-    after = store.get(PLACE.path(tree.PROGRESS))
+    wait_until(lambda: store.children(PLACE.path(store_paths.ACKS)) == [store_paths.numbered(1)])
+    after = store.get(PLACE.path(store_paths.PROGRESS))
     assert after is not None
     # one that was on its way when the server died may have been written
     assert after[1] - before[1] <= 2
@@ -193,13 +193,15 @@ def test_a_sidecar_that_was_killed_goes_on_where_the_store_is(
     driver = Driver(sidecar)
     driver.begin()
     for sequence in (1, 2):
-        store.put(PLACE.path(tree.DIRECTIVES, tree.numbered(sequence)), directive(sequence))
+        store.put(
+            PLACE.path(store_paths.DIRECTIVES, store_paths.numbered(sequence)), directive(sequence)
+        )
     wait_until(lambda: len(driver.directives()[1]["directives"]) == 2)
     driver.acknowledge(1)
     newest = driver.progress(epoch=5)
     driver.report(newest)
     wait_until(lambda: progress_in(store) == newest)
-    wait_until(lambda: len(store.children(PLACE.path(tree.ACKS))) == 1)
+    wait_until(lambda: len(store.children(PLACE.path(store_paths.ACKS))) == 1)
     sidecar.end(signal.SIGKILL)
     driver.part()
     assert sidecar.socket.exists()
@@ -211,7 +213,7 @@ def test_a_sidecar_that_was_killed_goes_on_where_the_store_is(
     driver.report(newest)  # it says again what it had said
     wait_until(lambda: len(driver.directives(after=1)[1]["directives"]) == 1)
     assert progress_in(store) == newest
-    assert store.children(PLACE.path(tree.ACKS)) == [tree.numbered(1)]
+    assert store.children(PLACE.path(store_paths.ACKS)) == [store_paths.numbered(1)]
     stays_up(driver, store)
 
 

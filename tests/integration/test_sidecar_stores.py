@@ -15,9 +15,9 @@ from sidecar_process import (
     wait_until,
 )
 
-from rekindle.protocol import tree
-from rekindle_cli import cli
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.protocol import store_paths
+from rekindle_cli import command_line
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
 pytest_plugins = ("sidecar_fixtures",)
@@ -70,11 +70,11 @@ def test_a_driver_with_another_store_does_not_disturb_the_one_that_is_there(
     there = Driver(start(), 1)
     there.begin(store="one")
     wait_until(lambda: generation_shown(store) == 1)
-    before = store.get(PLACE.path(tree.HEARTBEAT))
+    before = store.get(PLACE.path(store_paths.HEARTBEAT))
     found = refusal_of(Driver(start(), 1), "other")
     assert found["what"] == "has a driver of generation 1, with another checkpoint store"
     assert "give this one another name" in found["remedy"]
-    assert store.get(PLACE.path(tree.HEARTBEAT)) == before
+    assert store.get(PLACE.path(store_paths.HEARTBEAT)) == before
     there.report(there.progress())
 
 
@@ -91,7 +91,7 @@ def test_a_driver_that_was_refused_for_another_one_is_taken_once_that_is_reset(
     there.part()
     wait_until(lambda: generation_shown(store) is None)
     line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert cli.run(cli.application, line) == 0
+    assert command_line.run(command_line.application, line) == 0
     again = Driver(sidecar, 2)
     again.begin(store="other")
     wait_until(lambda: generation_shown(store) == 2)
@@ -104,15 +104,15 @@ def test_after_a_reset_the_same_sidecar_takes_a_driver_with_a_fresh_store(
     older = Driver(sidecar, 7)
     older.begin(store="one")
     older.acknowledge(1)
-    wait_until(lambda: store.children(PLACE.path(tree.ACKS)) == [tree.numbered(1)])
+    wait_until(lambda: store.children(PLACE.path(store_paths.ACKS)) == [store_paths.numbered(1)])
     line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert cli.run(cli.application, line) == 2, "its driver is there"
+    assert command_line.run(command_line.application, line) == 2, "its driver is there"
     older.part()
     wait_until(lambda: generation_shown(store) is None)
     fresh = Driver(sidecar, 1)
     assert "history up to generation 7" in refusal_of(fresh, "other")["what"]
     wait_until(lambda: generation_shown(store) is None)
-    assert cli.run(cli.application, line) == 0
+    assert command_line.run(command_line.application, line) == 0
     assert store.children(PLACE.path()) == []
     again = Driver(sidecar, 2)
     again.begin(store="other")
@@ -126,9 +126,9 @@ def test_a_large_record_goes_with_its_pieces_in_a_reset(
     driver = Driver(start())
     driver.handshake()
     driver.report(driver.topology(operators=20_000))
-    wait_until(lambda: len(store.children(PLACE.path(tree.PIECES))) > 1)
+    wait_until(lambda: len(store.children(PLACE.path(store_paths.PIECES))) > 1)
     driver.part()
     wait_until(lambda: generation_shown(store) is None)
     line = ["reset", str(PLACE), "--zookeeper", zookeeper.connect_string, "--yes"]
-    assert cli.run(cli.application, line) == 0
+    assert command_line.run(command_line.application, line) == 0
     assert store.children(PLACE.path()) == []

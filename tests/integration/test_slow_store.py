@@ -15,7 +15,7 @@ from application import Application, Event
 from harms import all_nodes, lose, neighbours, node_of, start_workers
 from object_server import BUCKET, LOUD, ObjectServer, SlowWay, set_environment
 
-from testbed.binaries import VERSITYGW
+from testbed.test_programs import VERSITYGW
 
 Prepare = Callable[..., Application]
 

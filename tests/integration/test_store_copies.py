@@ -9,8 +9,8 @@ import pytest
 from application import LASTING, Application
 from object_server import BUCKET
 
-from rekindle_cli import cli
-from rekindle_store import files
+from rekindle_cli import command_line
+from rekindle_store import store_files
 
 Prepare = Callable[..., Application]
 
@@ -39,7 +39,10 @@ def test_a_copy_on_s3_made_beside_a_driver_is_restored_and_gone_on_from_and_no_r
     assert back["commits"] <= committed
     assert len({one["identity"] for one in (first, back, said(capsys, "check", backup))}) == 2
     restored.start_and_recover()
-    assert cli.run(cli.application, ["store", "copy", backup, str(restored.store)]) == 2
+    assert (
+        command_line.run(command_line.application, ["store", "copy", backup, str(restored.store)])
+        == 2
+    )
     assert "has a driver's start of its own" in capsys.readouterr().err
     restored.finish()
     assert said(capsys, "check", restored.store)["damages"] == []
@@ -61,7 +64,7 @@ def damaged(capsys: pytest.CaptureFixture[str], store: Path) -> None:
         sound = path.read_bytes()
         data = bytearray(sound)
         data[len(data) // 3] ^= 1
-        files.at(store).put({path.relative_to(store).as_posix(): bytes(data)})
+        store_files.at(store).put({path.relative_to(store).as_posix(): bytes(data)})
         found = said(capsys, "check", store, code=1)
         assert path.relative_to(store).as_posix() in [one["place"] for one in found["damages"]]
         path.write_bytes(sound)
@@ -71,6 +74,9 @@ def said(
     capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 0
 ) -> dict[str, Any]:
     """What `rekindle store` prints."""
-    assert cli.run(cli.application, ["store", *map(str, arguments), "--json"]) == code
+    assert (
+        command_line.run(command_line.application, ["store", *map(str, arguments), "--json"])
+        == code
+    )
     found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from injection_world import driver, review
 
-from rekindle_operator.injection import serving
+from rekindle_operator.webhook import webhook_server
 
 CONNECTIONS = 500
 # Beside what it has imported: a MiB of TLS and body for each of the 200 connections that are kept,
@@ -102,7 +102,7 @@ def hold(webhook: Process, stack: ExitStack) -> None:
     stack.callback(connection.close)
     with suppress(OSError):  # there are too many, and the oldest ones end
         connection.putrequest("POST", "/inject")
-        connection.putheader("Content-Length", str(serving.REVIEW_BYTES_MAX))
+        connection.putheader("Content-Length", str(webhook_server.REVIEW_BYTES_MAX))
         connection.endheaders(b" " * BEGUN_BYTES)
 
 

@@ -11,17 +11,17 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.retry import KazooRetry
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import processes
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.model.errors import InputError, RunError
+from rekindle_local import process_sets
+from rekindle_local.local_zookeeper import LocalZookeeper
 
-SOURCES = str(Path(processes.__file__).parents[1])
+SOURCES = str(Path(process_sets.__file__).parents[1])
 WAIT_SECONDS_MAX = 120
 
 OWNER = """
 import sys
 from pathlib import Path
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import LocalZookeeper
 
 with LocalZookeeper(directory=Path(sys.argv[1])) as zookeeper:
     print(*zookeeper.processes(1), flush=True)
@@ -210,7 +210,7 @@ def test_a_server_that_cannot_start_names_its_log_and_leaves_nothing(tmp_path: P
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)
 
 
 def is_alive(pid: int) -> bool:

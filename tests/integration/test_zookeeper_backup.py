@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_operator.shell.sounding import figures_of
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.controller.zookeeper_probe import figures_of
 from rekindle_zookeeper import Connection, connect
 
 PAGE = Path(__file__).parents[2] / "docs" / "zookeeper.md"

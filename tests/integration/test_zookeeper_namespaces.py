@@ -12,19 +12,19 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions
 from store_attempts import attempts_on, is_refused
 from zookeeper_fixtures import Connect, wait_until
 
-from rekindle.errors import RunError
-from rekindle.protocol import tree
-from rekindle.protocol.tree import Place
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_zookeeper import Connection, Credential, Namespaces, Quota, derive, to_text
+from rekindle.model.errors import RunError
+from rekindle.protocol import store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_zookeeper import Connection, Credential, NamespaceQuota, Namespaces, derive, to_text
 
 pytest_plugins = ("zookeeper_fixtures",)
 
 # its digest is that of the client which empties the tree; see the fixture
 SECRET = "a secret that is long enough"
 A, B = Place("team-a", "flights"), Place("team-b", "weather")
-RECORDS = {tree.COORDINATION: b"{}", tree.ORDERS: b"{}"}
-LARGE = 3 * tree.PIECE_BYTES // 2
+RECORDS = {store_paths.COORDINATION: b"{}", store_paths.ORDERS: b"{}"}
+LARGE = 3 * store_paths.PIECE_BYTES // 2
 
 
 def credential(place: Place, generation: int = 1) -> Credential:
@@ -43,7 +43,7 @@ def operator(connect: Connect, zookeeper: LocalZookeeper) -> Iterator[Connection
     namespaces = namespaces_of(connection)
     namespaces.lock(root=True)
     for place in (A, B):
-        namespaces.admit(place.namespace, credential(place), Quota(1_000, 50_000_000))
+        namespaces.admit(place.namespace, credential(place), NamespaceQuota(1_000, 50_000_000))
         namespaces.secure(place, RECORDS, "driver-1")
     yield connection
     with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
@@ -69,21 +69,22 @@ def test_a_namespace_reports_and_reads_its_directives(
     operator: Connection, connect: Connect
 ) -> None:
     sidecar = connect(secret=to_text(credential(A)))
-    sidecar.put(A.path(tree.TOPOLOGY), b"t" * LARGE)
-    sidecar.transact({A.path(tree.TOPOLOGY): 0}, {A.path(tree.PROGRESS): b"p"})
-    sidecar.put(A.path(tree.HEARTBEAT), b"h", ephemeral=True)
-    sidecar.put(A.path(tree.ACKS, tree.numbered(1)), b"ack")
+    sidecar.put(A.path(store_paths.TOPOLOGY), b"t" * LARGE)
+    sidecar.transact({A.path(store_paths.TOPOLOGY): 0}, {A.path(store_paths.PROGRESS): b"p"})
+    sidecar.put(A.path(store_paths.HEARTBEAT), b"h", ephemeral=True)
+    sidecar.put(A.path(store_paths.ACKS, store_paths.numbered(1)), b"ack")
     again = connect(secret=to_text(credential(A)))
-    again.put(A.path(tree.HEARTBEAT), b"another's", ephemeral=True)
-    again.remove(A.path(tree.ACKS, tree.numbered(1)))
-    assert operator.get(A.path(tree.TOPOLOGY)) == (b"t" * LARGE, 0)
-    directive = A.path(tree.DIRECTIVES, tree.numbered(1))
+    again.put(A.path(store_paths.HEARTBEAT), b"another's", ephemeral=True)
+    again.remove(A.path(store_paths.ACKS, store_paths.numbered(1)))
+    assert operator.get(A.path(store_paths.TOPOLOGY)) == (b"t" * LARGE, 0)
+    directive = A.path(store_paths.DIRECTIVES, store_paths.numbered(1))
     operator.transact(
-        {A.path(tree.COORDINATION): 0}, {A.path(tree.COORDINATION): b"c" * LARGE, directive: b"d"}
+        {A.path(store_paths.COORDINATION): 0},
+        {A.path(store_paths.COORDINATION): b"c" * LARGE, directive: b"d"},
     )
     assert sidecar.get(directive) == (b"d", 0)
-    assert sidecar.get(A.path(tree.COORDINATION)) == (b"c" * LARGE, 1)
-    operator.put(A.path(tree.PROGRESS), b"by the operator")
+    assert sidecar.get(A.path(store_paths.COORDINATION)) == (b"c" * LARGE, 1)
+    operator.put(A.path(store_paths.PROGRESS), b"by the operator")
     sidecar.remove(directive)
     assert sidecar.sweep(A.path(), {}) == {}
 
@@ -94,7 +95,7 @@ def test_others_are_refused_everything(
     who: str, connect: Connect, zookeeper: LocalZookeeper
 ) -> None:
     sidecar = connect(secret=to_text(credential(B)))
-    for name in (tree.TOPOLOGY, tree.PROGRESS):
+    for name in (store_paths.TOPOLOGY, store_paths.PROGRESS):
         sidecar.put(B.path(name), b"B's")
     shown = {
         "another namespace": [credential(A).shown],
@@ -107,21 +108,23 @@ def test_others_are_refused_everything(
         assert len(attempts) >= 30
         done = [what for what, attempt in attempts.items() if not is_refused(attempt)]
     assert done == []
-    assert sidecar.get(B.path(tree.PROGRESS)) == (b"B's", 0)
+    assert sidecar.get(B.path(store_paths.PROGRESS)) == (b"B's", 0)
 
 
 def test_a_namespace_writes_nothing_that_is_the_operators(
     operator: Connection, zookeeper: LocalZookeeper
 ) -> None:
-    operator.put(A.path(tree.DIRECTIVES, tree.numbered(1)), b"d")
-    guards = (A.path(name, tree.GUARD) for name in (tree.COORDINATION, tree.ORDERS))
+    operator.put(A.path(store_paths.DIRECTIVES, store_paths.numbered(1)), b"d")
+    guards = (
+        A.path(name, store_paths.GUARD) for name in (store_paths.COORDINATION, store_paths.ORDERS)
+    )
     with raw(zookeeper, credential(A).shown) as client:
         for path in (
-            A.path(tree.COORDINATION),
-            A.path(tree.ORDERS),
-            A.path(tree.DIRECTIVES),
-            A.path(tree.DIRECTIVES, tree.GUARD),
-            A.path(tree.DIRECTIVES, tree.numbered(1)),
+            A.path(store_paths.COORDINATION),
+            A.path(store_paths.ORDERS),
+            A.path(store_paths.DIRECTIVES),
+            A.path(store_paths.DIRECTIVES, store_paths.GUARD),
+            A.path(store_paths.DIRECTIVES, store_paths.numbered(1)),
         ):
             with pytest.raises(NoAuthError):
                 client.set(path, b"forged")
@@ -129,18 +132,22 @@ def test_a_namespace_writes_nothing_that_is_the_operators(
                 client.create(f"{path}/below", b"")
             with pytest.raises(NoAuthError):
                 client.set_acls(path, OPEN_ACL_UNSAFE)
-        for path in (A.path(tree.COORDINATION), A.path(tree.ORDERS), A.path(tree.DIRECTIVES)):
+        for path in (
+            A.path(store_paths.COORDINATION),
+            A.path(store_paths.ORDERS),
+            A.path(store_paths.DIRECTIVES),
+        ):
             with pytest.raises(NotEmptyError):
                 client.delete(path)
-        for path in (*guards, A.path(tree.DIRECTIVES, tree.GUARD, tree.GUARD)):
+        for path in (*guards, A.path(store_paths.DIRECTIVES, store_paths.GUARD, store_paths.GUARD)):
             with pytest.raises(NoAuthError):
                 client.delete(path)
         with pytest.raises(NotEmptyError):
-            client.delete(A.path(tree.DIRECTIVES, tree.GUARD))
+            client.delete(A.path(store_paths.DIRECTIVES, store_paths.GUARD))
         with pytest.raises(NoAuthError):
             client.delete(A.path())
         with pytest.raises(NoAuthError):
-            client.create(f"{tree.APPLICATIONS}/{A.namespace}/another", b"")
+            client.create(f"{store_paths.APPLICATIONS}/{A.namespace}/another", b"")
 
 
 def test_records_of_an_open_store_and_of_an_earlier_release_become_their_namespaces(
@@ -148,7 +155,7 @@ def test_records_of_an_open_store_and_of_an_earlier_release_become_their_namespa
 ) -> None:
     place = Place("team-a", "old")
     shared = [ACL(Permissions.ALL, entry.id) for entry in credential(A).acl[:1]]
-    records = (tree.TOPOLOGY, tree.COORDINATION, f"{tree.ACKS}/0000000001")
+    records = (store_paths.TOPOLOGY, store_paths.COORDINATION, f"{store_paths.ACKS}/0000000001")
     with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
         for number, name in enumerate(records):
             acl = OPEN_ACL_UNSAFE if number % 2 else shared
@@ -160,17 +167,17 @@ def test_records_of_an_open_store_and_of_an_earlier_release_become_their_namespa
     sidecar = connect(secret=to_text(credential(A)))
     for name in records:
         assert sidecar.get(place.path(*name.split("/"))) == (name.encode(), 0)
-    assert sidecar.get(place.path(tree.ORDERS)) == (b"{}", 0)
-    sidecar.put(place.path(tree.TOPOLOGY), b"new")
+    assert sidecar.get(place.path(store_paths.ORDERS)) == (b"{}", 0)
+    sidecar.put(place.path(store_paths.TOPOLOGY), b"new")
     with raw(zookeeper) as client, pytest.raises(NoAuthError):
-        client.get(place.path(tree.COORDINATION))
+        client.get(place.path(store_paths.COORDINATION))
     with pytest.raises(RunError, match="may not be read or written"):
-        sidecar.put(place.path(tree.COORDINATION), b"forged")
+        sidecar.put(place.path(store_paths.COORDINATION), b"forged")
     # what a sidecar of the earlier release makes is its namespace's once the next driver has come
     with raw(zookeeper, ("digest", f"rekindle:{SECRET}")) as client:
-        client.create(place.path(tree.STATISTICS), b"late", acl=shared)
+        client.create(place.path(store_paths.STATISTICS), b"late", acl=shared)
     assert namespaces.secure(place, RECORDS, "driver-2")
-    assert sidecar.get(place.path(tree.STATISTICS)) == (b"late", 0)
+    assert sidecar.get(place.path(store_paths.STATISTICS)) == (b"late", 0)
 
 
 def test_a_rotated_credential_is_taken_from_its_file_in_the_same_session(
@@ -179,46 +186,48 @@ def test_a_rotated_credential_is_taken_from_its_file_in_the_same_session(
     file = tmp_path / "secret"
     file.write_text(to_text(credential(A)))
     sidecar = connect(secret_file=file)
-    sidecar.put(A.path(tree.HEARTBEAT), b"h", ephemeral=True)
+    sidecar.put(A.path(store_paths.HEARTBEAT), b"h", ephemeral=True)
     session = sidecar.session
     namespaces = namespaces_of(operator)
     namespaces.admit(A.namespace, credential(A, 2), None)
     assert namespaces.secure(A, RECORDS, "driver-1")
     for _ in range(2):
         with pytest.raises(RunError, match="with this secret; give all parts"):
-            sidecar.put(A.path(tree.HEARTBEAT), b"refused", ephemeral=True)
+            sidecar.put(A.path(store_paths.HEARTBEAT), b"refused", ephemeral=True)
     file.write_text(to_text(credential(A, 2)))
     with pytest.raises(RunError, match="its file has another one by now; try it again"):
-        sidecar.put(A.path(tree.HEARTBEAT), b"refused", ephemeral=True)
-    sidecar.put(A.path(tree.HEARTBEAT), b"new", ephemeral=True)
-    sidecar.put(A.path(tree.PROGRESS), b"new")
+        sidecar.put(A.path(store_paths.HEARTBEAT), b"refused", ephemeral=True)
+    sidecar.put(A.path(store_paths.HEARTBEAT), b"new", ephemeral=True)
+    sidecar.put(A.path(store_paths.PROGRESS), b"new")
     assert sidecar.session == session
-    assert operator.get(A.path(tree.HEARTBEAT)) == (b"new", 1)
+    assert operator.get(A.path(store_paths.HEARTBEAT)) == (b"new", 1)
     file.write_text(to_text(credential(A)))
     old = connect(secret_file=file)
     with pytest.raises(RunError, match="may not be read or written"):
-        old.get(A.path(tree.PROGRESS))
+        old.get(A.path(store_paths.PROGRESS))
 
 
 def test_a_namespace_that_is_gone_has_no_rights_any_more(
     connect: Connect, operator: Connection
 ) -> None:
     sidecar = connect(secret=to_text(credential(A)))
-    sidecar.put(A.path(tree.PROGRESS), b"p")
+    sidecar.put(A.path(store_paths.PROGRESS), b"p")
     namespaces = namespaces_of(operator)
     namespaces.dismiss(A.namespace)
     assert namespaces.secure(A, RECORDS, "driver-1")
     for call in (sidecar.get, sidecar.children, partial(sidecar.put, data=b"")):
         with pytest.raises(RunError, match="may not be read or written"):
-            call(A.path(tree.PROGRESS))
-    assert operator.get(A.path(tree.PROGRESS)) == (b"p", 0)
+            call(A.path(store_paths.PROGRESS))
+    assert operator.get(A.path(store_paths.PROGRESS)) == (b"p", 0)
 
 
 @pytest.mark.parametrize("what", ["records", "bytes"])
 def test_a_namespace_that_fills_its_quota_hurts_nobody_else(
     what: str, connect: Connect, operator: Connection
 ) -> None:
-    quota = Quota(60, 50_000_000) if what == "records" else Quota(1_000, 1_000_000)
+    quota = (
+        NamespaceQuota(60, 50_000_000) if what == "records" else NamespaceQuota(1_000, 1_000_000)
+    )
     namespaces_of(operator).admit(A.namespace, credential(A), quota)
     sidecar, other = (connect(secret=to_text(credential(place))) for place in (A, B))
     session = operator.session
@@ -227,19 +236,19 @@ def test_a_namespace_that_fills_its_quota_hurts_nobody_else(
     with pytest.raises(RunError, match="QuotaExceeded"):
         fill(sidecar, numbers, data)
     with pytest.raises(RunError, match="QuotaExceeded"):
-        operator.put(A.path(tree.DIRECTIVES, tree.numbered(1)), b"d" * 1_000_000)
-    other.put(B.path(tree.PROGRESS), b"p")
-    operator.put(B.path(tree.DIRECTIVES, tree.numbered(1)), b"d")
+        operator.put(A.path(store_paths.DIRECTIVES, store_paths.numbered(1)), b"d" * 1_000_000)
+    other.put(B.path(store_paths.PROGRESS), b"p")
+    operator.put(B.path(store_paths.DIRECTIVES, store_paths.numbered(1)), b"d")
     assert operator.session == session
     assert operator.reachable
     for number in range(100):
-        sidecar.remove(A.path(tree.ACKS, tree.numbered(number)))
-    wait_until(lambda: is_written(sidecar, A.path(tree.PROGRESS)))
+        sidecar.remove(A.path(store_paths.ACKS, store_paths.numbered(number)))
+    wait_until(lambda: is_written(sidecar, A.path(store_paths.PROGRESS)))
 
 
 def fill(sidecar: Connection, numbers: Iterator[int], data: bytes) -> None:
     for number in numbers:
-        sidecar.put(A.path(tree.ACKS, tree.numbered(number)), data)
+        sidecar.put(A.path(store_paths.ACKS, store_paths.numbered(number)), data)
 
 
 def is_written(connection: Connection, path: str) -> bool:

@@ -12,25 +12,25 @@ import pytest
 from zookeeper_fixtures import PLACE, WAIT_SECONDS_MAX, Connect, directive, expire, wait_until
 
 import rekindle_zookeeper
-from rekindle.errors import RunError
-from rekindle.protocol import tree
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.model.errors import RunError
+from rekindle.protocol import store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
 pytest_plugins = ("zookeeper_fixtures",)
 
-LARGE = 3 * tree.PIECE_BYTES // 2
+LARGE = 3 * store_paths.PIECE_BYTES // 2
 
 
 def test_a_record_is_written_with_its_parents_read_and_removed(connect: Connect) -> None:
     connection = connect()
-    path = PLACE.path(tree.PROGRESS)
+    path = PLACE.path(store_paths.PROGRESS)
     assert connection.get(path) is None
     connection.put(path, b"one")
     assert connection.get(path) == (b"one", 0)
     connection.put(path, b"two")
     assert connection.get(path) == (b"two", 1)
-    assert connection.children(PLACE.path()) == [tree.PROGRESS]
+    assert connection.children(PLACE.path()) == [store_paths.PROGRESS]
     connection.remove(path)
     connection.remove(path)
     assert connection.get(path) is None
@@ -39,7 +39,7 @@ def test_a_record_is_written_with_its_parents_read_and_removed(connect: Connect)
 
 def test_a_transaction_writes_all_or_nothing(connect: Connect) -> None:
     connection = connect()
-    kept, first, second = PLACE.path(tree.COORDINATION), directive(1), directive(2)
+    kept, first, second = PLACE.path(store_paths.COORDINATION), directive(1), directive(2)
     assert connection.transact({kept: None}, {kept: b"a", first: b"1"}) == {kept: 0, first: 0}
     assert connection.transact({kept: 0}, {kept: b"b"}) == {kept: 1}
     for expected in ({kept: 0}, {kept: None}, {first: None}, {second: 0}, {kept: 1, first: 7}):
@@ -49,11 +49,11 @@ def test_a_transaction_writes_all_or_nothing(connect: Connect) -> None:
     assert connection.get(second) is None
     written = connection.transact({first: 0, second: None}, {kept: b"c"})
     assert written == {kept: 2}
-    assert connection.children(PLACE.path(tree.DIRECTIVES)) == [tree.numbered(1)]
+    assert connection.children(PLACE.path(store_paths.DIRECTIVES)) == [store_paths.numbered(1)]
 
 
 def test_of_many_who_write_at_once_on_one_condition_one_succeeds(connect: Connect) -> None:
-    path = PLACE.path(tree.COORDINATION)
+    path = PLACE.path(store_paths.COORDINATION)
     connections = [connect() for _ in range(4)]
     connections[0].put(path, b"")
 
@@ -70,10 +70,12 @@ def test_of_many_who_write_at_once_on_one_condition_one_succeeds(connect: Connec
     assert connections[0].get(path) == (b"x" * LARGE, 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, tree.PIECE_BYTES, tree.PIECE_BYTES + 1, 5 * LARGE])
+@pytest.mark.parametrize(
+    "size", [0, 1, store_paths.PIECE_BYTES, store_paths.PIECE_BYTES + 1, 5 * LARGE]
+)
 def test_records_of_any_size_come_back_as_they_were(size: int, connect: Connect) -> None:
     connection = connect()
-    path = PLACE.path(tree.TOPOLOGY)
+    path = PLACE.path(store_paths.TOPOLOGY)
     data = bytes(range(256)) * (size // 256) + b"r" * (size % 256)
     connection.put(path, data)
     assert connection.get(path) == (data, 0)
@@ -81,29 +83,31 @@ def test_records_of_any_size_come_back_as_they_were(size: int, connect: Connect)
 
 def test_what_is_replaced_or_removed_leaves_no_pieces(connect: Connect) -> None:
     connection = connect()
-    path = PLACE.path(tree.TOPOLOGY)
+    path = PLACE.path(store_paths.TOPOLOGY)
     for letter in (b"a", b"b", b"b"):
         connection.put(path, letter * LARGE)
-        assert len(connection.children(PLACE.path(tree.PIECES))) == 2
+        assert len(connection.children(PLACE.path(store_paths.PIECES))) == 2
     connection.put(path, b"small")
-    assert connection.children(PLACE.path(tree.PIECES)) == []
+    assert connection.children(PLACE.path(store_paths.PIECES)) == []
     connection.put(path, b"c" * LARGE)
     connection.remove(path)
-    assert connection.children(PLACE.path(tree.PIECES)) == []
+    assert connection.children(PLACE.path(store_paths.PIECES)) == []
 
 
 def test_a_transaction_that_is_too_large_for_one_message_goes_in_pieces(connect: Connect) -> None:
     connection = connect()
-    writes = {directive(number): bytes([number]) * tree.PIECE_BYTES for number in range(1, 6)}
+    writes = {
+        directive(number): bytes([number]) * store_paths.PIECE_BYTES for number in range(1, 6)
+    }
     connection.transact({}, writes)
     for path, data in writes.items():
         assert connection.get(path) == (data, 0)
-    assert len(connection.children(PLACE.path(tree.PIECES))) == 3
+    assert len(connection.children(PLACE.path(store_paths.PIECES))) == 3
 
 
 def test_who_reads_while_a_large_record_is_replaced_gets_one_or_the_other(connect: Connect) -> None:
     writer, reader = connect(), connect()
-    path = PLACE.path(tree.TOPOLOGY)
+    path = PLACE.path(store_paths.TOPOLOGY)
     writer.put(path, b"0" * LARGE)
     done = threading.Event()
 
@@ -123,23 +127,23 @@ def test_who_reads_while_a_large_record_is_replaced_gets_one_or_the_other(connec
 
 def test_pieces_that_no_record_names_go_when_they_have_been_left_for_long(connect: Connect) -> None:
     connection = connect()
-    connection.put(PLACE.path(tree.TOPOLOGY), b"kept" * LARGE)
+    connection.put(PLACE.path(store_paths.TOPOLOGY), b"kept" * LARGE)
     connection.put(directive(1), b"kept too" * LARGE)
-    wanted = set(connection.children(PLACE.path(tree.PIECES)))
+    wanted = set(connection.children(PLACE.path(store_paths.PIECES)))
     for name in ("left.0", "written-again.0"):
-        connection.put(PLACE.path(tree.PIECES, name), b"left by one that died")
+        connection.put(PLACE.path(store_paths.PIECES, name), b"left by one that died")
     seen = connection.sweep(PLACE.path(), {})
     assert {path.rpartition("/")[2] for path in seen} == {"left.0", "written-again.0"}
-    connection.put(PLACE.path(tree.PIECES, "written-again.0"), b"its head is about to come")
+    connection.put(PLACE.path(store_paths.PIECES, "written-again.0"), b"its head is about to come")
     seen = connection.sweep(PLACE.path(), seen)
-    assert set(connection.children(PLACE.path(tree.PIECES))) == wanted | {"written-again.0"}
+    assert set(connection.children(PLACE.path(store_paths.PIECES))) == wanted | {"written-again.0"}
     assert connection.sweep(PLACE.path(), seen) == {}
-    assert set(connection.children(PLACE.path(tree.PIECES))) == wanted
+    assert set(connection.children(PLACE.path(store_paths.PIECES))) == wanted
 
 
 def test_an_ephemeral_record_goes_with_its_session_and_changes_hands(connect: Connect) -> None:
     first, second = connect(), connect()
-    path = PLACE.path(tree.HEARTBEAT)
+    path = PLACE.path(store_paths.HEARTBEAT)
     first.put(path, b"first", ephemeral=True)
     first.put(path, b"still first", ephemeral=True)
     second.transact({path: 1}, {path: b"second"}, ephemeral=True)
@@ -157,7 +161,7 @@ def test_an_expired_session_is_followed_by_another_one(
     connection = connect()
     changes: list[int | None] = []
     connection.on_change(lambda: changes.append(connection.session))
-    path = PLACE.path(tree.HEARTBEAT)
+    path = PLACE.path(store_paths.HEARTBEAT)
     connection.put(path, b"here", ephemeral=True)
     before = connection.session
     assert before is not None
@@ -169,7 +173,7 @@ def test_an_expired_session_is_followed_by_another_one(
 
 def test_a_client_that_ends_unasked_is_replaced(connect: Connect) -> None:
     connection, writer = connect(), connect()
-    path = PLACE.path(tree.PROGRESS)
+    path = PLACE.path(store_paths.PROGRESS)
     told = threading.Event()
     connection.put(path, b"before")
     connection.watch(path, told.set)
@@ -187,7 +191,7 @@ def test_a_store_that_is_away_is_told_within_the_deadline_and_found_again(
     fault: str, connect: Connect, zookeeper: LocalZookeeper
 ) -> None:
     connection = connect(deadline_seconds=1.0, session_seconds=4.0)
-    path = PLACE.path(tree.PROGRESS)
+    path = PLACE.path(store_paths.PROGRESS)
     connection.put(path, b"before")
     getattr(zookeeper, fault)(1)
     calls: list[Callable[[], object]] = [
@@ -216,7 +220,7 @@ def test_an_ensemble_goes_on_without_its_leader_and_waits_without_a_majority(
         connection = rekindle_zookeeper.connect(
             ensemble.connect_string, session_seconds=40.0, deadline_seconds=2.0
         )
-        kept, here = PLACE.path(tree.COORDINATION), PLACE.path(tree.HEARTBEAT)
+        kept, here = PLACE.path(store_paths.COORDINATION), PLACE.path(store_paths.HEARTBEAT)
         connection.put(here, b"here", ephemeral=True)
         connection.put(kept, b"0")
         session, leader = connection.session, ensemble.leader()
@@ -238,9 +242,9 @@ def test_an_ensemble_goes_on_without_its_leader_and_waits_without_a_majority(
 def test_one_leads_and_another_takes_over_when_it_is_closed(connect: Connect) -> None:
     first, second = connect(), connect()
     told = threading.Event()
-    leader = first.elect(tree.ELECTION, "first", lambda: None)
+    leader = first.elect(store_paths.ELECTION, "first", lambda: None)
     wait_until(lambda: leader.leads)
-    candidate = second.elect(tree.ELECTION, "second", told.set)
+    candidate = second.elect(store_paths.ELECTION, "second", told.set)
     time.sleep(1.0)
     assert leader.leads
     assert not candidate.leads
@@ -250,22 +254,22 @@ def test_one_leads_and_another_takes_over_when_it_is_closed(connect: Connect) ->
     assert told.wait(WAIT_SECONDS_MAX)
     wait_until(lambda: candidate.leads)
     candidate.close()
-    assert second.children(tree.ELECTION) == []
+    assert second.children(store_paths.ELECTION) == []
 
 
 def test_leadership_ends_with_the_session_and_can_be_won_again(
     connect: Connect, zookeeper: LocalZookeeper
 ) -> None:
     first, second = connect(), connect()
-    leader = first.elect(tree.ELECTION, "first", lambda: None)
+    leader = first.elect(store_paths.ELECTION, "first", lambda: None)
     wait_until(lambda: leader.leads)
-    candidate = second.elect(tree.ELECTION, "second", lambda: None)
-    wait_until(lambda: len(second.children(tree.ELECTION)) == 2)
+    candidate = second.elect(store_paths.ELECTION, "second", lambda: None)
+    wait_until(lambda: len(second.children(store_paths.ELECTION)) == 2)
     expire(first, zookeeper)
     wait_until(lambda: candidate.leads)
     wait_until(lambda: first.reachable)
     assert not leader.leads
-    wait_until(lambda: len(second.children(tree.ELECTION)) == 2)
+    wait_until(lambda: len(second.children(store_paths.ELECTION)) == 2)
     candidate.close()
     wait_until(lambda: leader.leads)
     leader.close()
@@ -275,7 +279,7 @@ def test_a_leader_leads_on_after_an_outage_that_its_session_outlives(
     connect: Connect, zookeeper: LocalZookeeper
 ) -> None:
     connection = connect(session_seconds=40.0)
-    leader = connection.elect(tree.ELECTION, "one", lambda: None)
+    leader = connection.elect(store_paths.ELECTION, "one", lambda: None)
     wait_until(lambda: leader.leads)
     zookeeper.kill(1)
     wait_until(lambda: not leader.leads)
@@ -287,7 +291,7 @@ def test_a_leader_leads_on_after_an_outage_that_its_session_outlives(
 def test_with_a_secret_others_neither_read_nor_write(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = PLACE.path(tree.PROGRESS)
+    path = PLACE.path(store_paths.PROGRESS)
     with caplog.at_level(logging.DEBUG):
         ours, other, none = connect(secret="open"), connect(secret="wrong"), connect()
         ours.put(path, b"x" * LARGE)

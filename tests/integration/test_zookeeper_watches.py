@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from zookeeper_fixtures import PLACE, Connect, directive, expire, wait_until
 
-from rekindle.protocol import tree
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.protocol import store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import watches
 
 pytest_plugins = ("zookeeper_fixtures",)
@@ -17,7 +17,7 @@ def test_a_watch_tells_whoever_reads_of_everything_for_ever(
     connect: Connect, zookeeper: LocalZookeeper
 ) -> None:
     watcher, writer = connect(), connect()
-    folder, child = PLACE.path(tree.DIRECTIVES), directive(1)
+    folder, child = PLACE.path(store_paths.DIRECTIVES), directive(1)
     seen = {folder: 0, child: 0}
 
     def count(path: str) -> Callable[[], None]:
@@ -56,13 +56,13 @@ def test_hundreds_of_watches_tell_after_a_connect(
     watcher, told = connect(), set[int]()
     for number in range(1, 1001):
         watcher.watch(PLACE.path(f"watched/{number}"), lambda number=number: told.add(number))
-    assert watcher.get(PLACE.path(tree.PROGRESS)) is None
+    assert watcher.get(PLACE.path(store_paths.PROGRESS)) is None
     zookeeper.kill(1)
     told.clear()
     zookeeper.start_server(1)
     wait_until(lambda: len(told) == 1000)
     wait_until(lambda: watcher.reachable)
-    assert watcher.get(PLACE.path(tree.PROGRESS)) is None
+    assert watcher.get(PLACE.path(store_paths.PROGRESS)) is None
 
 
 def test_only_some_watches_are_armed_at_a_time(
@@ -110,7 +110,7 @@ def test_watches_are_not_waited_for_without_a_connection(
 
 def test_what_changes_again_before_anybody_reads_is_told_once(connect: Connect) -> None:
     watcher, writer = connect(), connect()
-    path, other = PLACE.path(tree.PROGRESS), PLACE.path(tree.ORDERS)
+    path, other = PLACE.path(store_paths.PROGRESS), PLACE.path(store_paths.ORDERS)
     told: list[str] = []
     watcher.watch(path, lambda: told.append("changed"))
     watcher.watch(other, lambda: told.append("the other one"))

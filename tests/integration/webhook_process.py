@@ -15,9 +15,9 @@ from pathlib import Path
 from injection_world import knowledge
 from prometheus_client import CollectorRegistry
 
-from rekindle_operator.injection import issuing
-from rekindle_operator.injection.judging import Informed
-from rekindle_operator.injection.serving import Server, make_counter
+from rekindle_operator.webhook import certificate_issuer
+from rekindle_operator.webhook.injector import Informed
+from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 
 TURN_SECONDS = 0.05
 
@@ -40,8 +40,8 @@ def memory_bytes() -> int:
 
 
 def main() -> None:
-    issued = issuing.issue(("127.0.0.1",), datetime.now(UTC))
-    server = Server(
+    issued = certificate_issuer.issue(("127.0.0.1",), datetime.now(UTC))
+    server = WebhookServer(
         Informed(knowledge()),
         lambda: issued.pair,
         make_counter(CollectorRegistry()),

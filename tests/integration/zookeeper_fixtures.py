@@ -6,13 +6,13 @@ import pytest
 from kazoo.client import KazooClient
 
 import rekindle_zookeeper
-from rekindle.protocol import tree
-from rekindle_local import processes
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.protocol import store_paths
+from rekindle_local import process_sets
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection
 
 WAIT_SECONDS_MAX = 120
-PLACE = tree.Place("default", "application")
+PLACE = store_paths.Place("default", "application")
 
 Connect = Callable[..., Connection]
 
@@ -48,7 +48,7 @@ def empty(zookeeper: LocalZookeeper) -> None:
 
 
 def directive(number: int) -> str:
-    return PLACE.path(tree.DIRECTIVES, tree.numbered(number))
+    return PLACE.path(store_paths.DIRECTIVES, store_paths.numbered(number))
 
 
 def expire(connection: Connection, zookeeper: LocalZookeeper) -> None:
@@ -60,4 +60,4 @@ def expire(connection: Connection, zookeeper: LocalZookeeper) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(condition, limit_seconds=WAIT_SECONDS_MAX)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from testbed import binaries
-from testbed.binaries import API_SERVER, CONTROL_PLANE, HELM, KUBECTL
+from testbed import test_programs
 from testbed.control_plane import ControlPlane
-from testbed.nodes import Nodes
+from testbed.simulated_kubelets import SimulatedKubelets
+from testbed.test_programs import API_SERVER, CONTROL_PLANE, HELM, KUBECTL
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -36,7 +36,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     used = loud_skips.used_fixtures(session)
     if "programs" in used:
         names = [*CONTROL_PLANE, *(name for name in (KUBECTL, HELM) if name in used)]
-        loud_skips.keep(session, LOUD, lambda say: binaries.find(names, progress=say))
+        loud_skips.keep(session, LOUD, lambda say: test_programs.find(names, progress=say))
 
 
 @pytest.fixture(scope="session")
@@ -93,10 +93,10 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 
 
 @pytest.fixture
-def nodes(control_plane: ControlPlane) -> Iterator[Nodes]:
+def nodes(control_plane: ControlPlane) -> Iterator[SimulatedKubelets]:
     """Simulated nodes, none at first, whose leases are renewed every second."""
     control_plane.restore()
-    with Nodes(control_plane, lease_seconds=LEASE_SECONDS) as nodes:
+    with SimulatedKubelets(control_plane, lease_seconds=LEASE_SECONDS) as nodes:
         try:
             yield nodes
         finally:

@@ -6,8 +6,8 @@ from typing import Any
 
 import loud_skips
 
-from rekindle.errors import RekindleError
-from testbed import definitions
+from rekindle.model.errors import RekindleError
+from testbed import foreign_crds
 
 __all__ = ["spark_applications", "stored"]
 
@@ -17,13 +17,13 @@ Definitions = list[dict[str, Any]]
 @cache
 def stored(*names: str) -> Definitions:
     """Each with the version that an API server without their controllers can store."""
-    return _or_skip(lambda: definitions.stored(*names))
+    return _or_skip(lambda: foreign_crds.stored(*names))
 
 
 @cache
 def spark_applications() -> Definitions:
     """Both kinds of SparkApplication."""
-    return _or_skip(definitions.spark_applications)
+    return _or_skip(foreign_crds.spark_applications)
 
 
 def _or_skip(found: Callable[[], Definitions]) -> Definitions:

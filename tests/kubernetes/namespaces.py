@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from kubernetes import client
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 from testbed.control_plane import ControlPlane
 
 __all__ = ["new_namespace"]
@@ -23,7 +23,7 @@ def new_namespace(control_plane: ControlPlane) -> Iterator[str]:
     with control_plane.api_client() as api_client:
         core = client.CoreV1Api(api_client)
         core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=name)))
-        there = processes.await_condition(
+        there = process_sets.await_condition(
             lambda: bool(core.list_namespaced_service_account(name).items),
             limit_seconds=WAIT_SECONDS_MAX,
         )

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import foreign_crds
 
 from testbed.control_plane import ControlPlane
-from testbed.definitions import install
+from testbed.foreign_crds import install
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "kubernetes"

@@ -19,12 +19,12 @@ import urllib3
 from kubernetes import client
 
 import testbed
-from rekindle.errors import InputError, RunError
-from rekindle_local import processes
-from testbed.binaries import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from rekindle.model.errors import InputError, RunError
+from rekindle_local import process_sets
 from testbed.control_plane import ControlPlane
+from testbed.test_programs import API_SERVER, CONTROL_PLANE, CONTROLLER_MANAGER, ETCD, SCHEDULER
 
-SOURCES = [Path(processes.__file__).parents[1], Path(testbed.__file__).parents[1]]
+SOURCES = [Path(process_sets.__file__).parents[1], Path(testbed.__file__).parents[1]]
 # Bodies are plain dicts here, and answers are read without asking whether a field is there: the
 # types of the client allow neither.
 Api = Any
@@ -291,13 +291,13 @@ def labels_of_new_pod(core: Api, namespace: str) -> dict[str, str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.1
     )
 
 
 def is_alive(pid: int) -> bool:
-    return processes.start_ticks(pid) is not None
+    return process_sets.start_ticks(pid) is not None
 
 
 def find_children(pid: int) -> list[int]:

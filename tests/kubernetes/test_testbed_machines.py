@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from rekindle.errors import InputError
-from rekindle_local import processes
-from testbed.bodies import NodeShape
-from testbed.containers import Container, Launch
+from rekindle.model.errors import InputError
+from rekindle_local import process_sets
+from testbed.container_commands import ContainerCommand, Launch
 from testbed.control_plane import ControlPlane
-from testbed.machines import Machines
-from testbed.nodes import Fate, Nodes
+from testbed.node_objects import NodeShape
+from testbed.pod_processes import PodProcesses
+from testbed.simulated_kubelets import Fate, SimulatedKubelets
 
 Api = Any
 WAIT_SECONDS_MAX = 180.0
@@ -29,8 +29,8 @@ SLEEP = "sleep 600 & wait"
 OWNER = """
 import os, signal, sys
 from pathlib import Path
-from testbed.containers import Launch
-from testbed.machines import Machines
+from testbed.container_commands import Launch
+from testbed.pod_processes import PodProcesses as Machines
 
 def run(container, folder):
     return Launch(container.command, os.environ)
@@ -44,7 +44,7 @@ with Machines(Path(sys.argv[1]), {"any": run}) as it:
 """
 
 
-def shell_image(container: Container, folder: Path) -> Launch:
+def shell_image(container: ContainerCommand, folder: Path) -> Launch:
     """Runs a container's arguments in a shell."""
     environment = {**os.environ, **container.environment, "FOLDER": str(folder)}
     return Launch(("/bin/sh", "-c", *container.arguments), environment)
@@ -56,15 +56,15 @@ def core(api_client: client.ApiClient) -> Api:
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Iterator[Machines]:
-    with Machines(tmp_path / "pods", {IMAGE: shell_image}) as machines:
+def machines(tmp_path: Path) -> Iterator[PodProcesses]:
+    with PodProcesses(tmp_path / "pods", {IMAGE: shell_image}) as machines:
         yield machines
 
 
 @pytest.fixture
-def real_nodes(control_plane: ControlPlane, machines: Machines) -> Iterator[Nodes]:
+def real_nodes(control_plane: ControlPlane, machines: PodProcesses) -> Iterator[SimulatedKubelets]:
     control_plane.restore()
-    with Nodes(control_plane, lease_seconds=1.0, machines=machines) as nodes:
+    with SimulatedKubelets(control_plane, lease_seconds=1.0, machines=machines) as nodes:
         yield nodes
 
 
@@ -86,12 +86,14 @@ def phase(core: Api, namespace: str) -> str:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.05
     )
 
 
-def start_sleeping(core: Api, namespace: str, nodes: Nodes, machines: Machines) -> str:
+def start_sleeping(
+    core: Api, namespace: str, nodes: SimulatedKubelets, machines: PodProcesses
+) -> str:
     """A node with a pod that sleeps."""
     (name,) = nodes.add(1, REAL)
     create_pod(core, namespace, name, SLEEP)
@@ -106,7 +108,7 @@ def states(pids: tuple[int, ...]) -> set[str]:
 
 
 def test_a_container_runs_with_its_pods_address_its_node_and_a_folder_of_its_own(
-    core: Api, namespace: str, real_nodes: Nodes, machines: Machines
+    core: Api, namespace: str, real_nodes: SimulatedKubelets, machines: PodProcesses
 ) -> None:
     (name,) = real_nodes.add(1, REAL)
     fields = {"NODE": "spec.nodeName", "IP": "status.podIP", "NAME": "metadata.name"}
@@ -125,7 +127,7 @@ def test_a_container_runs_with_its_pods_address_its_node_and_a_folder_of_its_own
 
 @pytest.mark.parametrize(("script", "found"), [("exit 0", "Succeeded"), ("exit 3", "Failed")])
 def test_a_container_that_ends_by_itself_ends_its_pod(
-    core: Api, namespace: str, real_nodes: Nodes, script: str, found: str
+    core: Api, namespace: str, real_nodes: SimulatedKubelets, script: str, found: str
 ) -> None:
     (name,) = real_nodes.add(1, REAL)
     create_pod(core, namespace, name, script)
@@ -135,7 +137,7 @@ def test_a_container_that_ends_by_itself_ends_its_pod(
 
 
 def test_a_container_ends_with_its_pod(
-    core: Api, namespace: str, real_nodes: Nodes, machines: Machines
+    core: Api, namespace: str, real_nodes: SimulatedKubelets, machines: PodProcesses
 ) -> None:
     name = start_sleeping(core, namespace, real_nodes, machines)
     core.delete_namespaced_pod("one", namespace)
@@ -143,7 +145,7 @@ def test_a_container_ends_with_its_pod(
 
 
 def test_on_a_node_whose_kubelet_has_stopped_everything_runs_on(
-    core: Api, namespace: str, real_nodes: Nodes, machines: Machines
+    core: Api, namespace: str, real_nodes: SimulatedKubelets, machines: PodProcesses
 ) -> None:
     name = start_sleeping(core, namespace, real_nodes, machines)
     real_nodes.lose(name)
@@ -155,7 +157,7 @@ def test_on_a_node_whose_kubelet_has_stopped_everything_runs_on(
 
 
 def test_a_frozen_node_says_nothing_and_goes_on_when_it_is_back(
-    core: Api, namespace: str, real_nodes: Nodes, machines: Machines
+    core: Api, namespace: str, real_nodes: SimulatedKubelets, machines: PodProcesses
 ) -> None:
     name = start_sleeping(core, namespace, real_nodes, machines)
     before = machines.processes(name)
@@ -169,7 +171,7 @@ def test_a_frozen_node_says_nothing_and_goes_on_when_it_is_back(
 
 
 def test_of_a_dead_node_the_api_learns_only_when_it_is_back(
-    core: Api, namespace: str, real_nodes: Nodes, machines: Machines
+    core: Api, namespace: str, real_nodes: SimulatedKubelets, machines: PodProcesses
 ) -> None:
     name = start_sleeping(core, namespace, real_nodes, machines)
     real_nodes.lose(name, fate=Fate.DIE)
@@ -182,9 +184,9 @@ def test_of_a_dead_node_the_api_learns_only_when_it_is_back(
 
 
 def test_when_nodes_are_closed_nothing_runs_on_them(
-    control_plane: ControlPlane, core: Api, namespace: str, machines: Machines
+    control_plane: ControlPlane, core: Api, namespace: str, machines: PodProcesses
 ) -> None:
-    with Nodes(control_plane, lease_seconds=1.0, machines=machines) as nodes:
+    with SimulatedKubelets(control_plane, lease_seconds=1.0, machines=machines) as nodes:
         name = start_sleeping(core, namespace, nodes, machines)
     assert machines.processes(name) == ()
 
@@ -202,9 +204,9 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
     pids = [int(pid) for pid in owner.stdout.split()]
     assert pids, owner.stderr
     assert owner.returncode == -signal.SIGKILL
-    wait_until(lambda: not any(processes.start_ticks(pid) for pid in pids))
+    wait_until(lambda: not any(process_sets.start_ticks(pid) for pid in pids))
 
 
-def test_a_real_node_without_machines_is_refused(nodes: Nodes) -> None:
+def test_a_real_node_without_machines_is_refused(nodes: SimulatedKubelets) -> None:
     with pytest.raises(InputError, match="needs a machine"):
         nodes.add(1, REAL)

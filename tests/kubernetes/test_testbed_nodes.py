@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from rekindle.errors import InputError
-from rekindle_local import processes
-from testbed import bodies
-from testbed.bodies import NodeShape
+from rekindle.model.errors import InputError
+from rekindle_local import process_sets
+from testbed import node_objects
 from testbed.control_plane import ControlPlane
-from testbed.nodes import Nodes
+from testbed.node_objects import NodeShape
+from testbed.simulated_kubelets import SimulatedKubelets
 
 # Bodies are plain dicts here, and answers are read without asking whether a field is there: the
 # types of the client allow neither.
@@ -29,7 +29,7 @@ def core(api_client: client.ApiClient) -> Api:
 
 
 def test_a_pod_is_scheduled_on_a_simulated_node_and_runs(
-    core: Api, namespace: str, nodes: Nodes
+    core: Api, namespace: str, nodes: SimulatedKubelets
 ) -> None:
     (name,) = nodes.add(zone="a")
     create_pod(core, namespace, "one")
@@ -38,11 +38,11 @@ def test_a_pod_is_scheduled_on_a_simulated_node_and_runs(
     assert pod.spec.node_name == name
     assert pod.status.pod_ip is not None
     assert all(status.ready for status in pod.status.container_statuses)
-    assert core.read_node(name).metadata.labels[bodies.ZONE] == "a"
+    assert core.read_node(name).metadata.labels[node_objects.ZONE] == "a"
 
 
 def test_a_sidecar_of_a_pod_runs_and_its_other_init_containers_have_ended(
-    core: Api, namespace: str, nodes: Nodes
+    core: Api, namespace: str, nodes: SimulatedKubelets
 ) -> None:
     nodes.add()
     sidecar = {**SLEEPER, "name": "sidecar", "restartPolicy": "Always"}
@@ -55,7 +55,7 @@ def test_a_sidecar_of_a_pod_runs_and_its_other_init_containers_have_ended(
 
 
 def test_a_deployment_becomes_available_and_its_service_has_endpoints(
-    api_client: client.ApiClient, core: Api, namespace: str, nodes: Nodes
+    api_client: client.ApiClient, core: Api, namespace: str, nodes: SimulatedKubelets
 ) -> None:
     nodes.add(2)
     applications: Api = client.AppsV1Api(api_client)
@@ -84,14 +84,14 @@ def test_a_deployment_becomes_available_and_its_service_has_endpoints(
 
 
 def test_a_node_that_is_lost_becomes_unknown_and_its_pods_stay_running(
-    core: Api, namespace: str, nodes: Nodes
+    core: Api, namespace: str, nodes: SimulatedKubelets
 ) -> None:
     name, other = nodes.add(2)
     create_pod(core, namespace, "one", nodeName=name)
     wait_until(lambda: phase(core, namespace, "one") == "Running")
     nodes.lose(name)
     wait_until(lambda: ready(core, name) == ("Unknown", "NodeStatusUnknown"))
-    wait_until(lambda: bodies.UNREACHABLE in taints(core, name))  # written apart
+    wait_until(lambda: node_objects.UNREACHABLE in taints(core, name))  # written apart
     assert ready(core, other) == ("True", "KubeletReady")
     core.delete_namespaced_pod("one", namespace)
     create_pod(core, namespace, "two", nodeName=other)
@@ -103,7 +103,7 @@ def test_a_node_that_is_lost_becomes_unknown_and_its_pods_stay_running(
 
 
 def test_a_lost_node_renews_no_lease_and_one_that_is_back_does_and_becomes_ready(
-    api_client: client.ApiClient, core: Api, namespace: str, nodes: Nodes
+    api_client: client.ApiClient, core: Api, namespace: str, nodes: SimulatedKubelets
 ) -> None:
     name, _ = nodes.add(2)
     create_pod(core, namespace, "one", nodeName=name)
@@ -121,14 +121,16 @@ def test_a_lost_node_renews_no_lease_and_one_that_is_back_does_and_becomes_ready
     assert {one.status for one in core.read_node(name).status.conditions} == {"True", "False"}
 
 
-def test_a_kubelet_says_itself_that_it_is_shutting_down(core: Api, nodes: Nodes) -> None:
+def test_a_kubelet_says_itself_that_it_is_shutting_down(
+    core: Api, nodes: SimulatedKubelets
+) -> None:
     (name,) = nodes.add()
     nodes.report_ready(name, ready=False, reason="KubeletNotReady", message="shutting down")
     assert ready(core, name) == ("False", "KubeletNotReady")
 
 
 def test_a_node_with_a_wrong_clock_renews_its_lease_by_that_clock_and_stays_ready(
-    api_client: client.ApiClient, core: Api, nodes: Nodes
+    api_client: client.ApiClient, core: Api, nodes: SimulatedKubelets
 ) -> None:
     ahead, right = nodes.add(2)
     nodes.set_clock(ahead, ahead_seconds=600)
@@ -141,7 +143,7 @@ def test_a_node_with_a_wrong_clock_renews_its_lease_by_that_clock_and_stays_read
 
 
 def test_a_removed_node_takes_its_lease_with_it(
-    api_client: client.ApiClient, core: Api, nodes: Nodes
+    api_client: client.ApiClient, core: Api, nodes: SimulatedKubelets
 ) -> None:
     name, other = nodes.add(2)
     nodes.remove(name)
@@ -156,7 +158,7 @@ def test_a_removed_node_takes_its_lease_with_it(
     assert nodes.names == (other,)
 
 
-def test_a_node_has_the_shape_that_was_asked_for(core: Api, nodes: Nodes) -> None:
+def test_a_node_has_the_shape_that_was_asked_for(core: Api, nodes: SimulatedKubelets) -> None:
     taint = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
     shape = NodeShape(cpu="48", memory="192Gi", pods=20, labels={"rack": "7"}, taints=[taint])
     (name,) = nodes.add(1, shape)
@@ -167,7 +169,7 @@ def test_a_node_has_the_shape_that_was_asked_for(core: Api, nodes: Nodes) -> Non
 
 
 def test_nodes_live_on_through_an_outage_of_the_api_server(
-    control_plane: ControlPlane, core: Api, namespace: str, nodes: Nodes
+    control_plane: ControlPlane, core: Api, namespace: str, nodes: SimulatedKubelets
 ) -> None:
     names = nodes.add(3)
     control_plane.kill("kube-apiserver")
@@ -185,7 +187,7 @@ def test_when_a_set_of_nodes_is_closed_nothing_of_it_is_left(
     core: Api,
     namespace: str,
 ) -> None:
-    with Nodes(control_plane, lease_seconds=1) as nodes:
+    with SimulatedKubelets(control_plane, lease_seconds=1) as nodes:
         dead, alive = nodes.add(2)
         create_pod(core, namespace, "on-dead", nodeName=dead)
         create_pod(core, namespace, "on-alive", nodeName=alive)
@@ -198,7 +200,7 @@ def test_when_a_set_of_nodes_is_closed_nothing_of_it_is_left(
     assert leases.list_namespaced_lease("kube-node-lease").items == []
 
 
-def test_an_unknown_node_is_refused(nodes: Nodes) -> None:
+def test_an_unknown_node_is_refused(nodes: SimulatedKubelets) -> None:
     with pytest.raises(InputError, match="name one that `add` has returned"):
         nodes.lose("node-9")
 
@@ -235,6 +237,6 @@ def renewed(api_client: client.ApiClient, name: str) -> datetime:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         condition, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.1
     )

@@ -49,7 +49,7 @@ class Verdict:
 
 def prepare(copy: Copy) -> str:
     """Builds the copy's jar where it is not current; gives what went wrong, empty for nothing."""
-    built = copy.run(("-m", "rekindle_spark.jar"), TRIAL_SECONDS_MAX)
+    built = copy.run(("-m", "rekindle_spark.spark.jvm_build"), TRIAL_SECONDS_MAX)
     return "" if built.code == 0 else f"the jar cannot be built: {_end_of(built.output)}"
 
 

@@ -1,6 +1,6 @@
 """What is counted inside of the processes of a run, without any change to the product.
 
-    sitecustomize   what Python reads at its start: it counts the CPU time of checksums of frames
+    sitecustomize  what Python reads at its start: it counts the CPU time of checksums of frames
 
 The folder is put on the path of the nodes' processes.
 """

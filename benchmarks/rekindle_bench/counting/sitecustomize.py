@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 TO = os.environ.get("REKINDLE_BENCH_CHECKS", "")
-MODULE = "rekindle_spark.frames"
+MODULE = "rekindle_spark.executor.frames"
 WRITE_SECONDS = 0.2
 
 

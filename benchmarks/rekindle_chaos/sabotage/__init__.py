@@ -1,6 +1,6 @@
 """What is broken on purpose, in driver and hosts, to see that a check of chaos finds it.
 
-    sitecustomize   what Python reads at its start: it breaks what the environment names, and
+    sitecustomize  what Python reads at its start: it breaks what the environment names, and
                     hinders where a fault has set a trap
 
 Nothing of the product knows of it: the folder is put on the path of the processes of a trial.
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 
-from rekindle_chaos import drawing
+from rekindle_chaos import trial_generator
 
 __all__ = ["FOLDER", "VARIABLE", "Sabotage"]
 
@@ -50,7 +50,7 @@ class Sabotage(StrEnum):
     def faults(self) -> Collection[str]:
         """The kinds of faults that show it, with which the same seeds pass where nothing is
         broken."""
-        return SHOWN_BY.get(self, drawing.FIRST_KINDS)
+        return SHOWN_BY.get(self, trial_generator.FIRST_KINDS)
 
     @property
     def ordering(self) -> str | None:

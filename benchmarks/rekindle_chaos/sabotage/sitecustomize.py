@@ -20,17 +20,17 @@ KIND = os.environ.get("REKINDLE_CHAOS_BREAK", "")
 DRIVER_OF = os.environ.get("REKINDLE_CHAOS_DIRECTORY", "")
 SLOW_BYTES_PER_SECOND, SLOW_SECONDS = 1e6, 0.05
 MODULES = {
-    "order": "rekindle_spark.partition",
-    "dedupe": "rekindle_spark.running",
-    "fence": "rekindle_spark.store",
-    "restore": "rekindle_spark.states",
-    "offset-log": "rekindle_spark.store",
-    "trim-early": "rekindle_spark.restoring",
-    "manifest": "rekindle_spark.partition",
-    "watermark": "rekindle_spark.partition",
-    "late-checkpoint": "rekindle_spark.store",
-    "forgotten-letter": "rekindle_spark.jobs",
-    "unchecked-frame": "rekindle_spark.frames",
+    "order": "rekindle_spark.executor.partition",
+    "dedupe": "rekindle_spark.jobs.job_runner",
+    "fence": "rekindle_spark.store.checkpoint_store",
+    "restore": "rekindle_spark.checkpoint.state_files",
+    "offset-log": "rekindle_spark.store.checkpoint_store",
+    "trim-early": "rekindle_spark.checkpoint.restore_points",
+    "manifest": "rekindle_spark.executor.partition",
+    "watermark": "rekindle_spark.executor.partition",
+    "late-checkpoint": "rekindle_spark.store.checkpoint_store",
+    "forgotten-letter": "rekindle_spark.jobs.job_specs",
+    "unchecked-frame": "rekindle_spark.executor.frames",
 }
 
 
@@ -59,7 +59,7 @@ def dedupe(module: Any) -> None:
 
 
 def fence(module: Any) -> None:
-    store = module.Store
+    store = module.CheckpointStore
     create = store._create
 
     def overwrite(self: Any, folder: str, number: int, *rest: Any, **how: Any) -> None:
@@ -77,13 +77,13 @@ def restore(module: Any) -> None:
         state = load(files, name, chain, epoch, *moved)
         tables = chain.root.function.dump(state.operator)
         shorter = [tables[0], *(table.slice(0, table.num_rows * 9 // 10) for table in tables[1:])]
-        return module.State(state.watermark, chain.root.function.load(shorter))
+        return module.PartitionState(state.watermark, chain.root.function.load(shorter))
 
     module.load = forgetful
 
 
 def offset_log(module: Any) -> None:
-    history = module.Store._history
+    history = module.CheckpointStore._history
 
     def shorter(self: Any) -> Any:
         found = history(self)
@@ -92,7 +92,7 @@ def offset_log(module: Any) -> None:
             del found.offsets[number]
         return found
 
-    module.Store._history = shorter
+    module.CheckpointStore._history = shorter
 
 
 def trim_early(module: Any) -> None:
@@ -128,7 +128,7 @@ def watermark(module: Any) -> None:
 
 def late_checkpoint(module: Any) -> None:
     module.checkpoint_records.counting = lambda records, _: list(records)
-    module.Store._is_void = lambda *_: False
+    module.CheckpointStore._is_void = lambda *_: False
 
 
 def owed_whole(module: Any) -> None:
@@ -147,7 +147,7 @@ BREAK: dict[str, Callable[[Any], None]] = {
     name: globals()[name.replace("-", "_")] for name in MODULES
 }
 # What else has to be broken, for it is mended in two places.
-ALSO = {"late-checkpoint": ("rekindle_spark.staging", owed_whole)}
+ALSO = {"late-checkpoint": ("rekindle_spark.output.output_staging", owed_whole)}
 
 
 def _trap(files: Any, name: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rekindle_cli import cli, options
+from rekindle_cli import cli_options, command_line
 
 __all__ = ["application", "main"]
 
@@ -22,7 +22,7 @@ SECONDS_PER_DAY = 86_400
 def main() -> int:
     """Runs the program; returns the exit code."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    return cli.run(application, sys.argv[1:])
+    return command_line.run(application, sys.argv[1:])
 
 
 def application(_: Sequence[str]) -> typer.Typer:
@@ -57,13 +57,13 @@ def _run(
     Example: python -m rekindle_peers.flink input --store s --jobmanager 127.0.0.1:8081 \
     --rows-per-second 1000
     """
-    options.check_range("--rows-per-second", rows_per_second, 1, ROWS_PER_SECOND_MAX)
-    options.check_range("--checkpoint-seconds", checkpoint_seconds, 0.01, SECONDS_PER_DAY)
-    from rekindle_peers.flink import application, outputs
+    cli_options.check_range("--rows-per-second", rows_per_second, 1, ROWS_PER_SECOND_MAX)
+    cli_options.check_range("--checkpoint-seconds", checkpoint_seconds, 0.01, SECONDS_PER_DAY)
+    from rekindle_peers.flink import flink_driver, flink_outputs
 
-    known = tuple(outputs.COLUMNS)
-    application.run(
-        application.Options(
+    known = tuple(flink_outputs.COLUMNS)
+    flink_driver.run(
+        flink_driver.FlinkOptions(
             directory=directory.resolve(),
             store=store.resolve(),
             events=events or store / "events.jsonl",
@@ -71,7 +71,7 @@ def _run(
             parallelism=parallelism,
             rows_per_second=rows_per_second,
             checkpoint_seconds=checkpoint_seconds,
-            names=known if names is None else options.choices("--queries", names, known),
+            names=known if names is None else cli_options.choices("--queries", names, known),
             settings=dict(pair.split("=", 1) for pair in settings or ()),
         )
     )

@@ -1,15 +1,14 @@
 """The flights as an ordinary application of Structured Streaming: what Rekindle is compared with.
 
-    sources        the prepared files as streams of Spark, which all arrive by one clock
-    queries        the 18 queries as streaming DataFrames
-    batches        what a run has committed, read from checkpoints and sinks
-    application    starts the queries, starts again those that fail, ends when all is committed
-    replay_jar     the jar with the Java of this comparison
-    submitted      the program for spark-submit on Kubernetes
-    evidence       the rows of a run as a report has them
+    replayed_streams    the prepared files as streams of Spark, which all arrive by one clock
+    streaming_queries   the 18 queries as streaming DataFrames
+    committed_batches   what a run has committed, read from checkpoints and sinks
+    streaming_driver    starts the queries, starts again those that fail, ends when all is committed
+    replay_jar          the jar with the Java of this comparison
+    submitted           the program for spark-submit on Kubernetes
+    streaming_evidence  the rows of a run as a report has them
 
 `python -m rekindle_peers.structured_streaming` is the program that spark-submit starts. It uses
-nothing of the epoch runtime; its store is one of Spark's checkpoints and Parquet files:
 
     start.json arrivals     when rows came and come in, for all drivers (`flights.arrivals`)
     checkpoints/QUERY/      Spark's own; of a stream that queries share, of `QUERY+QUERY`

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rekindle_cli import cli, options
+from rekindle_cli import cli_options, command_line
 
 __all__ = ["application", "main"]
 
@@ -20,7 +20,7 @@ SECONDS_PER_DAY = 86_400
 
 def main() -> int:
     """Runs the program; returns the exit code."""
-    return cli.run(application, sys.argv[1:])
+    return command_line.run(application, sys.argv[1:])
 
 
 def application(_: Sequence[str]) -> typer.Typer:
@@ -60,22 +60,24 @@ def _run(
 
     Example: spark-submit structured_streaming.py input --store /shared/s --rows-per-second 1000
     """
-    options.check_range("--rows-per-second", rows_per_second, 1, ROWS_PER_SECOND_MAX)
-    options.check_range("--rows-per-trigger-max", rows_per_trigger_max or 0, 0, ROWS_PER_SECOND_MAX)
-    options.check_range("--trigger-seconds", trigger_seconds, 0, SECONDS_PER_DAY)
-    from rekindle_peers.structured_streaming import application
-    from rekindle_peers.structured_streaming.queries import QUERIES
+    cli_options.check_range("--rows-per-second", rows_per_second, 1, ROWS_PER_SECOND_MAX)
+    cli_options.check_range(
+        "--rows-per-trigger-max", rows_per_trigger_max or 0, 0, ROWS_PER_SECOND_MAX
+    )
+    cli_options.check_range("--trigger-seconds", trigger_seconds, 0, SECONDS_PER_DAY)
+    from rekindle_peers.structured_streaming import streaming_driver
+    from rekindle_peers.structured_streaming.streaming_queries import QUERIES
 
     known = tuple(QUERIES)
-    application.run(
-        application.Options(
+    streaming_driver.run(
+        streaming_driver.StreamingOptions(
             directory=directory.resolve(),
             store=store.resolve(),
             events=events or store / "events.jsonl",
             rows_per_second=rows_per_second,
             rows_per_trigger_max=rows_per_trigger_max,
             trigger_seconds=trigger_seconds,
-            names=known if names is None else options.choices("--queries", names, known),
+            names=known if names is None else cli_options.choices("--queries", names, known),
             shared=shared,
         )
     )

@@ -5,8 +5,8 @@ The sources lie in `jvm/` and are compiled against the installed pyspark when th
 
 from pathlib import Path
 
-from rekindle_spark import jar
-from rekindle_spark.compilation import Jar
+from rekindle_spark.spark import jvm_build
+from rekindle_spark.spark.jar_compiler import Jar
 
 __all__ = ["path"]
 
@@ -19,4 +19,4 @@ def path() -> str:
 
     Raises `InputError` without a JDK or pyspark, `RunError` when the sources do not compile.
     """
-    return Jar(JAR, FOLDER, "Spark", jar.spark_libraries).path()
+    return Jar(JAR, FOLDER, "Spark", jvm_build.spark_libraries).path()

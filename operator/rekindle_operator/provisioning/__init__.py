@@ -6,53 +6,62 @@ Before anything is made, a *note* (a ConfigMap of ours, one per incident) names 
 from the note. So an operator that is killed at any step, or two at once, ask for nothing twice. All
 of it is pure: a shell reads the objects, and carries out the actions in their order.
 
-    demand                  what is wanted: incidents, requests, limits
-    standing                what is there: objects, nodes, which of them are idle
-    deciding                both into actions, and into what a Recovery says of its requests
-    filling                 slots for what is wanted and not covered yet, within all limits
-    settling                what has become of each slot
-    ending                  slots that nobody wants any more, and nodes that are given back
-    rows                    what a Recovery says of its requests
-    notes                   the note, its slots and steps, and the ConfigMap that holds it
-    remains                 incidents of which something is left in the cluster
-    naming                  names and labels of what we make
-    actions                 what a shell is to do
-    sources                 what the kinds of provider have in common
-    choosing                which provider a slot belongs to, and within which limits
-    pending_pods            says what is pending and why; asks for nothing
-    provisioning_requests   a ProvisioningRequest with its PodTemplate per node
-    node_claims             a Karpenter NodeClaim per node
-    machine_deployments     a MachineDeployment of Cluster API, scaled up
-    machines                the machines of a MachineDeployment, and which may be given back
-    executors               the size and the needs of an executor, from a pod
-    bodies                  reading objects as they come from the API
+    node_demand           what is wanted: incidents, requests, limits
+    cluster_state         what is there: objects, nodes, which of them are idle
+    provisioning_planner  both into actions, and into what a Recovery says of its requests
+    slot_filling          slots for what is wanted and not covered yet, within all limits
+    slot_progress         what has become of each slot
+    slot_release          slots that nobody wants any more, and nodes that are given back
+    request_rows          what a Recovery says of its requests
+    request_ledger        the note, its slots and steps, and the ConfigMap that holds it
+    orphan_scan           incidents of which something is left in the cluster
+    object_names          names and labels of what we make
+    provisioning_actions  what a shell is to do
+    slot_provider         which provider a slot belongs to, and within which limits
+    executor_shape        the size and the needs of an executor, from a pod
 
-`decide` is the entrance; narrowing.py says what a policy may have, providers.py what a class says.
+`decide` is the entrance; effective_policy.py says what a policy may have, node_providers.py what a
+class says.
+
+    node_provisioner      replacement nodes
+    providers             one module for each kind of provider
 """
 
-from rekindle_operator.provisioning.actions import Action, Create, Delete, Mark, Replace, Scale
-from rekindle_operator.provisioning.deciding import Decision, decide
-from rekindle_operator.provisioning.demand import Demand, Incident, Limits, limits_of
-from rekindle_operator.provisioning.executors import Executor, executor_of
-from rekindle_operator.provisioning.notes import Note
-from rekindle_operator.provisioning.remains import remains
-from rekindle_operator.provisioning.standing import NodeNow, Standing
+from rekindle_operator.provisioning.cluster_state import ClusterState, NodeNow
+from rekindle_operator.provisioning.executor_shape import ExecutorShape, executor_of
+from rekindle_operator.provisioning.node_demand import (
+    NodeDemand,
+    NodeIncident,
+    NodeLimits,
+    limits_of,
+)
+from rekindle_operator.provisioning.orphan_scan import remains
+from rekindle_operator.provisioning.provisioning_actions import (
+    Action,
+    Create,
+    Delete,
+    Mark,
+    Replace,
+    SetReplicas,
+)
+from rekindle_operator.provisioning.provisioning_planner import ProvisioningDecision, decide
+from rekindle_operator.provisioning.request_ledger import Note
 
 __all__ = [
     "Action",
+    "ClusterState",
     "Create",
-    "Decision",
     "Delete",
-    "Demand",
-    "Executor",
-    "Incident",
-    "Limits",
+    "ExecutorShape",
     "Mark",
+    "NodeDemand",
+    "NodeIncident",
+    "NodeLimits",
     "NodeNow",
     "Note",
+    "ProvisioningDecision",
     "Replace",
-    "Scale",
-    "Standing",
+    "SetReplicas",
     "decide",
     "executor_of",
     "limits_of",

@@ -1,34 +1,33 @@
 """The coordinator core: events in, a new state and instructions out.
 
-    events            what the shells report
-    instructions      what the shells carry out
-    plans             a recovery plan as a value, printed as a sentence
-    state             all that the coordinator knows
-    load              what partitions cost and what is free on each node
-    drafting          the next plan, or none
-    survival          a placement of which a lost failure domain stops least
-    balancing         partitions that run and should run elsewhere
-    membership        nodes that come, fall silent, are lost
-    moments           after the clock has been set back
-    adoption          what the driver says is active becomes what the coordinator knows
-    observation       a driver's report into events
-    recollection      what must not be forgotten when the coordinator dies
-    directives        instructions as numbered orders to a driver
-    application       what was read of an application in, orders out: `decide`
-    following         the driver's side: which orders it takes, when it plans by itself
-    standing          how an application stands, with what is wrong in words
-    explanation       why a query is not back yet, and what would bring it
-    prospect          what the coordinator would do if it planned now
-    incident_history  the incidents that a process has seen, open and past
-    switches          buffering and ordering, on or off
-    transitions       one event in: `advance`
+    coordination_events   what the shells report
+    instructions          what the shells carry out
+    recovery_plan         a recovery plan as a value, printed as a sentence
+    coordination_state    all that the coordinator knows
+    node_load             what partitions cost and what is free on each node
+    next_plan             the next plan, or none
+    domain_placement      a placement of which a lost failure domain stops least
+    rebalancing           partitions that run and should run elsewhere
+    node_membership       nodes that come, fall silent, are lost
+    clock_skew            after the clock has been set back
+    placement_sync        what the driver says is active becomes what the coordinator knows
+    report_diff           a driver's report into events
+    persisted_state       what must not be forgotten when the coordinator dies
+    directives            instructions as numbered orders to a driver
+    session               what was read of an application in, orders out: `decide`
+    directive_acceptance  the driver's side: which orders it takes, when it plans by itself
+    application_status    how an application stands, with what is wrong in words
+    query_explanation     why a query is not back yet, and what would bring it
+    plan_preview          what the coordinator would do if it planned now
+    incident_history      the incidents that a process has seen, open and past
+    buffering_mode        buffering and ordering, on or off
+    state_machine         one event in: `advance`
 
 No I/O, no clock, no chance: the same events give the same instructions. The driver (and later the
 operator and the local coordinator) are its shells: they gather events and apply instructions.
 """
 
-from rekindle.coordination.application import Case, Decision, Driver, Reading, decide
-from rekindle.coordination.events import (
+from rekindle.coordination.coordination_events import (
     CheckpointCompleted,
     DriverLost,
     Event,
@@ -43,28 +42,36 @@ from rekindle.coordination.events import (
     QueryCaughtUp,
     Started,
     StatisticsReported,
+    StoreLost,
     StoreReachable,
-    StoreUnreachable,
     Tick,
+)
+from rekindle.coordination.coordination_state import (
+    CoordinationState,
+    NodeStatus,
+    NodeView,
+    initial,
 )
 from rekindle.coordination.instructions import (
     DropExecutors,
     Instruction,
     MovePartitions,
     PublishPlan,
-    Record,
+    RecordEvent,
     RequestNodes,
     RestartDriver,
     SetBuffering,
     SetOrdering,
 )
-from rekindle.coordination.plans import Plan, describe
-from rekindle.coordination.state import NodeView, State, Status, initial
-from rekindle.coordination.transitions import advance
+from rekindle.coordination.recovery_plan import Plan, describe
+from rekindle.coordination.session import ApplicationReading, Case, Decision, Driver, decide
+from rekindle.coordination.state_machine import advance
 
 __all__ = [
+    "ApplicationReading",
     "Case",
     "CheckpointCompleted",
+    "CoordinationState",
     "Decision",
     "Driver",
     "DriverLost",
@@ -74,6 +81,7 @@ __all__ = [
     "MovePartitions",
     "NodeBack",
     "NodePaced",
+    "NodeStatus",
     "NodeSuspected",
     "NodeView",
     "NodesLocated",
@@ -84,18 +92,15 @@ __all__ = [
     "PolicyChanged",
     "PublishPlan",
     "QueryCaughtUp",
-    "Reading",
-    "Record",
+    "RecordEvent",
     "RequestNodes",
     "RestartDriver",
     "SetBuffering",
     "SetOrdering",
     "Started",
-    "State",
     "StatisticsReported",
-    "Status",
+    "StoreLost",
     "StoreReachable",
-    "StoreUnreachable",
     "Tick",
     "advance",
     "decide",

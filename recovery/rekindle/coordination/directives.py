@@ -2,13 +2,14 @@
 
 Directives are issued once. Whatever became of them, `overdue` looks at what the driver reports
 after it has taken the newest: a switch that is not as it should be, an executor that should not be
-there, is ordered again. Pure; `application` calls it.
+there, is ordered again. Pure; `session` calls it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rekindle.coordination import drafting, plans, switches
+from rekindle.coordination import buffering_mode, next_plan, recovery_plan
+from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
 from rekindle.coordination.instructions import (
     DropExecutors,
     Instruction,
@@ -19,7 +20,7 @@ from rekindle.coordination.instructions import (
     SetBuffering,
     SetOrdering,
 )
-from rekindle.coordination.state import State, Status, with_status
+from rekindle.model.reasons import Reason
 from rekindle.protocol import (
     BufferingOrder,
     Directive,
@@ -32,10 +33,9 @@ from rekindle.protocol import (
     ResumeOrder,
 )
 from rekindle.protocol.messages import Order
-from rekindle.reasons import Reason
 
 __all__ = [
-    "Request",
+    "NodeRequestOrder",
     "issue",
     "of_no_loss",
     "outstanding",
@@ -49,7 +49,7 @@ TEXT_LENGTH_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class NodeRequestOrder:
     """What the node provider is asked for: `count` "nodes" outside of some failure domains, or the
     application's "driver" again."""
 
@@ -66,7 +66,7 @@ def issue(
     after: int,
     base: int,
     generation: int,
-    state: State,
+    state: CoordinationState,
     builds_on: int,
 ) -> tuple[Directive, ...]:
     """Directives to the driver of `generation`, numbered from `after` + 1; those up to `base` were
@@ -103,7 +103,7 @@ def pausing(
 
 
 def overdue(
-    state: State,
+    state: CoordinationState,
     progress: ProgressReport | None,
     newest: int,
     instructions: Iterable[Instruction] = (),
@@ -114,7 +114,7 @@ def overdue(
         return ()
     kinds = {type(item) for item in instructions}
     found: list[SetBuffering | SetOrdering] = []
-    for switch in switches.announce(state, Reason.REPEATED):
+    for switch in buffering_mode.announce(state, Reason.REPEATED):
         mode = progress.buffering if isinstance(switch, SetBuffering) else progress.ordering
         if switch.mode != mode and type(switch) not in kinds:
             found.append(switch)
@@ -122,7 +122,7 @@ def overdue(
 
 
 def undropped(
-    state: State,
+    state: CoordinationState,
     progress: ProgressReport | None,
     newest: int,
     instructions: Iterable[Instruction] = (),
@@ -148,44 +148,48 @@ def undropped(
     return (DropExecutors(standing, Reason.REPEATED),) if standing else ()
 
 
-def of_no_loss(instructions: Iterable[Instruction], state: State) -> tuple[Instruction, ...]:
+def of_no_loss(
+    instructions: Iterable[Instruction], state: CoordinationState
+) -> tuple[Instruction, ...]:
     """Those that no loss has led to. What is left out is ordered by `overdue` once it may be."""
     switched = () if state.incident is None else (SetBuffering, SetOrdering)
     return tuple(item for item in instructions if not isinstance(item, (DropExecutors, *switched)))
 
 
 def requests(
-    instructions: Iterable[Instruction], generation: int, state: State
-) -> dict[str, Request]:
+    instructions: Iterable[Instruction], generation: int, state: CoordinationState
+) -> dict[str, NodeRequestOrder]:
     """Requests by an id that stays the same however often the request is made."""
-    found: dict[str, Request] = {}
+    found: dict[str, NodeRequestOrder] = {}
     missing = _missing(state)
     for item in instructions:
         if isinstance(item, RequestNodes) and missing > 0:
             lost = 0 if state.incident is None else len(state.incident.lost)
             count = min(item.count, missing)
-            request = Request("nodes", item.reason, count, item.outside_domains)
+            request = NodeRequestOrder("nodes", item.reason, count, item.outside_domains)
             found[f"{state.incidents}-nodes-{lost}"] = request
         elif isinstance(item, RestartDriver):
-            found[f"{state.incidents}-driver-{generation}"] = Request("driver", item.reason)
+            found[f"{state.incidents}-driver-{generation}"] = NodeRequestOrder(
+                "driver", item.reason
+            )
     return found
 
 
 def outstanding(
-    asked: Mapping[str, Request], state: State, *, driver_there: bool
-) -> dict[str, Request]:
+    asked: Mapping[str, NodeRequestOrder], state: CoordinationState, *, driver_there: bool
+) -> dict[str, NodeRequestOrder]:
     """What is still wanted of all that was asked for: an incident may be over before."""
     wanted = {"nodes": _missing(state) > 0, "driver": not driver_there}
     # a newer release may have asked for something that this one does not know
     return {name: request for name, request in asked.items() if wanted.get(request.what, False)}
 
 
-def _missing(state: State) -> int:
-    return drafting.nodes_wanted(state) - len(with_status(state, Status.UP))
+def _missing(state: CoordinationState) -> int:
+    return next_plan.nodes_wanted(state) - len(with_status(state, NodeStatus.UP))
 
 
 def _order(
-    instruction: Instruction, state: State, builds_on: int
+    instruction: Instruction, state: CoordinationState, builds_on: int
 ) -> tuple[Order, Reason, str] | None:
     match instruction:
         case PublishPlan(plan):
@@ -196,7 +200,7 @@ def _order(
                 incident=plan.incident,
                 rollback=plan.rollback,
             )
-            return order, plan.reason, plans.describe(plan)[:TEXT_LENGTH_MAX]
+            return order, plan.reason, recovery_plan.describe(plan)[:TEXT_LENGTH_MAX]
         case MovePartitions(placement, why, text):
             return MoveOrder(placement=dict(placement)), why, text[:TEXT_LENGTH_MAX]
         case SetBuffering(mode, why):
@@ -209,13 +213,13 @@ def _order(
             lost = {
                 node: view.incarnation or node
                 for node, view in views.items()
-                if view.status is Status.LOST
+                if view.status is NodeStatus.LOST
             }
             text = f"Drop what is left of {', '.join(lost)}."[:TEXT_LENGTH_MAX]
             return (DropOrder(nodes=lost), why, text) if lost else None
     return None
 
 
-def _is_lost(state: State, node: str, incarnation: str) -> bool:
+def _is_lost(state: CoordinationState, node: str, incarnation: str) -> bool:
     view = state.nodes.get(node)
-    return view is not None and view.status is Status.LOST and view.incarnation == incarnation
+    return view is not None and view.status is NodeStatus.LOST and view.incarnation == incarnation

@@ -10,11 +10,11 @@ the console shows what it has.
 from collections import deque
 from dataclasses import dataclass, field
 
-from rekindle.coordination.application import Case, Driver
-from rekindle.coordination.recollection import Recollection
-from rekindle.coordination.state import Status
-from rekindle.incidents import Incident
-from rekindle.protocol.tree import Place
+from rekindle.coordination.coordination_state import NodeStatus
+from rekindle.coordination.persisted_state import PersistedState
+from rekindle.coordination.session import Case, Driver
+from rekindle.model.incidents import Incident
+from rekindle.protocol.store_paths import Place
 
 __all__ = ["IncidentHistory", "ProgressPoint", "SeenIncident"]
 
@@ -108,8 +108,8 @@ class IncidentHistory:
             self._ended.pop(place, None)
 
 
-def _point(kept: Recollection, now: float) -> ProgressPoint:
-    up = sum(view.status is not Status.LOST for view in kept.nodes.values())
+def _point(kept: PersistedState, now: float) -> ProgressPoint:
+    up = sum(view.status is not NodeStatus.LOST for view in kept.nodes.values())
     return ProgressPoint(now, up, len(kept.placement), len(kept.catching_up), kept.plan_epoch)
 
 

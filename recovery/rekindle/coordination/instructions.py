@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekindle.coordination.plans import Plan
-from rekindle.reasons import Reason
+from rekindle.coordination.recovery_plan import Plan
+from rekindle.model.reasons import Reason
 
 __all__ = [
     "DropExecutors",
     "Instruction",
     "MovePartitions",
     "PublishPlan",
-    "Record",
+    "RecordEvent",
     "RequestNodes",
     "RestartDriver",
     "SetBuffering",
@@ -80,7 +80,7 @@ class RestartDriver:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordEvent:
     """Tell people: `kind` is a kebab-case word of its own, `text` a sentence, `details` JSON."""
 
     kind: str
@@ -97,5 +97,5 @@ Instruction = (
     | DropExecutors
     | RequestNodes
     | RestartDriver
-    | Record
+    | RecordEvent
 )

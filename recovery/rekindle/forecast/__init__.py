@@ -1,12 +1,13 @@
 """What a failure would do, before it happens.
 
-    situation  an application in a steady state, from a file
-    failures   which nodes are lost
-    arrivals   when nodes come
-    backlogs   how what was missed is worked off: a fluid model
-    rehearsal  a failure as it would go: the coordinator core decides, the model does the work
-    outages    many rehearsals: for how long each query gives nothing
-    domains    what the loss of each failure domain would stop, and when it would be back
+    steady_state        an application in a steady state, from a file
+    failure_models      which nodes are lost
+    node_arrivals       when nodes come
+    backlogs            how what was missed is worked off: a fluid model
+    failure_simulation  a failure as it would go: the coordinator core decides, the model does the
+                        work
+    outage_statistics   many rehearsals: for how long each query gives nothing
+    domain_forecasts    what the loss of each failure domain would stop, and when it would be back
 
 Times are simulated, chance comes from seeds, and nothing is read but the file of a trace. The
 commands `simulate` and `forecast` show it.

@@ -4,7 +4,7 @@
                                          Σ cost(b) y(b) ≤ capacity,  x binary,  0 ≤ y ≤ 1
 
 One row per pair (disaggregated) is much tighter than one per query, and y needs no integrality.
-Hopeless for hundreds of heavily shared queries; `solving` chooses it for small problems. HiGHS may
+Hopeless for hundreds of heavily shared queries; `solver` chooses it for small problems. HiGHS may
 print a line to the process's standard output; who prints there himself keeps it away.
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 
-from rekindle.planning.bound import Relaxation, whole
-from rekindle.planning.density import best_density
-from rekindle.planning.growth import grown
-from rekindle.planning.instance import BoolArray, Budget, Instance, Selection
+from rekindle.planning.density_search import best_density
+from rekindle.planning.greedy_selection import grown
+from rekindle.planning.problem_arrays import BoolArray, Instance, QuerySelection, SolverBudget
+from rekindle.planning.upper_bound import Relaxation, whole
 
 __all__ = ["exact", "program"]
 
@@ -29,7 +29,7 @@ TOLERANCE = 1e-6  # of HiGHS, for constraints and for its bound
 OPTIMAL = 0  # status of scipy's milp
 
 
-def exact(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selection:
+def exact(instance: Instance, relaxation: Relaxation, budget: SolverBudget) -> QuerySelection:
     """The best plan; where the budget ends first, the better of HiGHS's and best-density's."""
     quick = best_density(instance, relaxation, budget.part(0))
     if quick.optimal or not len(instance.queries):
@@ -45,7 +45,7 @@ def exact(instance: Instance, relaxation: Relaxation, budget: Budget) -> Selecti
     return found
 
 
-def program(instance: Instance, seconds: float) -> Selection | None:
+def program(instance: Instance, seconds: float) -> QuerySelection | None:
     """HiGHS's plan, checked with our own sums: it allows itself to be a little over capacity.
 
     `seconds` are those of the machine's clock, for HiGHS reads no other.
@@ -65,8 +65,8 @@ def program(instance: Instance, seconds: float) -> Selection | None:
     filled = grown(instance, np.flatnonzero(chosen), shared=False).chosen
     comparable = float(instance.priorities.min() / instance.priorities.max()) > RESOLUTION
     if not comparable:
-        return Selection(filled)
-    return Selection(filled, result.status == OPTIMAL, _upper_bound(instance, result))
+        return QuerySelection(filled)
+    return QuerySelection(filled, result.status == OPTIMAL, _upper_bound(instance, result))
 
 
 def _upper_bound(instance: Instance, result: OptimizeResult) -> float:

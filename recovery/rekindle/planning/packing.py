@@ -1,14 +1,14 @@
 """Nodes that fill up: the largest partition first, each to the node that it leaves the least free.
 
 Goes on from where it is, so that one more query costs hardly more on thousands of nodes than on
-ten. `placement` packs with it from scratch, `settlement` query by query.
+ten. `placement` packs with it from scratch, `placement_repair` query by query.
 """
 
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
-from rekindle.planning.instance import ROUNDING_CPU_PERCENT
+from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
 __all__ = ["Packing"]
 

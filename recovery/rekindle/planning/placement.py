@@ -1,15 +1,15 @@
 """Which node gets which partition: the largest first, to the node with the most free CPU.
 
 That rule (paper, end of section 5) is tried first; where it leaves something over, tightest fit
-and then a short search for an exact packing. Chooses no queries: `settlement` does, on top.
+and then a short search for an exact packing. Chooses no queries: `placement_repair` does, on top.
 """
 
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rekindle.planning.instance import ROUNDING_CPU_PERCENT
 from rekindle.planning.packing import Packing
+from rekindle.planning.problem_arrays import ROUNDING_CPU_PERCENT
 
 __all__ = ["Placement", "place", "spread"]
 

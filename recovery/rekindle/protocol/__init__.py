@@ -1,14 +1,16 @@
 """What driver, sidecar and coordinator say to each other: messages, versions, places in the store.
 
-    messages  reports, directives, acknowledgements, and the records of the coordinator
-    reading   bytes from outside into messages, or an error that names field and remedy
-    forms     what is known of types, worked out before there are threads
-    versions  which version of the protocol two sides speak
-    tree      where each record lies in the coordination store, and how large ones are split
+    messages           reports, directives, acknowledgements, and the records of the coordinator
+    codec              bytes from outside into messages, or an error that names field and remedy
+    msgspec_warmup     what is known of types, worked out before there are threads
+    protocol_versions  which version of the protocol two sides speak
+    store_paths        where each record lies in the coordination store, and how large ones are
+                       split
 
 Pure; docs/protocol.md is this package in prose. Sidecar, runtime and coordinator import it.
 """
 
+from rekindle.protocol.codec import MESSAGE_BYTES_MAX, decode, encode, schema
 from rekindle.protocol.messages import (
     Acknowledgement,
     BufferingOrder,
@@ -31,8 +33,7 @@ from rekindle.protocol.messages import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle.protocol.reading import MESSAGE_BYTES_MAX, decode, encode, schema
-from rekindle.protocol.versions import VERSION, VERSION_OLDEST, agree
+from rekindle.protocol.protocol_versions import VERSION, VERSION_OLDEST, agree
 
 __all__ = [
     "MESSAGE_BYTES_MAX",

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from rekindle.settings import Policy
-from rekindle.topology import Topology
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Topology
 
 __all__ = [
     "Acknowledgement",

@@ -1,20 +1,22 @@
 """The report of a run: every figure of `report.json`, computed from the run's own records.
 
-    facts           what no record tells: machine, seed, strategy, cluster
-    inputs          `input.json` as values: files, offsets, closures, priorities
-    availability    per query: lag, unavailable intervals, lost, back, epochs late
-    bound           what exact plans at every return with no restore time would give
-    planned         the plans of the run, and the exact plan for the bound
-    skipped         what each plan left waiting, and why
-    machine_limits  when the machine could not give the CPU that was wanted
-    computation     all of it together, `compute`
+    run_facts           what no record tells: machine, seed, strategy, cluster
+    input_record        `input.json` as values: files, offsets, closures, priorities
+    availability        per query: lag, unavailable intervals, lost, back, epochs late
+    availability_bound  what exact plans at every return with no restore time would give
+    report_plans        the plans of the run, and the exact plan for the bound
+    skipped_queries     what each plan left waiting, and why
+    machine_limits      when the machine could not give the CPU that was wanted
+    report_figures      all of it together, `compute`
 
 Pure: opens no file. The demo calls `compute` to write `report.json`, `rekindle verify` calls it
 again on the other files and compares. The formats are in docs/report.md.
+
+    lag                 the lag of a query over time, and when it is unavailable
 """
 
-from rekindle.report.computation import VERSION, compute, weighted
-from rekindle.report.facts import THETA, RunFacts
-from rekindle.report.inputs import InputFile, Inputs
+from rekindle.report.input_record import InputFile, Inputs
+from rekindle.report.report_figures import VERSION, compute, weighted
+from rekindle.report.run_facts import THETA, RunFacts
 
 __all__ = ["THETA", "VERSION", "InputFile", "Inputs", "RunFacts", "compute", "weighted"]

@@ -1,23 +1,23 @@
 """Availability of each query in one run: what its lag was, when it was lost and when back.
 
 Takes events and the topology, gives values; pure. Definitions in DESIGN 2 and docs/report.md.
-`computation` calls `measure`.
+`report_figures` calls `measure`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rekindle import events as run_events
-from rekindle import lag
-from rekindle.errors import InputError
-from rekindle.events import Event
-from rekindle.lag import Cuts, Interval, Step, Tooth
-from rekindle.report.inputs import Inputs
+from rekindle.model import run_events
+from rekindle.model.errors import InputError
+from rekindle.model.run_events import Event
+from rekindle.report import lag
+from rekindle.report.input_record import Inputs
+from rekindle.report.lag import Cuts, Interval, Step, Tooth
 
 __all__ = [
     "Availability",
-    "Window",
+    "LagWindow",
     "end_of_run",
     "final_epoch",
     "measure",
@@ -29,7 +29,7 @@ WINDOW_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class LagWindow:
     """The time before the failure over which normal lag is measured, and where the run ends."""
 
     start: float
@@ -143,7 +143,7 @@ def _query(
     events: Sequence[Event],
     inputs: Inputs,
     query: str,
-    window: Window,
+    window: LagWindow,
     theta: float,
     survived: bool,
 ) -> Availability:
@@ -165,12 +165,12 @@ def _query(
     )
 
 
-def _window(events: Sequence[Event]) -> Window:
+def _window(events: Sequence[Event]) -> LagWindow:
     warm = run_events.last(events, "warm")
     start = max(-WINDOW_SECONDS, warm.t if warm else -WINDOW_SECONDS)
     if start >= 0:
         raise _missing("the warm-up was not over at the failure")
-    return Window(start, end_of_run(events))
+    return LagWindow(start, end_of_run(events))
 
 
 def _steps(events: Sequence[Event], inputs: Inputs, query: str) -> list[Step]:

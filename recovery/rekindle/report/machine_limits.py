@@ -2,16 +2,16 @@
 
 Takes the `machine` events of a run, each about the time since the one before; pure. A node that
 has used up its quota waits as well, but not for the machine: whoever writes the events has told
-that apart (docs/report.md). `computation` calls `measure`, the demo's display `is_limited`.
+that apart (docs/report.md). `report_figures` calls `measure`, the demo's display `is_limited`.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rekindle import events as run_events
-from rekindle import lag
-from rekindle.errors import InputError
-from rekindle.events import Event
+from rekindle.model import run_events
+from rekindle.model.errors import InputError
+from rekindle.model.run_events import Event
+from rekindle.report import lag
 
 __all__ = ["IDLE_SHARE_MAX", "WAITING_SHARE_MIN", "is_limited", "measure"]
 

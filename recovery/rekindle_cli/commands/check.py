@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 from rekindle_cli import pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile, SettingsFile
 
 if TYPE_CHECKING:
-    from rekindle_spark.checks.findings import Finding
+    from rekindle_spark.checks.check_findings import CheckFinding
 
 __all__ = ["check"]
 
@@ -44,7 +44,7 @@ def check(
     try:
         code = child_process.run(pipeline_options.place(pipeline), work)
     except InputError as error:
-        from rekindle_spark.checks.findings import of_error
+        from rekindle_spark.checks.check_findings import of_error
 
         code = _show(pipeline, [of_error(error)], {}, as_json=as_json)
     raise typer.Exit(code)
@@ -54,16 +54,16 @@ def _check(
     pipeline: str, settings: Path | None, import_seconds: float, *, as_json: bool, began: float
 ) -> int:
     """Check it and print what is found; the exit code."""
-    from rekindle import settings as settings_module
+    from rekindle.model import settings as settings_module
     from rekindle_cli import pipeline_checks, pipeline_file
-    from rekindle_cli.guard import Limits
-    from rekindle_spark.checks.findings import Finding, of_error
+    from rekindle_cli.guard import CallLimits
+    from rekindle_spark.checks.check_findings import CheckFinding, of_error
 
-    limits = Limits(import_seconds, "--import-seconds")
+    limits = CallLimits(import_seconds, "--import-seconds")
     ends_at = began + SECONDS_MAX
     if import_seconds == IMPORT_SECONDS:
         limits = replace(limits, ends_at=ends_at)
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     described: dict[str, Any] = {}
     wanted = settings_module.Settings()
     try:
@@ -81,11 +81,11 @@ def _check(
 
 
 def _show(
-    argument: str, found: list["Finding"], described: dict[str, Any], *, as_json: bool
+    argument: str, found: list["CheckFinding"], described: dict[str, Any], *, as_json: bool
 ) -> int:
     """Print what is found of a pipeline; the exit code."""
     from rekindle_cli import pipeline_checks
-    from rekindle_spark.checks.findings import has_errors
+    from rekindle_spark.checks.check_findings import has_errors
 
     if as_json:
         findings = [
@@ -116,7 +116,7 @@ def _described(pipeline: Any) -> dict[str, Any]:
     }
 
 
-def _summary(argument: str, found: list["Finding"], described: dict[str, Any]) -> str:
+def _summary(argument: str, found: list["CheckFinding"], described: dict[str, Any]) -> str:
     errors = sum(finding.severity == "error" for finding in found)
     counts = [_counted(errors, "error"), _counted(len(found) - errors, "warning")]
     said = " and ".join(count for count in counts if count) or "nothing is wrong"

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from rekindle import history
-from rekindle.errors import InputError
-from rekindle.history import Verdict
+from rekindle.history import HistoryVerdict
+from rekindle.model.errors import InputError
 
 __all__ = ["check_history"]
 
@@ -53,7 +53,7 @@ def _content(file: Path) -> str:
         ) from error
 
 
-def _told(verdict: Verdict, record: dict[str, Any]) -> str:
+def _told(verdict: HistoryVerdict, record: dict[str, Any]) -> str:
     counts = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in verdict.counts.items())
     lines = [
         f"steps            {counts}",
@@ -81,12 +81,12 @@ def _told(verdict: Verdict, record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _once(verdict: Verdict) -> str:
+def _once(verdict: HistoryVerdict) -> str:
     so_far = verdict.exactly_once and not verdict.ended
     return f"{WORDS[verdict.exactly_once]}{', so far: it has no end' if so_far else ''}"
 
 
-def _non_commutative(verdict: Verdict) -> str:
+def _non_commutative(verdict: HistoryVerdict) -> str:
     if verdict.non_commutative is None:
         return "not known: the operations are opaque"
     return ", ".join(verdict.non_commutative) or "none"

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rekindle.coordination import explanation
-from rekindle.errors import InputError
-from rekindle_cli import store_access
-from rekindle_cli.store_access import Application, Hosts, SecretFile
-from rekindle_coordinator.viewing import Viewer
+from rekindle.coordination import query_explanation
+from rekindle.model.errors import InputError
+from rekindle_cli import coordination_access
+from rekindle_cli.coordination_access import Application, Hosts, SecretFile
+from rekindle_coordinator.status_reader import StatusReader
 
 __all__ = ["explain"]
 
@@ -27,16 +27,16 @@ def explain(
 
     Example: rekindle explain default/flights busiest --zookeeper 127.0.0.1:2181
     """
-    with store_access.opened(zookeeper, secret_file) as connection:
-        place = store_access.find(connection, application)
-        view = Viewer(connection).view(place)
+    with coordination_access.opened(zookeeper, secret_file) as connection:
+        place = coordination_access.find(connection, application)
+        view = StatusReader(connection).view(place)
     if view is None:
         raise InputError(
             where=f"application {place}",
             what="has not told its queries yet",
             remedy="wait until its driver has started",
         )
-    found = explanation.explain(view, query, time.time(), clock=time.monotonic)
+    found = query_explanation.explain(view, query, time.time(), clock=time.monotonic)
     if as_json:
         typer.echo(json.dumps({"version": 1, **msgspec.to_builtins(found)}, indent=2))
         return

@@ -15,14 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rekindle.coordination import State, balancing, survival
-from rekindle.coordination.standing import named
-from rekindle.forecast import arrivals, domains
-from rekindle.forecast.domains import DomainForecast
-from rekindle.forecast.rehearsal import Model
-from rekindle.settings import DOMAINS, EVEN
-from rekindle_cli import options, situations
-from rekindle_cli.situations import (
+from rekindle.coordination import CoordinationState, domain_placement, rebalancing
+from rekindle.coordination.application_status import named
+from rekindle.forecast import domain_forecasts, node_arrivals
+from rekindle.forecast.domain_forecasts import DomainForecast
+from rekindle.forecast.failure_simulation import Model
+from rekindle.model.settings import DOMAINS, EVEN
+from rekindle_cli import cli_options, state_loader
+from rekindle_cli.coordination_access import SecretFile
+from rekindle_cli.state_loader import (
     ARRIVE,
     MODEL,
     Arrive,
@@ -32,7 +33,6 @@ from rekindle_cli.situations import (
     Situation,
     Store,
 )
-from rekindle_cli.store_access import SecretFile
 
 __all__ = ["forecast"]
 
@@ -41,7 +41,8 @@ def forecast(
     what: Situation = None,
     arrive: Arrive = ARRIVE,
     placement: Annotated[
-        str | None, typer.Option(help="Also as it would be with this policy: even or domains.")
+        str | None,
+        typer.Option(help="Also as it would be with this policy: even or domain_forecasts."),
     ] = None,
     rehearsals: Annotated[
         int, typer.Option(min=1, max=1_000, help="How often each loss is rehearsed.")
@@ -57,17 +58,17 @@ def forecast(
 
     Example: rekindle forecast default/flights --zookeeper 127.0.0.1:2181
     """
-    coming = arrivals.parse(arrive, "--arrive")
+    coming = node_arrivals.parse(arrive, "--arrive")
     if placement is not None:
-        options.check_choice("--placement", placement, (EVEN, DOMAINS))
-    before = situations.load(what, zookeeper, secret_file)
+        cli_options.check_choice("--placement", placement, (EVEN, DOMAINS))
+    before = state_loader.load(what, zookeeper, secret_file)
     after = before if placement is None else _replaced(before, placement)
     moved = sum(before.placement[name] != node for name, node in after.placement.items())
     states = (before,) if placement is None else (before, after)
     model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
     seeds = range(1, rehearsals + 1)
     found = [
-        domains.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)
+        domain_forecasts.forecast(state, coming, model, seeds=seeds, clock=time.monotonic)
         for state in states
     ]
     if as_json:
@@ -80,12 +81,12 @@ def forecast(
         console.print(_table(found[1]))
 
 
-def _replaced(state: State, placement: str) -> State:
+def _replaced(state: CoordinationState, placement: str) -> CoordinationState:
     """The state once all has moved that this policy moves."""
     wanted = replace(state, policy=replace(state.policy, placement=placement))
     if placement == DOMAINS:
-        return survival.arranged(wanted)
-    return replace(wanted, placement={**wanted.placement, **balancing.moves(wanted)})
+        return domain_placement.arranged(wanted)
+    return replace(wanted, placement={**wanted.placement, **rebalancing.moves(wanted)})
 
 
 def _record(arrive: str, found: Sequence[Sequence[DomainForecast]], moved: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 
 __all__ = ["init"]
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
-from rekindle.errors import InputError
-from rekindle_cli import options, output_formats
+from rekindle.model.errors import InputError
+from rekindle_cli import cli_options, output_formats
 from rekindle_cli.output_formats import FORMATS
 from rekindle_store import committed_files, query_output
 from rekindle_store.committed_files import DEAD_LETTERS, LATE
@@ -155,7 +155,7 @@ def output(
 def _format(name: str | None, file: Path | None) -> str:
     """The format that was asked for, or that the file's name asks for."""
     if name is not None:
-        options.check_choice("--format", name, FORMATS)
+        cli_options.check_choice("--format", name, FORMATS)
     suffix = "" if file is None else file.suffix.removeprefix(".").lower()
     if name is None and file is not None and suffix not in SUFFIXES:
         raise InputError(
@@ -186,9 +186,9 @@ def _check_together(given: list[str], query: str | None, file: Path | None) -> N
             where="--only-new", what="is given without --follow", remedy="add it, or leave this out"
         )
     if "--late" in given and "--dead-letters" in given:
-        options.check_absent("--dead-letters", True, "--late, which shows other rows")
+        cli_options.check_absent("--dead-letters", True, "--late, which shows other rows")
     if "--follow" in given and "--files" in given:
-        options.check_absent("--files", True, "--follow, which shows rows")
+        cli_options.check_absent("--files", True, "--follow, which shows rows")
     if "--follow" in given and file is not None:
         raise InputError(
             where="--output",

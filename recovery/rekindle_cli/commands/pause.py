@@ -5,8 +5,8 @@ import time
 import msgspec
 import typer
 
-from rekindle_cli import store_access
-from rekindle_cli.store_access import Application, Hosts, SecretFile
+from rekindle_cli import coordination_access
+from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 
 __all__ = ["order", "pause"]
 
@@ -23,9 +23,9 @@ def pause(application: Application, zookeeper: Hosts, secret_file: SecretFile = 
 
 def order(application: str, zookeeper: str, secret_file: SecretFile, *, paused: bool) -> None:
     """Order a pause, or its end; says so, and whether that is new."""
-    with store_access.opened(zookeeper, secret_file) as connection:
-        place = store_access.find(connection, application)
-        before = store_access.change_orders(
+    with coordination_access.opened(zookeeper, secret_file) as connection:
+        place = coordination_access.find(connection, application)
+        before = coordination_access.change_orders(
             connection,
             place,
             lambda orders: msgspec.structs.replace(orders, paused=paused),

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from rekindle import planning, strict_json
-from rekindle.errors import InputError
-from rekindle.problem import (
+from rekindle import planning
+from rekindle.model import strict_json
+from rekindle.model.errors import InputError
+from rekindle.model.plan_problem import (
     Answer,
     Problem,
     answer_from_record,

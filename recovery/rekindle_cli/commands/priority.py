@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from rekindle.model.topology import PRIORITY_MAX, PRIORITY_MIN
 from rekindle.protocol import PriorityOverride
-from rekindle.topology import PRIORITY_MAX, PRIORITY_MIN
-from rekindle_cli import store_access
-from rekindle_cli.store_access import Application, Hosts, SecretFile
+from rekindle_cli import coordination_access
+from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 
 __all__ = ["priority"]
 
@@ -42,7 +42,7 @@ def set_priority(
     Example: rekindle priority set default/flights busiest 9 --for 2h
     """
     now = time.time()
-    until = None if duration is None else now + store_access.seconds(duration, "--for")
+    until = None if duration is None else now + coordination_access.seconds(duration, "--for")
     override = PriorityOverride(priority=number, until=until)
     before = _change(application, query, override, zookeeper, secret_file, now)
     end = "" if until is None else f" until {time.strftime('%H:%M:%S', time.localtime(until))}"
@@ -72,13 +72,13 @@ def _change(
     now: float,
 ) -> PriorityOverride | None:
     """Write it; returns what was set before."""
-    with store_access.opened(zookeeper, secret_file) as connection:
-        place = store_access.find(connection, application)
-        store_access.find_query(connection, place, query)
-        before = store_access.change_orders(
+    with coordination_access.opened(zookeeper, secret_file) as connection:
+        place = coordination_access.find(connection, application)
+        coordination_access.find_query(connection, place, query)
+        before = coordination_access.change_orders(
             connection,
             place,
-            lambda orders: store_access.with_priority(orders, query, override),
+            lambda orders: coordination_access.with_priority(orders, query, override),
             now,
         )
     held = before.priorities.get(query)

@@ -16,28 +16,28 @@ from typing import Annotated
 import typer
 
 from rekindle import protocol
-from rekindle.errors import InputError, RunError
-from rekindle.protocol import Heartbeat, tree
-from rekindle.protocol.tree import Place
-from rekindle_cli import store_access
-from rekindle_cli.store_access import Application, Hosts, SecretFile
+from rekindle.model.errors import InputError, RunError
+from rekindle.protocol import Heartbeat, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_cli import coordination_access
+from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
 
 __all__ = ["reset"]
 
 # What each record is, for whoever decides whether it may go.
 RECORDS = {
-    tree.TOPOLOGY: "pipeline and policy",
-    tree.STATISTICS: "measured costs and sizes of states",
-    tree.PROGRESS: "what ran where, and the newest plan",
-    tree.CHECKPOINT: "which checkpoint was the newest",
-    tree.COORDINATION: "incident, losses and plans, as the coordinator remembers them",
-    tree.ORDERS: "priorities and a pause that people have ordered",
+    store_paths.TOPOLOGY: "pipeline and policy",
+    store_paths.STATISTICS: "measured costs and sizes of states",
+    store_paths.PROGRESS: "what ran where, and the newest plan",
+    store_paths.CHECKPOINT: "which checkpoint was the newest",
+    store_paths.COORDINATION: "incident, losses and plans, as the coordinator remembers them",
+    store_paths.ORDERS: "priorities and a pause that people have ordered",
 }
 FOLDERS = {
-    tree.DIRECTIVES: "orders to its drivers",
-    tree.ACKS: "answers to these orders",
-    tree.PIECES: "parts of large records",
+    store_paths.DIRECTIVES: "orders to its drivers",
+    store_paths.ACKS: "answers to these orders",
+    store_paths.PIECES: "parts of large records",
 }
 UNKNOWN = "a record that this version does not know"
 SESSION_SECONDS = 10.0
@@ -46,7 +46,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Remove it without asking.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecords:
     """What the coordination store has of an application: records by name, numbers by folder."""
 
     place: Place
@@ -63,8 +63,8 @@ def reset(
 
     Example: rekindle reset default/flights --zookeeper 127.0.0.1:2181
     """
-    with store_access.opened(zookeeper, secret_file, SESSION_SECONDS) as connection:
-        place = store_access.find(connection, application)
+    with coordination_access.opened(zookeeper, secret_file, SESSION_SECONDS) as connection:
+        place = coordination_access.find(connection, application)
         _check_no_driver(connection, place)
         typer.echo(_shown(_look(connection, place)))
         if not yes:
@@ -77,10 +77,10 @@ def reset(
     )
 
 
-def _look(connection: Connection, place: Place) -> Found:
+def _look(connection: Connection, place: Place) -> FoundRecords:
     names = connection.children(place.path())
-    others = [name for name in names if name not in (*RECORDS, *FOLDERS, tree.HEARTBEAT)]
-    return Found(
+    others = [name for name in names if name not in (*RECORDS, *FOLDERS, store_paths.HEARTBEAT)]
+    return FoundRecords(
         place,
         (*(name for name in RECORDS if name in names), *others),
         {name: len(_held(connection, place, name)) for name in FOLDERS if name in names},
@@ -89,7 +89,7 @@ def _look(connection: Connection, place: Place) -> Found:
 
 def _check_no_driver(connection: Connection, place: Place) -> None:
     """Raise InputError while a driver is there: it would write everything again."""
-    path = place.path(tree.HEARTBEAT)
+    path = place.path(store_paths.HEARTBEAT)
     found = connection.get(path)
     if found is None:
         return
@@ -108,7 +108,7 @@ def _check_no_driver(connection: Connection, place: Place) -> None:
     )
 
 
-def _shown(found: Found) -> str:
+def _shown(found: FoundRecords) -> str:
     width = max(map(len, (*RECORDS, *FOLDERS)))
     lines = [f"{found.place}: this is what the coordination store has of it"]
     for name in found.records:
@@ -136,17 +136,17 @@ def _remove(connection: Connection, place: Place) -> None:
     """The records together, unless a driver has come; what only they give a meaning to before
     them, so that nothing of it is left if this is interrupted and begun again."""
     _check_no_driver(connection, place)
-    for folder in (tree.DIRECTIVES, tree.ACKS):
+    for folder in (store_paths.DIRECTIVES, store_paths.ACKS):
         for name in _held(connection, place, folder):
             connection.remove(place.path(folder, name))
-    for record in (tree.COORDINATION, tree.ORDERS, tree.DIRECTIVES):
-        connection.remove(place.path(record, tree.GUARD, tree.GUARD))
-        connection.remove(place.path(record, tree.GUARD))
+    for record in (store_paths.COORDINATION, store_paths.ORDERS, store_paths.DIRECTIVES):
+        connection.remove(place.path(record, store_paths.GUARD, store_paths.GUARD))
+        connection.remove(place.path(record, store_paths.GUARD))
     records = [name for name in connection.children(place.path()) if name not in FOLDERS]
     try:
         connection.remove_together(
-            [place.path(name) for name in records if name != tree.HEARTBEAT],
-            absent=place.path(tree.HEARTBEAT),
+            [place.path(name) for name in records if name != store_paths.HEARTBEAT],
+            absent=place.path(store_paths.HEARTBEAT),
         )
     except Conflict as conflict:
         _check_no_driver(connection, place)
@@ -163,7 +163,7 @@ def _remove(connection: Connection, place: Place) -> None:
 
 def _held(connection: Connection, place: Place, folder: str) -> list[str]:
     """Names of the records in a folder."""
-    return [name for name in connection.children(place.path(folder)) if name != tree.GUARD]
+    return [name for name in connection.children(place.path(folder)) if name != store_paths.GUARD]
 
 
 def _remove_empty(connection: Connection, path: str) -> None:

@@ -1,7 +1,7 @@
 """`rekindle resume`: ends what `rekindle pause` has begun."""
 
 from rekindle_cli.commands.pause import order
-from rekindle_cli.store_access import Application, Hosts, SecretFile
+from rekindle_cli.coordination_access import Application, Hosts, SecretFile
 
 __all__ = ["resume"]
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.errors import InputError
-from rekindle.protocol import tree
-from rekindle_cli import local_request, options, pipeline_options
+from rekindle.model.errors import InputError
+from rekindle.protocol import store_paths
+from rekindle_cli import cli_options, local_request, pipeline_options
 from rekindle_cli.local_request import LocalRequest
 from rekindle_cli.pipeline_options import PipelineFile, SettingsFile
-from rekindle_spark import masters
+from rekindle_spark.spark import spark_master
 
 if TYPE_CHECKING:
-    from rekindle.settings import Settings
-    from rekindle_cli.guard import Limits
+    from rekindle.model.settings import Settings
+    from rekindle_cli.guard import CallLimits
     from rekindle_cli.pipeline_file import LoadedPipeline
-    from rekindle_cli.run_view import View
+    from rekindle_cli.run_view import RunDisplay
 
 __all__ = ["run"]
 
@@ -141,7 +141,7 @@ def run(
     if local is not None:
         absent = {"--master": master, "--sidecar": sidecar, "--name": name, "--events": events}
         for option, value in absent.items():
-            options.check_absent(option, value, "--local, which has its own")
+            cli_options.check_absent(option, value, "--local, which has its own")
         request = local_request.make(
             pipeline,
             store=store,
@@ -156,16 +156,18 @@ def run(
         return
     _check_absent(kill_after, kill, console)
     place = _Place(_required(store), master, events, sidecar, name, cluster_has_jar)
-    masters.check(master, submitted=GATEWAY in os.environ)
+    spark_master.check(master, submitted=GATEWAY in os.environ)
     _check_sidecar(sidecar)
     _run_on_cluster(checking, settings, place, place_options, as_json=as_json)
 
 
 def _check_absent(kill_after: str | None, kill: int | None, console: bool) -> None:
     why = "no --local: only its nodes are ours to kill"
-    options.check_absent("--kill-after", kill_after, why)
-    options.check_absent("--kill", kill, why)
-    options.check_absent("--console", console or None, "no --local: elsewhere a coordinator has it")
+    cli_options.check_absent("--kill-after", kill_after, why)
+    cli_options.check_absent("--kill", kill, why)
+    cli_options.check_absent(
+        "--console", console or None, "no --local: elsewhere a coordinator has it"
+    )
 
 
 def _required(store: str | None) -> str:
@@ -214,33 +216,33 @@ class _Checking:
         if code not in (0, KNOWN_STORE):
             raise typer.Exit(code)  # what is wrong has been said
         from rekindle_cli import pipeline_checks, pipeline_file
-        from rekindle_store import files
+        from rekindle_store import store_files
 
         is_tried = self.call and code == 0
         loaded = pipeline_file.load(self.pipeline, self._limits(), is_quiet=is_tried)
         if not is_tried:
-            files.check(store)
+            store_files.check(store)
             pipeline_checks.refuse_errors(pipeline_checks.check_uncalled(loaded, settings))
         return loaded
 
     def _try(self, store: str, settings: "Settings") -> int:
         """Check all that there is, and print what is found; 0 where it may run."""
         from rekindle_cli import pipeline_checks, pipeline_file
-        from rekindle_spark.checks import Severity
-        from rekindle_store import files
+        from rekindle_spark.checks import CheckSeverity
+        from rekindle_store import store_files
 
-        files.check(store)
+        store_files.check(store)
         if not pipeline_checks.is_new(store):
             return KNOWN_STORE
         loaded = pipeline_file.load(self.pipeline, self._limits())
-        found = pipeline_checks.check(loaded, settings, slow=Severity.WARNING)
+        found = pipeline_checks.check(loaded, settings, slow=CheckSeverity.WARNING)
         pipeline_checks.refuse_errors(found)
         return 0
 
-    def _limits(self) -> "Limits":
-        from rekindle_cli.guard import Limits
+    def _limits(self) -> "CallLimits":
+        from rekindle_cli.guard import CallLimits
 
-        return Limits(self.import_seconds, "--import-seconds")
+        return CallLimits(self.import_seconds, "--import-seconds")
 
 
 def _run_on_cluster(
@@ -252,20 +254,21 @@ def _run_on_cluster(
     as_json: bool,
 ) -> None:
     """Be the driver of a pipeline on a cluster that exists."""
-    from rekindle import settings as settings_module
-    from rekindle_store import files
+    from rekindle.model import settings as settings_module
+    from rekindle_store import store_files
 
     wanted = settings_module.load(settings) if settings else settings_module.Settings()
-    own = files.folder(given.store) or Path()
+    own = store_files.folder(given.store) or Path()
     loaded = checking.load(given.store, wanted)
     # Only now, for these start threads, and with threads a process cannot fork.
-    from rekindle_cli import run_view, shown_run
-    from rekindle_spark import driver, sampling
+    from rekindle_cli import run_display, run_view
+    from rekindle_spark.driver import driver_main
+    from rekindle_spark.executor import stack_sampler
 
-    sampling.begin("driver")
+    stack_sampler.begin("driver")
     events = given.events or own / "events.jsonl"
     _check_events(events, own)
-    place = driver.Place(
+    place = driver_main.DriverPlace(
         master=given.master,
         store=given.store,
         events=events,
@@ -278,24 +281,26 @@ def _run_on_cluster(
     with ExitStack() as stack:
         if sys.stdout.isatty():
             log = Path(f"{loaded.path.stem}-driver.log")
-            stack.enter_context(shown_run.log_apart(log))
+            stack.enter_context(run_display.log_apart(log))
             view.say(f"what Spark prints is in {log}")
-        stack.enter_context(shown_run.shown(events, view))
-        driver.run(
+        stack.enter_context(run_display.shown(events, view))
+        driver_main.run(
             loaded.pipeline, wanted, place, started=partial(_take_interrupts, given.store, view)
         )
     _summarise(view)
 
 
-def _take_interrupts(store: str, view: "View") -> None:
-    from rekindle_cli import shown_run
-    from rekindle_spark.store import SAVEPOINT_REQUEST
-    from rekindle_store import files
+def _take_interrupts(store: str, view: "RunDisplay") -> None:
+    from rekindle_cli import run_display
+    from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST
+    from rekindle_store import store_files
 
-    shown_run.interrupts_end_in_order(lambda: files.at(store).put({SAVEPOINT_REQUEST: b""}), view)
+    run_display.interrupts_end_in_order(
+        lambda: store_files.at(store).put({SAVEPOINT_REQUEST: b""}), view
+    )
 
 
-def _summarise(view: "View") -> None:
+def _summarise(view: "RunDisplay") -> None:
     """Print what the whole run came to, where it is read by people."""
     from rekindle_cli.run_view import RunView
 
@@ -306,7 +311,7 @@ def _summarise(view: "View") -> None:
 
 def _run_locally(request: LocalRequest, checking: _Checking, *, as_json: bool) -> None:
     """Run on a cluster of this machine; report what is wrong with the pipeline before it starts."""
-    from rekindle import settings as settings_module
+    from rekindle.model import settings as settings_module
 
     chosen = request.settings
     wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
@@ -338,12 +343,12 @@ def _check_events(path: Path, made: Path) -> None:
         ) from error
 
 
-def _identity(name: str | None, environment: Mapping[str, str]) -> tree.Place:
+def _identity(name: str | None, environment: Mapping[str, str]) -> store_paths.Place:
     """By the option, else as whoever put the sidecar beside us has said, else the default."""
     if name is not None:
-        return tree.place(name)
-    default = tree.DEFAULT
-    return tree.Place(
+        return store_paths.place(name)
+    default = store_paths.DEFAULT
+    return store_paths.Place(
         environment.get("REKINDLE_NAMESPACE") or default.namespace,
         environment.get("REKINDLE_APPLICATION") or default.application,
     ).checked()

@@ -1,6 +1,7 @@
 """`rekindle savepoint`: ends a pipeline at a checkpoint that a changed one can go on from.
 
-The driver takes the checkpoint (`rekindle_spark.epochs`); here it is asked for, and waited for.
+The driver takes the checkpoint (`rekindle_spark.driver.epoch_loop`); here it is asked for, and
+waited for.
 """
 
 import time
@@ -9,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from rekindle.errors import InputError, RunError
-from rekindle_cli import options
+from rekindle.model.errors import InputError, RunError
+from rekindle_cli import cli_options
 
 __all__ = ["savepoint"]
 
@@ -32,11 +33,11 @@ def savepoint(
 
     Example: rekindle savepoint /shared/flights
     """
-    options.check_range("--wait-seconds", wait_seconds, 1.0, 86_400.0)
-    from rekindle_spark.store import SAVEPOINT_REQUEST, numbered
-    from rekindle_store import files
+    cli_options.check_range("--wait-seconds", wait_seconds, 1.0, 86_400.0)
+    from rekindle_spark.store.checkpoint_store import SAVEPOINT_REQUEST, numbered
+    from rekindle_store import store_files
 
-    found = files.at(store)
+    found = store_files.at(store)
     try:
         if not found.names("generations"):
             raise InputError(
@@ -47,7 +48,7 @@ def savepoint(
         found.put({SAVEPOINT_REQUEST: b""})
         typer.echo(f"{store}: waiting for the driver to end at a checkpoint of all partitions")
         try:
-            _await(lambda: not files.exists(found, SAVEPOINT_REQUEST), store, wait_seconds)
+            _await(lambda: not store_files.exists(found, SAVEPOINT_REQUEST), store, wait_seconds)
         finally:
             found.remove([SAVEPOINT_REQUEST])
         checkpoint, cut = (

@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from rekindle_cli.options import check_range
-from rekindle_sidecar.options import Options
+from rekindle_cli.cli_options import check_range
+from rekindle_sidecar.sidecar_options import SidecarOptions
 
 __all__ = ["sidecar"]
 
@@ -41,7 +41,7 @@ def sidecar(
     check_range("--session-seconds", session_seconds, 2, 60)
     if port is not None:
         check_range("--port", port, 1, 65_535)
-    options = Options(
+    options = SidecarOptions(
         zookeeper=zookeeper,
         namespace=namespace,
         application=application,

@@ -15,15 +15,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rekindle.coordination import State
-from rekindle.forecast import arrivals, failures
-from rekindle.forecast.outages import Interval, Outages
-from rekindle.forecast.outages import simulate as rehearsed
-from rekindle.forecast.rehearsal import Model
-from rekindle_cli import options, pictures, situations
+from rekindle.coordination import CoordinationState
+from rekindle.forecast import failure_models, node_arrivals
+from rekindle.forecast.failure_simulation import Model
+from rekindle.forecast.outage_statistics import Interval, Outages
+from rekindle.forecast.outage_statistics import simulate as rehearsed
+from rekindle_cli import cli_options, state_loader, svg_files
+from rekindle_cli.coordination_access import SecretFile
 from rekindle_cli.report_html import charts
 from rekindle_cli.report_html.charts import Span
-from rekindle_cli.situations import (
+from rekindle_cli.state_loader import (
     ARRIVE,
     MODEL,
     Arrive,
@@ -33,7 +34,6 @@ from rekindle_cli.situations import (
     Situation,
     Store,
 )
-from rekindle_cli.store_access import SecretFile
 
 __all__ = ["simulate"]
 
@@ -68,12 +68,12 @@ def simulate(
     Example: rekindle simulate out --fail random:8 --arrive fixed:10,6 --seeds 1..100
     """
     if picture is not None:
-        pictures.check(picture)
-    wanted = options.choices("--strategies", strategies, options.STRATEGIES)
-    numbers = options.seeds(seeds, SEEDS_MAX)
-    coming = arrivals.parse(arrive, "--arrive")
-    state = situations.load(what, zookeeper, secret_file)
-    failure = failures.parse(fail, state, "--fail")
+        svg_files.check(picture)
+    wanted = cli_options.choices("--strategies", strategies, cli_options.STRATEGIES)
+    numbers = cli_options.seeds(seeds, SEEDS_MAX)
+    coming = node_arrivals.parse(arrive, "--arrive")
+    state = state_loader.load(what, zookeeper, secret_file)
+    failure = failure_models.parse(fail, state, "--fail")
     model = Model(detect, restore, MODEL.restore_mib_per_second, checkpoint_age)
     found = rehearsed(
         state,
@@ -90,10 +90,10 @@ def simulate(
     else:
         _show(state, found, f"{len(numbers)} failures {fail}, nodes {arrive}")
     if picture is not None:
-        pictures.write(picture, _drawn(state, found, fail, arrive, len(numbers)))
+        svg_files.write(picture, _drawn(state, found, fail, arrive, len(numbers)))
 
 
-def _show(state: State, found: Sequence[Outages], what: str) -> None:
+def _show(state: CoordinationState, found: Sequence[Outages], what: str) -> None:
     console = Console(highlight=False)
     console.print(_table(state, found))
     console.print(
@@ -119,7 +119,9 @@ def _record(found: Sequence[Outages], fail: str, arrive: str, count: int) -> dic
     }
 
 
-def _drawn(state: State, found: Sequence[Outages], fail: str, arrive: str, count: int) -> str:
+def _drawn(
+    state: CoordinationState, found: Sequence[Outages], fail: str, arrive: str, count: int
+) -> str:
     spans = [
         Span(name, one.strategy, interval.mean, interval.low, interval.high)
         for name in _by_priority(state, found[0])
@@ -134,19 +136,19 @@ def _drawn(state: State, found: Sequence[Outages], fail: str, arrive: str, count
     )
 
 
-def _by_priority(state: State, outages: Outages) -> list[str]:
+def _by_priority(state: CoordinationState, outages: Outages) -> list[str]:
     """Queries, the most important first."""
     priorities = _priorities(state)
     return sorted(outages.queries, key=lambda name: (-priorities[name], name))
 
 
-def _priorities(state: State) -> dict[str, float]:
+def _priorities(state: CoordinationState) -> dict[str, float]:
     """As the policy says, where it does."""
     priorities = {query.name: query.priority for query in state.topology.queries}
     return {**priorities, **state.policy.priorities}
 
 
-def _table(state: State, found: Sequence[Outages]) -> Table:
+def _table(state: CoordinationState, found: Sequence[Outages]) -> Table:
     """The most important queries first."""
     priorities = _priorities(state)
     table = Table("query", "priority", *(one.strategy for one in found))

@@ -1,6 +1,6 @@
 """`rekindle status`: how the applications of a coordination store stand, and what is wrong.
 
-Shows what `rekindle.coordination.standing` says.
+Shows what `rekindle.coordination.application_status` says.
 """
 
 import json
@@ -17,11 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rekindle.coordination.application import Driver
-from rekindle.coordination.standing import Phase, QueryStanding, Standing
-from rekindle_cli import store_access
-from rekindle_cli.store_access import Hosts, SecretFile
-from rekindle_coordinator.viewing import Viewer
+from rekindle.coordination.application_status import ApplicationStatus, Phase, QueryProgress
+from rekindle.coordination.session import Driver
+from rekindle_cli import coordination_access
+from rekindle_cli.coordination_access import Hosts, SecretFile
+from rekindle_coordinator.status_reader import StatusReader
 from rekindle_zookeeper import Connection, StoreUnreachable
 
 __all__ = ["status"]
@@ -56,8 +56,8 @@ def status(
 
     Example: rekindle status default/flights --zookeeper 127.0.0.1:2181 --watch
     """
-    with store_access.opened(zookeeper, secret_file) as connection:
-        viewer = Viewer(connection)
+    with coordination_access.opened(zookeeper, secret_file) as connection:
+        viewer = StatusReader(connection)
         if watch:
             _watch(connection, viewer, application, as_json)
             return
@@ -73,16 +73,20 @@ def status(
             _console().print(_shown(found, viewer.coordinators()))
 
 
-def _read(connection: Connection, viewer: Viewer, application: str | None) -> list[Standing]:
+def _read(
+    connection: Connection, viewer: StatusReader, application: str | None
+) -> list[ApplicationStatus]:
     if application is not None:
-        places = [store_access.find(connection, application)]
+        places = [coordination_access.find(connection, application)]
     else:
-        places = store_access.applications(connection)
+        places = coordination_access.applications(connection)
     now = time.time()
     return [viewer.standing(place, now) for place in places]
 
 
-def _watch(connection: Connection, viewer: Viewer, application: str | None, as_json: bool) -> None:
+def _watch(
+    connection: Connection, viewer: StatusReader, application: str | None, as_json: bool
+) -> None:
     """Show it every second; where nobody looks at a terminal, only what has changed."""
     console = _console()
     live = console.is_terminal and not as_json
@@ -111,7 +115,7 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 
 
-def _record(found: Sequence[Standing] | None, coordinators: int) -> dict[str, Any]:
+def _record(found: Sequence[ApplicationStatus] | None, coordinators: int) -> dict[str, Any]:
     return {
         "version": 1,
         "store_reachable": found is not None,
@@ -120,7 +124,7 @@ def _record(found: Sequence[Standing] | None, coordinators: int) -> dict[str, An
     }
 
 
-def _shown(found: Sequence[Standing], coordinators: int) -> RenderableType:
+def _shown(found: Sequence[ApplicationStatus], coordinators: int) -> RenderableType:
     head = Text(f"The store answers; coordinators: {coordinators or 'none'}.")
     if not found:
         return Group(head, Text("No application has told anything yet."))
@@ -129,7 +133,7 @@ def _shown(found: Sequence[Standing], coordinators: int) -> RenderableType:
     return Group(head, *(part for standing in found for part in _details(standing)))
 
 
-def _overview(found: Sequence[Standing]) -> Table:
+def _overview(found: Sequence[ApplicationStatus]) -> Table:
     table = _table("application", "driver", "live", "catching up", "waiting", "incident", "wrong")
     for standing in found:
         phases = [query.phase for query in standing.queries]
@@ -143,7 +147,7 @@ def _overview(found: Sequence[Standing]) -> Table:
     return table
 
 
-def _details(standing: Standing) -> Iterator[RenderableType]:
+def _details(standing: ApplicationStatus) -> Iterator[RenderableType]:
     yield Text("")
     yield Text(standing.application, style="bold").append(f": {_driver(standing)}", style="")
     if standing.nodes:
@@ -166,7 +170,7 @@ def _details(standing: Standing) -> Iterator[RenderableType]:
         yield Text(f"! {notice.reason}: {notice.text}", style="yellow")
 
 
-def _driver(standing: Standing) -> str:
+def _driver(standing: ApplicationStatus) -> str:
     if not standing.generation:
         return "no driver has told anything yet"
     told = {
@@ -179,7 +183,7 @@ def _driver(standing: Standing) -> str:
     return f"driver {standing.generation} {told[standing.driver]}{since}"
 
 
-def _queries(queries: Sequence[QueryStanding]) -> Table:
+def _queries(queries: Sequence[QueryProgress]) -> Table:
     table = _table("query", "priority", "state", "partitions", "lag s")
     for query in sorted(queries, key=lambda query: (-query.priority, query.name)):
         until = "" if query.until is None else f" until {_clock(query.until)}"

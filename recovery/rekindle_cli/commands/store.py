@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rekindle_store import copies, files, integrity
-from rekindle_store.copies import Copied
-from rekindle_store.integrity import Findings, Say
+from rekindle_store import store_copies, store_files, store_integrity
+from rekindle_store.store_copies import Copied
+from rekindle_store.store_integrity import Findings, Say
 
 __all__ = ["store"]
 
@@ -69,7 +69,9 @@ def check_store(place: Store, quick: Quick = False, as_json: Json = False) -> No
     Example: rekindle store check s3://checkpoints/flights
     """
     with _progress() as say:
-        findings = integrity.check(files.at(place), of_output="sizes" if quick else "rows", say=say)
+        findings = store_integrity.check(
+            store_files.at(place), of_output="sizes" if quick else "rows", say=say
+        )
     if as_json:
         typer.echo(json.dumps(_record(findings)))
     else:
@@ -86,7 +88,7 @@ def copy_store(place: Store, target: Target, quick: Quick = False, as_json: Json
     Example: rekindle store copy /shared/flights s3://backup/flights
     """
     with _progress() as say:
-        copied = copies.copy(place, target, say, quick=quick)
+        copied = store_copies.copy(place, target, say, quick=quick)
     if as_json:
         counts = {"files": copied.files, "bytes": copied.bytes, "equal": copied.equal}
         typer.echo(json.dumps({**_record(copied.findings), "copied": counts}))

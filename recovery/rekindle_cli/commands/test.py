@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.errors import InputError, RunError, StepError
-from rekindle_cli import options, pipeline_options
+from rekindle.model.errors import InputError, RunError, StepError
+from rekindle_cli import cli_options, pipeline_options
 from rekindle_cli.pipeline_options import ImportSeconds, PipelineFile
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from rekindle.settings import Settings
+    from rekindle.model.settings import Settings
     from rekindle_cli.pipeline_file import LoadedPipeline
-    from rekindle_spark.arrivals import Cut
-    from rekindle_spark.pipeline import Pipeline
+    from rekindle_spark.driver.epoch_cutter import Cut
+    from rekindle_spark.pipeline.steps import Pipeline
     from rekindle_spark.testing import PipelineResult
 
 __all__ = ["test"]
@@ -144,7 +144,7 @@ def _test(request: _Request, results: _Results) -> None:
     loaded, tables, wanted = _loaded(request)
     expected = {} if results.expect is None else _expected(results.expect, loaded.pipeline)
     if results.output is not None:
-        options.made_directory("--output", results.output, "name another folder")
+        cli_options.made_directory("--output", results.output, "name another folder")
     result = _run(loaded, tables, wanted, request.size)
     if results.output is not None:
         _write(results.output, result)
@@ -159,13 +159,13 @@ def _loaded(
     request: _Request,
 ) -> tuple["LoadedPipeline", dict[str, "pa.Table"], "Settings"]:
     """The pipeline with the tables for its sources, and the settings."""
-    from rekindle import settings as settings_module
+    from rekindle.model import settings as settings_module
     from rekindle_cli import pipeline_checks, pipeline_file
-    from rekindle_cli.guard import Limits
+    from rekindle_cli.guard import CallLimits
 
     chosen = request.settings
     wanted = settings_module.load(chosen) if chosen else settings_module.Settings()
-    limits = Limits(request.import_seconds, "--import-seconds")
+    limits = CallLimits(request.import_seconds, "--import-seconds")
     loaded = pipeline_file.load(request.pipeline, limits)
     pipeline_checks.show(loaded.findings)
     return loaded, _read_inputs(loaded.pipeline, request.inputs), wanted
@@ -179,11 +179,13 @@ def _run(
 ) -> "PipelineResult":
     """Run it, however long it takes, with notes of what takes long."""
     from rekindle_cli import pipeline_checks
-    from rekindle_cli.guard import NO_THREADS_IN_FUNCTIONS, Limits, guarded
+    from rekindle_cli.guard import NO_THREADS_IN_FUNCTIONS, CallLimits, guarded
     from rekindle_spark import testing
 
     guarding = guarded(
-        f"pipeline file {loaded.path}", Limits(math.inf), remedy_for_threads=NO_THREADS_IN_FUNCTIONS
+        f"pipeline file {loaded.path}",
+        CallLimits(math.inf),
+        remedy_for_threads=NO_THREADS_IN_FUNCTIONS,
     )
     with _progress(size["epochs"]) as say, guarding as guard:
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from rekindle import verification
-from rekindle.errors import RunError
-from rekindle.verification import comparison
+from rekindle.model.errors import RunError
+from rekindle.verification import figure_differences
 
 __all__ = ["verify"]
 
@@ -34,7 +34,7 @@ def verify(
         raise RunError(
             where=str(directory),
             what=f"the report does not hold, differences: {len(found)}",
-            remedy=f"run the demo again and compare:\n\n{comparison.table(found)}",
+            remedy=f"run the demo again and compare:\n\n{figure_differences.table(found)}",
         )
     typer.echo(f"{directory}: every figure of the report holds, and every output row is right")
 

@@ -1,7 +1,7 @@
 """The example that `rekindle init` writes: a web server's log of a day, and a pipeline over it.
 
-    requests    makes the log, the same one each time
-    web_log     the pipeline file, written as it stands here
+    request_log  makes the log, the same one each time
+    web_log      the pipeline file, written as it stands here
 
 Its other files lie beside these as templates, for they are nobody's modules here.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from rekindle_cli.example import requests
+from rekindle_cli.example import request_log
 
 __all__ = ["FILES", "LOG", "write"]
 
@@ -28,6 +28,6 @@ LOG = "data/requests.parquet"
 def write(folder: Path) -> None:
     """Write the example into a folder that holds none of its files. Raises OSError."""
     (folder / LOG).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(requests.log(), folder / LOG, compression="zstd", row_group_size=20_000)
+    pq.write_table(request_log.log(), folder / LOG, compression="zstd", row_group_size=20_000)
     for name, template in FILES.items():
         (folder / name).write_text((HERE / template).read_text(encoding="utf-8"), encoding="utf-8")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from rekindle_spark.operators import StatefulOperator
 from rekindle_spark.pipeline import Pipeline, count, largest
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
 
 LOG = Path(__file__).parent / "data" / "requests.parquet"
 VISIT = pa.schema([("client", pa.string()), ("time", pa.timestamp("us")), ("number", pa.int64())])

@@ -3,17 +3,17 @@
     curves    panels beside each other, x and y from 0 to 1, a line for each name and variant
     intervals a row for each query, a mark at the mean and a line over the interval for each name
 
-Each gives the text of an SVG file, as `picture` does. `rekindle simulate` calls it.
+Each gives the text of an SVG file, as `svg_picture` does. `rekindle simulate` calls it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from rekindle_cli.report_html import axis, picture, style
-from rekindle_cli.report_html.axis import Scale
+from rekindle_cli.report_html import report_style, svg_picture, time_axis
+from rekindle_cli.report_html.time_axis import TimeScale
 
-__all__ = ["Line", "Span", "curves", "intervals"]
+__all__ = ["ChartLine", "Span", "curves", "intervals"]
 
 PANEL_WIDTH, PANEL_HEIGHT, PANEL_GAP = 320, 260, 60
 PANEL_LEFT, PANEL_TOP = 40, 30
@@ -23,7 +23,7 @@ COLOURS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """A curve of `name` in a panel; `variant` is what it was measured on."""
 
     panel: str
@@ -43,7 +43,7 @@ class Span:
     high: float
 
 
-def curves(lines: Sequence[Line], *, eyebrow: str, headline: str, text: str) -> str:
+def curves(lines: Sequence[ChartLine], *, eyebrow: str, headline: str, text: str) -> str:
     """Panels in the order of their lines; the second variant of a panel is dashed."""
     panels = list(dict.fromkeys(line.panel for line in lines))
     names = list(dict.fromkeys(line.name for line in lines))
@@ -52,7 +52,7 @@ def curves(lines: Sequence[Line], *, eyebrow: str, headline: str, text: str) -> 
         there = [line for line in lines if line.panel == panel]
         x = PANEL_LEFT + number * (PANEL_WIDTH + PANEL_GAP)
         drawn.append(f'<g transform="translate({x} {PANEL_TOP})">{_panel(panel, there, names)}</g>')
-    return picture.framed(
+    return svg_picture.framed(
         "\n".join(drawn),
         width=PANEL_LEFT + len(panels) * (PANEL_WIDTH + PANEL_GAP),
         height=PANEL_TOP + PANEL_HEIGHT + 2 * AXIS_PIXELS,
@@ -60,7 +60,7 @@ def curves(lines: Sequence[Line], *, eyebrow: str, headline: str, text: str) -> 
         headline=headline,
         description=_description(headline, text),
         keys=[(_key(index), name) for index, name in enumerate(names)],
-        marks_style=style.CHART_MARKS,
+        marks_style=report_style.CHART_MARKS,
     )
 
 
@@ -71,14 +71,14 @@ def intervals(
     rows = list(dict.fromkeys(span.row for span in spans))
     names = list(dict.fromkeys(span.name for span in spans))
     most = max((span.high for span in spans), default=0.0)
-    scale = Scale(0.0, max(most, 1.0), ROWS_LEFT, ROWS_RIGHT)
+    scale = TimeScale(0.0, max(most, 1.0), ROWS_LEFT, ROWS_RIGHT)
     row_height = ROW_PIXELS * len(names) + 10
     bottom = len(rows) * row_height
     drawn = [
         f'<line class="grid" x1="{scale.x(at)}" x2="{scale.x(at)}" y1="0" y2="{bottom}"/>'
         f'<text class="tick" text-anchor="middle" x="{scale.x(at)}" y="{bottom + 20}">'
         f"{at:g} {unit}</text>"
-        for at in axis.ticks(scale)
+        for at in time_axis.ticks(scale)
     ]
     for number, row in enumerate(rows):
         y = number * row_height + row_height / 2
@@ -86,7 +86,7 @@ def intervals(
     for span in spans:
         y = rows.index(span.row) * row_height + ROW_PIXELS * (names.index(span.name) + 0.5) + 5
         drawn.append(_span(span, scale, y, names.index(span.name), unit))
-    return picture.framed(
+    return svg_picture.framed(
         "\n".join(drawn),
         width=ROWS_WIDTH,
         height=bottom + AXIS_PIXELS,
@@ -94,11 +94,11 @@ def intervals(
         headline=headline,
         description=_description(headline, text),
         keys=[(_key(index), name) for index, name in enumerate(names)],
-        marks_style=style.CHART_MARKS,
+        marks_style=report_style.CHART_MARKS,
     )
 
 
-def _span(span: Span, scale: Scale, y: float, index: int, unit: str) -> str:
+def _span(span: Span, scale: TimeScale, y: float, index: int, unit: str) -> str:
     said = f"{span.name}: {span.mean:.1f} {unit} ({span.low:.1f} to {span.high:.1f})"
     return (
         f'<g class="c{index % COLOURS}"><title>{escape(said)}</title>'
@@ -108,7 +108,7 @@ def _span(span: Span, scale: Scale, y: float, index: int, unit: str) -> str:
     )
 
 
-def _panel(title: str, lines: Sequence[Line], names: Sequence[str]) -> str:
+def _panel(title: str, lines: Sequence[ChartLine], names: Sequence[str]) -> str:
     variants = list(dict.fromkeys(line.variant for line in lines))
     parts = [f'<text class="name" x="0" y="-12">{escape(_titled(title, variants))}</text>']
     for tenth in range(0, 11, 2):
@@ -126,7 +126,7 @@ def _panel(title: str, lines: Sequence[Line], names: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def _line(line: Line, index: int, variant: int) -> str:
+def _line(line: ChartLine, index: int, variant: int) -> str:
     pixels = [(round(x * PANEL_WIDTH, 1), round((1 - y) * PANEL_HEIGHT, 1)) for x, y in line.points]
     path = " ".join(f"{x},{y}" for x, y in pixels)
     dots = "".join(

@@ -8,7 +8,7 @@
 A thread of a node whose quota is used up stands in a run queue too, and the kernel counts that as
 waiting. So a node counts in a sample only if its quota was not used up in it: a node that has used
 it up got all that it may have. Nodes that start do not count, for their weight is low on purpose.
-`scenario` calls this.
+`demo_scenario` calls this.
 """
 
 import os
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.control_plane import ControlPlane
-from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.local_control_plane import LocalControlPlane
+from rekindle_local.spark_cluster import LocalCluster
 
 __all__ = ["Counters", "MachineLoad", "Waits", "between", "read_idle_seconds", "read_waits"]
 
@@ -56,7 +56,7 @@ class MachineLoad:
 
     cluster: LocalCluster
     driver: DriverProcess
-    control: ControlPlane
+    control: LocalControlPlane
     _newest: Counters | None = None
     _starting: frozenset[str] = frozenset()
 

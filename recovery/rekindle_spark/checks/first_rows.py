@@ -11,14 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from rekindle.errors import InputError, RekindleError, RunError
-from rekindle.settings import RuntimeSettings
-from rekindle_spark import poison, testing
-from rekindle_spark.checks.findings import Finding, of_error, warning
+from rekindle.model.errors import InputError, RekindleError, RunError
+from rekindle.model.settings import RuntimeSettings
+from rekindle_spark import testing
+from rekindle_spark.checks.check_findings import CheckFinding, of_error, warning
 from rekindle_spark.operators import KeyedStateful, StatefulOperator
-from rekindle_spark.pipeline import Pipeline, Source, Step
-from rekindle_spark.replay import Replay
-from rekindle_spark.watchdog import Watchdog
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, Source, Step
+from rekindle_spark.user_code import poison_rows
+from rekindle_spark.user_code.watchdog import Watchdog
 
 __all__ = ["first_rows"]
 
@@ -30,13 +31,13 @@ def first_rows(
     settings: RuntimeSettings,
     progress: Callable[[], None] = lambda: None,
     watchdog: Watchdog | None = None,
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """Run a pipeline on nothing, then on its first rows; each step that fails is a finding.
 
     `progress` is called before each partition, and `watchdog` notes each call of a function.
     """
     watchdog = watchdog or Watchdog()
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     inputs = {}
     for step in pipeline.steps.values():
         if step.kind == "source":
@@ -53,7 +54,7 @@ def first_rows(
     return list(dict.fromkeys(found))
 
 
-def _beginning(step: Step) -> tuple[pa.Table, list[Finding]]:
+def _beginning(step: Step) -> tuple[pa.Table, list[CheckFinding]]:
     """The first rows of a source, none where it cannot be read or gives something else."""
     source: Source = step.function
     none = source.schema.empty_table()
@@ -61,12 +62,12 @@ def _beginning(step: Step) -> tuple[pa.Table, list[Finding]]:
     if isinstance(source, Replay):
         read = lambda: source.first(ROWS)  # noqa: E731
     try:
-        result, error = poison.attempt(read)
+        result, error = poison_rows.attempt(read)
     except RekindleError as raised:
         return none, [of_error(raised)]
     where = f"step {step.name}"
     if error is not None:
-        what = f"its source cannot be read: {poison.raised(error)}"
+        what = f"its source cannot be read: {poison_rows.raised(error)}"
         return none, [of_error(InputError(where=where, what=what, remedy="mend the source"))]
     if not isinstance(result, pa.Table) or not result.schema.equals(source.schema):
         got = result.schema if isinstance(result, pa.Table) else type(result).__name__
@@ -81,9 +82,9 @@ def _failures(
     settings: RuntimeSettings,
     progress: Callable[[], None],
     watchdog: Watchdog,
-) -> tuple[Pipeline, list[Finding]]:
+) -> tuple[Pipeline, list[CheckFinding]]:
     """The findings of some tables, and the pipeline without the steps that fail on them."""
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     for _ in pipeline.steps:
         try:
             result = testing.run(
@@ -110,15 +111,15 @@ def _failures(
     return pipeline, found
 
 
-def _letters(outputs: dict[str, pa.Table]) -> list[Finding]:
+def _letters(outputs: dict[str, pa.Table]) -> list[CheckFinding]:
     """Dead letters among the first rows are a sign of a function that is wrong for all."""
     found = []
     for name, table in outputs.items():
-        if name.endswith(poison.ENDING) and table.num_rows:
-            error = table[poison.COLUMNS[2].name][0].as_py()
+        if name.endswith(poison_rows.ENDING) and table.num_rows:
+            error = table[poison_rows.COLUMNS[2].name][0].as_py()
             found.append(
                 warning(
-                    f"step {name.removesuffix(poison.ENDING)}",
+                    f"step {name.removesuffix(poison_rows.ENDING)}",
                     f"makes dead letters of {table.num_rows} of the first rows ({error})",
                     "see that these rows are meant to be left out",
                 )

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 
-from rekindle_spark import user_code
-from rekindle_spark.checks.findings import Finding, warning
+from rekindle_spark.checks.check_findings import CheckFinding, warning
 from rekindle_spark.operators import KeyedStateful
-from rekindle_spark.pipeline import Step
-from rekindle_spark.program import Program
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.pipeline.steps import Step
+from rekindle_spark.user_code import code_locations
 
 __all__ = ["repeatability"]
 
@@ -77,12 +77,12 @@ class _Names:
         return self.closure.get(str(item.argval)) if item.opname == "LOAD_DEREF" else None
 
 
-def repeatability(program: Program) -> list[Finding]:
+def repeatability(program: Program) -> list[CheckFinding]:
     """Warn of functions that may give something else in a repeat, with file and line."""
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     for step in (step for chain in program.chains for step in (chain.root, *chain.steps)):
         for code, use in _uses_of(step) if step.deterministic else ():
-            place = user_code.place(code.co_filename, use.line)
+            place = code_locations.place(code.co_filename, use.line)
             found.append(
                 warning(
                     f"{place}: step {step.name}",
@@ -102,7 +102,7 @@ def _uses_of(step: Step) -> Iterator[tuple[CodeType, _Use]]:
             kept = method.__code__.co_name not in ("__init__", "__post_init__")
             yield from _uses(method, DEPTH_MAX, set(), operator=kept)
     elif step.kind in ("map", "filter"):
-        function = user_code.function_of(step.function)
+        function = code_locations.function_of(step.function)
         if function is not None:
             yield from _uses(function, DEPTH_MAX, set(), operator=False)
 
@@ -116,7 +116,7 @@ def _methods(kind: type) -> Iterator[FunctionType]:
 
 
 def _is_users(code: CodeType) -> bool:
-    return user_code.is_users_file(code.co_filename)
+    return code_locations.is_users_file(code.co_filename)
 
 
 def _uses(
@@ -133,7 +133,7 @@ def _uses(
         for use in _uses_in(inner, names, helpers, operator=operator and inner is code):
             yield inner, use
     for helper in helpers:
-        plain = user_code.function_of(helper)
+        plain = code_locations.function_of(helper)
         if plain is not None:
             yield from _uses(plain, depth - 1, seen, operator=False)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from rekindle.settings import RuntimeSettings
-from rekindle_spark.checks.findings import Finding, warning
+from rekindle.model.settings import RuntimeSettings
+from rekindle_spark.checks.check_findings import CheckFinding, warning
 from rekindle_spark.operators import IntervalJoin
-from rekindle_spark.pipeline import Step
-from rekindle_spark.program import Chain, Program
-from rekindle_spark.replay import ROW_GROUPS_CACHED_MAX, Replay
+from rekindle_spark.pipeline.program import Chain, Program
+from rekindle_spark.pipeline.replay import ROW_GROUPS_CACHED_MAX, Replay
+from rekindle_spark.pipeline.steps import Step
 
 __all__ = ["sizing"]
 
@@ -28,7 +28,7 @@ MIB = 2**20
 SAMPLES = 100_000
 
 
-def sizing(program: Program, program_bytes: int, settings: RuntimeSettings) -> list[Finding]:
+def sizing(program: Program, program_bytes: int, settings: RuntimeSettings) -> list[CheckFinding]:
     """Warn of a pipeline that is too large for its driver, its nodes or the memory of hosts."""
     return [
         *_driver(program, program_bytes, settings),
@@ -38,7 +38,9 @@ def sizing(program: Program, program_bytes: int, settings: RuntimeSettings) -> l
     ]
 
 
-def _driver(program: Program, program_bytes: int, settings: RuntimeSettings) -> Iterator[Finding]:
+def _driver(
+    program: Program, program_bytes: int, settings: RuntimeSettings
+) -> Iterator[CheckFinding]:
     where, seconds = f"pipeline {program.name}", max(1.0, settings.epoch_seconds)
     partitions = len(program.partition_names)
     frames = {
@@ -61,7 +63,7 @@ def _driver(program: Program, program_bytes: int, settings: RuntimeSettings) -> 
         )
 
 
-def _nodes(program: Program, settings: RuntimeSettings) -> Iterator[Finding]:
+def _nodes(program: Program, settings: RuntimeSettings) -> Iterator[CheckFinding]:
     nodes = settings.nodes_expected
     for chain in program.chains:
         if nodes > 1 and chain.parallelism > PARTITIONS_PER_NODE_MAX * nodes:
@@ -70,7 +72,7 @@ def _nodes(program: Program, settings: RuntimeSettings) -> Iterator[Finding]:
             yield warning(f"step {chain.name}: parallelism", what, remedy)
 
 
-def _row_groups(program: Program, settings: RuntimeSettings) -> Iterator[Finding]:
+def _row_groups(program: Program, settings: RuntimeSettings) -> Iterator[CheckFinding]:
     """A host keeps a file's newest row groups, decoded, for each of its partitions."""
     for chain in program.chains:
         if chain.keyed or not isinstance(chain.root.function, Replay):
@@ -83,7 +85,7 @@ def _row_groups(program: Program, settings: RuntimeSettings) -> Iterator[Finding
             yield warning(f"step {chain.name}: {chain.root.function.path}", what, remedy)
 
 
-def _joins(program: Program, settings: RuntimeSettings) -> Iterator[Finding]:
+def _joins(program: Program, settings: RuntimeSettings) -> Iterator[CheckFinding]:
     steps = {step.name: step for chain in program.chains for step in (chain.root, *chain.steps)}
     for chain in program.chains:
         operator = chain.root.function

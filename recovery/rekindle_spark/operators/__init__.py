@@ -1,22 +1,22 @@
 """Keyed operators on Arrow data: one call per operator partition and epoch.
 
-    windows      event-time windows, aggregated before the exchange and merged behind it
-    aggregates   what a window can compute, in two halves
-    tops         the largest rows per event time
-    joins        rows of two inputs whose event times lie close together
-    keyed_value  what a user derives from for a value per key
-    stateful     custom operators with a value per key
-    sums         exact sums of integers and decimals
-    beginnings   where steps begin that are new in a pipeline which goes on
-    hashing      which partition a row belongs to
-    scaling      states for another parallelism
-    carried      which types columns have, and layouts of the same values
-    columns      Arrow columns as numpy and Python values, checks of columns
-    python_rows  Arrow columns as rows of Python values, and back
-    readable     rows that Python has values for
-    grouping     rows with equal keys, rows in order
-    tables       states as tables and back
-    times        watermarks and event times in microseconds
+    windows          event-time windows, aggregated before the exchange and merged behind it
+    aggregates       what a window can compute, in two halves
+    top_rows         the largest rows per event time
+    joins            rows of two inputs whose event times lie close together
+    keyed_value      what a user derives from for a value per key
+    stateful         custom operators with a value per key
+    exact_sums       exact sums of integers and decimals
+    step_beginnings  where steps begin that are new in a pipeline which goes on
+    row_hash         which partition a row belongs to
+    rescaling        states for another parallelism
+    column_types     which types columns have, and layouts of the same values
+    arrow_columns    Arrow columns as numpy and Python values, checks of columns
+    python_rows      Arrow columns as rows of Python values, and back
+    unreadable_rows  rows that Python has values for
+    grouping         rows with equal keys, rows in order
+    state_tables     states as tables and back
+    watermarks       watermarks and event times in microseconds
 
 Pure: no clock, no chance, no I/O. The same state and the same input, rows in the same order, give
 the same state and the same output on every machine. A state is never changed: any older one may
@@ -29,11 +29,11 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from rekindle_spark.operators.aggregates import Aggregate
-from rekindle_spark.operators.columns import Mask
+from rekindle_spark.operators.arrow_columns import Mask
 from rekindle_spark.operators.joins import IntervalJoin
 from rekindle_spark.operators.stateful import KeyedStateful, StatefulOperator, ValueState
-from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
-from rekindle_spark.operators.tops import Top
+from rekindle_spark.operators.top_rows import Top
+from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK
 from rekindle_spark.operators.windows import WindowAggregate
 
 __all__ = [

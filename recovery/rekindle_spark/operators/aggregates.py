@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rekindle_spark import arguments
-from rekindle_spark.operators import columns, grouping, sums
-from rekindle_spark.operators.grouping import Groups
-from rekindle_spark.operators.sums import Overflow
+from rekindle_spark.operators import arrow_columns, exact_sums, grouping
+from rekindle_spark.operators.exact_sums import Overflow
+from rekindle_spark.operators.grouping import RowGroups
+from rekindle_spark.user_code import argument_checks
 
 __all__ = [
     "OVER",
@@ -90,10 +90,10 @@ class Partial:
         if self.function != "sum":
             return kind
         if kinds.is_decimal(kind):
-            return pa.decimal256(sums.WIDE_DECIMAL, kind.scale)
+            return pa.decimal256(exact_sums.WIDE_DECIMAL, kind.scale)
         if kinds.is_floating(kind):
             return pa.float64()
-        return pa.uint64() if self.word == sums.UNSIGNED else pa.int64()
+        return pa.uint64() if self.word == exact_sums.UNSIGNED else pa.int64()
 
 
 ROWS, OVER = Partial("rows"), Partial("over")
@@ -102,30 +102,34 @@ ROWS, OVER = Partial("rows"), Partial("over")
 def check(where: str, aggregates: Any, schema: pa.Schema) -> None:
     """Refuse what is not aggregates by name, of columns that they can take."""
     remedy = 'give at least one by its name, as {"n": count()}'
-    arguments.check_kind(where, aggregates, Mapping, remedy)
+    argument_checks.check_kind(where, aggregates, Mapping, remedy)
     if not aggregates:
-        arguments.refuse(where, "is empty", remedy)
+        argument_checks.refuse(where, "is empty", remedy)
     for name, aggregate in aggregates.items():
         if not isinstance(name, str) or not name:
-            arguments.refuse(where, f"has the name {arguments.shown(name)}", "use texts as names")
+            argument_checks.refuse(
+                where, f"has the name {argument_checks.shown(name)}", "use texts as names"
+            )
         _check_aggregate(f"{where}: {name}", aggregate, schema)
 
 
 def _check_aggregate(where: str, aggregate: Any, schema: pa.Schema) -> None:
     remedy = "use count(), or total, mean, smallest or largest of a column"
-    arguments.check_kind(where, aggregate, Aggregate, remedy)
+    argument_checks.check_kind(where, aggregate, Aggregate, remedy)
     function, column = aggregate.function, aggregate.column
     if function not in FUNCTIONS:
-        what = f"has the function {arguments.shown(function)}"
-        arguments.refuse(where, what, f"use one of: {', '.join(FUNCTIONS)}")
+        what = f"has the function {argument_checks.shown(function)}"
+        argument_checks.refuse(where, what, f"use one of: {', '.join(FUNCTIONS)}")
     if column is None:
         if function != "count":
-            arguments.refuse(where, f"{function} has no column", "name the column to aggregate")
+            argument_checks.refuse(
+                where, f"{function} has no column", "name the column to aggregate"
+            )
         return
-    columns.check_columns(where, schema, [column])
+    arrow_columns.check_columns(where, schema, [column])
     kind = schema.field(column).type
     if function in ("min", "max"):
-        columns.check_keys(where, schema, [column])
+        arrow_columns.check_keys(where, schema, [column])
     if function in ("sum", "mean"):
         _check_number(where, column, kind)
 
@@ -133,16 +137,18 @@ def _check_aggregate(where: str, aggregate: Any, schema: pa.Schema) -> None:
 def _check_number(where: str, column: str, kind: pa.DataType) -> None:
     what = f"column {column!r} has type {kind}"
     if kinds.is_decimal256(kind):
-        arguments.refuse(where, what, "make it a decimal of at most 38 digits in a map before")
+        argument_checks.refuse(
+            where, what, "make it a decimal of at most 38 digits in a map before"
+        )
     if not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind)):
-        arguments.refuse(where, what, "use a column of integers, floats or decimals")
+        argument_checks.refuse(where, what, "use a column of integers, floats or decimals")
 
 
 def _word(kind: pa.DataType) -> str:
     """What the 64 bits of a sum are where few values can leave them; else nothing."""
     if kinds.is_int64(kind):
-        return sums.SIGNED
-    return sums.UNSIGNED if kinds.is_uint64(kind) else ""
+        return exact_sums.SIGNED
+    return exact_sums.UNSIGNED if kinds.is_uint64(kind) else ""
 
 
 def partials(aggregates: Mapping[str, Aggregate], schema: pa.Schema) -> tuple[Partial, ...]:
@@ -159,7 +165,7 @@ def fields(parts: Sequence[Partial], schema: pa.Schema) -> list[pa.Field]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PartialLayout:
     """What is known of partial values before there are rows: `names` of their columns, and of those
     that are sums of whole numbers their places and words, from rows and from partial values."""
 
@@ -171,7 +177,7 @@ class Layout:
     wide: int
 
 
-def layout(parts: tuple[Partial, ...], schema: pa.Schema) -> Layout:
+def layout(parts: tuple[Partial, ...], schema: pa.Schema) -> PartialLayout:
     """The layout of partial values of rows with that schema."""
     names = tuple(part.name for part in parts)
     added = [part.function in ("rows", "count", "sum") for part in parts]
@@ -179,82 +185,82 @@ def layout(parts: tuple[Partial, ...], schema: pa.Schema) -> Layout:
     merged = tuple(i for i, _ in enumerate(parts) if added[i] and whole[i])
     summed = tuple(i for i in merged if parts[i].function == "sum")
     words = tuple(part.word for part in parts)
-    return Layout(parts, names, summed, merged, words, len(_wide(parts)))
+    return PartialLayout(parts, names, summed, merged, words, len(_wide(parts)))
 
 
-def combine(how: Layout, table: pa.Table, groups: Groups) -> list[pa.Array]:
+def combine(how: PartialLayout, table: pa.Table, groups: RowGroups) -> list[pa.Array]:
     """The partial values per group from rows as they come."""
     rows = pa.array(np.bincount(groups.ids, minlength=groups.count))
     arrays: dict[str, pa.Array] = {}
     made: list[Any] = []
-    numbers: list[columns.Integers] = []
+    numbers: list[arrow_columns.Integers] = []
     for place, part in enumerate(how.parts):
         if not part.column:
             made.append(rows)
             continue
         array = arrays.get(part.column)
         if array is None:
-            array = arrays[part.column] = columns.whole(table[part.column])
+            array = arrays[part.column] = arrow_columns.whole(table[part.column])
         if place in how.summed:
-            numbers.append(columns.integers(array))
+            numbers.append(arrow_columns.integers(array))
             made.append(None)
         else:
             made.append(_combined(part, array, groups, rows))
     return _with_sums(how, how.summed, made, numbers, None, groups)
 
 
-def _combined(part: Partial, array: pa.Array, groups: Groups, rows: pa.Array) -> pa.Array:
+def _combined(part: Partial, array: pa.Array, groups: RowGroups, rows: pa.Array) -> pa.Array:
     if part.function == "count":
-        present = columns.valid(array)
+        present = arrow_columns.valid(array)
         if present is None:
             return rows
         return pa.array(np.bincount(groups.ids[present], minlength=groups.count))
     if part.function != "sum":
         return grouping.extreme(groups, array, part.function == "min")
     if kinds.is_decimal(array.type):
-        return sums.decimals(groups, array)
+        return exact_sums.decimals(groups, array)
     return pa.array(grouping.add(groups, _floats(array)))
 
 
-def merge(how: Layout, table: pa.Table, groups: Groups) -> list[pa.Array]:
+def merge(how: PartialLayout, table: pa.Table, groups: RowGroups) -> list[pa.Array]:
     """The partial values per group from partial values."""
     made: list[Any] = []
-    numbers: list[columns.Integers] = []
+    numbers: list[arrow_columns.Integers] = []
     over = None
     for place, name in enumerate(how.names):
-        array, part = columns.whole(table[name]), how.parts[place]
+        array, part = arrow_columns.whole(table[name]), how.parts[place]
         if place in how.merged:
-            numbers.append(columns.integers(array))
+            numbers.append(arrow_columns.integers(array))
             made.append(None)
         elif part.function in ("min", "max"):
             made.append(grouping.extreme(groups, array, part.function == "min"))
         elif part.function == "over":
-            over = sums.over_counts(array)
+            over = exact_sums.over_counts(array)
             made.append(None)
         elif kinds.is_decimal(array.type):
-            made.append(sums.decimals(groups, array))
+            made.append(exact_sums.decimals(groups, array))
         else:
             made.append(pa.array(grouping.add(groups, array.to_numpy())))
     return _with_sums(how, how.merged, made, numbers, over, groups)
 
 
 def _with_sums(
-    how: Layout,
+    how: PartialLayout,
     places: Sequence[int],
     made: list[Any],
-    numbers: Sequence[columns.Integers],
-    over: columns.Integers | None,
-    groups: Groups,
+    numbers: Sequence[arrow_columns.Integers],
+    over: arrow_columns.Integers | None,
+    groups: RowGroups,
 ) -> list[pa.Array]:
     """All partial values: those that are made, and sums of whole numbers in their places."""
     if numbers:
         words = [how.words[place] for place in places]
-        added, over = sums.whole_numbers(groups, np.array(numbers), words, over)
+        added, over = exact_sums.whole_numbers(groups, np.array(numbers), words, over)
         for place, row in zip(places, added, strict=True):
-            unsigned = how.words[place] == sums.UNSIGNED
+            unsigned = how.words[place] == exact_sums.UNSIGNED
             made[place] = pa.array(row.view(np.uint64) if unsigned else row)
     if how.wide:
-        made[-1] = sums.over_column(over, how.wide, groups.count)
+        made[-1] = exact_sums.over_column(over, how.wide, groups.count)
     return made
 
 
@@ -268,10 +274,10 @@ def completed(parts: Sequence[Partial], table: pa.Table, schema: pa.Schema) -> p
     if table.schema.equals(schema):
         return table
     if OVER in parts and OVER.name not in table.column_names:
-        over = sums.over_column(None, len(_wide(parts)), table.num_rows)
+        over = exact_sums.over_column(None, len(_wide(parts)), table.num_rows)
         table = table.append_column(OVER.name, over)
     arrays = [
-        pa.array(columns.integers(columns.whole(column)).view(np.uint64))
+        pa.array(arrow_columns.integers(arrow_columns.whole(column)).view(np.uint64))
         if kinds.is_uint64(field.type) and kinds.is_int64(column.type)
         else column
         for field, column in zip(schema, table.columns, strict=True)
@@ -285,22 +291,22 @@ def result(
     """The aggregate per row of a table of the partial values `parts` of rows with that schema.
     Raises Overflow for a sum that does not fit its type."""
     main_part, *rest = aggregate.parts(schema)
-    main = columns.whole(table[main_part.name])
+    main = arrow_columns.whole(table[main_part.name])
     if not rest:
         return main
-    counts = columns.whole(table[rest[0].name]).to_numpy()
+    counts = arrow_columns.whole(table[rest[0].name]).to_numpy()
     if kinds.is_decimal(main.type):
         return _decimals(aggregate, main, counts)
     if kinds.is_floating(main.type):
         values = main.to_numpy()
         values = values / np.maximum(counts, 1) if aggregate.function == "mean" else values
         return pa.array(values, mask=counts == 0)
-    low, signed, over = columns.integers(main), main_part.word != sums.UNSIGNED, None
+    low, signed, over = arrow_columns.integers(main), main_part.word != exact_sums.UNSIGNED, None
     if main_part.word:
-        all_over = sums.over_counts(columns.whole(table[OVER.name]))
+        all_over = exact_sums.over_counts(arrow_columns.whole(table[OVER.name]))
         over = None if all_over is None else all_over[_wide(parts).index(main_part)]
     if aggregate.function == "mean":
-        return pa.array(sums.quotients(low, over, signed, counts), mask=counts == 0)
+        return pa.array(exact_sums.quotients(low, over, signed, counts), mask=counts == 0)
     if over is not None and over.any():
         raise Overflow(int(np.flatnonzero(over)[0]), main_part.column)
     return pa.array(low if signed else low.view(np.uint64), mask=counts == 0)
@@ -308,7 +314,7 @@ def result(
 
 def _decimals(aggregate: Aggregate, main: pa.Array, counts: np.ndarray) -> pa.Array:
     """Sums of decimals with as many digits as there may be, or their means."""
-    numbers, scale = sums.unscaled(main), main.type.scale
+    numbers, scale = exact_sums.unscaled(main), main.type.scale
     if aggregate.function == "mean":
         divisors = (max(1, count) * 10**scale for count in counts.tolist())
         means = [number / by for number, by in zip(numbers, divisors, strict=True)]

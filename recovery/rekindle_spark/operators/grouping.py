@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rekindle_spark.operators import columns
-from rekindle_spark.operators.columns import Integers, Mask
+from rekindle_spark.operators import arrow_columns
+from rekindle_spark.operators.arrow_columns import Integers, Mask
 
 __all__ = [
-    "Groups",
     "Ordered",
+    "RowGroups",
     "add",
     "add_all",
     "expand",
@@ -37,7 +37,7 @@ FEW_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class RowGroups:
     """`ids`: the group of each row; `first`: the first row of each group."""
 
     ids: Integers
@@ -71,20 +71,20 @@ class Ordered:
             floats = _flip_negative(values).view(np.float64)
             return pa.array(floats.astype(self.kind.to_pandas_dtype()), self.kind, mask=mask)
         if kinds.is_uint64(self.kind):
-            return pa.array((values ^ columns.INT64_MIN).view(np.uint64), mask=mask)
+            return pa.array((values ^ arrow_columns.INT64_MIN).view(np.uint64), mask=mask)
         if kinds.is_temporal(self.kind):
             width = np.int32 if self.kind.bit_width == 32 else np.int64
             return pa.array(values.astype(width), mask=mask).view(self.kind)
         return pa.array(values, mask=mask).cast(self.kind)
 
     def _of_kind(self, array: pa.Array) -> pa.Array:
-        """What `columns.comparable` has made of values, as what they were."""
+        """What `arrow_columns.comparable` has made of values, as what they were."""
         if isinstance(self.kind, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(self.kind, array)
         return array if array.type == self.kind else array.cast(self.kind)
 
 
-def group(keys: Sequence[pa.Array | Integers], rows: int) -> Groups:
+def group(keys: Sequence[pa.Array | Integers], rows: int) -> RowGroups:
     """Group rows by equal keys: a null equals a null, a NaN a NaN, and 0.0 equals -0.0."""
     ids, distinct = np.zeros(rows, np.int64), 1
     for key in keys:
@@ -98,7 +98,7 @@ def group(keys: Sequence[pa.Array | Integers], rows: int) -> Groups:
     return _numbered(ids, distinct, rows)
 
 
-def add(groups: Groups, values: np.ndarray) -> np.ndarray:
+def add(groups: RowGroups, values: np.ndarray) -> np.ndarray:
     """Sums per group of int64 or float64 values, added in the order of the rows."""
     if values.dtype == np.float64:
         return np.bincount(groups.ids, weights=values, minlength=groups.count)
@@ -107,7 +107,7 @@ def add(groups: Groups, values: np.ndarray) -> np.ndarray:
     return sums
 
 
-def add_all(groups: Groups, values: Integers) -> Integers:
+def add_all(groups: RowGroups, values: Integers) -> Integers:
     """Sums per group of several columns of int64, the rows of `values`: at once, for each call
     costs more than a few numbers do."""
     rows = values.shape[1]
@@ -120,7 +120,7 @@ def add_all(groups: Groups, values: Integers) -> Integers:
     return np.add.reduceat(values[:, order], begins, axis=1)
 
 
-def extreme(groups: Groups, array: pa.Array, smallest: bool) -> pa.Array:
+def extreme(groups: RowGroups, array: pa.Array, smallest: bool) -> pa.Array:
     """The smallest or largest value per group, nulls ignored; null where there is none."""
     ordered = order_values(array)
     ids, values = groups.ids, ordered.values
@@ -135,18 +135,18 @@ def extreme(groups: Groups, array: pa.Array, smallest: bool) -> pa.Array:
 
 def order_values(array: pa.Array) -> Ordered:
     """Map an array to int64 so that the order stays; see `Ordered`."""
-    present, kind = columns.valid(array), array.type
+    present, kind = arrow_columns.valid(array), array.type
     if kinds.is_floating(kind):
-        plain = columns.canonical(array)
+        plain = arrow_columns.canonical(array)
         filled = plain.fill_null(0) if plain.null_count else plain
         bits = filled.to_numpy(zero_copy_only=False).astype(np.float64).view(np.int64)
         return Ordered(_flip_negative(bits), present, kind)
-    if columns.has_integers(kind):
-        values = columns.integers(array)
+    if arrow_columns.has_integers(kind):
+        values = arrow_columns.integers(array)
         return Ordered(
-            values ^ columns.INT64_MIN if kinds.is_uint64(kind) else values, present, kind
+            values ^ arrow_columns.INT64_MIN if kinds.is_uint64(kind) else values, present, kind
         )
-    encoded = columns.comparable(array).dictionary_encode()
+    encoded = arrow_columns.comparable(array).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     ranks = np.zeros(max(1, len(order)), np.int64)
     ranks[order] = np.arange(len(order))
@@ -159,7 +159,7 @@ def sort_rows(keys: Sequence[tuple[pa.Array, bool]]) -> Integers:
     """Row numbers in the order of `keys` (column, descending), nulls last, ties as they stand."""
     levels: list[Integers | Mask] = []
     for array, descending in keys:
-        ordered = order_values(columns.whole(array))
+        ordered = order_values(arrow_columns.whole(array))
         values = ~ordered.values if descending else ordered.values
         if ordered.valid is not None:
             levels.append(~ordered.valid)
@@ -180,7 +180,7 @@ def _codes(key: pa.Array | Integers) -> tuple[Integers, int]:
     if isinstance(key, np.ndarray):
         array = pa.array(key)
     else:
-        array = columns.canonical(columns.comparable(key))
+        array = arrow_columns.canonical(arrow_columns.comparable(key))
     encoded = array.dictionary_encode("encode")
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
@@ -190,15 +190,15 @@ def _spread(key: pa.Array | Integers) -> tuple[Integers, int]:
     costs a fraction of `_codes`."""
     if isinstance(key, np.ndarray):
         values = key
-    elif key.null_count or not columns.has_integers(key.type):
+    elif key.null_count or not arrow_columns.has_integers(key.type):
         return _codes(key)
     else:
-        values = columns.integers(key)
+        values = arrow_columns.integers(key)
     least = int(values.min()) if len(values) else 0
     return values - least, int(values.max()) - least + 1 if len(values) else 1
 
 
-def _numbered(ids: Integers, distinct: int, rows: int) -> Groups:
+def _numbered(ids: Integers, distinct: int, rows: int) -> RowGroups:
     """Groups of rows with equal `ids`, which are below `distinct`."""
     if distinct > SPARSE_MAX * rows + TABLE_MIN:
         ids, distinct = _codes(ids)
@@ -206,7 +206,7 @@ def _numbered(ids: Integers, distinct: int, rows: int) -> Groups:
     groups[ids[::-1]] = np.arange(rows - 1, -1, -1)
     first = np.sort(groups[groups >= 0])
     groups[ids[first]] = np.arange(len(first))
-    return Groups(groups[ids], first)
+    return RowGroups(groups[ids], first)
 
 
 def _flip_negative(bits: Integers) -> Integers:

@@ -13,11 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from rekindle_spark import arguments
-from rekindle_spark.operators import carried, columns, grouping, hashing, tables, times
-from rekindle_spark.operators.columns import Integers, Mask
-from rekindle_spark.operators.hashing import Hashes
-from rekindle_spark.operators.times import TIMESTAMP
+from rekindle_spark.operators import (
+    arrow_columns,
+    column_types,
+    grouping,
+    row_hash,
+    state_tables,
+    watermarks,
+)
+from rekindle_spark.operators.arrow_columns import Integers, Mask
+from rekindle_spark.operators.row_hash import Hashes
+from rekindle_spark.operators.watermarks import TIMESTAMP
+from rekindle_spark.user_code import argument_checks
 
 __all__ = ["IntervalJoin", "JoinState", "Side"]
 
@@ -37,7 +44,9 @@ class Side:
         """A copy of some rows, given by a mask."""
         if rows.all():
             return self
-        return Side(tables.select_rows(self.rows, rows), self.hashes[rows], self.moments[rows])
+        return Side(
+            state_tables.select_rows(self.rows, rows), self.hashes[rows], self.moments[rows]
+        )
 
     def extend(self, other: "Side") -> "Side":
         """These rows, then the other's."""
@@ -82,15 +91,15 @@ class IntervalJoin:
         within_seconds: float,
         suffix: str = "_right",
     ) -> None:
-        where = arguments.place("step", name)
+        where = argument_checks.place("step", name)
         sides = (left_schema, left_event_time), (right_schema, right_event_time)
         for schema, event_time in sides:
-            columns.check_schema(where, schema, event_time)
-            carried.check(f"{where}: its input", schema)
-            columns.check_keys(f"{where}: keys", schema, keys)
+            arrow_columns.check_schema(where, schema, event_time)
+            column_types.check(f"{where}: its input", schema)
+            arrow_columns.check_keys(f"{where}: keys", schema, keys)
         _check_pair(where, left_schema, right_schema, keys, suffix)
         # A distance of 0 is meant: equal event times.
-        self.within = times.duration_microseconds(
+        self.within = watermarks.duration_microseconds(
             f"{where}: within_seconds", within_seconds, zero=True
         )
         self.name, self.keys = name, tuple(keys)
@@ -123,15 +132,15 @@ class IntervalJoin:
 
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:
         """Which rows of one side come after others that they match may have gone."""
-        moments = times.arriving(rows, self.event_times[slot])
-        return times.are_late(moments, previous_watermark)
+        moments = watermarks.arriving(rows, self.event_times[slot])
+        return watermarks.are_late(moments, previous_watermark)
 
     def dump(self, state: JoinState) -> list[pa.Table]:
-        scalars = tables.dump_scalars(late_rows=state.late_rows)
+        scalars = state_tables.dump_scalars(late_rows=state.late_rows)
         return [scalars, state.left.rows, state.right.rows]
 
     def load(self, dumped: Sequence[pa.Table]) -> JoinState:
-        late_rows = tables.load_scalars(dumped[0])["late_rows"]
+        late_rows = state_tables.load_scalars(dumped[0])["late_rows"]
         return JoinState(self._side(0, dumped[1]), self._side(1, dumped[2]), late_rows)
 
     def state_bytes(self, state: JoinState) -> int:
@@ -139,8 +148,8 @@ class IntervalJoin:
         return sum(int(s.rows.nbytes + s.hashes.nbytes + s.moments.nbytes) for s in sides)
 
     def _side(self, slot: int, rows: pa.Table) -> Side:
-        moments = times.microseconds(rows[self.event_times[slot]])
-        return Side(rows, hashing.hashes(rows, self.keys), moments)
+        moments = watermarks.microseconds(rows[self.event_times[slot]])
+        return Side(rows, row_hash.hashes(rows, self.keys), moments)
 
     def _arrivals(self, slot: int, rows: pa.Table, previous_watermark: int) -> tuple[Side, int]:
         """New rows that are in time and have keys, copied; and the number of late ones."""
@@ -150,10 +159,10 @@ class IntervalJoin:
         late = self.late(slot, rows, previous_watermark)
         wanted, late_rows = ~late, int(np.count_nonzero(late))
         for key in self.keys:
-            present = columns.valid(columns.whole(rows[key]))
+            present = arrow_columns.valid(arrow_columns.whole(rows[key]))
             if present is not None:
                 wanted = wanted & present
-        return self._side(slot, tables.select_rows(rows, wanted)), late_rows
+        return self._side(slot, state_tables.select_rows(rows, wanted)), late_rows
 
     def _pairs(
         self, old_left: Side, new_left: Side, left: Side, new_right: Side, right: Side
@@ -168,12 +177,12 @@ class IntervalJoin:
             return self.no_output
         order = np.lexsort((rights, lefts))
         lefts, rights = lefts[order], rights[order]
-        left_rows = tables.select_rows(left.rows, lefts)
-        right_rows = tables.select_rows(right.rows, rights)
+        left_rows = state_tables.select_rows(left.rows, lefts)
+        right_rows = state_tables.select_rows(right.rows, rights)
         moments = np.maximum(left.moments[lefts], right.moments[rights])
         arrays = [*left_rows.columns, *(right_rows[name] for name in self.right_columns)]
         joined = pa.Table.from_arrays(
-            [*arrays, times.timestamps(moments)], schema=self.output_schema
+            [*arrays, watermarks.timestamps(moments)], schema=self.output_schema
         )
         same = self._equal_keys(left_rows, right_rows)
         return joined if same.all() else joined.filter(pa.array(same))
@@ -192,7 +201,7 @@ class IntervalJoin:
         moments, ranks = np.unique(other.moments, return_inverse=True)
         places = keys * (len(moments) + 1) + ranks
         order = np.argsort(places, kind="stable")
-        base = columns.integers(found)[candidates] * (len(moments) + 1)
+        base = arrow_columns.integers(found)[candidates] * (len(moments) + 1)
         sought = one.moments[candidates]
         low = base + np.searchsorted(moments, sought - self.within, side="left")
         high = base + np.searchsorted(moments, sought + self.within, side="right")
@@ -205,11 +214,11 @@ class IntervalJoin:
         """Where the keys are equal indeed, and not just their hashes."""
         same = np.ones(left.num_rows, bool)
         for key in self.keys:
-            one, other = columns.whole(left[key]), columns.whole(right[key])
+            one, other = arrow_columns.whole(left[key]), arrow_columns.whole(right[key])
             if kinds.is_floating(one.type):
                 same &= grouping.order_values(one).values == grouping.order_values(other).values
             else:
-                one, other = columns.comparable(one), columns.comparable(other)
+                one, other = arrow_columns.comparable(one), arrow_columns.comparable(other)
                 same &= pc.equal(one, other).to_numpy(zero_copy_only=False)
         return same
 
@@ -225,10 +234,10 @@ def _check_pair(
     where: str, left: pa.Schema, right: pa.Schema, keys: Sequence[str], suffix: str
 ) -> None:
     if not suffix:
-        arguments.refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
+        argument_checks.refuse(f"{where}: suffix", "is empty", 'give one, as "_right"')
     for key in keys:
         if left.field(key).type != right.field(key).type:
-            arguments.refuse(
+            argument_checks.refuse(
                 f"{where}: key {key!r}",
                 f"has type {left.field(key).type} left and {right.field(key).type} right",
                 "cast one of them in a map step before the join",

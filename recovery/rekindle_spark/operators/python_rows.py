@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle_spark.operators import columns
+from rekindle_spark.operators import arrow_columns
 
 __all__ = ["Rows", "Value", "are_exact", "as_dicts", "tuples", "typed"]
 
@@ -37,7 +37,7 @@ def tuples(held: Sequence[pa.ChunkedArray | pa.Array], rows: int) -> list[Value]
     """Columns of so many rows as a tuple for each row."""
     if not held:
         return [()] * rows
-    return list(zip(*(columns.python_values(column) for column in held), strict=True))
+    return list(zip(*(arrow_columns.python_values(column) for column in held), strict=True))
 
 
 @lru_cache(maxsize=256)

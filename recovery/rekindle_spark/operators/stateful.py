@@ -25,22 +25,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from rekindle.errors import StepError
-from rekindle_spark import arguments, user_code
+from rekindle.model.errors import StepError
 from rekindle_spark.operators import (
-    carried,
-    columns,
+    arrow_columns,
+    column_types,
     grouping,
     python_rows,
-    tables,
-    times,
+    state_tables,
+    watermarks,
 )
-from rekindle_spark.operators.columns import Integers, Mask
+from rekindle_spark.operators.arrow_columns import Integers, Mask
 from rekindle_spark.operators.keyed_value import Emitted, StatefulOperator, ValueState
 from rekindle_spark.operators.python_rows import Rows, Value
-from rekindle_spark.operators.readable import places as readable_places
-from rekindle_spark.operators.times import FINAL_WATERMARK, INITIAL_WATERMARK
-from rekindle_spark.poison import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
+from rekindle_spark.operators.unreadable_rows import places as readable_places
+from rekindle_spark.operators.watermarks import FINAL_WATERMARK, INITIAL_WATERMARK
+from rekindle_spark.user_code import argument_checks, code_locations
+from rekindle_spark.user_code.poison_rows import KEYS_NOTED, USERS_ERRORS, Sieve, is_passed_on
 
 __all__ = ["Emitted", "KeyedStateful", "KeyedValues", "StatefulOperator", "ValueState"]
 
@@ -94,18 +94,22 @@ class KeyedStateful:
         output_event_time: str,
         arrival_order: bool = False,
     ) -> None:
-        where = arguments.place("step", name)
-        columns.check_event_time(where, input_schema, event_time)
-        columns.check_keys(f"{where}: keys", input_schema, keys, floats=False)
-        columns.check_no_nanoseconds(f"{where}: its input", input_schema)
-        columns.check_schema(where, output_schema, output_event_time)
-        carried.check(f"{where}: its input", input_schema)
-        carried.check(where, output_schema)
-        arguments.check_kind(f"{where}: arrival_order", arrival_order, bool, "give True or False")
+        where = argument_checks.place("step", name)
+        arrow_columns.check_event_time(where, input_schema, event_time)
+        arrow_columns.check_keys(f"{where}: keys", input_schema, keys, floats=False)
+        arrow_columns.check_no_nanoseconds(f"{where}: its input", input_schema)
+        arrow_columns.check_schema(where, output_schema, output_event_time)
+        column_types.check(f"{where}: its input", input_schema)
+        column_types.check(where, output_schema)
+        argument_checks.check_kind(
+            f"{where}: arrival_order", arrival_order, bool, "give True or False"
+        )
         schema = _checked_value_schema(where, operator)
         self.ttl = None
         if operator.ttl_seconds is not None:
-            self.ttl = times.duration_microseconds(f"{where}: ttl_seconds", operator.ttl_seconds)
+            self.ttl = watermarks.duration_microseconds(
+                f"{where}: ttl_seconds", operator.ttl_seconds
+            )
         self.name, self.event_time, self.keys = name, event_time, tuple(keys)
         self.state_keys = (tuple(f"#key {place}" for place in range(len(keys))), self.keys)
         self.input_schema, self.operator = input_schema, operator
@@ -131,7 +135,7 @@ class KeyedStateful:
     ) -> tuple[KeyedValues, pa.Table]:
         """Take new rows; hand over those with event time up to `watermark`, key by key. Where
         `handle` raises for a key's rows, they go one by one, through `sieve`."""
-        rows, late = times.in_time(inputs[0], self.event_time, previous_watermark)
+        rows, late = watermarks.in_time(inputs[0], self.event_time, previous_watermark)
         late_rows = state.late_rows + late
         nothing_due = state.waiting.num_rows == 0 or watermark < state.due_at
         if rows.num_rows == 0 and nothing_due:
@@ -139,21 +143,21 @@ class KeyedStateful:
             if values is not state.values or late_rows != state.late_rows:
                 state = KeyedValues(values, state.waiting, state.due_at, purge_at, late_rows)
             return state, self.no_output
-        rows = tables.concatenate([state.waiting, rows])
-        moments = times.microseconds(rows[self.event_time])
+        rows = state_tables.concatenate([state.waiting, rows])
+        moments = watermarks.microseconds(rows[self.event_time])
         due = np.ones(len(moments), bool) if self.arrival_order else moments <= watermark
         values, output = self._handle(state.values, rows, moments, np.flatnonzero(due), sieve)
         values, purge_at = self._purge(values, state.purge_at, watermark)
-        waiting = tables.select_rows(rows, ~due)
+        waiting = state_tables.select_rows(rows, ~due)
         due_at = int(moments[~due].min()) if waiting.num_rows else FINAL_WATERMARK
         return KeyedValues(values, waiting, due_at, purge_at, late_rows), output
 
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
         """Which rows come after later ones may have been handed over."""
-        return times.are_late(times.arriving(rows, self.event_time), previous_watermark)
+        return watermarks.are_late(watermarks.arriving(rows, self.event_time), previous_watermark)
 
     def dump(self, state: KeyedValues) -> list[pa.Table]:
-        scalars = tables.dump_scalars(
+        scalars = state_tables.dump_scalars(
             due_at=state.due_at, purge_at=state.purge_at, late_rows=state.late_rows
         )
         lasts = pa.array([last for _, last in state.values.values()], pa.int64())
@@ -166,7 +170,7 @@ class KeyedStateful:
         return [scalars, held.append_column(LAST, lasts), state.waiting]
 
     def load(self, dumped: Sequence[pa.Table]) -> KeyedValues:
-        scalars, held, waiting = tables.load_scalars(dumped[0]), dumped[1], dumped[2]
+        scalars, held, waiting = state_tables.load_scalars(dumped[0]), dumped[1], dumped[2]
         count = len(self.keys)
         keys = python_rows.tuples(held.columns[:count], held.num_rows)
         values = python_rows.tuples(held.columns[count:-1], held.num_rows)
@@ -188,11 +192,11 @@ class KeyedStateful:
     ) -> tuple[dict[Value, tuple[Value, int]], pa.Table]:
         if len(due) == 0:
             return values, self.no_output
-        keys = [columns.whole(rows[key]).take(pa.array(due)) for key in self.keys]
+        keys = [arrow_columns.whole(rows[key]).take(pa.array(due)) for key in self.keys]
         groups = grouping.group(keys, len(due))
         levels = (groups.ids,) if self.arrival_order else (moments[due], groups.ids)
         order = np.lexsort(levels)
-        ordered = tables.select_rows(rows, due[order])
+        ordered = state_tables.select_rows(rows, due[order])
         try:
             cells = python_rows.tuples(ordered.columns, len(due))
         except Exception as error:
@@ -369,7 +373,7 @@ class KeyedStateful:
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def _misfit(self, what: str) -> StepError:
-        function = user_code.defined_at(self.operator.handle)
+        function = code_locations.defined_at(self.operator.handle)
         return StepError(
             where=f"step {self.name}",
             what=f"{what}, by {function}" if function else what,
@@ -386,16 +390,18 @@ def _checked_value_schema(where: str, operator: object) -> pa.Schema:
     remedy = "derive its class from StatefulOperator"
     if isinstance(operator, type):
         remedy = f"give an instance, {operator.__name__}()"
-    arguments.check_kind(f"{where}: operator", operator, StatefulOperator, remedy)
+    argument_checks.check_kind(f"{where}: operator", operator, StatefulOperator, remedy)
     schema = getattr(operator, "value_schema", None)
     if not isinstance(schema, pa.Schema):
         what, remedy = "has no value_schema", "give it the Arrow schema of a key's value"
-        arguments.refuse(f"{where}: {type(operator).__name__}", what, remedy)
+        argument_checks.refuse(f"{where}: {type(operator).__name__}", what, remedy)
     assert isinstance(operator, StatefulOperator)
-    arguments.check_not_async(f"{where}: {type(operator).__name__}.handle", operator.handle)
+    argument_checks.check_not_async(f"{where}: {type(operator).__name__}.handle", operator.handle)
     if type(operator).handle is StatefulOperator.handle:
         remedy = "write handle(self, key, rows, value), which returns a list of rows"
-        arguments.refuse(f"{where}: {type(operator).__name__}", "has no method handle", remedy)
-    columns.check_no_nanoseconds(f"{where}: value_schema", schema)
-    carried.check(f"{where}: value_schema", schema)
+        argument_checks.refuse(
+            f"{where}: {type(operator).__name__}", "has no method handle", remedy
+        )
+    arrow_columns.check_no_nanoseconds(f"{where}: value_schema", schema)
+    column_types.check(f"{where}: value_schema", schema)
     return schema

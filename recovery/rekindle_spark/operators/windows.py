@@ -13,18 +13,18 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
-from rekindle.errors import StepError
-from rekindle_spark import arguments
+from rekindle.model.errors import StepError
 from rekindle_spark.operators import aggregates as parts
-from rekindle_spark.operators import columns, grouping, tables, times
+from rekindle_spark.operators import arrow_columns, grouping, state_tables, watermarks
 from rekindle_spark.operators.aggregates import Aggregate, Overflow
-from rekindle_spark.operators.columns import Integers, Mask
-from rekindle_spark.operators.times import (
+from rekindle_spark.operators.arrow_columns import Integers, Mask
+from rekindle_spark.operators.watermarks import (
     FINAL_WATERMARK,
     INITIAL_WATERMARK,
     NO_TIME,
     TIMESTAMP,
 )
+from rekindle_spark.user_code import argument_checks
 
 __all__ = ["WindowAggregate", "WindowState"]
 
@@ -60,11 +60,11 @@ class WindowAggregate:
         slide_seconds: float | None,
         aggregates: Mapping[str, Aggregate],
     ) -> None:
-        where = arguments.place("step", name)
-        columns.check_event_time(where, input_schema, event_time)
-        columns.check_keys(f"{where}: keys", input_schema, keys)
+        where = argument_checks.place("step", name)
+        arrow_columns.check_event_time(where, input_schema, event_time)
+        arrow_columns.check_keys(f"{where}: keys", input_schema, keys)
         parts.check(f"{where}: aggregates", aggregates, input_schema)
-        columns.check_names(where, [*keys, "window_start", "window_end", *aggregates])
+        arrow_columns.check_names(where, [*keys, "window_start", "window_end", *aggregates])
         self.name, self.event_time, self.keys = name, event_time, tuple(keys)
         self.state_keys = (self.keys,)
         self.aggregates = dict(aggregates)
@@ -112,13 +112,13 @@ class WindowAggregate:
         """Aggregate one producer's rows of one epoch by keys and pane."""
         if table.num_rows == 0:
             return self.no_panes
-        rows = times.arriving(table, self.event_time)
+        rows = watermarks.arriving(table, self.event_time)
         panes = rows - rows % self.pane
-        keys = [columns.canonical(columns.whole(table[key])) for key in self.keys]
+        keys = [arrow_columns.canonical(arrow_columns.whole(table[key])) for key in self.keys]
         groups = grouping.group([panes // self.pane, *keys], len(panes))
         made = parts.combine(self.layout, table, groups)
-        heads = [columns.take(key, groups.first) for key in keys]
-        heads.append(times.timestamps(panes[groups.first]))
+        heads = [arrow_columns.take(key, groups.first) for key in keys]
+        heads.append(watermarks.timestamps(panes[groups.first]))
         return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)
 
     def process(
@@ -134,72 +134,72 @@ class WindowAggregate:
         if watermark < state.closes_at or state.panes.num_rows == 0:
             return state, self.no_output
         output = self._close(state, previous_watermark, watermark)
-        starts = times.microseconds(state.panes[PANE])
+        starts = watermarks.microseconds(state.panes[PANE])
         open_ = self._last_starts(starts) + (self.size - 1) > watermark
-        panes = tables.select_rows(state.panes, open_)
+        panes = state_tables.select_rows(state.panes, open_)
         closes_at = self._closes_at(starts[open_], watermark, state.begins_at)
         return replace(state, panes=panes, closes_at=closes_at), output
 
     def late(self, slot: int, rows: pa.Table, previous_watermark: int) -> Mask:  # noqa: ARG002
         """Which rows have no window left that is open."""
-        moments = times.arriving(rows, self.event_time)
+        moments = watermarks.arriving(rows, self.event_time)
         return self._are_closed(moments - moments % self.pane, previous_watermark)
 
     def dump(self, state: WindowState) -> list[pa.Table]:
         numbers = {"closes_at": state.closes_at, "late_rows": state.late_rows}
         if state.begins_at != INITIAL_WATERMARK:  # earlier versions know no such number
             numbers["begins_at"] = state.begins_at
-        return [tables.dump_scalars(**numbers), state.panes]
+        return [state_tables.dump_scalars(**numbers), state.panes]
 
     def load(self, dumped: Sequence[pa.Table]) -> WindowState:
         panes = parts.completed(self.partials, dumped[1], self.combined_schema)
-        return WindowState(panes, **tables.load_scalars(dumped[0]))
+        return WindowState(panes, **state_tables.load_scalars(dumped[0]))
 
     def state_bytes(self, state: WindowState) -> int:
         return int(state.panes.nbytes)
 
     def _absorb(self, state: WindowState, rows: pa.Table, previous_watermark: int) -> WindowState:
-        panes, late_rows = tables.concatenate([state.panes, rows]), state.late_rows
-        starts = times.microseconds(panes[PANE])
+        panes, late_rows = state_tables.concatenate([state.panes, rows]), state.late_rows
+        starts = watermarks.microseconds(panes[PANE])
         late = self._are_closed(starts, previous_watermark)
         late[: state.panes.num_rows] = False
         late_rows += int(panes[parts.ROWS.name].to_numpy()[late].sum()) if late.any() else 0
         left_out = late | (self._last_starts(starts) < state.begins_at)
         if left_out.any():
-            panes, starts = tables.select_rows(panes, ~left_out), starts[~left_out]
+            panes, starts = state_tables.select_rows(panes, ~left_out), starts[~left_out]
         closes_at = self._closes_at(starts, previous_watermark, state.begins_at)
         return WindowState(self._merge(panes, starts), closes_at, late_rows, state.begins_at)
 
     def _are_closed(self, panes: Integers, watermark: int) -> Mask:
         """Of which panes all windows have been emitted at a watermark."""
-        return times.are_late(self._last_starts(panes) + (self.size - 1), watermark)
+        return watermarks.are_late(self._last_starts(panes) + (self.size - 1), watermark)
 
     def _merge(self, table: pa.Table, starts: Integers) -> pa.Table:
         """One row per keys and `starts`, which become the pane column."""
-        keys = [columns.whole(table[key]) for key in self.keys]
+        keys = [arrow_columns.whole(table[key]) for key in self.keys]
         groups = grouping.group([starts // self.pane, *keys], len(starts))
         made = parts.merge(self.layout, table, groups)
-        heads = [columns.take(key, groups.first) for key in keys]
-        heads.append(times.timestamps(starts[groups.first]))
+        heads = [arrow_columns.take(key, groups.first) for key in keys]
+        heads.append(watermarks.timestamps(starts[groups.first]))
         return pa.Table.from_arrays([*heads, *made], schema=self.combined_schema)
 
     def _close(self, state: WindowState, previous_watermark: int, watermark: int) -> pa.Table:
-        panes, begins = state.panes, times.microseconds(state.panes[PANE])
+        panes, begins = state.panes, watermarks.microseconds(state.panes[PANE])
         # The windows of each pane that close now: starts low, low + slide, ..., high.
         opened = max(self._next_end(previous_watermark) - self.size, NO_TIME, state.begins_at)
         closed = watermark + 1 - self.size
         low = np.maximum(self._first_starts(begins), opened)
         high = np.minimum(self._last_starts(begins), closed - closed % self.slide)
         rows, places = grouping.expand(np.maximum((high - low) // self.slide + 1, 0))
-        windows = tables.select_rows(panes, rows)
+        windows = state_tables.select_rows(panes, rows)
         starts = low[rows] + places * self.slide
         if self.pane == self.size:
-            windows = windows.set_column(len(self.keys), PANE, times.timestamps(starts))
+            windows = windows.set_column(len(self.keys), PANE, watermarks.timestamps(starts))
         else:
             windows = self._merge(windows, starts)
         order = grouping.sort_rows([(windows[name], False) for name in (PANE, *self.keys)])
         windows = windows.take(pa.array(order))
-        begins = times.microseconds(windows[PANE])
+        begins = watermarks.microseconds(windows[PANE])
         keys = [windows[key] for key in self.keys]
         try:
             made = [
@@ -208,7 +208,7 @@ class WindowAggregate:
             ]
         except Overflow as error:
             raise self._too_much(error, keys) from error
-        heads = [*keys, times.timestamps(begins), times.timestamps(begins + self.size)]
+        heads = [*keys, watermarks.timestamps(begins), watermarks.timestamps(begins + self.size)]
         return pa.Table.from_arrays([*heads, *made], schema=self.output_schema)
 
     def _too_much(self, error: Overflow, keys: Sequence[pa.ChunkedArray]) -> StepError:
@@ -245,16 +245,16 @@ def _check_own(where: str, keys: Sequence[str], own: Sequence[str]) -> None:
     for key in keys:
         if key in own:
             what = f"column {key!r} has a name that windows give to columns of their own"
-            arguments.refuse(where, what, "rename it in a map before")
+            argument_checks.refuse(where, what, "rename it in a map before")
 
 
 def _durations(where: str, size_seconds: float, slide_seconds: float | None) -> tuple[int, int]:
-    size = times.duration_microseconds(f"{where}: size_seconds", size_seconds)
+    size = watermarks.duration_microseconds(f"{where}: size_seconds", size_seconds)
     if slide_seconds is None:
         return size, size
-    slide = times.duration_microseconds(f"{where}: slide_seconds", slide_seconds)
+    slide = watermarks.duration_microseconds(f"{where}: slide_seconds", slide_seconds)
     if slide > size:
-        arguments.refuse(
+        argument_checks.refuse(
             f"{where}: slide_seconds",
             f"is {slide_seconds}, more than the size of {size_seconds}",
             "give a slide of at most the size, or rows between windows are lost",

@@ -1,6 +1,6 @@
 """A source that gives the rows of an Arrow table, in their order.
 
-It keeps the protocol `pipeline.Source` as `replay.Replay` does, and is pickled with its rows.
+It keeps the protocol `steps.Source` as `replay.Replay` does, and is pickled with its rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rekindle_spark import arguments
-from rekindle_spark.operators import columns, times
+from rekindle_spark.operators import arrow_columns, watermarks
+from rekindle_spark.user_code import argument_checks
 
 __all__ = ["TableSource", "check_times", "table_of"]
 
@@ -43,7 +43,7 @@ class TableSource:
 
     def rows_at(self, event_time: int) -> int:
         """Count the rows with event time at most `event_time` (microseconds)."""
-        moment = min(max(event_time, times.INITIAL_WATERMARK), times.FINAL_WATERMARK)
+        moment = min(max(event_time, watermarks.INITIAL_WATERMARK), watermarks.FINAL_WATERMARK)
         return int(np.searchsorted(self._moments(), moment, side="right"))
 
     def event_time_at(self, offset: int) -> int:
@@ -54,23 +54,23 @@ class TableSource:
         moments = self._moments()
         return int(moments[min(offset, len(moments) - 1)]) if len(moments) else 0
 
-    def _moments(self) -> columns.Integers:
-        return times.microseconds(self.table[self.event_time])
+    def _moments(self) -> arrow_columns.Integers:
+        return watermarks.microseconds(self.table[self.event_time])
 
 
 def check_times(
     where: str, table: pa.Table, event_time: str, row: Callable[[int], str] = "row {}".format
 ) -> None:
     """Raise InputError for a row without event time or out of order; `row` names one by number."""
-    moments = times.microseconds(table[event_time])
-    absent = np.flatnonzero(moments == times.NO_TIME)
+    moments = watermarks.microseconds(table[event_time])
+    absent = np.flatnonzero(moments == watermarks.NO_TIME)
     if len(absent):
         what = f"has no {event_time!r} in {row(int(absent[0]))}"
-        arguments.refuse(where, what, "give every row an event time")
+        argument_checks.refuse(where, what, "give every row an event time")
     earlier = np.flatnonzero(np.diff(moments) < 0) + 1
     if len(earlier):
         what = f"is not sorted by {event_time!r}: {row(int(earlier[0]))} is earlier than"
-        arguments.refuse(where, f"{what} the row before", "sort the rows by event time")
+        argument_checks.refuse(where, f"{what} the row before", "sort the rows by event time")
 
 
 def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:
@@ -85,15 +85,17 @@ def table_of(where: str, rows: Any, schema: pa.Schema) -> pa.Table:
         table = rows if isinstance(rows, pa.Table) else pa.table(rows)
     except (TypeError, ValueError, pa.ArrowException):
         remedy = "give a table of Arrow, polars or pandas, or a list of dicts"
-        arguments.refuse(where, f"is {arguments.shown(rows)}, no table", remedy)
+        argument_checks.refuse(where, f"is {argument_checks.shown(rows)}, no table", remedy)
     for name in schema.names:
         if name not in table.column_names:
             what = f"has no column {name!r}"
-            arguments.refuse(where, what, f"give it all of: {', '.join(schema.names)}")
+            argument_checks.refuse(where, what, f"give it all of: {', '.join(schema.names)}")
     try:
         return table.select(schema.names).cast(schema)
     except (ValueError, pa.ArrowException) as error:
-        arguments.refuse(where, f"does not fit the source's columns ({error})", "cast them before")
+        argument_checks.refuse(
+            where, f"does not fit the source's columns ({error})", "cast them before"
+        )
 
 
 def _of_dicts(where: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -102,9 +104,9 @@ def _of_dicts(where: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) 
         unknown = [name for name in row if name not in known]
         if unknown:
             what = f"has the column {unknown[0]!r} in row {number}"
-            arguments.refuse(where, what, f"the source has: {', '.join(schema.names)}")
+            argument_checks.refuse(where, what, f"the source has: {', '.join(schema.names)}")
     try:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         what = f"does not fit the source's columns ({' '.join(str(error).split())[:200]})"
-        arguments.refuse(where, what, "give values of the columns' types")
+        argument_checks.refuse(where, what, "give values of the columns' types")

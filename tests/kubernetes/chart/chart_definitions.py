@@ -8,8 +8,8 @@ from unittest import mock
 
 from chart_commands import Object
 
-from testbed import definitions
-from testbed.definitions import Foreign
+from testbed import foreign_crds
+from testbed.foreign_crds import Foreign
 
 __all__ = ["foreign_definitions"]
 
@@ -33,7 +33,7 @@ FOREIGN = {
 
 def foreign_definitions() -> Iterator[Object]:
     """Every one of them, downloaded first where the cache does not have it."""
-    with mock.patch.dict(definitions.FOREIGN, FOREIGN):
+    with mock.patch.dict(foreign_crds.FOREIGN, FOREIGN):
         for name in FOREIGN:
-            for file in definitions.find(name):
-                yield definitions.definition(file)
+            for file in foreign_crds.find(name):
+                yield foreign_crds.definition(file)

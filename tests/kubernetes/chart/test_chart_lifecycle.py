@@ -16,11 +16,11 @@ import yaml
 from chart_commands import CHART, NAMESPACE, RELEASE, ROOT, Helm, Object
 from kubernetes import client
 
-from rekindle_local import processes
-from rekindle_operator.injection import configuration
+from rekindle_local import process_sets
+from rekindle_operator.webhook import webhook_configuration
 from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
-from testbed.nodes import Nodes
+from testbed.simulated_kubelets import SimulatedKubelets
 
 WAIT_SECONDS_MAX = 180.0
 WAITING = ("--wait", "--timeout", "120s")
@@ -43,7 +43,7 @@ def bare(installer: Helm, api_client: client.ApiClient) -> Helm:
     extensions = client.ApiextensionsV1Api(api_client)
     for name in definitions(api_client):
         extensions.delete_custom_resource_definition(name)
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: not definitions(api_client), limit_seconds=WAIT_SECONDS_MAX
     )
     return installer
@@ -67,7 +67,7 @@ def volumes(api_client: client.ApiClient) -> Iterator[None]:
     labelled = "app.kubernetes.io/component=zookeeper"
     assert len(core.list_namespaced_persistent_volume_claim(NAMESPACE).items) == 3
     core.delete_collection_namespaced_persistent_volume_claim(NAMESPACE, label_selector=labelled)
-    gone = processes.await_condition(
+    gone = process_sets.await_condition(
         lambda: not core.list_namespaced_persistent_volume_claim(NAMESPACE).items,
         limit_seconds=WAIT_SECONDS_MAX,
     )
@@ -83,7 +83,7 @@ def test_what_is_installed_comes_up_and_what_is_removed_leaves_policies_and_no_f
     control_plane: ControlPlane,
     kubectl: Path,
     namespace: str,
-    nodes: Nodes,
+    nodes: SimulatedKubelets,
     tmp_path: Path,
 ) -> None:
     """Replicas are in different zones, policies find a class, a second installation is refused, and
@@ -204,11 +204,11 @@ def test_an_upgrade_and_a_rollback_keep_the_authority_that_the_operator_has_set(
         )
         changed = webhooks(api_client)
         assert [hook["timeoutSeconds"] for hook in changed["webhooks"]] == [3, 2]
-        assert configuration.bundle_of(changed) == AUTHORITY
+        assert webhook_configuration.bundle_of(changed) == AUTHORITY
         installer.do("rollback", RELEASE, "1", f"--server-side={way}")
         restored = webhooks(api_client)
         assert [hook["timeoutSeconds"] for hook in restored["webhooks"]] == [5, 2]
-        assert configuration.bundle_of(restored) == AUTHORITY
+        assert webhook_configuration.bundle_of(restored) == AUTHORITY
     finally:
         installer.do("uninstall", RELEASE)
 
@@ -253,7 +253,7 @@ def webhooks(api_client: client.ApiClient) -> Object:
 
 def trust(api_client: client.ApiClient) -> None:
     """Sets the authority as the operator does."""
-    patch = configuration.bundle_patch(webhooks(api_client), AUTHORITY)
+    patch = webhook_configuration.bundle_patch(webhooks(api_client), AUTHORITY)
     assert patch
     client.AdmissionregistrationV1Api(api_client).patch_mutating_webhook_configuration(
         "rekindle", patch, field_manager="rekindle-operator", _content_type=MERGE
@@ -306,7 +306,7 @@ def has_note(custom: client.CustomObjectsApi, namespace: str, expected: bool) ->
         )
         return ("note" in patched["spec"]) == expected
 
-    return processes.await_condition(is_as_expected, limit_seconds=WAIT_SECONDS_MAX)
+    return process_sets.await_condition(is_as_expected, limit_seconds=WAIT_SECONDS_MAX)
 
 
 def remains(api_client: client.ApiClient) -> list[str]:

@@ -12,9 +12,9 @@ from chart_commands import EVERYTHING, ROOT, Helm
 from chart_definitions import foreign_definitions
 from kubernetes import client
 
-from rekindle.errors import RekindleError
+from rekindle.model.errors import RekindleError
 from testbed.control_plane import ControlPlane
-from testbed.definitions import install
+from testbed.foreign_crds import install
 
 COMMAND_SECONDS_MAX = 120
 NAMESPACES = ("capi", "flights")

@@ -16,7 +16,7 @@ from chart_audit import Audit, arguments_here, pairs
 from chart_commands import CHART, NAMESPACE, RELEASE, Helm, Object
 from kubernetes import client
 
-from testbed.definitions import PROVIDERS, install
+from testbed.foreign_crds import PROVIDERS, install
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 
@@ -25,10 +25,10 @@ from node_requests import NodeRequests
 from operating_world import World, await_that, connected, new_world
 from operator_process import OperatorProcess
 
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_operator.injection.keeping import SECRET
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.webhook.certificate_store import SECRET
 from testbed.control_plane import ControlPlane
-from testbed.nodes import Nodes
+from testbed.simulated_kubelets import SimulatedKubelets
 
 STREAMING = "streaming"
 VALUES = Path(__file__).parent / "rights_in_use.yaml"
@@ -91,7 +91,7 @@ def test_at_rest_and_through_incidents_it_uses_each_right_that_it_is_given_and_m
     streaming: str,
     store: LocalZookeeper,
     make_operator: Make,
-    nodes: Nodes,
+    nodes: SimulatedKubelets,
     audit: Path,
 ) -> None:
     seen, grounds = Audit.begin(audit), Grounds(nodes, client.CoreV1Api(cluster))

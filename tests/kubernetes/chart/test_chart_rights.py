@@ -14,9 +14,9 @@ from chart_users import OPERATOR, Asked, each, permitted
 from kubernetes import client
 from kubernetes.client import ApiException
 
-from rekindle_local import processes
-from rekindle_operator import recoveries
-from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
+from rekindle_local import process_sets
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
 from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 
@@ -106,7 +106,7 @@ def bind(api_client: client.ApiClient, user: str, role: str) -> None:
 
 def await_right(api_client: client.ApiClient, user: str, asked: Asked) -> None:
     """The cluster's own roles take ours up after a moment."""
-    there = processes.await_condition(
+    there = process_sets.await_condition(
         lambda: bool(permitted(api_client, user, [asked])), limit_seconds=WAIT_SECONDS_MAX
     )
     assert there, f"{user} may not {asked}"
@@ -145,7 +145,7 @@ def stories(administrator: client.ApiClient) -> Iterator[dict[str, str]]:
 
 def a_recovery(namespace: str, incident: int = 1) -> Object:
     spec = RecoverySpec(ApplicationReference("Driver", "app"), incident, "all", "default")
-    return recoveries.to_object(namespace, spec)
+    return recovery_resource.to_object(namespace, spec)
 
 
 def a_policy(namespace: str, name: str) -> Object:

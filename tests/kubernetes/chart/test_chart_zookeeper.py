@@ -15,10 +15,10 @@ import pytest
 from chart_commands import Helm, Object, pick
 from kazoo.client import KazooClient
 
-from rekindle_local import distribution, processes
-from rekindle_local.addresses import hold_port
+from rekindle_local import process_sets, spark_distribution
 from rekindle_local.daemons import Daemon, end_daemons
-from rekindle_local.watcher import Watcher
+from rekindle_local.port_reservation import hold_port
+from rekindle_local.process_reaper import ProcessReaper
 
 WAIT_SECONDS_MAX = 180.0
 ASK_SECONDS_MAX = 30
@@ -38,7 +38,7 @@ class Pod:
     @property
     def environment(self) -> dict[str, str]:
         (container,) = self.workload["spec"]["template"]["spec"]["containers"]
-        found = distribution.find_distribution()
+        found = spark_distribution.find_distribution()
         return {
             **os.environ,
             **{item["name"]: item.get("value", "") for item in container["env"]},
@@ -99,7 +99,7 @@ class Ensemble:
 
     pods: list[Pod]
     daemons: list[Daemon]
-    watcher: Watcher
+    watcher: ProcessReaper
 
     def launch(self, ordinal: int) -> None:
         """Starts one server, and waits until it answers."""
@@ -125,7 +125,7 @@ def make_ensemble(objects: list[Object], folder: Path, held: ExitStack) -> Ensem
     pods = make_pods(objects, folder, held)
     logs = folder / "logs"
     logs.mkdir()
-    watcher = Watcher((), logs / "watcher.log")
+    watcher = ProcessReaper((), logs / "watcher.log")
     held.callback(watcher.close)
     daemons = [Daemon(f"server-{pod.ordinal}", logs, None) for pod in pods]
     held.callback(end_daemons, daemons, watcher)
@@ -175,7 +175,7 @@ def test_a_server_that_does_not_hang_up_fails_its_probe(
 
 
 def await_probe(pod: Pod, probe: str) -> bool:
-    return processes.await_condition(lambda: pod.passes(probe), limit_seconds=WAIT_SECONDS_MAX)
+    return process_sets.await_condition(lambda: pod.passes(probe), limit_seconds=WAIT_SECONDS_MAX)
 
 
 def test_an_image_without_sparks_jars_says_what_is_wrong(

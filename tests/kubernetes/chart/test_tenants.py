@@ -28,14 +28,14 @@ from operating_world import World, await_that
 from operator_process import OperatorProcess
 from test_chart_operator import ask_about_nothing
 
-from rekindle.protocol import tree
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_operator import recoveries
-from rekindle_operator.classes import CREDENTIAL_KEY, CREDENTIAL_SECRET
-from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
+from rekindle.protocol import store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_class import CREDENTIAL_KEY, CREDENTIAL_SECRET
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
 from rekindle_zookeeper import Connection, connect
 from testbed.control_plane import ControlPlane
-from testbed.nodes import Nodes
+from testbed.simulated_kubelets import SimulatedKubelets
 
 A, B = "tenant-a", "tenant-b"
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
@@ -81,7 +81,7 @@ def tenants(
     renderer: Helm,
     cluster: client.ApiClient,
     control_plane: ControlPlane,
-    nodes: Nodes,
+    nodes: SimulatedKubelets,
     tmp_path: Path,
 ) -> Iterator[Tenants]:
     """The chart installed, the operator that acts, and team b's driver that runs."""
@@ -144,7 +144,7 @@ class PatientDriver(ActingDriver):
     """Says nothing before the operator has made its place, as a sidecar tries again until then."""
 
     def _introduce(self) -> None:
-        orders = self.place.path(tree.ORDERS)
+        orders = self.place.path(store_paths.ORDERS)
         await_that(lambda: self.connection.get(orders), "its place was not made")
         super()._introduce()
 
@@ -178,7 +178,7 @@ def bind(api_client: client.ApiClient, user: str, role: str, namespace: str) -> 
 
 def a_recovery(namespace: str) -> Object:
     spec = RecoverySpec(ApplicationReference("Driver", "app"), 1, "all", "default")
-    return recoveries.to_object(namespace, spec)
+    return recovery_resource.to_object(namespace, spec)
 
 
 def attempts_on_objects(recovery: str, driver: str) -> list[tuple[str, str, object]]:
@@ -282,8 +282,8 @@ def test_one_team_can_do_nothing_to_another_whose_driver_goes_on(tenants: Tenant
 
     # team b's driver has gone on, and is led through a loss
     assert driver.error is None
-    before = driver.connection.get(driver.place.path(tree.PROGRESS))
-    await_that(lambda: driver.connection.get(driver.place.path(tree.PROGRESS)) != before)
+    before = driver.connection.get(driver.place.path(store_paths.PROGRESS))
+    await_that(lambda: driver.connection.get(driver.place.path(store_paths.PROGRESS)) != before)
     lost = world.executors_nodes()[0]
     world.lose(lost)
     await_that(lambda: driver.plans() or driver.error, "nothing was planned")

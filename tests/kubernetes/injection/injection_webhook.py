@@ -11,15 +11,15 @@ import msgspec
 from kubernetes import client
 from prometheus_client import CollectorRegistry
 
-from rekindle_local import processes
-from rekindle_operator import policies
-from rekindle_operator.classes import Store
-from rekindle_operator.injection import configuration, issuing, keeping
-from rekindle_operator.injection.certificates import Issued, Pair
-from rekindle_operator.injection.judging import Informed
-from rekindle_operator.injection.knowledge import Defaults, Knowledge, gathered
-from rekindle_operator.injection.serving import Server, make_counter
-from rekindle_operator.injection.terms import INJECT_LABEL
+from rekindle_local import process_sets
+from rekindle_operator.api import recovery_policy
+from rekindle_operator.api.recovery_class import StoreSpec
+from rekindle_operator.webhook import certificate_issuer, certificate_store, webhook_configuration
+from rekindle_operator.webhook.certificate_rotation import Issued, Pair
+from rekindle_operator.webhook.injection_spec import INJECT_LABEL
+from rekindle_operator.webhook.injector import Informed
+from rekindle_operator.webhook.policy_view import Defaults, PolicyView, gathered
+from rekindle_operator.webhook.webhook_server import WebhookServer, make_counter
 from rekindle_testing.operator_builders import make_class
 
 Body = dict[str, Any]
@@ -39,13 +39,13 @@ WAIT_SECONDS_MAX = 180.0
 BAD_REQUEST, NOT_FOUND = 400, 404
 
 
-def known(namespace: str) -> Knowledge:
+def known(namespace: str) -> PolicyView:
     """One policy, for all drivers and SparkApplications of the namespace, and an empty class."""
     all_of_them: Body = {"labelSelector": {}}
     metadata = {"name": "all", "namespace": namespace, "creationTimestamp": CREATED_AT}
     selector = {"drivers": all_of_them, "sparkApplications": all_of_them}
-    policy = policies.from_object({"metadata": metadata, "spec": {"selector": selector}})
-    defaults = Defaults(image="rekindle/sidecar:1", store=Store(addresses=("zk:2181",)))
+    policy = recovery_policy.from_object({"metadata": metadata, "spec": {"selector": selector}})
+    defaults = Defaults(image="rekindle/sidecar:1", store=StoreSpec(addresses=("zk:2181",)))
     return gathered((policy,), (make_class(),), (), (), defaults)
 
 
@@ -59,7 +59,7 @@ class Webhook:
     def __init__(self, namespace: str, certificates: Callable[[], Pair | None]) -> None:
         self.outlook = Informed(known(namespace))
         self.registry = CollectorRegistry()
-        self.server = Server(
+        self.server = WebhookServer(
             self.outlook,
             certificates,
             make_counter(self.registry),
@@ -82,7 +82,7 @@ class Webhook:
 
 def issued(*hosts: str) -> Issued:
     """A certificate that is valid now."""
-    return issuing.issue(hosts or (HOST,), datetime.now(UTC))
+    return certificate_issuer.issue(hosts or (HOST,), datetime.now(UTC))
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def registered(
 ) -> Iterator[str]:
     """A MutatingWebhookConfiguration as the chart installs it, for one namespace; its name."""
     admission: Api = client.AdmissionregistrationV1Api(api_client)
-    manifest = configuration.manifest(namespace, where, bundle=bundle)
+    manifest = webhook_configuration.manifest(namespace, where, bundle=bundle)
     only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
     for webhook in manifest["webhooks"]:
         webhook["namespaceSelector"] = {
@@ -111,7 +111,7 @@ def serving(api_client: client.ApiClient, namespace: str) -> Iterator[Webhook]:
     webhook = Webhook(namespace, lambda: own.pair)
     webhook.server.start()
     try:
-        url = {"url": f"https://{HOST}:{webhook.server.port}{configuration.PATH}"}
+        url = {"url": f"https://{HOST}:{webhook.server.port}{webhook_configuration.PATH}"}
         with registered(api_client, namespace, url, own.authority):
             await_injection(api_client, namespace)
             yield webhook
@@ -129,7 +129,7 @@ def silent() -> Iterator[int]:
 def await_injection(api_client: client.ApiClient, namespace: str) -> None:
     """Wait until the API server asks: it takes a moment to hear of a configuration."""
     core: Api = client.CoreV1Api(api_client)
-    there = processes.await_condition(
+    there = process_sets.await_condition(
         lambda: is_injected(try_pod(core, namespace, driver("probe"))),
         limit_seconds=WAIT_SECONDS_MAX,
     )
@@ -240,4 +240,4 @@ class Hands:
         return found
 
 
-SECRET_PATH = f"/api/v1/namespaces/{{}}/secrets/{keeping.SECRET}"
+SECRET_PATH = f"/api/v1/namespaces/{{}}/secrets/{certificate_store.SECRET}"

@@ -20,14 +20,14 @@ from injection_webhook import (
 )
 from kubernetes import client
 
-from rekindle_local import processes
-from rekindle_operator.injection import configuration, issuing, keeping
-from rekindle_operator.injection.certificates import Issued
-from rekindle_operator.injection.keeping import Keeper
+from rekindle_local import process_sets
+from rekindle_operator.webhook import certificate_issuer, certificate_store, webhook_configuration
+from rekindle_operator.webhook.certificate_rotation import Issued
+from rekindle_operator.webhook.certificate_store import CertificateStore
 from testbed.control_plane import ControlPlane
 
 # Certificates that are due for renewal as soon as they are made, and end within the test.
-LIFE = issuing.BACKDATED + timedelta(seconds=10)
+LIFE = certificate_issuer.BACKDATED + timedelta(seconds=10)
 SETTLE_SECONDS = 2.0
 PROMOTED = 4
 # So long the API server goes on asking after the first certificate has ended.
@@ -35,12 +35,12 @@ AFTERWARDS = timedelta(seconds=2)
 
 
 def issue(hosts: Collection[str], now: datetime) -> Issued:
-    return issuing.issue(hosts, now, LIFE)
+    return certificate_issuer.issue(hosts, now, LIFE)
 
 
-def keeper(api_client: client.ApiClient, namespace: str, **more: Any) -> Keeper:
-    hosts = keeping.hosts_of(NAME, namespace)
-    return Keeper(Hands(api_client), namespace, namespace, hosts, **more)
+def keeper(api_client: client.ApiClient, namespace: str, **more: Any) -> CertificateStore:
+    hosts = certificate_store.hosts_of(NAME, namespace)
+    return CertificateStore(Hands(api_client), namespace, namespace, hosts, **more)
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def as_a_service(core: Any, namespace: str, webhook: Webhook) -> Iterator[dict[s
         # A service that is only a name is resolved to it, so the API server needs no proxy.
         spec = {"type": "ExternalName", "externalName": "localhost"}
         core.create_namespaced_service(namespace, {"metadata": {"name": NAME}, "spec": spec})
-        yield configuration.service(NAME, namespace, webhook.server.port)
+        yield webhook_configuration.service(NAME, namespace, webhook.server.port)
     finally:
         webhook.server.close()
 
@@ -101,7 +101,7 @@ def test_every_pod_is_injected_while_certificates_are_renewed(
         done = [*acting.tend(datetime.now(UTC))]
         assert done == ["issue", "trust"]
         await_injection(api_client, restricted)
-        over = datetime.now(UTC) + (LIFE - issuing.BACKDATED) + AFTERWARDS
+        over = datetime.now(UTC) + (LIFE - certificate_issuer.BACKDATED) + AFTERWARDS
 
         with Making(control_plane, restricted) as making:
 
@@ -110,7 +110,7 @@ def test_every_pod_is_injected_while_certificates_are_renewed(
                 is_over = datetime.now(UTC) > over and making.with_sidecar > 50
                 return done.count("promote") >= PROMOTED and is_over
 
-            assert processes.await_condition(
+            assert process_sets.await_condition(
                 is_rotated, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.2
             )
         assert making.without == 0
@@ -131,7 +131,11 @@ def test_both_replicas_get_the_certificate_that_one_has_made_and_the_api_server_
         assert standby.pair == acting.pair
         await_injection(api_client, restricted)
         assert standby.tend(now) == ()
-        wiped = {"webhooks": [{"name": configuration.DRIVERS, "clientConfig": {"caBundle": None}}]}
+        wiped = {
+            "webhooks": [
+                {"name": webhook_configuration.DRIVERS, "clientConfig": {"caBundle": None}}
+            ]
+        }
         admission: Any = client.AdmissionregistrationV1Api(api_client)
         admission.patch_mutating_webhook_configuration(restricted, wiped)
         assert standby.tend(now) == ("trust",)
@@ -148,7 +152,7 @@ def test_of_two_writers_the_one_that_has_not_seen_the_others_write_is_refused(
     refused: list[int | None] = []
     start = threading.Barrier(2)
 
-    def tend(which: Keeper) -> None:
+    def tend(which: CertificateStore) -> None:
         start.wait()
         try:
             which.tend(now)
@@ -165,4 +169,4 @@ def test_of_two_writers_the_one_that_has_not_seen_the_others_write_is_refused(
         which.follow()
     assert first.pair is not None
     assert first.pair == second.pair
-    assert processes.await_condition(lambda: first.tend(now) == (), limit_seconds=5)
+    assert process_sets.await_condition(lambda: first.tend(now) == (), limit_seconds=5)

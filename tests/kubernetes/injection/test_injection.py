@@ -23,17 +23,17 @@ from injection_webhook import (
 )
 from kubernetes import client
 
-from rekindle.protocol.tree import Place
-from rekindle_local import processes
-from rekindle_operator import acceptance, protection
-from rekindle_operator.conditions import ResourceReason
-from rekindle_operator.domains import Domain
-from rekindle_operator.injection.knowledge import Impairment, avoided
-from rekindle_operator.joining import Application
-from rekindle_operator.pods import PodSeen, pod_seen
-from rekindle_operator.registry import Registry
+from rekindle.protocol.store_paths import Place
+from rekindle_local import process_sets
+from rekindle_operator.api.conditions import ResourceReason
+from rekindle_operator.cluster.application_matching import MatchedApplication
+from rekindle_operator.cluster.cluster_cache import ClusterCache
+from rekindle_operator.cluster.pods import PodSeen, pod_seen
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.policies import policy_conditions, protection_status
+from rekindle_operator.webhook.policy_view import Impairment, avoided
 from rekindle_testing.operator_builders import make_class
-from testbed.nodes import Nodes
+from testbed.simulated_kubelets import SimulatedKubelets
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -85,9 +85,9 @@ def test_a_driver_of_any_kind_gets_a_sidecar_and_is_let_in(
     assert application.driver.sidecar == "starting"
 
 
-def known_application(webhook: Webhook, found: Body, place: Place) -> Application:
+def known_application(webhook: Webhook, found: Body, place: Place) -> MatchedApplication:
     """What the operator makes of a driver's pod."""
-    registry = Registry()
+    registry = ClusterCache()
     for policy in webhook.outlook.knowledge.policies[place.namespace].values():
         registry.see_policy(policy)
     seen = pod_seen(found)
@@ -139,7 +139,7 @@ def test_where_a_quota_counts_limits_a_default_of_the_namespace_or_the_class_is_
             return False
         return True
 
-    assert processes.await_condition(is_refused, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(is_refused, limit_seconds=WAIT_SECONDS_MAX)
     own = {"resources": {"limits": {"cpu": "100m"}}}
     before = webhook.outlook.knowledge
     with_limit = {"default": make_class(sidecar=own)}
@@ -149,7 +149,7 @@ def test_where_a_quota_counts_limits_a_default_of_the_namespace_or_the_class_is_
     limits = [{"type": "Container", "default": {"cpu": "200m"}}]
     default = {"metadata": {"name": "default"}, "spec": {"limits": limits}}
     core.create_namespaced_limit_range(restricted, default)
-    assert processes.await_condition(lambda: not is_refused(), limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(lambda: not is_refused(), limit_seconds=WAIT_SECONDS_MAX)
     found = try_pod(core, restricted, pod)
     assert found["spec"]["initContainers"][0]["resources"]["limits"]["cpu"] == "200m"
 
@@ -183,7 +183,7 @@ def begin_incident(webhook: Webhook, found: Body) -> None:
 
 
 def test_executors_made_during_an_incident_run_outside_the_impaired_domain(
-    webhook: Webhook, core: Any, restricted: str, nodes: Nodes
+    webhook: Webhook, core: Any, restricted: str, nodes: SimulatedKubelets
 ) -> None:
     nodes.add(2, zone="a")
     nodes.add(1, zone="b")
@@ -206,7 +206,7 @@ def test_executors_made_during_an_incident_run_outside_the_impaired_domain(
             for pod in core.list_namespaced_pod(restricted, label_selector=selector).items
         ]
 
-    there = processes.await_condition(lambda: all(places()), limit_seconds=WAIT_SECONDS_MAX)
+    there = process_sets.await_condition(lambda: all(places()), limit_seconds=WAIT_SECONDS_MAX)
     assert there
     zone_b = [node.metadata.name for node in core.list_node(label_selector=f"{ZONE}=b").items]
     assert set(places()) == set(zone_b)
@@ -223,7 +223,7 @@ def test_executors_of_other_applications_may_run_where_they_like(
 
 
 def test_when_the_webhook_is_away_pods_are_made_all_the_same_and_the_policy_says_so(
-    webhook: Webhook, core: Any, restricted: str, nodes: Nodes
+    webhook: Webhook, core: Any, restricted: str, nodes: SimulatedKubelets
 ) -> None:
     nodes.add(1)
     webhook.server.close()
@@ -239,13 +239,13 @@ def test_when_the_webhook_is_away_pods_are_made_all_the_same_and_the_policy_says
         pod = core.read_namespaced_pod(name, restricted)
         return dict(core.api_client.sanitize_for_serialization(pod))
 
-    there = processes.await_condition(
+    there = process_sets.await_condition(
         lambda: running()["status"]["phase"] == "Running", limit_seconds=WAIT_SECONDS_MAX
     )
     assert there
     application = known_application(webhook, running(), Place(restricted, "flights"))
     assert application.policy == f"{restricted}/all"
-    finding = acceptance.protected([protection.of_application(application)])
+    finding = policy_conditions.protected([protection_status.of_application(application)])
     assert (finding.type, finding.holds) == ("Protected", False)
     assert finding.reason is ResourceReason.SIDECAR_MISSING
 
@@ -262,7 +262,7 @@ def test_a_webhook_that_hangs_holds_up_a_pod_for_its_timeout(
                 took.append(seconds_of(core, restricted, executor("flights", 1)))
                 return took[-1] > 1.5
 
-            assert processes.await_condition(is_slow, limit_seconds=WAIT_SECONDS_MAX)
+            assert process_sets.await_condition(is_slow, limit_seconds=WAIT_SECONDS_MAX)
             assert took[-1] < 8
             assert 4 < seconds_of(core, restricted, driver("flights")) < 15
 

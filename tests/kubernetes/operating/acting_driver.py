@@ -17,8 +17,9 @@ from typing import Any
 from kubernetes import client
 
 from rekindle import protocol
-from rekindle import topology as graph
-from rekindle.errors import RekindleError
+from rekindle.model import topology as graph
+from rekindle.model.errors import RekindleError
+from rekindle.model.topology import Topology
 from rekindle.protocol import (
     Acknowledgement,
     CheckpointReport,
@@ -28,12 +29,11 @@ from rekindle.protocol import (
     NodeSeen,
     PlanOrder,
     ProgressReport,
-    tree,
+    store_paths,
 )
-from rekindle.protocol.tree import Place
-from rekindle.topology import Topology
-from rekindle_bench.fleet import Member, shape
-from rekindle_local import processes
+from rekindle.protocol.store_paths import Place
+from rekindle_bench.application_fleet import Member, shape
+from rekindle_local import process_sets
 from rekindle_zookeeper import Connection, StoreUnreachable
 
 # As often as a real one would, and twice: nothing waits for its next report for long. It looks at
@@ -165,13 +165,13 @@ class ActingDriver:
                 epoch=self.member.epoch,
                 at=time.time(),
             )
-            self._put(tree.CHECKPOINT, report)
+            self._put(store_paths.CHECKPOINT, report)
 
     def die(self) -> None:
         """The driver ends with its node: no word any more, and no heartbeat."""
         with self._lock:
             self.reporting = False
-            self.connection.remove(self.place.path(tree.HEARTBEAT))
+            self.connection.remove(self.place.path(store_paths.HEARTBEAT))
 
     def leave(self) -> None:
         """Somebody deletes the application with all its pods."""
@@ -189,8 +189,8 @@ class ActingDriver:
         self._ending.set()
         self._thread.join()
         self.leave()
-        self.connection.remove(self.place.path(tree.HEARTBEAT))
-        forgotten = processes.await_condition(self._forget, limit_seconds=FORGET_SECONDS_MAX)
+        self.connection.remove(self.place.path(store_paths.HEARTBEAT))
+        forgotten = process_sets.await_condition(self._forget, limit_seconds=FORGET_SECONDS_MAX)
         if self.error is not None:
             raise self.error
         assert forgotten, f"records of {self.place} are left"
@@ -253,18 +253,18 @@ class ActingDriver:
         self._live()
         for report, name in zip(
             self.member.beginning(),
-            (tree.TOPOLOGY, tree.STATISTICS, tree.CHECKPOINT),
+            (store_paths.TOPOLOGY, store_paths.STATISTICS, store_paths.CHECKPOINT),
             strict=True,
         ):
             self._put(name, report)
 
     def _live(self) -> None:
         """A heartbeat goes with its session, which the store may end while it is away."""
-        if self.connection.get(self.place.path(tree.HEARTBEAT)) is None:
+        if self.connection.get(self.place.path(store_paths.HEARTBEAT)) is None:
             heartbeat = Heartbeat(
                 generation=self.generation, since=self.since, host=f"{self.application}-driver"
             )
-            self._put(tree.HEARTBEAT, heartbeat, ephemeral=True)
+            self._put(store_paths.HEARTBEAT, heartbeat, ephemeral=True)
 
     def _beat(self) -> None:
         with self._lock:
@@ -277,7 +277,7 @@ class ActingDriver:
             self._see_executors()
             self._live()
             self._obey()
-            self._put(tree.PROGRESS, self._progress())
+            self._put(store_paths.PROGRESS, self._progress())
 
     def _keep_executors(self) -> None:
         """As many pods as are wanted, as Spark does it: those that are there count."""
@@ -329,9 +329,9 @@ class ActingDriver:
             )
 
     def _obey(self) -> None:
-        folder = self.place.path(tree.DIRECTIVES)
-        for sequence in sorted(tree.numbers(self.connection.children(folder))):
-            name = tree.numbered(sequence)
+        folder = self.place.path(store_paths.DIRECTIVES)
+        for sequence in sorted(store_paths.numbers(self.connection.children(folder))):
+            name = store_paths.numbered(sequence)
             if sequence <= self.member.directive:
                 continue
             found = self.connection.get(f"{folder}/{name}")
@@ -355,7 +355,7 @@ class ActingDriver:
             epoch=self.member.epoch,
             plan_epoch=self.member.plan_epoch,
         )
-        self._put(f"{tree.ACKS}/{tree.numbered(directive.sequence)}", answer)
+        self._put(f"{store_paths.ACKS}/{store_paths.numbered(directive.sequence)}", answer)
 
     def drop(self, nodes: dict[str, str]) -> None:
         for node, incarnation in nodes.items():

@@ -17,7 +17,7 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
-from testbed import access
+from testbed import kubeconfigs
 from testbed.control_plane import ControlPlane
 
 __all__ = ["ApiProxy"]
@@ -101,12 +101,12 @@ class ApiProxy:
             site = web.TCPSite(runner, HOST, 0, ssl_context=context)
             await site.start()
             port = runner.addresses[0][1]
-            access.write_kubeconfig(
+            kubeconfigs.write_kubeconfig(
                 self.kubeconfig,
                 server=f"https://{HOST}:{port}",
                 authority=self._control_plane.authority,
                 user="proxied",
-                credential=access.token_credential("nobody-looks"),
+                credential=kubeconfigs.token_credential("nobody-looks"),
             )
             self._ready.set()
             await self._end.wait()

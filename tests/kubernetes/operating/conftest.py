@@ -13,11 +13,11 @@ import pytest
 import yaml
 from kubernetes import client
 
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_operator.injection import configuration
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.webhook import webhook_configuration
 from rekindle_zookeeper import Connection
 from testbed.control_plane import ControlPlane
-from testbed.nodes import Nodes
+from testbed.simulated_kubelets import SimulatedKubelets
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,7 +29,7 @@ from node_requests import NodeRequests
 from operating_world import World, await_that, connected, new_world
 from operator_process import OperatorProcess
 
-from testbed.definitions import PROVIDERS, install
+from testbed.foreign_crds import PROVIDERS, install
 
 DEFINITIONS = Path(__file__).parents[3] / "crds"
 HOST = "127.0.0.1"
@@ -70,7 +70,7 @@ def connection(store: LocalZookeeper) -> Iterator[Connection]:
 @pytest.fixture(scope="module")
 def grounds(control_plane: ControlPlane, administrator: client.ApiClient) -> Iterator[Grounds]:
     """No nodes at first; there are no others in the cluster."""
-    with Nodes(control_plane, lease_seconds=LEASE_SECONDS) as nodes:
+    with SimulatedKubelets(control_plane, lease_seconds=LEASE_SECONDS) as nodes:
         try:
             yield Grounds(nodes, client.CoreV1Api(administrator))
         finally:
@@ -146,8 +146,8 @@ def asking(
 ) -> Iterator[None]:
     """The API server asks the operator about the pods of the world's namespace."""
     world.operator.lead()
-    where = {"url": f"https://{HOST}:{world.operator.webhook_port}{configuration.PATH}"}
-    manifest = configuration.manifest(
+    where = {"url": f"https://{HOST}:{world.operator.webhook_port}{webhook_configuration.PATH}"}
+    manifest = webhook_configuration.manifest(
         world.namespace, where, bundle=Path(control_plane.authority).read_bytes()
     )
     only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [world.namespace]}

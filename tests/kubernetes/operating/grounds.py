@@ -11,8 +11,8 @@ from typing import Any
 
 from kubernetes import client
 
-from testbed.bodies import ZONE
-from testbed.nodes import Nodes
+from testbed.node_objects import ZONE
+from testbed.simulated_kubelets import SimulatedKubelets
 
 __all__ = ["Grounds"]
 
@@ -21,7 +21,7 @@ __all__ = ["Grounds"]
 class Grounds:
     """`lay_out` says which nodes there are from now on."""
 
-    nodes: Nodes
+    nodes: SimulatedKubelets
     core: client.CoreV1Api
 
     def lay_out(self, wanted: Mapping[str, int]) -> None:

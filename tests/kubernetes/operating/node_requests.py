@@ -11,13 +11,16 @@ from typing import Any
 
 from kubernetes import client
 
-from rekindle_operator.provisioning.bodies import Kind
-from rekindle_operator.provisioning.machine_deployments import MACHINE_DEPLOYMENT
-from rekindle_operator.provisioning.machines import DELETE_FIRST, MACHINE
-from rekindle_operator.provisioning.node_claims import NODE_CLAIM
-from rekindle_operator.provisioning.notes import CONFIG_MAP
-from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
-from rekindle_operator.shell.api import Api, path_of
+from rekindle_operator.cluster.api_client import Api, path_of
+from rekindle_operator.cluster.json_access import ObjectKind
+from rekindle_operator.provisioning.providers.cluster_api_machines import DELETE_FIRST, MACHINE
+from rekindle_operator.provisioning.providers.machine_deployments import MACHINE_DEPLOYMENT
+from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.providers.provisioning_requests import (
+    POD_TEMPLATE,
+    PROVISIONING_REQUEST,
+)
+from rekindle_operator.provisioning.request_ledger import CONFIG_MAP
 
 __all__ = ["AUTOSCALER", "KARPENTER", "ONE", "NodeRequests", "machines", "values"]
 
@@ -75,7 +78,7 @@ class NodeRequests:
     def api(self) -> Api:
         return Api(self.api_client)
 
-    def of(self, kind: Kind) -> list[Object]:
+    def of(self, kind: ObjectKind) -> list[Object]:
         """Objects of a kind that were made for the namespace."""
         found = self.api.all(path_of(kind, self.namespace))
         if kind.namespaced:

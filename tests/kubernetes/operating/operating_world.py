@@ -15,11 +15,11 @@ from grounds import Grounds
 from kubernetes import client
 from operator_process import OperatorProcess
 
-from rekindle_local import processes
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local import process_sets
+from rekindle_local.local_zookeeper import LocalZookeeper
 from rekindle_zookeeper import Connection, connect
-from testbed.bodies import ZONE
-from testbed.nodes import Nodes
+from testbed.node_objects import ZONE
+from testbed.simulated_kubelets import SimulatedKubelets
 
 GROUP, VERSION = "rekindle.dev", "v1alpha1"
 WAIT_SECONDS_MAX = 180.0
@@ -36,7 +36,7 @@ Object = dict[str, Any]
 
 def await_that(condition: Callable[[], Any], what: str = "it did not happen") -> None:
     """Until it holds, for a long time if need be."""
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: bool(condition()), limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.1
     ), what
 
@@ -55,7 +55,7 @@ class World:
     class_name: str = ""
 
     @property
-    def nodes(self) -> Nodes:
+    def nodes(self) -> SimulatedKubelets:
         return self.grounds.nodes
 
     @property

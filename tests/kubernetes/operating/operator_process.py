@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 from rekindle_local.daemons import Daemon, end_daemons
-from rekindle_local.watcher import Watcher
+from rekindle_local.process_reaper import ProcessReaper
 
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 20.0
@@ -28,7 +28,7 @@ class OperatorProcess:
         self.log = directory / f"{name}.jsonl"
         self._marked = 0
         self._daemon = Daemon(name, directory, None)
-        self._watcher: Watcher | None = None
+        self._watcher: ProcessReaper | None = None
         self._command = [
             *(sys.executable, "-m", "rekindle_operator", "--identity", name),
             *("--log", str(self.log), "--port", "0"),
@@ -38,11 +38,11 @@ class OperatorProcess:
     def start(self) -> None:
         """Start it and wait until it has seen everything."""
         if self._watcher is None:
-            self._watcher = Watcher((), self._daemon.logs / f"{self.name}-watcher.log")
+            self._watcher = ProcessReaper((), self._daemon.logs / f"{self.name}-watcher.log")
         self.kill()  # what is left of an earlier one
         before = len(self._all("ready"))
         self._daemon.launch(self._command, os.environ, self._watcher)
-        there = processes.await_condition(
+        there = process_sets.await_condition(
             lambda: len(self._all("ready")) > before or self.ended,
             limit_seconds=START_SECONDS_MAX,
         )
@@ -53,7 +53,7 @@ class OperatorProcess:
         """Start it unless it runs, and wait until it is the one that acts."""
         if self.ended:
             self.start()
-        there = processes.await_condition(lambda: self.acts, limit_seconds=LEAD_SECONDS_MAX)
+        there = process_sets.await_condition(lambda: self.acts, limit_seconds=LEAD_SECONDS_MAX)
         assert there, "it does not act"
 
     @property
@@ -87,10 +87,10 @@ class OperatorProcess:
 
     def stop(self) -> None:
         """SIGSTOP it."""
-        processes.stop_all(self._daemon.processes, limit_seconds=STOP_SECONDS_MAX)
+        process_sets.stop_all(self._daemon.processes, limit_seconds=STOP_SECONDS_MAX)
 
     def proceed(self) -> None:
-        processes.continue_all(self._daemon.processes)
+        process_sets.continue_all(self._daemon.processes)
 
     def mark(self) -> None:
         """A test begins: what was said before does not concern it."""
@@ -117,7 +117,7 @@ class OperatorProcess:
 
     @property
     def acts(self) -> bool:
-        return not self.ended and self.metric("rekindle_operator_acts") == 1
+        return not self.ended and self.metric("rekindle_operator_leader") == 1
 
     def _all(self, kind: str) -> list[dict[str, Any]]:
         return self._read(kind, 0)

@@ -18,9 +18,9 @@ from namespaces import new_namespace
 from operating_world import World, await_that, connected, new_world
 from operator_process import OperatorProcess
 
-from rekindle.coordination import application
-from rekindle.protocol import tree
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle.coordination import session
+from rekindle.protocol import store_paths
+from rekindle_local.local_zookeeper import LocalZookeeper
 from testbed.control_plane import ControlPlane
 
 DEFINITION = Path(__file__).parents[3] / "crds" / "recoverypolicies.yaml"
@@ -130,7 +130,7 @@ def test_a_driver_without_its_sidecar_is_unprotected(world: World) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_told_until_it_can(world: World) -> None:
-    path = world.driver.place.path(tree.STATISTICS)
+    path = world.driver.place.path(store_paths.STATISTICS)
     sound, _ = world.driver.connection.get(path) or (b"", 0)
     world.driver.connection.put(path, b"{")
     await_that(lambda: world.condition("CoordinationAtRisk").get("reason") == "BadRecord")
@@ -149,12 +149,12 @@ def test_what_other_pods_have_requested_is_not_planned_on(world: World) -> None:
     body["spec"]["nodeName"] = node
     world.core.create_namespaced_pod(world.namespace, body)
     (pod,) = [pod for pod in world.driver.executors() if pod.spec.node_name == node]
-    path = world.driver.place.path(tree.COORDINATION)
+    path = world.driver.place.path(store_paths.COORDINATION)
 
     def planned_on() -> float:
         found = world.driver.connection.get(path)
         assert found is not None
-        kept = application.from_record(found[0], path).kept
+        kept = session.from_record(found[0], path).kept
         assert kept is not None
         return kept.nodes[pod.status.pod_ip].capacity_percent
 

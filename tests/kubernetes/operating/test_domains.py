@@ -4,8 +4,8 @@ import pytest
 from node_requests import KARPENTER, NodeRequests, values
 from operating_world import World, await_that
 
-from rekindle_operator.pods import KEPT_OFF_ANNOTATION
-from testbed.bodies import ZONE
+from rekindle_operator.cluster.pods import KEPT_OFF_ANNOTATION
+from testbed.node_objects import ZONE
 
 
 @pytest.mark.usefixtures("asking")

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from operating_world import World, await_that
 
-from testbed.bodies import ZONE
 from testbed.control_plane import ControlPlane
+from testbed.node_objects import ZONE
 
 DEFINITION = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
 

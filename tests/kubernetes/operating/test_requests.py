@@ -5,10 +5,10 @@ from typing import Any
 from node_requests import AUTOSCALER, KARPENTER, ONE, NodeRequests, machines
 from operating_world import GROUP, VERSION, World, await_that
 
-from rekindle_local.zookeeper import LocalZookeeper
-from rekindle_operator.provisioning.node_claims import NODE_CLAIM
-from rekindle_operator.provisioning.notes import CONFIG_MAP
-from rekindle_operator.shell.api import path_of
+from rekindle_local.local_zookeeper import LocalZookeeper
+from rekindle_operator.cluster.api_client import path_of
+from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.request_ledger import CONFIG_MAP
 
 
 def test_an_operator_that_is_killed_again_and_again_asks_each_provider_once(

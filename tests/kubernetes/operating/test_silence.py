@@ -70,7 +70,9 @@ def test_it_holds_while_all_are_silent_until_a_lease_shows_that_it_sees(
     world.rest()
     assert (world.executors(), world.driver.plans(), requests.claims()) == (pods, [], [])
     world.bring_back(mine)
-    await_that(lambda: world.operator.metric("rekindle_operator_held") == 0, "it holds on")
+    await_that(
+        lambda: world.operator.metric("rekindle_operator_detection_paused") == 0, "it holds on"
+    )
     there = {pod.metadata.name for pod in world.driver.executors() if pod.spec.node_name == mine}
     await_that(lambda: (pods - there).isdisjoint(world.executors()), "what is lost is not found")
     world.nodes.add(4, zone="a")
@@ -90,7 +92,9 @@ def test_it_holds_while_all_are_silent_until_a_new_node_is_ready(
     await_that(lambda: ready_count(world) == 0, "they do not turn Unknown")
     assert (world.executors(), requests.claims()) == (pods, [])
     world.nodes.add(1, zone="a")
-    await_that(lambda: world.operator.metric("rekindle_operator_held") == 0, "it holds on")
+    await_that(
+        lambda: world.operator.metric("rekindle_operator_detection_paused") == 0, "it holds on"
+    )
     await_that(lambda: pods.isdisjoint(world.executors()), "what is lost is not found")
     await_that(lambda: world.phase() == "AwaitingDriver")
     driver = world.core.read_namespaced_pod("flights-driver", world.namespace)
@@ -99,7 +103,7 @@ def test_it_holds_while_all_are_silent_until_a_new_node_is_ready(
 
 
 def await_held(world: World) -> None:
-    await_that(lambda: world.operator.metric("rekindle_operator_held") == 1)
+    await_that(lambda: world.operator.metric("rekindle_operator_detection_paused") == 1)
     await_that(lambda: world.phase() == "Held")
 
 

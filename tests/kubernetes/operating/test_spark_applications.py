@@ -9,10 +9,10 @@ from kubernetes import client
 from operating_world import World, await_that
 
 from rekindle.protocol import PlanOrder
-from rekindle_operator.provisioning.bodies import Kind
-from rekindle_operator.shell import kinds
-from rekindle_operator.shell.api import Api, path_of
-from testbed.definitions import install
+from rekindle_operator.cluster import object_kinds
+from rekindle_operator.cluster.api_client import Api, path_of
+from rekindle_operator.cluster.json_access import ObjectKind
+from testbed.foreign_crds import install
 
 KUBEFLOW, APACHE = "sparkoperator.k8s.io", "spark.apache.org"
 SPECS: dict[str, dict[str, Any]] = {
@@ -39,10 +39,12 @@ def applications(api_client: client.ApiClient, namespace: str) -> dict[str, Obje
     """A SparkApplication of each group, as its operator leaves it when all is well."""
     install(api_client, foreign_crds.spark_applications())
     api = Api(api_client)
-    return {group: make(api, kind, namespace) for group, kind in kinds.SPARK_APPLICATIONS.items()}
+    return {
+        group: make(api, kind, namespace) for group, kind in object_kinds.SPARK_APPLICATIONS.items()
+    }
 
 
-def make(api: Api, kind: Kind, namespace: str) -> Object:
+def make(api: Api, kind: ObjectKind, namespace: str) -> Object:
     group = kind.api_version.partition("/")[0]
     path = path_of(kind, namespace)
     body = {
@@ -107,7 +109,7 @@ def test_a_loss_is_a_recovery_of_each_spark_application_by_its_own_identity(
         }
         assert found[group]["policyName"] == policy
     api = Api(api_client)
-    for group, kind in kinds.SPARK_APPLICATIONS.items():
+    for group, kind in object_kinds.SPARK_APPLICATIONS.items():
         assert api.get(path_of(kind, world.namespace, NAMES[group])) == applications[group]
     assert (
         foreign_objects(world).items()

@@ -6,7 +6,7 @@ import msgspec
 from acting_driver import ActingDriver
 from operating_world import GROUP, VERSION, Object, World, await_that
 
-from rekindle.protocol import Heartbeat, PlanOrder, TopologyReport, tree
+from rekindle.protocol import Heartbeat, PlanOrder, TopologyReport, store_paths
 
 TAINTS = {"suspectedNodes": "NoSchedule", "impairedDomains": "NoSchedule"}
 
@@ -55,9 +55,9 @@ def start_again(driver: ActingDriver) -> None:
         assert isinstance(report, TopologyReport)
         renewed = msgspec.structs.replace(report, generation=2, resumed=True)
         heartbeat = Heartbeat(generation=2, since=time.time(), host="flights-driver")
-        driver._put(tree.HEARTBEAT, heartbeat, ephemeral=True)
-        driver._put(tree.STATISTICS, msgspec.structs.replace(statistics, generation=2))
-        driver._put(tree.TOPOLOGY, renewed)
+        driver._put(store_paths.HEARTBEAT, heartbeat, ephemeral=True)
+        driver._put(store_paths.STATISTICS, msgspec.structs.replace(statistics, generation=2))
+        driver._put(store_paths.TOPOLOGY, renewed)
         progress = driver.member.progress
         driver._progress = lambda: msgspec.structs.replace(progress(), generation=2)  # type: ignore[method-assign]
 

@@ -12,7 +12,7 @@ from node_requests import KARPENTER, NodeRequests
 from operating_world import World, await_that
 from operator_process import OperatorProcess
 
-from rekindle_operator.shell.api import Api
+from rekindle_operator.cluster.api_client import Api
 from testbed.control_plane import ControlPlane
 
 WATCH_SILENCE_SECONDS = 4

@@ -13,8 +13,8 @@ import plugin_world as world
 import pytest
 from resource_requests import DEFINITIONS, Api, Object
 
-from rekindle_local import processes
-from rekindle_operator.plugin import main
+from rekindle_local import process_sets
+from rekindle_operator.kubectl import plugin_main
 
 __all__ = ["Plugin", "Run", "define", "make", "make_policy", "make_recovery"]
 
@@ -64,7 +64,7 @@ class Plugin:
         inside = () if {"-A", "-n"} & {*arguments} else ("-n", self.namespace)
         words = [command, *arguments, *inside, "--kubeconfig", str(self.kubeconfig)]
         self.capsys.readouterr()
-        code = main.run(words)
+        code = plugin_main.run(words)
         captured = self.capsys.readouterr()
         return Run(code, captured.out, captured.err)
 
@@ -74,7 +74,7 @@ def define(api: Api) -> None:
     for record in DEFINITIONS:
         status, answer = api.apply(record, "rekindle-tests", force=True)
         assert status in (200, 201), answer["message"]
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: all(_is_served(api.get(record)) for record in DEFINITIONS),
         limit_seconds=WAIT_SECONDS_MAX,
     )

@@ -11,10 +11,10 @@ import pytest
 from plugin_runs import Plugin, make, make_policy, make_recovery
 from resource_requests import Api, Object
 
-from rekindle_operator.plugin import connection
-from rekindle_operator.plugin.commands.pause import MANAGER as PAUSE_MANAGER
-from rekindle_operator.plugin.ownership import LAST_APPLIED, managers_of
-from rekindle_operator.plugin.priorities import MANAGER
+from rekindle_operator.kubectl import api_connection
+from rekindle_operator.kubectl.field_ownership import LAST_APPLIED, managers_of
+from rekindle_operator.kubectl.priority_entries import MANAGER
+from rekindle_operator.kubectl.subcommands.kubectl_pause import MANAGER as PAUSE_MANAGER
 
 GITOPS = [{"query": "worst-delays", "priority": 7}]
 
@@ -90,7 +90,7 @@ def test_people_who_set_priorities_at_the_same_time_lose_none(
 ) -> None:
     """Somebody else's entry, under the same manager, comes between reading and applying."""
     policy = make_policy(api, plugin.namespace)
-    applied = connection.Cluster.apply
+    applied = api_connection.ApiConnection.apply
     others: list[threading.Thread] = []
 
     def interrupted(cluster: Any, kind: Any, record: Object, manager: str, **how: Any) -> Object:
@@ -106,7 +106,7 @@ def test_people_who_set_priorities_at_the_same_time_lose_none(
             thread.join()
         return applied(cluster, kind, record, manager, **how)
 
-    monkeypatch.setattr(connection.Cluster, "apply", interrupted)
+    monkeypatch.setattr(api_connection.ApiConnection, "apply", interrupted)
     plugin("priority", "rare=9", "--for", "1h").done()
     assert priorities(api.get(policy)) == {"q": 1, "rare": 9}
 

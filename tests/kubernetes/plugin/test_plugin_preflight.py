@@ -12,10 +12,10 @@ from kubernetes import client
 from plugin_runs import Plugin, Run, make, make_policy
 from resource_requests import Api, Object, class_of
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 from rekindle_testing.operator_builders import policy_object
-from testbed.definitions import install
-from testbed.nodes import Nodes
+from testbed.foreign_crds import install
+from testbed.simulated_kubelets import SimulatedKubelets
 
 WAIT_SECONDS_MAX = 180.0
 Send = Callable[[str, Object], Object]
@@ -83,7 +83,7 @@ def quota(cpu: str) -> Object:
 
 @pytest.mark.parametrize("body", [world.kubeflow_body(), world.apache_body()])
 def test_an_application_in_order_passes_at_every_level(
-    api: Api, plugin: Plugin, send: Send, nodes: Nodes, cluster_class: str, body: Object
+    api: Api, plugin: Plugin, send: Send, nodes: SimulatedKubelets, cluster_class: str, body: Object
 ) -> None:
     for zone in world.ZONES:
         nodes.add(1, zone=zone)
@@ -99,7 +99,7 @@ def test_an_application_in_order_passes_at_every_level(
 
 
 def test_what_is_around_an_application_is_read(
-    api: Api, plugin: Plugin, send: Send, nodes: Nodes
+    api: Api, plugin: Plugin, send: Send, nodes: SimulatedKubelets
 ) -> None:
     nodes.add(2, zone="a")
     make_policy(api, plugin.namespace, className="absent")
@@ -228,7 +228,7 @@ def test_pods_that_run_are_joined_to_their_application(
         path = f"/api/v1/namespaces/{plugin.namespace}/resourcequotas/team"
         return "hard" in api.send("GET", path)[1].get("status", {})
 
-    assert processes.await_condition(counted, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(counted, limit_seconds=WAIT_SECONDS_MAX)
     send("pods", pod)
     run = plugin("preflight", "-o", "json")
     assert words(run, f"SparkApplication {plugin.namespace}/departures") == {

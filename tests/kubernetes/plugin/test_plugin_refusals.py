@@ -14,7 +14,7 @@ from kubernetes import client
 from plugin_runs import Plugin, define, make_policy, make_recovery
 from resource_requests import DEFINITIONS, Api, place
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 from testbed.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def test_who_may_look_may_not_change(
     def sees() -> bool:
         return tenant("status").code == 0
 
-    assert processes.await_condition(sees, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(sees, limit_seconds=WAIT_SECONDS_MAX)
     tenant("status").done()
     tenant("status", "-A").refused("you may not list recoverypolicies")
     tenant("explain", "departures").done()
@@ -99,7 +99,7 @@ def test_a_tenant_approves_without_seeing_the_class(
     def approves() -> bool:
         return tenant("approve", name).code == 0
 
-    assert processes.await_condition(approves, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(approves, limit_seconds=WAIT_SECONDS_MAX)
     assert api.get(made)["spec"]["approved"] is True
 
 
@@ -113,7 +113,7 @@ def test_preflight_says_what_a_tenant_may_not_see(
     def looks() -> bool:
         return tenant("preflight").code == 0
 
-    assert processes.await_condition(looks, limit_seconds=WAIT_SECONDS_MAX)
+    assert process_sets.await_condition(looks, limit_seconds=WAIT_SECONDS_MAX)
     assert "Nodes could not be read" in tenant("preflight").done().out
 
 
@@ -155,12 +155,12 @@ def test_an_interrupted_command_is_quiet(control_plane: ControlPlane, plugin: Pl
         words = ["status", "-n", plugin.namespace, "--kubeconfig", str(plugin.kubeconfig)]
         paths = os.pathsep.join(str(ROOT / name) for name in ("recovery", "operator"))
         running = subprocess.Popen(
-            [sys.executable, "-m", "rekindle_operator.plugin", *words],
+            [sys.executable, "-m", "rekindle_operator.kubectl", *words],
             env={**os.environ, "PYTHONPATH": paths},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert processes.await_condition(
+        assert process_sets.await_condition(
             lambda: running.poll() is not None or waits(running.pid), limit_seconds=WAIT_SECONDS_MAX
         )
         assert running.poll() is None, running.communicate()
@@ -187,7 +187,7 @@ def test_a_cluster_without_our_definitions_says_how_to_install_them(
     for record in DEFINITIONS:
         api.delete(record)
     try:
-        gone = processes.await_condition(
+        gone = process_sets.await_condition(
             lambda: all(api.send("GET", place(item))[0] == 404 for item in DEFINITIONS),
             limit_seconds=WAIT_SECONDS_MAX,
         )
@@ -196,7 +196,7 @@ def test_a_cluster_without_our_definitions_says_how_to_install_them(
         def unknown() -> bool:
             return "does not know" in plugin("status").err
 
-        assert processes.await_condition(unknown, limit_seconds=WAIT_SECONDS_MAX)
+        assert process_sets.await_condition(unknown, limit_seconds=WAIT_SECONDS_MAX)
         for words in EVERY[:-1]:
             plugin(*words).refused("does not know", "kubectl apply --server-side -f crds/")
         assert plugin("preflight").code == 0

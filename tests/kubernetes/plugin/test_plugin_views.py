@@ -11,7 +11,7 @@ from kubernetes import client
 from plugin_runs import Plugin, make_policy, make_recovery
 from resource_requests import Api
 
-from rekindle_operator.plugin import connection
+from rekindle_operator.kubectl import api_connection
 from testbed.control_plane import ControlPlane
 
 
@@ -54,7 +54,7 @@ def test_status_says_when_no_operator_has_looked_at_a_policy(api: Api, plugin: P
 def test_a_long_list_is_read_in_pages(
     api: Api, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "PAGE_ITEMS", 2)
+    monkeypatch.setattr(api_connection, "PAGE_ITEMS", 2)
     for incident in range(1, 6):
         make_recovery(api, plugin.namespace, incident)
     found = plugin("explain", "departures", "-o", "json").done().record
@@ -69,7 +69,7 @@ def test_kubectl_finds_the_plugin_by_its_name(
     script.write_text(
         f"#!{sys.executable}\n"
         f"import sys\nsys.path[:0] = {[path for path in sys.path if path]!r}\n"
-        "from rekindle_operator.plugin.main import main\nsys.exit(main())\n"
+        "from rekindle_operator.kubectl.plugin_main import main\nsys.exit(main())\n"
     )
     script.chmod(0o755)
     done = subprocess.run(

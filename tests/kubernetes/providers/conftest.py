@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import foreign_crds
 from provider_shell import Shell
 
-from rekindle_operator.provisioning.bodies import text
-from rekindle_operator.provisioning.node_claims import NODE_CLAIM
-from testbed.definitions import PROVIDERS, definition, install
+from rekindle_operator.cluster.json_access import text
+from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
+from testbed.foreign_crds import PROVIDERS, definition, install
 
 RECOVERIES = Path(__file__).parents[3] / "crds" / "recoveries.yaml"
 

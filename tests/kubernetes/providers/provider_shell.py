@@ -12,35 +12,38 @@ from typing import Any
 from kubernetes import client, dynamic
 from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError
 
-from rekindle.coordination.directives import Request
-from rekindle.reasons import Reason
-from rekindle_operator.domains import Domain
+from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.model.reasons import Reason
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec, to_object
+from rekindle_operator.cluster.json_access import ObjectKind, text
+from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.provisioning import (
     Action,
+    ClusterState,
     Create,
-    Decision,
     Delete,
-    Demand,
-    Incident,
-    Limits,
     Mark,
+    NodeDemand,
+    NodeIncident,
+    NodeLimits,
     NodeNow,
+    ProvisioningDecision,
     Replace,
-    Scale,
-    Standing,
+    SetReplicas,
     decide,
     executor_of,
 )
-from rekindle_operator.provisioning.bodies import Kind, text
-from rekindle_operator.provisioning.machine_deployments import MACHINE_DEPLOYMENT
-from rekindle_operator.provisioning.machines import MACHINE
-from rekindle_operator.provisioning.node_claims import NODE_CLAIM
-from rekindle_operator.provisioning.notes import CONFIG_MAP
-from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
-from rekindle_operator.recoveries import ApplicationReference, RecoverySpec, to_object
+from rekindle_operator.provisioning.providers.cluster_api_machines import MACHINE
+from rekindle_operator.provisioning.providers.machine_deployments import MACHINE_DEPLOYMENT
+from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.providers.provisioning_requests import (
+    POD_TEMPLATE,
+    PROVISIONING_REQUEST,
+)
+from rekindle_operator.provisioning.request_ledger import CONFIG_MAP
 from rekindle_testing.operator_builders import make_class
 
-RECOVERY = Kind("rekindle.dev/v1alpha1", "Recovery", "recoveries")
+RECOVERY = ObjectKind("rekindle.dev/v1alpha1", "Recovery", "recoveries")
 SPEC = RecoverySpec(
     ApplicationReference("Driver", "departures"),
     incident=1,
@@ -91,7 +94,7 @@ class Shell:
         self.refused: dict[str, str] = {}
         self.created: list[str] = []
 
-    def api(self, kind: Kind) -> Any:
+    def api(self, kind: ObjectKind) -> Any:
         return self.dynamic.resources.get(api_version=kind.api_version, kind=kind.name)
 
     def recovery(self) -> Body:
@@ -103,18 +106,18 @@ class Shell:
             return found
         return dict(made.to_dict())
 
-    def all(self, kind: Kind, namespace: str | None = None) -> list[Body]:
+    def all(self, kind: ObjectKind, namespace: str | None = None) -> list[Body]:
         """Objects of a kind, with the kind that lists leave out of them."""
         found = self.api(kind).get(namespace=namespace).to_dict()["items"]
         return [{**body, "kind": kind.name} for body in found]
 
-    def standing(self, namespace: str) -> Standing:
+    def standing(self, namespace: str) -> ClusterState:
         bodies = self.all(CONFIG_MAP, self.home)
         for kind in (POD_TEMPLATE, PROVISIONING_REQUEST, MACHINE_DEPLOYMENT, MACHINE):
             bodies += self.all(kind, namespace)
         ours = [body for body in self.all(NODE_CLAIM) if is_of(body, namespace)]
         refused, self.refused = self.refused, {}
-        return Standing(
+        return ClusterState(
             bodies + ours,
             dict(self.nodes),
             idle_seconds=dict(self.idle_seconds),
@@ -122,7 +125,7 @@ class Shell:
             refused=refused,
         )
 
-    def decide(self, demand: Demand, now: float) -> Decision:
+    def decide(self, demand: NodeDemand, now: float) -> ProvisioningDecision:
         standing = self.standing(demand.incident.namespace)
         return decide([demand], standing, home=self.home, now=now)
 
@@ -149,7 +152,7 @@ class Shell:
                 self._create(action)
             case Replace():
                 self.api(action.kind).replace(body=dict(action.manifest))
-            case Scale():
+            case SetReplicas():
                 self.custom.patch_namespaced_custom_object_scale(
                     *addressed(MACHINE_DEPLOYMENT, action.namespace, action.name),
                     {
@@ -194,7 +197,7 @@ class Shell:
                 raise
 
 
-def addressed(kind: Kind, namespace: str, name: str) -> tuple[str, str, str, str, str]:
+def addressed(kind: ObjectKind, namespace: str, name: str) -> tuple[str, str, str, str, str]:
     group, _, version = kind.api_version.partition("/")
     return group, version, namespace, kind.plural, name
 
@@ -204,10 +207,12 @@ def is_of(body: Body, namespace: str) -> bool:
     return labels.get("rekindle.dev/namespace") == namespace
 
 
-def make_demand(shell: Shell, *entries: dict[str, Any], count: int = 2, **fields: Any) -> Demand:
+def make_demand(
+    shell: Shell, *entries: dict[str, Any], count: int = 2, **fields: Any
+) -> NodeDemand:
     """So many lost nodes of an application in the shell's namespace, with a Recovery of its own."""
     recovery = shell.recovery()
-    incident = Incident(
+    incident = NodeIncident(
         namespace=shell.home,
         application="departures",
         number=1,
@@ -215,17 +220,17 @@ def make_demand(shell: Shell, *entries: dict[str, Any], count: int = 2, **fields
         uid=text(recovery, "metadata", "uid"),
     )
     usual: dict[str, Any] = {
-        "requests": {"1-nodes-2": Request("nodes", Reason.CORRELATED_FAILURE, count)},
+        "requests": {"1-nodes-2": NodeRequestOrder("nodes", Reason.CORRELATED_FAILURE, count)},
         "domain_keys": (ZONE,),
         "impaired": (Domain(ZONE, "a"), Domain("kubernetes.io/hostname", "n1")),
         "executor": executor_of(POD),
     }
     class_ = make_class(provisioning=[*entries])
-    limits = Limits(class_.spec.provisioning)
-    return Demand(incident, "default", limits, **{**usual, **fields})
+    limits = NodeLimits(class_.spec.provisioning)
+    return NodeDemand(incident, "default", limits, **{**usual, **fields})
 
 
-def settle(shell: Shell, demand: Demand, now: float | None = None) -> Any:
+def settle(shell: Shell, demand: NodeDemand, now: float | None = None) -> Any:
     """Decide and act until nothing is to be done; the rows of the Recovery."""
     for _ in range(20):
         decision = shell.decide(demand, time.time() if now is None else now)

@@ -6,8 +6,8 @@ import loud_skips
 import pytest
 from kubernetes import client
 
-from rekindle.errors import RekindleError
-from testbed.definitions import definition, find, install, schemaless
+from rekindle.model.errors import RekindleError
+from testbed.foreign_crds import definition, find, install, schemaless
 
 
 def test_the_definition_of_kubeflows_spark_application_is_served(

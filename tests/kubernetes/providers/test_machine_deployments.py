@@ -8,10 +8,10 @@ import pytest
 from kubernetes import client
 from provider_shell import Shell, make_demand, notes, settle
 
-from rekindle_operator.provisioning import NodeNow, Scale
-from rekindle_operator.provisioning.bodies import Kind, text
-from rekindle_operator.provisioning.machine_deployments import MACHINE_DEPLOYMENT
-from rekindle_operator.provisioning.machines import DELETE_FIRST, MACHINE
+from rekindle_operator.cluster.json_access import ObjectKind, text
+from rekindle_operator.provisioning import NodeNow, SetReplicas
+from rekindle_operator.provisioning.providers.cluster_api_machines import DELETE_FIRST, MACHINE
+from rekindle_operator.provisioning.providers.machine_deployments import MACHINE_DEPLOYMENT
 
 MACHINE_SPEC = {
     "clusterName": "spark",
@@ -60,7 +60,7 @@ def make_machine(shell: Shell, namespace: str, name: str, node: str) -> None:
     report(shell, MACHINE, namespace, name, nodeRef={"name": node})
 
 
-def report(shell: Shell, kind: Kind, namespace: str, name: str, **status: Any) -> None:
+def report(shell: Shell, kind: ObjectKind, namespace: str, name: str, **status: Any) -> None:
     """Set an object's status, as Cluster API does."""
     group, _, version = kind.api_version.partition("/")
     shell.custom.patch_namespaced_custom_object_status(
@@ -115,7 +115,7 @@ def test_replicas_that_somebody_has_changed_since_are_not_overwritten(
     make_deployment(shell, namespace, 2)
     demand = make_demand(shell, machines_entry(namespace), count=1)
     note, scale = shell.decide(demand, time.time()).actions
-    assert isinstance(scale, Scale)
+    assert isinstance(scale, SetReplicas)
     report(shell, MACHINE_DEPLOYMENT, namespace, "spark-b", replicas=2)
     with pytest.raises(client.ApiException) as refused:
         shell.carry_out(scale)

@@ -8,11 +8,14 @@ import pytest
 from kubernetes.dynamic.exceptions import ConflictError
 from provider_shell import RECOVERY, ZONE, Shell, condition, make_demand, notes, settle
 
-from rekindle_local import processes
+from rekindle_local import process_sets
+from rekindle_operator.cluster.json_access import ObjectKind, text
 from rekindle_operator.provisioning import Create, Delete, NodeNow
-from rekindle_operator.provisioning.bodies import Kind, text
-from rekindle_operator.provisioning.node_claims import NODE_CLAIM
-from rekindle_operator.provisioning.provisioning_requests import POD_TEMPLATE, PROVISIONING_REQUEST
+from rekindle_operator.provisioning.providers.node_claims import NODE_CLAIM
+from rekindle_operator.provisioning.providers.provisioning_requests import (
+    POD_TEMPLATE,
+    PROVISIONING_REQUEST,
+)
 
 KARPENTER: dict[str, Any] = {
     "name": "karpenter",
@@ -74,7 +77,7 @@ def test_every_manifest_passes_the_strict_validation_of_its_definition(
     ids=["Karpenter", "ProvisioningRequest"],
 )
 def test_an_operator_that_is_killed_at_any_step_makes_each_object_once(
-    entry: dict[str, Any], kinds: list[Kind], shell: Shell, namespace: str
+    entry: dict[str, Any], kinds: list[ObjectKind], shell: Shell, namespace: str
 ) -> None:
     demand = make_demand(shell, entry)
     for actions in range(6):
@@ -182,7 +185,7 @@ def test_what_belongs_to_a_recovery_goes_with_it(shell: Shell, namespace: str) -
         body={"propagationPolicy": "Background"},
     )
     kinds = (PROVISIONING_REQUEST, POD_TEMPLATE)
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: not any(shell.all(kind, namespace) for kind in kinds), limit_seconds=60
     )
 
@@ -196,5 +199,5 @@ def contains(whole: Any, part: Any) -> bool:
     return bool(whole == part) or str(whole) == str(part)
 
 
-def namespace_of(kind: Kind, namespace: str) -> str | None:
+def namespace_of(kind: ObjectKind, namespace: str) -> str | None:
     return namespace if kind.namespaced else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 from testbed.control_plane import ControlPlane
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,7 +23,7 @@ def api(control_plane: ControlPlane) -> Api:
     for record in DEFINITIONS:
         status, answer = api.apply(record, "rekindle-tests", force=True)
         assert status in (200, 201), answer["message"]
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: all(condition(api.get(record), "Established") for record in DEFINITIONS),
         limit_seconds=WAIT_SECONDS_MAX,
     )

@@ -11,8 +11,8 @@ from typing import Any
 import urllib3
 import yaml
 
-from rekindle_operator import recoveries
-from rekindle_operator.recoveries import ApplicationReference, RecoverySpec
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import ApplicationReference, RecoverySpec
 from rekindle_testing.operator_builders import policy_object
 from testbed.control_plane import ControlPlane
 
@@ -134,7 +134,7 @@ def class_of(name: str, **spec: Any) -> Object:
 def recovery(namespace: str, incident: int = 7, **fields: Any) -> Object:
     application = ApplicationReference("SparkApplication", "departures", "spark.apache.org", "u-1")
     spec = RecoverySpec(application, incident, "all", "default")
-    record = recoveries.to_object(namespace, spec)
+    record = recovery_resource.to_object(namespace, spec)
     record["spec"] |= fields
     return record
 

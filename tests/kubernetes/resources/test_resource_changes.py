@@ -4,7 +4,7 @@ import copy
 
 from resource_requests import DEFINITIONS, Api, Object, assert_refused, policy, recovery
 
-from rekindle_local import processes
+from rekindle_local import process_sets
 
 WAIT_SECONDS_MAX = 180.0
 
@@ -74,7 +74,7 @@ def test_a_definition_is_upgraded_with_an_added_field_and_keeps_its_objects(
     try:
         status, answer = api.apply(newer, "rekindle-tests", force=True)
         assert status == 200, answer
-        assert processes.await_condition(
+        assert process_sets.await_condition(
             lambda: api.get(before)["spec"].get("colour") == "blue", limit_seconds=WAIT_SECONDS_MAX
         )
         after = api.get(before)
@@ -85,7 +85,7 @@ def test_a_definition_is_upgraded_with_an_added_field_and_keeps_its_objects(
     finally:
         api.apply(definition, "rekindle-tests", force=True)
     # An older operator's definition goes back over it: the object stays, the field is not shown.
-    assert processes.await_condition(
+    assert process_sets.await_condition(
         lambda: "colour" not in api.get(before)["spec"], limit_seconds=WAIT_SECONDS_MAX
     )
     assert priorities(api.get(before)) == {"q": 3}

@@ -23,12 +23,12 @@ from spark_on_kubernetes import (
     spark_options,
 )
 
-from rekindle_local import control_plane as rekindle_control_plane
-from rekindle_local.cluster import LocalCluster
+from rekindle_local import local_control_plane as rekindle_control_plane
+from rekindle_local.spark_cluster import LocalCluster
 from testbed import spark_image
 from testbed.control_plane import ControlPlane
-from testbed.machines import Machines
-from testbed.nodes import Nodes
+from testbed.pod_processes import PodProcesses
+from testbed.simulated_kubelets import SimulatedKubelets
 
 LEASE_SECONDS = 1.0
 
@@ -65,9 +65,9 @@ def start(
             stack.callback(core.delete_namespace, namespace)
             stack.callback(control_plane.restore)
             images = {spark_image.NAME: spark_image.spark_image()}
-            machines = stack.enter_context(Machines(tmp_path / "pods", images))
+            machines = stack.enter_context(PodProcesses(tmp_path / "pods", images))
             simulated = stack.enter_context(
-                Nodes(control_plane, lease_seconds=LEASE_SECONDS, machines=machines)
+                SimulatedKubelets(control_plane, lease_seconds=LEASE_SECONDS, machines=machines)
             )
             told = tmp_path / "told" if led else None
             cluster = Cluster(control_plane, simulated, machines, core, namespace, told)
@@ -77,7 +77,7 @@ def start(
             control = None
             if told is not None:
                 control = stack.enter_context(
-                    rekindle_control_plane.ControlPlane(
+                    rekindle_control_plane.LocalControlPlane(
                         directory=tmp_path / "control",
                         cluster=told,
                         socket=machines.scratch / "sidecar.sock",

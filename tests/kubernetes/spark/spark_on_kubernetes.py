@@ -17,15 +17,15 @@ from typing import Any
 import yaml
 from application import Application
 
-from rekindle.protocol.tree import Place
-from rekindle_local import cluster_files, processes
-from rekindle_local.cluster_files import Process
-from rekindle_local.distribution import SMALL_NODE_OPTIONS
-from testbed import bodies, spark_image
-from testbed.bodies import NodeShape
+from rekindle.protocol.store_paths import Place
+from rekindle_local import cluster_folder, process_sets
+from rekindle_local.cluster_folder import Process
+from rekindle_local.spark_distribution import SMALL_NODE_OPTIONS
+from testbed import node_objects, spark_image
 from testbed.control_plane import ControlPlane
-from testbed.machines import Machines
-from testbed.nodes import Fate, Nodes
+from testbed.node_objects import NodeShape
+from testbed.pod_processes import PodProcesses
+from testbed.simulated_kubelets import Fate, SimulatedKubelets
 
 # Answers are read without asking whether a field is there, which the client's types forbid.
 Api = Any
@@ -78,12 +78,12 @@ class Cluster:
     """Real nodes with the executors of one application; to `Application` it is its cluster.
 
     `told` is the folder through which a coordinator learns which nodes are gone (see
-    rekindle_local.cluster_files): without one the driver is its own coordinator.
+    rekindle_local.cluster_folder): without one the driver is its own coordinator.
     """
 
     plane: ControlPlane
-    simulated: Nodes
-    machines: Machines
+    simulated: SimulatedKubelets
+    machines: PodProcesses
     core: Api
     namespace: str
     told: Path | None = None
@@ -128,13 +128,13 @@ class Cluster:
         node = self.core.read_node(name)
         ready = {one.type: one.status for one in node.status.conditions}["Ready"]
         taints = {taint.key for taint in node.spec.taints or ()}
-        return bool(ready == "Unknown" and bodies.UNREACHABLE in taints)
+        return bool(ready == "Unknown" and node_objects.UNREACHABLE in taints)
 
     def await_level(self) -> None:
         """Wait until as many executors run as there are nodes, and no other is asked for: Spark
         may ask for one too many while it starts, and takes it back a minute later. These are the
         `known` ones."""
-        level = processes.await_condition(
+        level = process_sets.await_condition(
             lambda: [pod.status.phase for pod in self.executors()] == ["Running"] * NODES,
             limit_seconds=WAIT_SECONDS_MAX,
         )
@@ -179,7 +179,7 @@ class Cluster:
             found = [(pod.status.phase, pod.spec.node_name) for pod in fresh]
             return found == [("Pending", None)] * LOST
 
-        there = processes.await_condition(
+        there = process_sets.await_condition(
             are_there, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=POLL_SECONDS
         )
         assert there, self.listing()
@@ -208,8 +208,8 @@ class Cluster:
     def tell_gone(self, addresses: Iterable[str]) -> None:
         """Say to the coordinator that the machines of these addresses are gone."""
         assert self.told is not None
-        gone = cluster_files.Nodes(nodes=dict.fromkeys(addresses, NOBODY))
-        cluster_files.replace(self.told / cluster_files.NODES, gone)
+        gone = cluster_folder.NodesFile(nodes=dict.fromkeys(addresses, NOBODY))
+        cluster_folder.replace(self.told / cluster_folder.NODES, gone)
 
 
 def await_start(application: Application) -> None:
@@ -224,7 +224,7 @@ def await_start(application: Application) -> None:
         return bool(application.happened("recovered") and application.happened("checkpoint"))
 
     application.start()
-    up = processes.await_condition(is_up, limit_seconds=START_SECONDS_MAX, interval_seconds=0.1)
+    up = process_sets.await_condition(is_up, limit_seconds=START_SECONDS_MAX, interval_seconds=0.1)
     assert up, application.tail()
 
 

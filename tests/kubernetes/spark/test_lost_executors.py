@@ -9,7 +9,7 @@ from collections.abc import Callable
 from application import Application
 from spark_on_kubernetes import LOST, Cluster
 
-from testbed.nodes import Fate
+from testbed.simulated_kubelets import Fate
 
 Start = Callable[..., tuple[Cluster, Application]]
 SILENT_SECONDS = 8

@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "operating"))
 from operator_process import OperatorProcess
 
 from rekindle import protocol
-from rekindle.protocol import ProgressReport, tree
-from rekindle_cli import store_access
-from rekindle_operator.injection import configuration
+from rekindle.protocol import ProgressReport, store_paths
+from rekindle_cli import coordination_access
+from rekindle_operator.webhook import webhook_configuration
 from testbed.control_plane import ControlPlane
-from testbed.definitions import install
-from testbed.nodes import Fate
+from testbed.foreign_crds import install
+from testbed.simulated_kubelets import Fate
 
 Start = Callable[..., tuple[Cluster, Application]]
 DEFINITIONS = Path(__file__).parents[3] / "crds"
@@ -109,9 +109,9 @@ def tell(operator: OperatorProcess) -> None:
 
 def asking(namespace: str, port: int, bundle: bytes) -> dict[str, Any]:
     """The configuration of a webhook on loopback that is asked about one namespace."""
-    where = {"url": f"https://{HOST}:{port}{configuration.PATH}"}
-    manifest = configuration.manifest(namespace, where, bundle=bundle)
-    only = {"key": configuration.NAMESPACE_LABEL, "operator": "In", "values": [namespace]}
+    where = {"url": f"https://{HOST}:{port}{webhook_configuration.PATH}"}
+    manifest = webhook_configuration.manifest(namespace, where, bundle=bundle)
+    only = {"key": webhook_configuration.NAMESPACE_LABEL, "operator": "In", "values": [namespace]}
     for webhook in manifest["webhooks"]:
         webhook["namespaceSelector"] = {"matchExpressions": [only]}
     return manifest
@@ -121,8 +121,8 @@ def progress(application: Application) -> ProgressReport:
     """The driver's newest report, as the coordination store has it."""
     control = application.control
     assert control is not None
-    with store_access.opened(control.zookeeper.connect_string, None) as connection:
-        found = connection.get(control.place.path(tree.PROGRESS))
+    with coordination_access.opened(control.zookeeper.connect_string, None) as connection:
+        found = connection.get(control.place.path(store_paths.PROGRESS))
     assert found is not None
     return protocol.decode(found[0], ProgressReport, "progress")
 

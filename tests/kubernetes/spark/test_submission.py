@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foreign_crds
 
-from rekindle_local import processes
-from submission.tending import SparkOperators
-from testbed.bodies import NodeShape
+from rekindle_local import process_sets
+from submission.submission_loop import SparkOperators
 from testbed.control_plane import ControlPlane
-from testbed.definitions import install
-from testbed.nodes import Nodes
+from testbed.foreign_crds import install
+from testbed.node_objects import NodeShape
+from testbed.simulated_kubelets import SimulatedKubelets
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "kubernetes"
 OPERATORS = "spark-operators"
@@ -77,7 +77,7 @@ class Namespace:
                 and found["status"]["phase"] == phase
             )
 
-        there = processes.await_condition(is_there, limit_seconds=WAIT_SECONDS_MAX)
+        there = process_sets.await_condition(is_there, limit_seconds=WAIT_SECONDS_MAX)
         assert there, f"{self.driver()} {self.operators.failures}"
         found = self.driver()
         assert found is not None
@@ -89,7 +89,7 @@ class Namespace:
             found = status.get("applicationState", {}).get("state")
             return str(found or status.get("currentState", {}).get("currentStateSummary"))
 
-        there = processes.await_condition(
+        there = process_sets.await_condition(
             lambda: state() in states, limit_seconds=WAIT_SECONDS_MAX, interval_seconds=0.2
         )
         assert there, f"is {state()} {self.operators.failures}"
@@ -101,7 +101,7 @@ def place(
     control_plane: ControlPlane,
     api_client: client.ApiClient,
     namespace: str,
-    nodes: Nodes,
+    nodes: SimulatedKubelets,
     tmp_path: Path,
 ) -> Iterator[Namespace]:
     install(api_client, foreign_crds.spark_applications())

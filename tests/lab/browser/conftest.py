@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "integration"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from rekindle_local.zookeeper import LocalZookeeper
+from rekindle_local.local_zookeeper import LocalZookeeper
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from chromium_browser import LOUD, Browser, find
 from coordinator_views import Coordinate, Drive
 from store_driver import StoreDriver, lose_three, wait_until
 
-from rekindle.protocol.tree import Place
-from rekindle.topology import Operator, Query, Topology
-from rekindle_bench.fleet import Fleet, Member, shape
+from rekindle.model.topology import Query, Topology, TopologyOperator
+from rekindle.protocol.store_paths import Place
+from rekindle_bench.application_fleet import Fleet, Member, shape
 from rekindle_local.coordinator_process import CoordinatorProcess
 from rekindle_zookeeper import Connection
 
@@ -114,7 +114,7 @@ def named_by_others(name: str) -> Topology:
     """Queries whose names are markup."""
     names = [f"{name}-{index}" for index in range(3)]
     return Topology(
-        operators=tuple(Operator(item, 1) for item in names),
+        operators=tuple(TopologyOperator(item, 1) for item in names),
         edges=(),
         queries=tuple(Query(item, item, 5) for item in names),
     )

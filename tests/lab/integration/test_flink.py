@@ -12,16 +12,16 @@ import pytest
 from source_roots import SOURCES
 
 from rekindle import report, verification
-from rekindle_cli.event_files import EventFile
-from rekindle_local.demo.driving import DriverProcess
-from rekindle_local.flights import data, pipeline
-from rekindle_peers import evidence
-from rekindle_peers.flink import installation, outputs
-from rekindle_peers.flink.cluster import FlinkCluster
-from rekindle_peers.flink.evidence import tables
+from rekindle_cli.jsonl_tail import EventFile
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.flights import flight_data, flight_pipeline
+from rekindle_peers import peer_evidence
+from rekindle_peers.flink import flink_installation, flink_outputs
+from rekindle_peers.flink.flink_cluster import FlinkCluster
+from rekindle_peers.flink.flink_evidence import tables
 
 pytestmark = pytest.mark.skipif(
-    not installation.is_installed(), reason="Flink is not installed: run `make flink`"
+    not flink_installation.is_installed(), reason="Flink is not installed: run `make flink`"
 )
 
 # Three weeks of files, of which some laps are read: windows of weeks, and times that are shifted.
@@ -41,7 +41,7 @@ FACTS = report.RunFacts(
     cpu_quota=2.0,
 )
 RIGHT = dict.fromkeys(("missing", "duplicated", "wrong"), 0)
-SQL = Path(pipeline.__file__).with_name("queries.sql")
+SQL = Path(flight_pipeline.__file__).with_name("queries.sql")
 
 
 @dataclass
@@ -74,23 +74,23 @@ class Run:
 
     def compared(self) -> dict[str, int]:
         """The rows beside those of the batch engine."""
-        left = evidence.Run(
+        left = peer_evidence.PeerRun(
             records=self.records(),
             store=self.driver.store,
             failure_at=0.0,
             files=self.files,
-            priorities=pipeline.priorities(1),
+            priorities=flight_pipeline.priorities(1),
             facts=FACTS,
         )
-        evidence.write_outputs(self.directory, left, tables)
-        inputs = report.Inputs.from_record(evidence.input_record(left))
+        peer_evidence.write_outputs(self.directory, left, tables)
+        inputs = report.Inputs.from_record(peer_evidence.input_record(left))
         return verification.exactly_once(self.directory, inputs, SQL.read_text())
 
 
 @pytest.fixture(params=["default", "adaptive"])
 def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
     """A job of all queries that has begun; it is gone afterwards."""
-    files = data.prepare(tmp_path / "input", FILE_DAYS / data.DAYS_OF_YEAR)
+    files = flight_data.prepare(tmp_path / "input", FILE_DAYS / flight_data.DAYS_OF_YEAR)
     with FlinkCluster(
         directory=tmp_path / "cluster",
         nodes=2,
@@ -119,7 +119,7 @@ def test_every_query_gives_what_the_batch_engine_gives(run: Run) -> None:
     expected = compared.pop("expected_rows")
     assert compared == RIGHT
     assert expected > 0
-    for query in outputs.COLUMNS:
+    for query in flink_outputs.COLUMNS:
         rows = pq.read_metadata(run.directory / "outputs" / query / "0.parquet").num_rows
         assert rows > 0, query
 

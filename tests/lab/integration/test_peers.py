@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from source_roots import SOURCES
 
-from rekindle import events as run_events
 from rekindle import verification
-from rekindle_bench import outages
-from rekindle_local import failures
-from rekindle_local.cluster import Node
-from rekindle_peers import performance
-from rekindle_peers.scenario import Trial
+from rekindle.model import run_events
+from rekindle_bench import outage_figures
+from rekindle_local import failure_schedule
+from rekindle_local.spark_cluster import LocalNode
+from rekindle_peers import peer_run
+from rekindle_peers.peer_scenario import PeerTrial
 
 QUERIES = ("destination-weeks",)
-NODES = [Node(index).name for index in range(3)]
-TRIAL = Trial(
+NODES = [LocalNode(index).name for index in range(3)]
+TRIAL = PeerTrial(
     2_000.0,
-    failures.drawn(NODES, (1,), seed=1),
+    failure_schedule.drawn(NODES, (1,), seed=1),
     QUERIES,
     nodes=3,
     cpu_quota=1.0,
@@ -37,7 +37,7 @@ def test_structured_streaming_loses_a_node_that_comes_back_and_no_row(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", SOURCES)
     shown: list[dict[str, Any]] = []
-    outcome = performance.perform("structured-streaming", TRIAL, tmp_path, shown.append)
+    outcome = peer_run.perform("structured-streaming", TRIAL, tmp_path, shown.append)
     assert outcome.report is not None
     counts = dict(outcome.report["exactly_once"])
     assert counts.pop("expected_rows") > 0
@@ -46,7 +46,7 @@ def test_structured_streaming_loses_a_node_that_comes_back_and_no_row(
     assert [entry["node"] for entry in outcome.report["returns"]] == list(TRIAL.victims[0])
     assert verification.verify(tmp_path, time.monotonic) == ()
     events = run_events.parse((tmp_path / "events.jsonl").read_text())
-    figures = outages.figures(events, outages.alone(TRIAL.priorities))
+    figures = outage_figures.figures(events, outage_figures.alone(TRIAL.priorities))
     name = "weighted_unavailable_seconds"
     assert figures[name] == pytest.approx(outcome.report[name])
     assert set(figures["queries"]) == set(

@@ -15,12 +15,12 @@ import pytest
 from source_roots import SOURCES
 
 from rekindle import report, verification
-from rekindle_cli.event_files import EventFile
-from rekindle_local import distribution
-from rekindle_local.flights import data, pipeline
-from rekindle_peers import evidence
-from rekindle_peers.structured_streaming import queries, replay_jar
-from rekindle_peers.structured_streaming.evidence import tables
+from rekindle_cli.jsonl_tail import EventFile
+from rekindle_local import spark_distribution
+from rekindle_local.flights import flight_data, flight_pipeline
+from rekindle_peers import peer_evidence
+from rekindle_peers.structured_streaming import replay_jar, streaming_queries
+from rekindle_peers.structured_streaming.streaming_evidence import tables
 
 PROGRAM = Path(replay_jar.__file__).with_name("submitted.py")
 # Three weeks of files, of which some laps are read: windows of weeks, and times that are shifted.
@@ -44,7 +44,7 @@ FACTS = report.RunFacts(
     cpu_quota=2.0,
 )
 RIGHT = dict.fromkeys(("expected_rows", "missing", "duplicated", "wrong"), 0)
-SQL = Path(pipeline.__file__).with_name("queries.sql")
+SQL = Path(flight_pipeline.__file__).with_name("queries.sql")
 
 Begin = Callable[..., "Run"]
 
@@ -60,20 +60,22 @@ class Run:
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        self.files = data.prepare(self.directory / "input", FILE_DAYS / data.DAYS_OF_YEAR)
+        self.files = flight_data.prepare(
+            self.directory / "input", FILE_DAYS / flight_data.DAYS_OF_YEAR
+        )
 
     @property
     def store(self) -> Path:
         return self.directory / "store"
 
     def start(self) -> None:
-        found = distribution.find_distribution()
+        found = spark_distribution.find_distribution()
         conf = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.driver.extraClassPath": replay_jar.path(),
-            "spark.driver.extraJavaOptions": " ".join(distribution.SMALL_NODE_OPTIONS),
+            "spark.driver.extraJavaOptions": " ".join(spark_distribution.SMALL_NODE_OPTIONS),
             "spark.ui.enabled": "false",
         }
         line = [str(found.spark_home / "bin" / "spark-submit"), "--master", "local[2]"]
@@ -116,9 +118,11 @@ class Run:
         (self.store / "finish").touch()
         assert self.process.wait(LIMIT_SECONDS) == 0
 
-    def evidence(self, records: Sequence[dict[str, Any]], failure_at: float) -> evidence.Run:
-        ranks = pipeline.priorities(1)
-        return evidence.Run(
+    def evidence(
+        self, records: Sequence[dict[str, Any]], failure_at: float
+    ) -> peer_evidence.PeerRun:
+        ranks = flight_pipeline.priorities(1)
+        return peer_evidence.PeerRun(
             records=records,
             store=self.store,
             failure_at=failure_at,
@@ -152,16 +156,16 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 def test_every_query_gives_what_the_batch_engine_gives(
     begin: Begin, sharing: Sequence[str]
 ) -> None:
-    run = begin(tuple(queries.QUERIES), "--rows-per-trigger-max", "0", *sharing)
+    run = begin(tuple(streaming_queries.QUERIES), "--rows-per-trigger-max", "0", *sharing)
     run.finish()  # the input ends when all queries are started
     left = run.evidence(run.records(), failure_at=0.0)
-    evidence.write_outputs(run.directory, left, tables)
-    inputs = report.Inputs.from_record(evidence.input_record(left))
+    peer_evidence.write_outputs(run.directory, left, tables)
+    inputs = report.Inputs.from_record(peer_evidence.input_record(left))
     compared = verification.exactly_once(run.directory, inputs, SQL.read_text())
     assert compared | {"expected_rows": 0} == RIGHT
     assert partitions(run, "delays-by-weather") == 8
     assert partitions(run, "weather-days+wettest-airports" if sharing else "weather-days") == 2
-    for query in queries.QUERIES:
+    for query in streaming_queries.QUERIES:
         rows = pq.read_metadata(run.directory / "outputs" / query / "0.parquet").num_rows
         assert rows > 0, query
 
@@ -181,7 +185,9 @@ def test_a_driver_that_was_killed_is_followed_by_one_that_goes_on_from_the_check
     assert {record["generation"] for record in told} == {1, 2}
     kill = {"version": 1, "at": killed_at, "kind": "kill", "node": "127.0.0.2"}
     warm = {"version": 1, "at": told[0]["at"], "kind": "warm"}
-    written = evidence.write(run.directory, run.evidence([*told, warm, kill], killed_at), tables)
+    written = peer_evidence.write(
+        run.directory, run.evidence([*told, warm, kill], killed_at), tables
+    )
     assert written["exactly_once"] | {"expected_rows": 0} == RIGHT
     assert all(query["normal_worst_lag_seconds"] > 0 for query in written["queries"].values())
     assert verification.verify(run.directory, time.monotonic) == ()

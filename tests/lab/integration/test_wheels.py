@@ -6,7 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from images.wheels import build_own
+from images.image_wheels import build_own
 
 ROOT = Path(__file__).parents[3]
 PRODUCT = {
@@ -49,12 +49,12 @@ def test_the_products_wheel_has_nothing_of_the_laboratory(tmp_path: Path) -> Non
     )
     assert {Path(name).parent.name for name in found if Path(name).suffix in pages} == {"templates"}
     assert [name for name in found if name.endswith(".jar")] == [
-        "rekindle_spark/jvm/rekindle-exchange.jar"
+        "rekindle_spark/spark/jvm/rekindle-exchange.jar"
     ]
-    with zipfile.ZipFile(ROOT / "recovery/rekindle_spark/jvm/rekindle-exchange.jar") as jar:
+    with zipfile.ZipFile(ROOT / "recovery/rekindle_spark/spark/jvm/rekindle-exchange.jar") as jar:
         names = [Path(name) for name in jar.namelist()]
     classes = {name.stem.partition("$")[0] for name in names if name.suffix == ".class"}
-    sources = {file.stem for file in (ROOT / "recovery/rekindle_spark/jvm").glob("*.java")}
+    sources = {file.stem for file in (ROOT / "recovery/rekindle_spark/spark/jvm").glob("*.java")}
     assert classes == sources
 
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from rekindle.coordination import application
-from rekindle.coordination.application import Case, Decision, Reading
+from rekindle.coordination import session
+from rekindle.coordination.session import ApplicationReading, Case, Decision
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     BufferingOrder,
     Heartbeat,
@@ -18,11 +20,13 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
 
 TOPOLOGY = Topology(
-    operators=(Operator("source", 2), Operator("counts", 2), Operator("tops", 1)),
+    operators=(
+        TopologyOperator("source", 2),
+        TopologyOperator("counts", 2),
+        TopologyOperator("tops", 1),
+    ),
     edges=(("source", "counts"), ("counts", "tops")),
     queries=(Query("busiest", "counts", 4), Query("ranking", "tops", 9)),
 )
@@ -37,7 +41,7 @@ class Desk:
         self.now = 1000.0
         self.case = Case()
         self.sequence = 0
-        self.reading = Reading(
+        self.reading = ApplicationReading(
             topology=TopologyReport(
                 generation=1,
                 sequence=0,
@@ -78,7 +82,7 @@ class Desk:
 
     def decide(self, obey: bool = True, after_seconds: float = 1.0) -> Decision:
         self.now += after_seconds
-        decision = application.decide(self.case, self.reading, self.now, clock=float)
+        decision = session.decide(self.case, self.reading, self.now, clock=float)
         self.case = decision.case
         if obey:
             self.obey(decision)
@@ -111,7 +115,7 @@ class Desk:
 
     def restart(self) -> Case:
         """The case as another coordinator finds it in the store."""
-        return application.from_record(application.to_record(self.case), "case")
+        return session.from_record(session.to_record(self.case), "case")
 
 
 def running(**policy: Any) -> Desk:

@@ -8,20 +8,20 @@ from urllib.parse import parse_qsl
 import msgspec
 from standing_world import Desk, running, short_of_capacity
 
-from rekindle.coordination import application
-from rekindle.coordination.application import Case, Reading
-from rekindle.coordination.state import NodeView
+from rekindle.coordination import session
+from rekindle.coordination.coordination_state import NodeView
+from rekindle.coordination.session import ApplicationReading, Case
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import Heartbeat, NodeSeen, ProgressReport, StatisticsReport, TopologyReport
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-from rekindle_console.page_addresses import Address, parse
-from rekindle_console.pages import Made, Pages
-from rekindle_console.readers import (
+from rekindle_console.console_reader import (
     ApplicationRecord,
     PastIncident,
     PlanRecord,
     ProcessRecord,
 )
+from rekindle_console.page_addresses import Address, parse
+from rekindle_console.page_router import Made, Pages
 
 NOW = 1_000_000.0
 MARKUP = "<script>alert(1)</script>\"'&"
@@ -75,7 +75,7 @@ def many_queries(count: int, name: str = "team/large", text: str = "query") -> A
     """An application of so many queries, half of which run; names begin with `text`."""
     names = [f"{text}-{index:04}" for index in range(count)]
     topology = Topology(
-        operators=tuple(Operator(item, 1) for item in names),
+        operators=tuple(TopologyOperator(item, 1) for item in names),
         edges=(),
         queries=tuple(Query(item, item, 1 + index % 10) for index, item in enumerate(names)),
     )
@@ -88,7 +88,7 @@ def many_queries(count: int, name: str = "team/large", text: str = "query") -> A
         policy=Policy(),
         nodes_expected=1,
     )
-    reading = Reading(
+    reading = ApplicationReading(
         topology=report,
         progress=ProgressReport(
             generation=1,
@@ -102,7 +102,7 @@ def many_queries(count: int, name: str = "team/large", text: str = "query") -> A
         statistics=StatisticsReport(generation=1, sequence=0, costs=dict.fromkeys(placed, 0.01)),
         heartbeat=Heartbeat(generation=1, since=NOW - 100),
     )
-    decision = application.decide(Case(), reading, NOW, clock=float, plan=False)
+    decision = session.decide(Case(), reading, NOW, clock=float, plan=False)
     return ApplicationRecord(name, decision.case, reading)
 
 

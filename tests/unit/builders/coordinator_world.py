@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle import coordination as core
-from rekindle.coordination import Event, Instruction, Plan, State
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
+from rekindle.coordination import CoordinationState, Event, Instruction, Plan
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 
 # source (2) feeds counts (2) and averages (1); counts feed tops (1); each of the three is a query.
 TOPOLOGY = Topology(
     operators=(
-        Operator("source", 2),
-        Operator("counts", 2),
-        Operator("averages", 1),
-        Operator("tops", 1),
+        TopologyOperator("source", 2),
+        TopologyOperator("counts", 2),
+        TopologyOperator("averages", 1),
+        TopologyOperator("tops", 1),
     ),
     edges=(("source", "counts"), ("source", "averages"), ("counts", "tops")),
     queries=(
@@ -40,7 +40,7 @@ ZONES = {"n1": "zone-1", "n2": "zone-1", "n3": "zone-2", "n4": "zone-2"}  # n5 i
 class Story:
     """A coordinator, its clock, and all instructions so far."""
 
-    state: State
+    state: CoordinationState
     now: float = 1000.0
     told: list[Instruction] = field(default_factory=list)
 
@@ -85,8 +85,8 @@ def plans(told: Iterable[Instruction]) -> list[Plan]:
     return [item.plan for item in told if isinstance(item, core.PublishPlan)]
 
 
-def records(told: Iterable[Instruction]) -> dict[str, core.Record]:
-    return {item.kind: item for item in told if isinstance(item, core.Record)}
+def records(told: Iterable[Instruction]) -> dict[str, core.RecordEvent]:
+    return {item.kind: item for item in told if isinstance(item, core.RecordEvent)}
 
 
 def of_kind(told: Iterable[Instruction], kind: type) -> list[Any]:

@@ -10,10 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekindle.coordination import Driver
-from rekindle_operator import detection
-from rekindle_operator.detection import State
-from rekindle_operator.observation import Application, Leases, Node, Observation, Rules
-from rekindle_operator.verdicts import Verdict
+from rekindle_operator.detection import node_detector
+from rekindle_operator.detection.detection_events import DetectionEvent
+from rekindle_operator.detection.detection_input import (
+    Leases,
+    Observation,
+    Rules,
+    WatchedApplication,
+    WatchedNode,
+)
+from rekindle_operator.detection.node_detector import NodeInventory
 
 RULES = Rules()
 RETRY_SECONDS = 7.0
@@ -26,7 +32,7 @@ class Machine:
 
     `interval` is how often it renews, `granted` what its lease says of that, where it does."""
 
-    node: Node
+    node: WatchedNode
     due_at: float
     interval: float = 10.0
     granted: float | None = None
@@ -70,16 +76,16 @@ class World:
     def add(self, name: str, *, phase: float = 0.0, **fields: Any) -> Machine:
         """A new machine, whose kubelet renews for the first time `phase` seconds from now."""
         self.uids += 1
-        given = {key: fields.pop(key) for key in [*fields] if key in Node.__slots__}
-        node = Node(**{"uid": f"{name}-{self.uids}", **given})
+        given = {key: fields.pop(key) for key in [*fields] if key in WatchedNode.__slots__}
+        node = WatchedNode(**{"uid": f"{name}-{self.uids}", **given})
         self.machines[name] = Machine(node, due_at=self.now + phase, **fields)
         return self.machines[name]
 
     def change(self, name: str, **fields: Any) -> None:
         """Another value of fields of a Node object."""
         old = self.machines[name].node
-        kept = {key: getattr(old, key) for key in Node.__slots__}
-        self.machines[name].node = Node(**{**kept, **fields})
+        kept = {key: getattr(old, key) for key in WatchedNode.__slots__}
+        self.machines[name].node = WatchedNode(**{**kept, **fields})
 
     def lose(self, *names: str) -> None:
         """Machines die: no renewals, and no word from their executors."""
@@ -127,9 +133,9 @@ class World:
             applications={name: self._application(team) for name, team in self.teams.items()},
         )
 
-    def _application(self, team: Team) -> Application:
+    def _application(self, team: Team) -> WatchedApplication:
         silent = {name: self._silence(name) for name in team.executors} if team.hears else {}
-        return Application(
+        return WatchedApplication(
             executors=frozenset(team.executors),
             driver=team.driver,
             silent_seconds=silent if team.word is None else team.word,
@@ -159,9 +165,9 @@ class Round:
 
     at: float
     observation: Observation
-    before: State
-    after: State
-    verdicts: tuple[Verdict, ...]
+    before: NodeInventory
+    after: NodeInventory
+    verdicts: tuple[DetectionEvent, ...]
 
 
 def play(
@@ -171,7 +177,7 @@ def play(
     rules: Rules = RULES,
 ) -> Iterator[Round]:
     """Rounds at moments, while the script (ascending moments) happens to the world."""
-    state, pending = State(), [*script]
+    state, pending = NodeInventory(), [*script]
     for at in moments:
         while pending and pending[0][0] <= at:
             moment, change = pending.pop(0)
@@ -179,18 +185,20 @@ def play(
             change(world)
         world.pass_to(at)
         observation = world.observe()
-        after, verdicts = detection.detect(state, observation, at, rules)
+        after, verdicts = node_detector.detect(state, observation, at, rules)
         yield Round(at, observation, state, after, verdicts)
         state = after
 
 
-def follow(world: World, script: Sequence[tuple[float, Change]], until: float) -> list[Verdict]:
+def follow(
+    world: World, script: Sequence[tuple[float, Change]], until: float
+) -> list[DetectionEvent]:
     """All verdicts of rounds every 5 s."""
     moments = [world.now + 5.0 * number for number in range(int((until - world.now) / 5.0) + 1)]
     return [verdict for turn in play(world, script, moments) for verdict in turn.verdicts]
 
 
-def told(verdicts: Iterable[Verdict]) -> list[str]:
+def told(verdicts: Iterable[DetectionEvent]) -> list[str]:
     """Verdicts as lines: `30 confirmed n1 to a: driver-hears-nothing`."""
     return [
         " ".join(

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from rekindle_spark import program, work_items
-from rekindle_spark.host import Host
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.program import Program
-from rekindle_spark.store import Store
+from rekindle_spark.executor import work_items
+from rekindle_spark.executor.host import Host
+from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 SECOND = 1_000_000
@@ -58,9 +59,9 @@ class Desk:
     named_program: list[str] = field(init=False)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> CheckpointStore:
         """As the driver sees it."""
-        return Store(self.directory)
+        return CheckpointStore(self.directory)
 
     def __post_init__(self) -> None:
         self.store.make_outputs(["out"])

@@ -8,16 +8,18 @@ import spark_objects as objects
 from operator_world import policy
 from spark_objects import Body
 
-from rekindle_operator.classes import RecoveryClass, SecretReference, Store
-from rekindle_operator.injection import judging, patching
-from rekindle_operator.injection.knowledge import Defaults, Impairment, Knowledge, gathered
-from rekindle_operator.injection.terms import INJECT_LABEL, SidecarTerms, Terms
-from rekindle_operator.policies import RecoveryPolicy
-from rekindle_operator.sparkapplications import application_seen
+from rekindle_operator.api.recovery_class import RecoveryClass, SecretReference, StoreSpec
+from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.cluster.spark_applications import application_seen
+from rekindle_operator.webhook import injector, pod_patch
+from rekindle_operator.webhook.injection_spec import INJECT_LABEL, SidecarTerms, Terms
+from rekindle_operator.webhook.policy_view import Defaults, Impairment, PolicyView, gathered
 from rekindle_testing.operator_builders import make_class
 
-STORE = Store(addresses=("zk-0.zk:2181", "zk-1.zk:2181"))
-SECURED = Store(addresses=STORE.addresses, secret_ref=SecretReference(name="zk", key="password"))
+STORE = StoreSpec(addresses=("zk-0.zk:2181", "zk-1.zk:2181"))
+SECURED = StoreSpec(
+    addresses=STORE.addresses, secret_ref=SecretReference(name="zk", key="password")
+)
 DEFAULTS = Defaults(image="rekindle/sidecar:1", store=STORE)
 ASKS = {INJECT_LABEL: "true"}
 
@@ -28,7 +30,7 @@ def knowledge(
     resources: tuple[Body, ...] = (),
     impairments: tuple[Impairment, ...] = (),
     defaults: Defaults = DEFAULTS,
-) -> Knowledge:
+) -> PolicyView:
     """What the shell knows; by default of one policy, for all applications, and an empty class."""
     return gathered(
         policies or (policy(),),
@@ -60,14 +62,14 @@ def driver(**spec: Any) -> Body:
 
 def terms(**more: Any) -> SidecarTerms:
     """What a driver gets."""
-    found = judging.terms_of(driver(), "flights", knowledge(**more))
+    found = injector.terms_of(driver(), "flights", knowledge(**more))
     assert isinstance(found, SidecarTerms), found
     return found
 
 
 def patched(pod: Body, what: Terms) -> Body:
     """The pod after its patch."""
-    operations = patching.patch(pod, what)
+    operations = pod_patch.patch(pod, what)
     assert isinstance(operations, tuple), operations
     return applied(pod, operations)
 

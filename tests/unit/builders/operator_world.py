@@ -6,14 +6,14 @@ from typing import Any
 import spark_objects as objects
 from spark_objects import Body
 
-from rekindle.protocol.tree import Place
-from rekindle_operator import policies
-from rekindle_operator.joining import Application
-from rekindle_operator.nodes import node_seen
-from rekindle_operator.pods import pod_seen
-from rekindle_operator.policies import RecoveryPolicy
-from rekindle_operator.registry import Registry
-from rekindle_operator.sparkapplications import application_seen
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api import recovery_policy
+from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.cluster.application_matching import MatchedApplication
+from rekindle_operator.cluster.cluster_cache import ClusterCache
+from rekindle_operator.cluster.nodes import node_seen
+from rekindle_operator.cluster.pods import pod_seen
+from rekindle_operator.cluster.spark_applications import application_seen
 
 FLIGHTS = Place("flights", "flights")
 DRIVERS: dict[str, Any] = {"drivers": {"labelSelector": {"matchLabels": {"spark-role": "driver"}}}}
@@ -24,12 +24,12 @@ def policy(
     name: str = "all", *, namespace: str = "flights", second: int = 0, **selector: Any
 ) -> RecoveryPolicy:
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": objects.at(second)}
-    return policies.from_object(
+    return recovery_policy.from_object(
         {"metadata": metadata, "spec": {"selector": selector or DRIVERS | RESOURCES}}
     )
 
 
-def tell(registry: Registry, item: Body | RecoveryPolicy) -> None:
+def tell(registry: ClusterCache, item: Body | RecoveryPolicy) -> None:
     """What a shell does with an object of a list or a watch."""
     if isinstance(item, RecoveryPolicy):
         registry.see_policy(item)
@@ -45,14 +45,14 @@ def tell(registry: Registry, item: Body | RecoveryPolicy) -> None:
             registry.see_pod(seen)
 
 
-def told(*everything: Body | RecoveryPolicy) -> Registry:
-    registry = Registry()
+def told(*everything: Body | RecoveryPolicy) -> ClusterCache:
+    registry = ClusterCache()
     for item in everything:
         tell(registry, item)
     return registry
 
 
-def application(registry: Registry, place: Place = FLIGHTS) -> Application:
+def application(registry: ClusterCache, place: Place = FLIGHTS) -> MatchedApplication:
     found = registry.application(place)
     assert found is not None
     return found
@@ -62,7 +62,7 @@ def numbers(pods: Iterable[Any]) -> list[str]:
     return [pod.executor_id or pod.name for pod in pods]
 
 
-def untell(registry: Registry, gone: Body | RecoveryPolicy) -> None:
+def untell(registry: ClusterCache, gone: Body | RecoveryPolicy) -> None:
     """What a shell does when an object is gone."""
     if isinstance(gone, RecoveryPolicy):
         registry.forget_policy(gone.metadata.namespace, gone.metadata.name)

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from rekindle_operator import policies, recoveries, stories
-from rekindle_operator.conditions import Condition
-from rekindle_operator.policies import PolicyStatus, RecoveryPolicy, SelectedApplication
-from rekindle_operator.recoveries import ApplicationReference, Recovery, RecoverySpec
-from rekindle_operator.stories import (
+from rekindle_operator.api import recovery_policy, recovery_resource, recovery_status
+from rekindle_operator.api.conditions import Condition
+from rekindle_operator.api.recovery_policy import PolicyStatus, RecoveryPolicy, SelectedApplication
+from rekindle_operator.api.recovery_resource import ApplicationReference, Recovery, RecoverySpec
+from rekindle_operator.api.recovery_status import (
     LostNode,
     NodeRequest,
     PlanMade,
-    QueryStory,
+    QueryRecovery,
     RecoveryStatus,
 )
 from rekindle_testing.operator_builders import policy_object
@@ -80,8 +80,8 @@ PLANS = (
 )
 
 QUERIES = (
-    QueryStory("worst-delays", 10.0, at(5.4), at(6), at(20)),
-    QueryStory(
+    QueryRecovery("worst-delays", 10.0, at(5.4), at(6), at(20)),
+    QueryRecovery(
         "busiest-airports",
         8.0,
         at(5.4),
@@ -90,8 +90,10 @@ QUERIES = (
         "PlanAwaited",
         "Plan 9 is on its way to the driver.",
     ),
-    QueryStory("rare", 2.0, at(5.4), None, None, "NoCapacity", "No room: 2 of 4 nodes are up."),
-    QueryStory("rarest", 1.0, at(5.4), None, None, "NoCapacity", "No room: 2 of 4 nodes are up."),
+    QueryRecovery("rare", 2.0, at(5.4), None, None, "NoCapacity", "No room: 2 of 4 nodes are up."),
+    QueryRecovery(
+        "rarest", 1.0, at(5.4), None, None, "NoCapacity", "No room: 2 of 4 nodes are up."
+    ),
 )
 
 
@@ -110,7 +112,7 @@ def story() -> RecoveryStatus:
             LostNode("worker-2", None, "zone-a", False, at(0), at(5.4)),
             LostNode("worker-3", None, "zone-a", False, at(0), at(5.4), at(140)),
         ),
-        driver=stories.DriverStory(at(7), at(23), "ShutdownTaint", at(51)),
+        driver=recovery_status.DriverRecovery(at(7), at(23), "ShutdownTaint", at(51)),
         requests=REQUESTS,
         plans=PLANS,
         queries=QUERIES,
@@ -125,15 +127,15 @@ def recovery_object(
     namespace: str = "flights", incident: int = 7, status: RecoveryStatus | None = None
 ) -> Object:
     """A Recovery with its status, as the API gives it."""
-    record = recoveries.to_object(namespace, recovery_spec(incident))
+    record = recovery_resource.to_object(namespace, recovery_spec(incident))
     record["metadata"]["creationTimestamp"] = at(incident).isoformat()
-    return {**record, "status": stories.to_status(story() if status is None else status)}
+    return {**record, "status": recovery_status.to_status(story() if status is None else status)}
 
 
 def recovery(**changed: Any) -> Recovery:
     """A Recovery; `changed` are fields of its status."""
     status = msgspec.structs.replace(story(), **changed)
-    return recoveries.from_object(recovery_object(status=status))
+    return recovery_resource.from_object(recovery_object(status=status))
 
 
 def condition(kind: str, status: Any, reason: str, message: str) -> Condition:
@@ -167,10 +169,10 @@ def policy_record(
 ) -> Object:
     """A RecoveryPolicy with its status, as the API gives it."""
     record = policy_object("departures", namespace=namespace, **spec)
-    written = policies.to_status(policy_status() if status is None else status)
+    written = recovery_policy.to_status(policy_status() if status is None else status)
     return {**record, "status": written}
 
 
 def policy(**changed: Any) -> RecoveryPolicy:
     """A policy; `changed` are fields of its status."""
-    return policies.from_object(policy_record(status=policy_status(**changed)))
+    return recovery_policy.from_object(policy_record(status=policy_status(**changed)))

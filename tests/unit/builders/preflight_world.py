@@ -10,10 +10,11 @@ from typing import Any
 import spark_objects as objects
 from spark_objects import Body
 
-from rekindle_operator.preflight import apache, inspection, kubeflow, plain
-from rekindle_operator.preflight.findings import Concern, Finding
-from rekindle_operator.preflight.surroundings import Quota, Surroundings
-from rekindle_operator.preflight.workloads import Workload
+from rekindle_operator.preflight import preflight_checks
+from rekindle_operator.preflight.preflight_findings import Concern, PreflightFinding
+from rekindle_operator.preflight.subjects import apache_operator, kubeflow_operator, spark_pods
+from rekindle_operator.preflight.subjects.environment import PreflightEnvironment, Quota
+from rekindle_operator.preflight.subjects.workloads import Workload
 from rekindle_testing.operator_builders import make_class, make_policy
 
 INJECT = {"rekindle.dev/inject": "true"}
@@ -133,15 +134,15 @@ def plain_workload(
     spoil: Spoil | None = None, executors: list[Body] | None = None, **known: Any
 ) -> Workload:
     pods = plain_executors() if executors is None else executors
-    return plain.workload("departures", plain_driver(spoil), pods, known.get("conf"))
+    return spark_pods.workload("departures", plain_driver(spoil), pods, known.get("conf"))
 
 
 def kubeflow_workload(spoil: Spoil | None = None) -> Workload:
-    return kubeflow.workload(kubeflow_body(spoil))
+    return kubeflow_operator.workload(kubeflow_body(spoil))
 
 
 def apache_workload(spoil: Spoil | None = None) -> Workload:
-    return apache.workload(apache_body(spoil))
+    return apache_operator.workload(apache_body(spoil))
 
 
 KINDS: dict[str, Callable[..., Workload]] = {
@@ -151,7 +152,7 @@ KINDS: dict[str, Callable[..., Workload]] = {
 }
 
 
-def around(**changed: Any) -> Surroundings:
+def around(**changed: Any) -> PreflightEnvironment:
     """A cluster in which nothing is wrong; a field that is given replaces its own."""
     drivers = {"labelSelector": {"matchLabels": {"rekindle.dev/application": "departures"}}}
     selector = {"sparkApplications": {"labelSelector": {}}, "drivers": drivers}
@@ -163,7 +164,7 @@ def around(**changed: Any) -> Surroundings:
         "policies": (make_policy("all", selector=selector),),
         "classes": {"default": make_class(fencing=FENCING, sidecar=WITH_SECRET)},
     }
-    return Surroundings(**(fields | changed))
+    return PreflightEnvironment(**(fields | changed))
 
 
 def quota(cpu_millis: int, *, used: int = 0, pods: int = 1_000) -> Quota:
@@ -171,11 +172,13 @@ def quota(cpu_millis: int, *, used: int = 0, pods: int = 1_000) -> Quota:
     return Quota("team", {"requests.cpu": cpu_millis, "pods": pods}, {"requests.cpu": used})
 
 
-def found(subject: Workload, cluster: Surroundings | None = None) -> dict[Concern, Finding]:
+def found(
+    subject: Workload, cluster: PreflightEnvironment | None = None
+) -> dict[Concern, PreflightFinding]:
     """Findings of an application by their words; of several of a word the worst."""
-    findings = inspection.application(subject, cluster or around())
+    findings = preflight_checks.application(subject, cluster or around())
     return {finding.word: finding for finding in reversed(findings)}
 
 
-def words(subject: Workload, cluster: Surroundings | None = None) -> list[str]:
+def words(subject: Workload, cluster: PreflightEnvironment | None = None) -> list[str]:
     return [str(word) for word in found(subject, cluster)]

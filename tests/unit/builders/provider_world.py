@@ -10,25 +10,25 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rekindle.coordination.directives import Request
-from rekindle.reasons import Reason
-from rekindle_operator import classes
-from rekindle_operator.domains import Domain
-from rekindle_operator.providers import Provider
+from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.model.reasons import Reason
+from rekindle_operator.api import recovery_class
+from rekindle_operator.api.node_providers import Provider
+from rekindle_operator.detection.failure_domains import Domain
 from rekindle_operator.provisioning import (
     Action,
+    ClusterState,
     Create,
-    Decision,
     Delete,
-    Demand,
-    Executor,
-    Incident,
-    Limits,
+    ExecutorShape,
     Mark,
+    NodeDemand,
+    NodeIncident,
+    NodeLimits,
     NodeNow,
+    ProvisioningDecision,
     Replace,
-    Scale,
-    Standing,
+    SetReplicas,
     decide,
     executor_of,
 )
@@ -36,10 +36,10 @@ from rekindle_operator.provisioning import (
 HOME = "rekindle-system"
 START = 1_763_740_800.0
 ZONE = "topology.kubernetes.io/zone"
-FLIGHTS = Incident(
+FLIGHTS = NodeIncident(
     namespace="flights", application="departures", number=1, recovery="departures-1-5e1f", uid="u1"
 )
-WEATHER = Incident(
+WEATHER = NodeIncident(
     namespace="weather", application="storms", number=4, recovery="storms-4-77aa", uid="u2"
 )
 POD: dict[str, Any] = {
@@ -63,7 +63,7 @@ POD: dict[str, Any] = {
         ],
     },
 }
-EXECUTOR: Executor = executor_of(POD)
+EXECUTOR: ExecutorShape = executor_of(POD)
 
 KARPENTER: dict[str, Any] = {
     "name": "karpenter",
@@ -100,12 +100,14 @@ class Conflict(Exception):
 def entries(*records: Mapping[str, Any]) -> tuple[Provider, ...]:
     """Providers as a class says them."""
     spec = {"provisioning": [*records]}
-    return classes.from_object({"metadata": {"name": "default"}, "spec": spec}).spec.provisioning
+    return recovery_class.from_object(
+        {"metadata": {"name": "default"}, "spec": spec}
+    ).spec.provisioning
 
 
-def lost(count: int) -> Request:
+def lost(count: int) -> NodeRequestOrder:
     """Whatever the core says of domains, the operator's own judgement holds."""
-    return Request("nodes", Reason.CORRELATED_FAILURE, count, ("core",))
+    return NodeRequestOrder("nodes", Reason.CORRELATED_FAILURE, count, ("core",))
 
 
 def stamp(seconds: float) -> str:
@@ -117,7 +119,7 @@ class World:
     """Objects by kind, namespace and name; what was created or scaled is counted."""
 
     def __init__(self, *records: Mapping[str, Any], **limits: int) -> None:
-        self.limits = Limits(entries(*records), **limits)
+        self.limits = NodeLimits(entries(*records), **limits)
         self.now = START
         self.objects: dict[Place, dict[str, Any]] = {}
         self.nodes: dict[str, NodeNow] = {}
@@ -126,10 +128,10 @@ class World:
         self.refusing: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         self.created: list[tuple[str, str]] = []
-        self.demands: dict[Incident, Demand] = {}
+        self.demands: dict[NodeIncident, NodeDemand] = {}
         self._number = 0
 
-    def want(self, incident: Incident = FLIGHTS, **fields: Any) -> None:
+    def want(self, incident: NodeIncident = FLIGHTS, **fields: Any) -> None:
         """Set the demand of an incident; requests are given as `requests={identity: request}`."""
         usual = {
             "class_name": "default",
@@ -138,11 +140,11 @@ class World:
             "impaired": (Domain(ZONE, "a"),),
             "executor": EXECUTOR,
         }
-        self.demands[incident] = Demand(incident, **{**usual, **fields})
+        self.demands[incident] = NodeDemand(incident, **{**usual, **fields})
 
-    def standing(self) -> Standing:
+    def standing(self) -> ClusterState:
         """All of it as it is now, not as it will be."""
-        return Standing(
+        return ClusterState(
             copy.deepcopy([*self.objects.values()]),
             dict(self.nodes),
             idle_seconds=dict(self.idle),
@@ -150,18 +152,18 @@ class World:
             refused=dict(self.refused),
         )
 
-    def decide(self) -> Decision:
+    def decide(self) -> ProvisioningDecision:
         decision = decide([*self.demands.values()], self.standing(), home=HOME, now=self.now)
         self.refused.clear()
         return decision
 
-    def round(self, kill_after: int | None = None) -> Decision:
+    def round(self, kill_after: int | None = None) -> ProvisioningDecision:
         """Decide and act once; `kill_after` so many actions the operator dies."""
         decision = self.decide()
         self.act(decision.actions[:kill_after])
         return decision
 
-    def settle(self, rounds_max: int = 40) -> Decision:
+    def settle(self, rounds_max: int = 40) -> ProvisioningDecision:
         """Decide and act until there is nothing more to do."""
         for _ in range(rounds_max):
             decision = self.round()
@@ -274,7 +276,7 @@ class World:
                 if before is None or metadata["resourceVersion"] != _version(before):
                     raise Conflict
                 self.put(dict(action.manifest))
-            case Scale():
+            case SetReplicas():
                 body = self.objects["MachineDeployment", action.namespace, action.name]
                 self._check_allowed("MachineDeployment", action.name)
                 if action.resource_version != _version(body):

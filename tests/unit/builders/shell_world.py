@@ -12,19 +12,14 @@ from typing import Any
 from store_in_memory import ConnectionInMemory, SharedStore
 
 from rekindle import protocol
-from rekindle.coordination.directives import Request
-from rekindle.protocol import (
-    Directive,
-    Heartbeat,
-    Orders,
-    tree,
-)
-from rekindle.protocol.tree import Place
-from rekindle.settings import Policy
-from rekindle_bench.fleet import Fleet, Member, shape
-from rekindle_coordinator.health import Metrics
-from rekindle_coordinator.log import Log
-from rekindle_coordinator.shell import Shell
+from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.model.settings import Policy
+from rekindle.protocol import Directive, Heartbeat, Orders, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_bench.application_fleet import Fleet, Member, shape
+from rekindle_coordinator.coordinator_health import Metrics
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_coordinator.coordinator_loop import CoordinatorLoop
 
 TURNS_MAX = 1_000
 
@@ -38,9 +33,9 @@ class Provider:
     trouble: str = ""
     looking: Exception | None = None
     located: dict[str, str] = field(default_factory=dict)
-    requests: dict[str, Request] = field(default_factory=dict)
+    requests: dict[str, NodeRequestOrder] = field(default_factory=dict)
 
-    def request(self, place: Place, identity: str, request: Request) -> None:
+    def request(self, place: Place, identity: str, request: NodeRequestOrder) -> None:
         if self.trouble:
             raise OSError(self.trouble)
         self.requests[f"{place} {identity}"] = request
@@ -99,10 +94,10 @@ class World:
         self.fleet.report(member)
 
     def orders(self, member: Member, orders: Orders) -> None:
-        self.fleet.connection.put(member.place.path(tree.ORDERS), protocol.encode(orders))
+        self.fleet.connection.put(member.place.path(store_paths.ORDERS), protocol.encode(orders))
 
     def directives(self, member: Member, kind: type) -> list[Directive]:
-        folder = member.place.path(tree.DIRECTIVES)
+        folder = member.place.path(store_paths.DIRECTIVES)
         found = [self.shared.store.get(f"{folder}/{name}") for name in self.names(folder)]
         read = [protocol.decode(item[0], Directive, folder) for item in found if item]
         return [directive for directive in read if isinstance(directive.order, kind)]
@@ -115,7 +110,7 @@ class Coordinator:
     def __init__(self, world: World, provider: Provider | None) -> None:
         self.file = io.StringIO()
         self.connection: ConnectionInMemory = world.shared.connect()
-        self.shell = Shell(
+        self.shell = CoordinatorLoop(
             connection=self.connection,
             log=Log(self.file),
             metrics=Metrics(),

@@ -6,7 +6,7 @@ write; what no code of ours looks at is left out.
 
 from typing import Any
 
-from rekindle_operator.pods import APPLICATION_LABEL, SIDECAR
+from rekindle_operator.cluster.pods import APPLICATION_LABEL, SIDECAR
 
 Body = dict[str, Any]
 

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from rekindle.coordination import application, explanation, standing
-from rekindle.coordination.application import Case, Reading
-from rekindle.coordination.standing import Phase, Standing, View
+from rekindle.coordination import application_status, query_explanation, session
+from rekindle.coordination.application_status import ApplicationStatus, ApplicationView, Phase
+from rekindle.coordination.session import ApplicationReading, Case
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     CheckpointReport,
     Directive,
@@ -18,11 +20,13 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
 
 TOPOLOGY = Topology(
-    operators=(Operator("source", 1), Operator("counts", 2), Operator("tops", 1)),
+    operators=(
+        TopologyOperator("source", 1),
+        TopologyOperator("counts", 2),
+        TopologyOperator("tops", 1),
+    ),
     edges=(("source", "counts"), ("source", "tops")),
     queries=(Query("busiest", "counts", 4), Query("ranking", "tops", 9)),
 )
@@ -43,7 +47,7 @@ class Desk:
         self.live: tuple[str, ...] = ()
         self.paused = False
         self.plan: Directive | None = None
-        self.reading = Reading(
+        self.reading = ApplicationReading(
             topology=TopologyReport(
                 generation=1,
                 sequence=0,
@@ -75,7 +79,7 @@ class Desk:
 
     def decide(self, obey: bool = True) -> None:
         self.now += 1
-        decision = application.decide(self.case, self.reading, self.now, clock=float)
+        decision = session.decide(self.case, self.reading, self.now, clock=float)
         self.case = decision.case
         for directive in decision.directives:
             if isinstance(directive.order, PlanOrder):
@@ -114,17 +118,17 @@ class Desk:
             self.resident, running = running, {}
         self.placement, self.live = running, tuple(running)
 
-    def view(self, **fields: Any) -> View:
+    def view(self, **fields: Any) -> ApplicationView:
         """As another process finds it in the store."""
-        case = application.from_record(application.to_record(self.case), "case")
+        case = session.from_record(session.to_record(self.case), "case")
         common = {"application": "a/b", "case": case, "reading": self.reading, "plan": self.plan}
-        return View(**{**common, **fields})
+        return ApplicationView(**{**common, **fields})
 
-    def stands(self, **fields: Any) -> Standing:
-        return standing.of(self.view(**fields), self.now, clock=float)
+    def stands(self, **fields: Any) -> ApplicationStatus:
+        return application_status.of(self.view(**fields), self.now, clock=float)
 
-    def explain(self, query: str) -> explanation.Explanation:
-        return explanation.explain(self.view(), query, self.now, clock=float)
+    def explain(self, query: str) -> query_explanation.Explanation:
+        return query_explanation.explain(self.view(), query, self.now, clock=float)
 
 
 def running(**policy: Any) -> Desk:
@@ -144,5 +148,5 @@ def short_of_capacity() -> Desk:
     return desk
 
 
-def phases(found: Standing) -> dict[str, Phase]:
+def phases(found: ApplicationStatus) -> dict[str, Phase]:
     return {query.name: query.phase for query in found.queries}

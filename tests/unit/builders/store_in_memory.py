@@ -7,7 +7,7 @@ thread. Who was first leads.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rekindle_simulation import stores
+from rekindle_simulation import simulated_store
 from rekindle_zookeeper import Conflict, StoreUnreachable
 
 
@@ -15,7 +15,7 @@ from rekindle_zookeeper import Conflict, StoreUnreachable
 class SharedStore:
     """What several connections have in common; `reads` counts the reads of each record."""
 
-    store: stores.Store = field(default_factory=stores.Store)
+    store: simulated_store.SimulatedStore = field(default_factory=simulated_store.SimulatedStore)
     reads: dict[str, int] = field(default_factory=dict)
     candidates: list["ElectionInMemory"] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ class ConnectionInMemory:
         self._answer()
         try:
             self.shared.store.transact(expected, writes, None)
-        except stores.Conflict as error:
+        except simulated_store.SimulatedConflict as error:
             raise Conflict(*error.args) from error
         if self.answer_lost:
             self.answer_lost = False

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from rekindle_spark.store import Store
+from rekindle_spark.store.checkpoint_store import CheckpointStore
 from rekindle_store import commit_log
 
 CUT = {"cut_at": 1.0, "offsets": {"rows": [0, 5]}, "watermark": 3, "rows_per_second": 1.0}
@@ -19,13 +19,13 @@ def states(*names: str) -> dict[str, Any]:
     return {"program": "abc", "bytes": dict.fromkeys(names, 5)}
 
 
-def opened(directory: Path) -> Store:
-    store = Store(directory)
+def opened(directory: Path) -> CheckpointStore:
+    store = CheckpointStore(directory)
     store.open(10.0)
     return store
 
 
-def with_states(directory: Path, *epochs: int) -> Store:
+def with_states(directory: Path, *epochs: int) -> CheckpointStore:
     """A store with offsets of these epochs, and with folders of two states each."""
     store = opened(directory)
     for epoch in epochs:
@@ -36,7 +36,7 @@ def with_states(directory: Path, *epochs: int) -> Store:
     return store
 
 
-def logged(store: Store) -> list[dict[str, Any]]:
+def logged(store: CheckpointStore) -> list[dict[str, Any]]:
     """The commit log."""
     return [record for _, record in commit_log.commits(store.files)]
 

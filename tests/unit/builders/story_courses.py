@@ -5,7 +5,7 @@ from dataclasses import replace
 from story_world import NODES, World
 
 from rekindle.protocol import Orders
-from rekindle_operator.story import Sighting, Terms
+from rekindle_operator.recovery import NodeObservation, RecoveryTerms
 
 LATER = ("n2", "n3", "n4")
 
@@ -33,13 +33,13 @@ def recover(world: World) -> None:
 
 
 def suspect(world: World) -> None:
-    world.sight(n2=Sighting(suspected_at=world.now, domain="rack-7", uid="u2"))
+    world.sight(n2=NodeObservation(suspected_at=world.now, domain="rack-7", uid="u2"))
     world.step()
 
 
 def clear(world: World) -> None:
     suspect(world)
-    world.sight(n2=Sighting(suspected_at=world.now - 1, heard_at=world.now))
+    world.sight(n2=NodeObservation(suspected_at=world.now - 1, heard_at=world.now))
     world.step()
 
 
@@ -59,23 +59,23 @@ def hold(world: World) -> None:
 
 
 def want_approval(world: World) -> None:
-    world.terms = Terms(approval_needed=True)
+    world.terms = RecoveryTerms(approval_needed=True)
     lose_three(world)
 
 
 def approve(world: World) -> None:
     want_approval(world)
-    world.terms = Terms(approval_needed=True, approved=True)
+    world.terms = RecoveryTerms(approval_needed=True, approved=True)
     world.step()
 
 
 def wait_for_a_turn(world: World) -> None:
-    world.terms = Terms(ahead=("flights/arrivals",))
+    world.terms = RecoveryTerms(ahead=("flights/arrivals",))
     lose_three(world)
 
 
 def pause(world: World) -> None:
-    world.terms = Terms(paused=True)
+    world.terms = RecoveryTerms(paused=True)
     lose_three(world)
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from rekindle import topology as graph
-from rekindle.coordination import application, following
-from rekindle.coordination.application import Case, Decision, Reading
-from rekindle.coordination.following import Following
-from rekindle.coordination.standing import View
+from rekindle.coordination import directive_acceptance, session
+from rekindle.coordination.application_status import ApplicationView
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.coordination.session import ApplicationReading, Case, Decision
+from rekindle.model import topology as graph
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import (
     Acknowledgement,
     CheckpointReport,
@@ -30,20 +32,30 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
-from rekindle_operator import announcements, story
-from rekindle_operator.announcements import Announcement, Reference
-from rekindle_operator.stories import ENDED, NodeRequest, RecoveryStatus, to_status
-from rekindle_operator.story import Cluster, Scene, Sighting, Terms
+from rekindle_operator import recovery
+from rekindle_operator.api.recovery_status import ENDED, NodeRequest, RecoveryStatus, to_status
+from rekindle_operator.recovery import (
+    ClusterFacts,
+    NodeObservation,
+    RecoveryInputs,
+    RecoveryTerms,
+    kubernetes_events,
+)
+from rekindle_operator.recovery.kubernetes_events import KubernetesEvent, ObjectReference
 
 ROOT = Path(__file__).parents[3]
-RECOVERY = Reference("rekindle.dev/v1alpha1", "Recovery", "departures-1-abcde", "flights", "r")
-APPLICATION = Reference(
+RECOVERY = ObjectReference(
+    "rekindle.dev/v1alpha1", "Recovery", "departures-1-abcde", "flights", "r"
+)
+APPLICATION = ObjectReference(
     "sparkoperator.k8s.io/v1beta2", "SparkApplication", "departures", "flights", "a"
 )
 TOPOLOGY = Topology(
-    operators=(Operator("source", 1), Operator("counts", 2), Operator("tops", 1)),
+    operators=(
+        TopologyOperator("source", 1),
+        TopologyOperator("counts", 2),
+        TopologyOperator("tops", 1),
+    ),
     edges=(("source", "counts"), ("source", "tops")),
     queries=(
         Query("busiest", "counts", 4),
@@ -73,9 +85,9 @@ class World:
         self.plans: list[Directive] = []
         self.answers: list[Acknowledgement] = []
         self.objects: dict[int, dict[str, Any]] = {}
-        self.announced: dict[str, Announcement] = {}
+        self.announced: dict[str, KubernetesEvent] = {}
         self.told: list[tuple[int, RecoveryStatus]] = []
-        self.terms, self.cluster = Terms(), Cluster(sightings={})
+        self.terms, self.cluster = RecoveryTerms(), ClusterFacts(sightings={})
         self.requests: tuple[NodeRequest, ...] | None = None
         self.dangers: tuple[tuple[Any, str], ...] = ()
         self.policy = Policy(**{"solver": "best-density", **policy})
@@ -91,7 +103,7 @@ class World:
     def start_driver(self, *, resumed: bool = True) -> None:
         """A driver starts, with nothing placed."""
         self.generation = getattr(self, "generation", 0) + 1
-        self.following = Following(self.generation, contact_at=0.0)
+        self.following = AcceptedDirectives(self.generation, contact_at=0.0)
         self.nodes: dict[str, NodeSeen] = {}
         self.placement: dict[str, str] = {}
         self.resident: dict[str, str] = {}
@@ -99,7 +111,7 @@ class World:
         self.stopped: dict[str, str] = {}
         self.sequence, self.alive = 0, True
         self.pending.clear()
-        self.reading = Reading(
+        self.reading = ApplicationReading(
             topology=TopologyReport(
                 generation=self.generation,
                 sequence=0,
@@ -189,9 +201,9 @@ class World:
         if self.deaf or not self.alive:
             return
         for directive in self.pending:
-            if following.is_early(self.following, directive):
+            if directive_acceptance.is_early(self.following, directive):
                 continue
-            self.following, why = following.take(self.following, directive)
+            self.following, why = directive_acceptance.take(self.following, directive)
             if directive.generation == self.generation:
                 self.answers.append(self._answer(directive, why))
             if not why and isinstance(directive.order, PlanOrder):
@@ -248,28 +260,28 @@ class World:
     def decide(self) -> Decision:
         approved = self.terms.approved or not self.terms.approval_needed
         plan = approved and not self.terms.paused and not self.terms.ahead
-        return application.decide(self.case, self.reading, self.now, clock=float, plan=plan)
+        return session.decide(self.case, self.reading, self.now, clock=float, plan=plan)
 
     def write(self, decision: Decision) -> None:
         self.case = decision.case
         if decision.changed:
-            self.record = application.to_record(decision.case)
+            self.record = session.to_record(decision.case)
         self.plans += [item for item in decision.directives if isinstance(item.order, PlanOrder)]
 
     def restart(self) -> None:
-        self.case = application.from_record(self.record, "case") if self.record else Case()
+        self.case = session.from_record(self.record, "case") if self.record else Case()
 
     def scene(
         self, incident: int, before: Case, stored: tuple[Directive, ...], decision: Decision
-    ) -> Scene:
-        view = View(
+    ) -> RecoveryInputs:
+        view = ApplicationView(
             application="flights/departures",
             case=before,
             reading=self.reading,
             plan=stored[-1] if stored else None,
             answer=self.answers[-1] if self.answers else None,
         )
-        return Scene(
+        return RecoveryInputs(
             incident=incident,
             view=view,
             decision=decision,
@@ -285,24 +297,24 @@ class World:
     def tell(self, before: Case, stored: tuple[Directive, ...], decision: Decision) -> bool:
         """Tell of every recovery that is not over; whether there was any news."""
         assert decision.case.state is not None
-        number = story.subject(decision.case.state, self.cluster)
+        number = recovery.subject(decision.case.state, self.cluster)
         opened = {item for item in self.objects if self.status(item).phase not in ENDED}
         news = False
         for incident in sorted(opened | ({number} if number else set())):
             status = self.status(incident)
             scene = self.scene(incident, before, stored, decision)
-            told = story.tell(status, scene, self.now)
-            later = story.tell(status, scene, self.now + 3)
+            told = recovery.tell(status, scene, self.now)
+            later = recovery.tell(status, scene, self.now + 3)
             names = {item.name for item in self.announcements(incident, status, told.status)}
             again = {item.name for item in self.announcements(incident, status, later.status)}
             assert names == again, "what is told again after a while has other names"
             if told.news:
                 self.publish(incident, status, told.status)
-            repeated = story.tell(told.status, scene, self.now + 100)
+            repeated = recovery.tell(told.status, scene, self.now + 100)
             assert not repeated.news, "what was told once is told again"
             news = news or told.news
             if told.status.phase in ENDED and self.cluster.sightings is not None:
-                left = story.settled(self.cluster.sightings, self.cluster.sightings)
+                left = recovery.settled(self.cluster.sightings, self.cluster.sightings)
                 self.cluster = replace(self.cluster, sightings=left)
         return news
 
@@ -314,9 +326,9 @@ class World:
 
     def announcements(
         self, incident: int, before: RecoveryStatus, after: RecoveryStatus
-    ) -> tuple[Announcement, ...]:
+    ) -> tuple[KubernetesEvent, ...]:
         about = replace(RECOVERY, name=f"departures-{incident}-abcde")
-        return announcements.of_recovery(about, APPLICATION, before, after)
+        return kubernetes_events.of_recovery(about, APPLICATION, before, after)
 
     def status(self, incident: int = 1) -> RecoveryStatus:
         """As the API server has it."""
@@ -329,7 +341,7 @@ class World:
             self.step()
             self.catch_up()
 
-    def sight(self, **nodes: Sighting) -> None:
+    def sight(self, **nodes: NodeObservation) -> None:
         """What detection says, besides what it has said before."""
         self.cluster = replace(self.cluster, sightings={**(self.cluster.sightings or {}), **nodes})
 

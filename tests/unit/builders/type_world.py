@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from rekindle.errors import InputError
-from rekindle_spark import program
+from rekindle.model.errors import InputError
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline, Stream, count, largest, mean, smallest, total
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, Stream, count, largest, mean, smallest, total
 from rekindle_spark.testing import TableSource
 
 NUMBERS = pa.schema([("t", pa.timestamp("us")), ("i", pa.int64()), ("k", pa.int64())])

@@ -11,8 +11,8 @@ __all__ = ["GOOD", "NOBODY", "write", "write_pipeline"]
 NOBODY = "spark://127.0.0.1:9"
 HEAD = """
 import pyarrow as pa, pyarrow.compute as pc
-from rekindle_spark.pipeline import Pipeline, Step, Stream, count, total
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, Step, Stream, count, total
+from rekindle_spark.pipeline.replay import Replay
 
 def pipeline():
     built = Pipeline("readings")

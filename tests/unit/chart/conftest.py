@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed import binaries
-from testbed.binaries import HELM
+from testbed import test_programs
+from testbed.test_programs import HELM
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -23,7 +23,7 @@ LOUD = "NOTHING OF THE CHART WAS RENDERED"
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Finds or builds helm where a chosen test needs it: a unit test has no time for that."""
     if "renderer" in loud_skips.used_fixtures(session):
-        loud_skips.keep(session, LOUD, lambda say: binaries.find([HELM], progress=say))
+        loud_skips.keep(session, LOUD, lambda say: test_programs.find([HELM], progress=say))
 
 
 @pytest.fixture(scope="session")

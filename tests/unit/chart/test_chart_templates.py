@@ -15,9 +15,9 @@ import yaml
 from chart_commands import CHART, EVERYTHING, NAMESPACE, RELEASE, ROOT, Helm, Object, pick
 
 import rekindle
-from rekindle_operator.injection import configuration, serving
-from rekindle_operator.shell.main import operate
-from rekindle_operator.shell.metrics import OperatorMetrics
+from rekindle_operator.controller.operator_main import operate
+from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.webhook import webhook_configuration, webhook_server
 
 GOLDEN = ROOT / "tests" / "golden" / "chart"
 # Set to anything, it has the snapshots written anew.
@@ -224,8 +224,8 @@ def test_chart_and_program_have_one_version() -> None:
 
 def test_the_webhook_is_the_one_that_the_operator_knows(renderer: Helm) -> None:
     rendered = pick(renderer.objects(), "MutatingWebhookConfiguration", "rekindle")
-    service = configuration.service("rekindle-webhook", NAMESPACE)
-    known = configuration.manifest("rekindle", service, excluded_namespaces=[NAMESPACE])
+    service = webhook_configuration.service("rekindle-webhook", NAMESPACE)
+    known = webhook_configuration.manifest("rekindle", service, excluded_namespaces=[NAMESPACE])
     assert rendered["webhooks"] == known["webhooks"]
 
 
@@ -340,7 +340,7 @@ def test_a_runbook_address_with_name_in_it_gets_the_alert_there(renderer: Helm) 
 def known_metrics() -> set[str]:
     """Names of the operator's time series."""
     figures = OperatorMetrics()
-    serving.make_counter(figures.registry)
+    webhook_server.make_counter(figures.registry)
     families = [*figures.registry.collect()]
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
     return {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from wrong_pipelines import NOBODY, write
 
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
 # Loaded here, or each child process of a command would load them for itself, in seconds.
 for name in ("networkx", "pandas", "rekindle_cli.pipeline_checks"):
@@ -33,7 +33,7 @@ def refuse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., s
     def run(pipeline: Path | str, *options: str) -> str:
         store = ("--store", str(tmp_path / "store"), "--master", NOBODY)
         began = time.process_time()
-        code = cli.run(cli.application, ["run", str(pipeline), *store, *options])
+        code = command_line.run(command_line.application, ["run", str(pipeline), *store, *options])
         out, said = capfd.readouterr()
         assert time.process_time() - began < SECONDS_MAX
         assert code == 2, said

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from wrong_pipelines import GOOD, NOBODY, write, write_pipeline
 
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
 Run = Callable[..., str]
 CYCLE = """
@@ -214,14 +214,14 @@ def test_a_lambda_that_never_returns_is_warned_of_and_does_not_hold_up_the_comma
     tmp_path: Path, file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rekindle_cli import pipeline_checks
-    from rekindle_cli.guard import Limits
+    from rekindle_cli.guard import CallLimits
 
-    monkeypatch.setattr(pipeline_checks, "FUNCTION_LIMITS", Limits(0.3))
+    monkeypatch.setattr(pipeline_checks, "FUNCTION_LIMITS", CallLimits(0.3))
     body = "import time\n" + MAPPED.format(function="lambda t: time.sleep(1000)")
     path = write_pipeline(file, body)
     events = ("--events", str(tmp_path / "absent" / "events.jsonl"))
     arguments = ["run", str(path), "--store", str(tmp_path / "store"), "--master", NOBODY, *events]
-    assert cli.run(cli.application, arguments) == 2
+    assert command_line.run(command_line.application, arguments) == 2
     warning, refusal = capfd.readouterr().err.splitlines()
     assert warning.startswith(f"warning: {path}:10: has run for 0.3 s and is not done")
     assert refusal.startswith("event file ")

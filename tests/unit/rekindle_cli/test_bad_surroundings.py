@@ -15,8 +15,8 @@ import pytest
 from wrong_pipelines import GOOD, NOBODY, write_pipeline
 
 import rekindle
-from rekindle_cli import cli
-from rekindle_spark.store import Store
+from rekindle_cli import command_line
+from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 Run = Callable[..., str]
 SOURCES = str(Path(rekindle.__file__).parents[1])
@@ -107,7 +107,7 @@ def test_a_wrong_option_of_a_local_run_is_refused_by_name(
 ) -> None:
     store = ("--store", str(file.with_name("store")))
     path = str(write_pipeline(file, GOOD))
-    assert cli.run(cli.application, ["run", path, *store, *options]) == 2
+    assert command_line.run(command_line.application, ["run", path, *store, *options]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(words)
 
@@ -138,7 +138,7 @@ def test_a_machine_without_java_is_told_where_it_was_looked_for(
     place = options or ["--master", NOBODY]
     path = str(write_pipeline(file, GOOD))
     arguments = ["run", path, "--store", str(tmp_path / "store"), *place]
-    assert cli.run(cli.application, arguments) == 2
+    assert command_line.run(command_line.application, arguments) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == (
         f"JAVA_HOME {tmp_path}: there is no java; install a JDK 17 or newer, "
@@ -155,7 +155,7 @@ def test_an_old_java_is_refused_with_its_version(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     arguments = ["run", str(write_pipeline(file, GOOD)), "--store", str(tmp_path / "store")]
-    assert cli.run(cli.application, [*arguments, "--local", "2"]) == 2
+    assert command_line.run(command_line.application, [*arguments, "--local", "2"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"{java}: is not Java 17 or newer: openjdk version")
 
@@ -163,7 +163,7 @@ def test_an_old_java_is_refused_with_its_version(
 def test_the_store_of_another_pipeline_is_refused_and_its_driver_lives(
     refuse: Run, file: Path
 ) -> None:
-    store = Store(file.with_name("store"))
+    store = CheckpointStore(file.with_name("store"))
     store.open(0.0)
     store.log_offsets(1, {"cut_at": 0.0, "offsets": {"other": [0, 1]}, "watermark": 0})
     store.commit({"at": 0.0, "plan_epoch": 1, "finished": {"other/0": [1, 1, [""]]}, "outputs": []})

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import InputError
-from rekindle_cli import child_process, cli
+from rekindle.model.errors import InputError
+from rekindle_cli import child_process, command_line
 
 PIPELINE = """
 import ctypes, os, signal, sys, threading
 import pyarrow as pa
-from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.testing import TableSource
 {head}
 ROWS = pa.table({{"at": pa.array([1], pa.timestamp("us")), "key": ["a"]}})
@@ -42,7 +42,7 @@ def written(tmp_path: Path, head: str = "", body: str = "pass") -> str:
 
 def said_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line of a command that must end with 2."""
-    assert cli.run(cli.application, arguments) == 2
+    assert command_line.run(command_line.application, arguments) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1, said
     return said.removeprefix("error: ")
@@ -108,7 +108,7 @@ def test_scripts_read_of_a_death_as_of_any_other_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, body=SEGFAULT)
-    assert cli.run(cli.application, ["check", file, "--json"]) == 2
+    assert command_line.run(command_line.application, ["check", file, "--json"]) == 2
     (finding,) = json.loads(capfd.readouterr().out)["findings"]
     assert finding["where"] == f"{file}:9: step same"
     assert finding["what"] == "ended its process with SIGSEGV"
@@ -118,7 +118,7 @@ def test_a_file_that_forks_is_checked_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, head="CHILD = os.fork()\nCHILD and os.waitpid(CHILD, 0)")
-    assert cli.run(cli.application, ["check", file]) == 0
+    assert command_line.run(command_line.application, ["check", file]) == 0
     assert capfd.readouterr().out.count("nothing is wrong") == 1
 
 
@@ -199,7 +199,7 @@ def test_a_command_forks_before_it_has_loaded_what_starts_threads(
     options = ["--store", str(tmp_path / "store"), "--master", "spark://127.0.0.1:9"]
     line = [command, written(tmp_path), *(options if command == "run" else [])]
     program = (
-        "import os, sys\nfrom rekindle_cli import child_process, cli\n"
+        "import os, sys\nfrom rekindle_cli import child_process, command_line as cli\n"
         "def look(*_):\n    print(len(os.listdir('/proc/self/task')), 'pyarrow' in sys.modules)\n"
         "    return 2\n"
         f"child_process.run = look\nraise SystemExit(cli.run(cli.application, {line!r}))"

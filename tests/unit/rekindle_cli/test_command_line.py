@@ -10,8 +10,8 @@ import pytest
 import typer
 
 import rekindle
-from rekindle.errors import FencedError, InputError, RekindleError, RunError
-from rekindle_cli import cli
+from rekindle.model.errors import FencedError, InputError, RekindleError, RunError
+from rekindle_cli import command_line
 
 # The commands of the local cluster, and of the laboratory.
 REGISTERED = ("bench", "chaos", "coordinator", "demo", "sim")
@@ -38,7 +38,7 @@ def test_an_error_of_ours_is_one_sentence_on_stderr_and_an_exit_code(
     kind: type[RekindleError], exit_code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = kind(where="problem.json: queries.q1.priority", what="is -3", remedy="give one above 0")
-    assert cli.run(application_that_raises(error), []) == exit_code
+    assert command_line.run(application_that_raises(error), []) == exit_code
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "problem.json: queries.q1.priority: is -3; give one above 0\n"
@@ -47,7 +47,7 @@ def test_an_error_of_ours_is_one_sentence_on_stderr_and_an_exit_code(
 def test_an_interrupted_command_ends_with_130_and_no_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.run(application_that_raises(KeyboardInterrupt()), []) == 130
+    assert command_line.run(application_that_raises(KeyboardInterrupt()), []) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -67,7 +67,7 @@ def test_an_interrupted_command_ends_with_130_and_no_traceback(
 def test_what_the_machine_has_too_little_of_is_one_sentence(
     error: OSError, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(application_that_raises(error), []) == 1
+    assert command_line.run(application_that_raises(error), []) == 1
     said = capsys.readouterr().err
     assert said.startswith(message)
     assert said.count("\n") == 1
@@ -77,22 +77,22 @@ def test_a_command_whose_extra_is_not_installed_names_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     missing = ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
-    assert cli.run(application_that_raises(missing), []) == 2
+    assert command_line.run(application_that_raises(missing), []) == 2
     assert "install rekindle[spark]" in capsys.readouterr().err
 
 
 def test_a_missing_module_of_ours_is_a_bug_and_not_hidden() -> None:
     missing = ModuleNotFoundError("No module named 'rekindle.plans'", name="rekindle.plans")
     with pytest.raises(ModuleNotFoundError):
-        cli.run(application_that_raises(missing), [])
+        command_line.run(application_that_raises(missing), [])
 
 
 def test_the_exit_code_that_a_command_chooses_is_kept() -> None:
-    assert cli.run(application_that_raises(typer.Exit(1)), []) == 1
+    assert command_line.run(application_that_raises(typer.Exit(1)), []) == 1
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(cli.application, ["--version"]) == 0
+    assert command_line.run(command_line.application, ["--version"]) == 0
     assert capsys.readouterr().out == f"rekindle {rekindle.__version__}\n"
 
 
@@ -112,7 +112,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_usage_is_one_sentence_like_every_error_of_ours(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(cli.application, arguments) == 2
+    assert command_line.run(command_line.application, arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(message)
@@ -123,7 +123,7 @@ def test_wrong_usage_is_one_sentence_like_every_error_of_ours(
 def test_no_arguments_are_answered_with_the_help(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(cli.application, arguments) == 2
+    assert command_line.run(command_line.application, arguments) == 2
     assert capsys.readouterr().err.startswith("Usage: rekindle")
 
 
@@ -189,7 +189,7 @@ def test_an_error_without_anywhere_to_say_it_is_an_exit_code(closed: str, code: 
 def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
     code = (
         "import os\n"
-        "from rekindle_cli import cli\n"
+        "from rekindle_cli import command_line as cli\n"
         "def print_both(**_):\n"
         "    os.write(1, b'noise')\n"
         "    print('answer')\n"
@@ -208,13 +208,13 @@ def test_what_compiled_code_prints_is_not_among_what_a_command_prints() -> None:
 
 def test_an_error_of_the_system_elsewhere_is_a_bug_and_not_hidden() -> None:
     with pytest.raises(FileNotFoundError):
-        cli.run(application_that_raises(FileNotFoundError(2, "absent")), [])
+        command_line.run(application_that_raises(FileNotFoundError(2, "absent")), [])
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from rekindle_cli import cli\n"
+        "from rekindle_cli import command_line as cli\n"
         "assert cli.run(cli.application, ['--help']) == 0\n"
         f"print('imported:', sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     )
@@ -226,7 +226,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
         check=True,
     )
     assert "imported: []" in run.stdout
-    for command in cli.COMMANDS:
+    for command in command_line.COMMANDS:
         assert f"  {command.name} " in run.stdout
         assert command.summary in " ".join(run.stdout.split())
     for name in REGISTERED:
@@ -234,8 +234,10 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     assert "..." not in run.stdout.replace("[ARGS]...", "")
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
-def test_the_summary_of_a_command_is_the_first_line_of_its_docstring(command: cli.Command) -> None:
+@pytest.mark.parametrize("command", command_line.COMMANDS, ids=lambda command: command.name)
+def test_the_summary_of_a_command_is_the_first_line_of_its_docstring(
+    command: command_line.Command,
+) -> None:
     implementation = command.load()
     if isinstance(implementation, typer.Typer):
         assert implementation.registered_commands, f"{command.name} has no commands of its own"
@@ -243,11 +245,13 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_docstring(command: cl
         assert (implementation.__doc__ or "").splitlines()[0] == command.summary
 
 
-@pytest.mark.parametrize("name", [*(command.name for command in cli.COMMANDS), *REGISTERED])
+@pytest.mark.parametrize(
+    "name", [*(command.name for command in command_line.COMMANDS), *REGISTERED]
+)
 def test_the_help_of_a_command_has_an_example(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(cli.application, [name, "--help"]) == 0
+    assert command_line.run(command_line.application, [name, "--help"]) == 0
     assert f"Example: rekindle {name} " in " ".join(capsys.readouterr().out.split())
 
 
@@ -256,13 +260,13 @@ def test_the_help_of_a_command_has_an_example(
     [
         ["bench", "recovery"],
         *([name] for name in REGISTERED),
-        *([command.name] for command in cli.COMMANDS),
+        *([command.name] for command in command_line.COMMANDS),
     ],
 )
 def test_a_help_is_whole_and_says_something_of_every_option(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(cli.application, [*arguments, "--help"]) == 0
+    assert command_line.run(command_line.application, [*arguments, "--help"]) == 0
     said = capsys.readouterr().out
     assert "..." not in said.replace("[ARGS]...", "")
     options = [" ".join(part.split()) for part in said.split("  --")[1:]]

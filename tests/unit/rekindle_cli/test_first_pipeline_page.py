@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
 ROOT = Path(__file__).parents[3]
 PAGE, README = ROOT / "docs" / "first-pipeline.md", ROOT / "README.md"
@@ -45,7 +45,7 @@ class Shell:
             self.monkeypatch.chdir(arguments[0])
             return ""
         if name == "rekindle":
-            code = cli.run(cli.application, arguments)
+            code = command_line.run(command_line.application, arguments)
             out, err = self.capfd.readouterr()
             assert code == (2 if err.startswith("error: ") else 0), err
             return str(err + out)
@@ -78,10 +78,15 @@ def test_the_pipeline_of_the_readme_runs_on_the_data_of_the_example(
     first_screen = README.read_text(encoding="utf-8").partition("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", first_screen, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    assert cli.run(cli.application, ["init", "."]) == 0
+    assert command_line.run(command_line.application, ["init", "."]) == 0
     Path("traffic.py").write_text(code, encoding="utf-8")
     capfd.readouterr()
-    assert cli.run(cli.application, ["test", "traffic.py", "--rows", "500", "--show", "1"]) == 0
+    assert (
+        command_line.run(
+            command_line.application, ["test", "traffic.py", "--rows", "500", "--show", "1"]
+        )
+        == 0
+    )
     out, _ = capfd.readouterr()
     assert "failures, priority 10: " in out
     assert "traffic, priority 2: " in out
@@ -89,7 +94,7 @@ def test_the_pipeline_of_the_readme_runs_on_the_data_of_the_example(
 
 def test_the_page_shows_code_of_the_example() -> None:
     """What is shown of the pipeline is in it, and of the tests, up to layout."""
-    example = Path(cli.__file__).parent / "example"
+    example = Path(command_line.__file__).parent / "example"
     files = [example / "web_log.py", example / "test_web_log.py.template"]
     there = plain("\n".join(file.read_text(encoding="utf-8") for file in files))
     first, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -8,14 +8,14 @@ import pytest
 import typer
 
 from rekindle import history
+from rekindle.history.history_steps import Graph, History, HistoryOutput, Input
 from rekindle.history.operations import Operation
-from rekindle.history.steps import Graph, History, Input, Output
-from rekindle_cli import cli
+from rekindle_cli import command_line
 from rekindle_cli.commands.check_history import check_history
 
 GRAPH = Graph(("in",), (Operation("letters", "identity", ("in",)),), {"out": "letters"})
-GOOD = History(GRAPH, (Input(1, "in", "a"), Output(2, "out", "a")))
-TWICE = History(GRAPH, (*GOOD.steps, Output(3, "out", "a")))
+GOOD = History(GRAPH, (Input(1, "in", "a"), HistoryOutput(2, "out", "a")))
+TWICE = History(GRAPH, (*GOOD.steps, HistoryOutput(3, "out", "a")))
 
 
 def run(arguments: Sequence[object]) -> int:
@@ -24,7 +24,7 @@ def run(arguments: Sequence[object]) -> int:
         app.command()(check_history)
         return app
 
-    return cli.run(build, [str(argument) for argument in arguments])
+    return command_line.run(build, [str(argument) for argument in arguments])
 
 
 def written(tmp_path: Path, recorded: History) -> Path:
@@ -87,7 +87,7 @@ def test_a_long_witness_is_shown_by_its_last_steps(
 ) -> None:
     count = Graph(("in",), (Operation("count", "count", ("in",)),), {"out": "count"})
     entered = tuple(Input(n, "in", "a") for n in range(1, 61))
-    assert run([written(tmp_path, History(count, (*entered, Output(70, "out", 61))))]) == 1
+    assert run([written(tmp_path, History(count, (*entered, HistoryOutput(70, "out", 61))))]) == 1
     told = capsys.readouterr().out
     assert "steps before these: --json shows all)" in told
     assert '"value": 61' in told

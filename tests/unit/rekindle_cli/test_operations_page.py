@@ -12,10 +12,10 @@ from s3_server import serving
 from whole_stores import Driver, started
 
 import rekindle
-from rekindle import records
-from rekindle_cli import cli
-from rekindle_spark.outputs import Outputs
-from rekindle_store import files, integrity, segments
+from rekindle.model import record_format
+from rekindle_cli import command_line
+from rekindle_spark.output.sink_files import SinkFiles
+from rekindle_store import commit_segments, store_files, store_integrity
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 COMMAND = re.compile(r"^    ((?:rekindle|zcat) [^\n]+)$", re.MULTILINE)
@@ -28,7 +28,7 @@ def _server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The page's bucket."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "SSL_CERT"))]:
         monkeypatch.delenv(name)
-    files._at.cache_clear()  # the page's names are relative, and each test has its own folder
+    store_files._at.cache_clear()  # the page's names are relative, and each test has its own folder
     with serving() as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
@@ -50,7 +50,7 @@ def test_the_commands_for_stores_work_as_they_stand_and_a_driver_goes_on_from_wh
     ran = [words.split()[1:] for words in commands() if words.startswith("rekindle store")]
     assert [words[1] for words in ran] == ["check", "check", *["copy"] * 4, "check"]
     for words in ran:
-        assert cli.run(cli.application, words) == 0, words
+        assert command_line.run(command_line.application, words) == 0, words
     assert "no damage" in capsys.readouterr().out
     for place in ("restored", "s3://checkpoints/flights"):
         started(place)
@@ -67,21 +67,21 @@ def test_the_newest_record_is_taken_from_its_segment_as_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     driver = Driver(tmp_path / "store")
-    lines = [commit(number, 0, 0) for number in range(1, segments.LENGTH + 1)]
-    driver.store.files.put({segments.name_of(1): segments.pack(lines)})
-    (damage,) = integrity.check(files.at(tmp_path / "store")).damages
-    assert damage.place == f"commits/{segments.LENGTH}.json"
+    lines = [commit(number, 0, 0) for number in range(1, commit_segments.LENGTH + 1)]
+    driver.store.files.put({commit_segments.name_of(1): commit_segments.pack(lines)})
+    (damage,) = store_integrity.check(store_files.at(tmp_path / "store")).damages
+    assert damage.place == f"commits/{commit_segments.LENGTH}.json"
     assert "put the last line of its segment there (docs/operations.md)" in damage.remedy
     (command,) = [words for words in commands() if words.startswith("zcat")]
     subprocess.run(command, shell=True, check=True)
-    assert integrity.check(files.at(tmp_path / "store")).damages == []
+    assert store_integrity.check(store_files.at(tmp_path / "store")).damages == []
 
 
 def commit(epoch: int, partitions: int, outputs: int) -> bytes:
     """A commit record with one epoch of so many partitions, and so many output files."""
     digest = f"{epoch * 0x9E3779B97F4A7C15 % 2**64:016x}"
     names = [f"{part}-{epoch:09d}.parquet" for part in range(outputs)]
-    return records.encode(
+    return record_format.encode(
         "commit",
         {
             "generation": 3,
@@ -114,7 +114,7 @@ def test_an_output_file_and_the_table_have_the_bytes_that_the_page_says(tmp_path
         "n": pa.array([7 * number * number for number in range(12)], pa.int64()),
         "mean": [number / 7 for number in range(12)],
     }
-    outputs = Outputs(files.at(tmp_path))
+    outputs = SinkFiles(store_files.at(tmp_path))
     outputs.write("hourly", "0-000000001.parquet", pa.table(columns))
     (content,) = outputs.unfinished.values()
     size = int(told[1].replace(",", ""))

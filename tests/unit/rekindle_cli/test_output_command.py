@@ -12,7 +12,7 @@ import pytest
 from output_stores import Writer
 
 import rekindle
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def place(writer: Writer) -> str:
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
     """What the command prints, on the one stream that it prints on."""
-    assert cli.run(cli.application, ["output", *arguments]) == code
+    assert command_line.run(command_line.application, ["output", *arguments]) == code
     printed = capsys.readouterr()
     assert "Traceback" not in printed.err
     if code:
@@ -112,7 +112,10 @@ def test_a_step_that_has_kept_nothing_beside_so_far_is_no_error(
 ) -> None:
     made = Writer(tmp_path / "store", ("hourly", f"by-day{ending}"))
     made.epoch("hourly", 0, 1, 1)
-    assert cli.run(cli.application, ["output", str(made.place), "by-day", option]) == 0
+    assert (
+        command_line.run(command_line.application, ["output", str(made.place), "by-day", option])
+        == 0
+    )
     assert capsys.readouterr() == ("", said)
 
 
@@ -178,7 +181,7 @@ def test_what_is_damaged_in_the_middle_ends_with_the_file_and_exit_code_2(
 ) -> None:
     file = Path(place) / "outputs/hourly/1-000000002.parquet"
     file.write_bytes(b"damaged")
-    assert cli.run(cli.application, ["output", place, "hourly"]) == 2
+    assert command_line.run(command_line.application, ["output", place, "hourly"]) == 2
     told = capsys.readouterr().err
     assert told.startswith(f"{file}: cannot be read (")
     assert told.count("\n") == 1
@@ -212,7 +215,7 @@ def test_output_runs_where_no_runtime_is_installed(place: str) -> None:
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({absent!r}))\n"
-        "from rekindle_cli import cli\n"
+        "from rekindle_cli import command_line as cli\n"
         f"sys.exit(cli.run(cli.application, ['output', {place!r}, 'hourly']))\n"
     )
     run = subprocess.run(

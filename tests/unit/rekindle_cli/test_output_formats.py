@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError
 from rekindle_cli import output_formats
 
 ROWS = pa.table({"n": [1, 20], "name": ["a", None]})

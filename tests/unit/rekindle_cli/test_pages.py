@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import typer
 
-from rekindle.settings import Policy, RuntimeSettings
-from rekindle_cli import cli
+from rekindle.model.settings import Policy, RuntimeSettings
+from rekindle_cli import command_line
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -101,7 +101,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_commands_of_a_page_are_there_with_their_options(page: Path) -> None:
     for words in commands(page):
-        command: Any = typer.main.get_command(cli.application(words))
+        command: Any = typer.main.get_command(command_line.application(words))
         named = iter(words)
         while hasattr(command, "commands"):
             name = next(named)

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
 PIPELINE = """
 import pyarrow as pa
 import pyarrow.compute as pc
-from rekindle_spark.pipeline import Pipeline, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_spark.pipeline.replay import Replay
 
 def doubled(table):
     return table.set_column(1, "value", pc.multiply(table["value"], 2))
@@ -52,7 +52,7 @@ class Command:
         self.out = self.err = ""
 
     def __call__(self, *arguments: str) -> int:
-        code = cli.run(cli.application, arguments)
+        code = command_line.run(command_line.application, arguments)
         self.out, self.err = self.capfd.readouterr()
         assert "Traceback" not in self.out + self.err
         return code
@@ -129,9 +129,9 @@ def test_a_function_that_never_returns_is_an_error_of_a_check(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rekindle_cli import pipeline_checks
-    from rekindle_cli.guard import Limits
+    from rekindle_cli.guard import CallLimits
 
-    monkeypatch.setattr(pipeline_checks, "FUNCTION_LIMITS", Limits(0.3))
+    monkeypatch.setattr(pipeline_checks, "FUNCTION_LIMITS", CallLimits(0.3))
     rest = 'readings.filter("slow", lambda t: [None for _ in iter(int, 1)]).sink("out")'
     file = written(tmp_path, rest)
     assert command("check", file) == 2
@@ -386,11 +386,11 @@ def test_a_folder_with_a_space_is_quoted_where_it_is_to_be_pasted(
 
 
 def test_the_examples_data_is_the_same_each_time_and_what_it_says() -> None:
-    from rekindle_cli.example import requests
+    from rekindle_cli.example import request_log
 
-    log = requests.log()
-    assert log.equals(requests.log())
-    assert log.num_rows == requests.ROWS
+    log = request_log.log()
+    assert log.equals(request_log.log())
+    assert log.num_rows == request_log.ROWS
     assert log["time"].to_pylist() == sorted(log["time"].to_pylist())
     statuses = log["status"].value_counts().to_pylist()
     assert {row["values"] for row in statuses} == {200, 304, 404, 500, 503}

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 from rekindle_cli import pipeline_file
-from rekindle_cli.guard import Limits
+from rekindle_cli.guard import CallLimits
 from rekindle_cli.pipeline_file import LoadedPipeline
 
 TEXT = """
 import pyarrow as pa
-from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.testing import TableSource
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
 {head}
@@ -30,7 +30,7 @@ def pipeline():
 """
 HEAD_LINE = 6
 # More than an import takes on a busy machine, and the least that a test can wait for.
-AMPLE, SHORT = Limits(600.0), Limits(0.3, "--import-seconds")
+AMPLE, SHORT = CallLimits(600.0), CallLimits(0.3, "--import-seconds")
 
 
 def written(tmp_path: Path, head: str = "", body: str = "") -> Path:
@@ -39,11 +39,13 @@ def written(tmp_path: Path, head: str = "", body: str = "") -> Path:
     return file
 
 
-def load(tmp_path: Path, head: str = "", body: str = "", limits: Limits = AMPLE) -> LoadedPipeline:
+def load(
+    tmp_path: Path, head: str = "", body: str = "", limits: CallLimits = AMPLE
+) -> LoadedPipeline:
     return pipeline_file.load(str(written(tmp_path, head, body)), limits)
 
 
-def refusal(tmp_path: Path, head: str = "", body: str = "", limits: Limits = AMPLE) -> str:
+def refusal(tmp_path: Path, head: str = "", body: str = "", limits: CallLimits = AMPLE) -> str:
     """The message, in which the file is FILE."""
     with pytest.raises(InputError) as caught:
         load(tmp_path, head, body, limits)
@@ -116,7 +118,7 @@ def test_a_module_beside_the_file_is_not_sent_to_executors(tmp_path: Path) -> No
 
 def test_a_pipeline_that_no_function_returns_is_pointed_at(tmp_path: Path) -> None:
     file = tmp_path / "machines.py"
-    file.write_text("from rekindle_spark.pipeline import Pipeline\nmine = Pipeline('p')\n")
+    file.write_text("from rekindle_spark.pipeline.steps import Pipeline\nmine = Pipeline('p')\n")
     with pytest.raises(
         InputError, match=r"has no function 'pipeline'; return mine from a function"
     ):
@@ -232,7 +234,7 @@ def test_ctrl_c_while_a_file_is_imported_is_the_users_own(tmp_path: Path) -> Non
 
 
 def test_code_is_given_up_late_on_a_busy_machine_but_not_before_it_could_run() -> None:
-    limits = Limits(10.0, ends_at=100.0)
+    limits = CallLimits(10.0, ends_at=100.0)
     assert not limits.are_over(9.9, 99.9)
     assert limits.are_over(10.0, 50.0)
     assert limits.are_over(3.0, 100.0)

@@ -20,7 +20,7 @@ PROBLEM = {
 
 
 def plan(*arguments: str) -> subprocess.CompletedProcess[str]:
-    start = "import sys; from rekindle_cli.cli import main; sys.exit(main())"
+    start = "import sys; from rekindle_cli.command_line import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-c", start, "plan", *arguments],
         capture_output=True,

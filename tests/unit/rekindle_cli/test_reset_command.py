@@ -8,13 +8,13 @@ import pytest
 from store_in_memory import ConnectionInMemory, SharedStore
 
 from rekindle import protocol
-from rekindle.protocol import Heartbeat, Orders, tree
-from rekindle.protocol.tree import Place
-from rekindle_bench.fleet import Fleet, Member, shape
-from rekindle_cli import cli, store_access
+from rekindle.protocol import Heartbeat, Orders, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_bench.application_fleet import Fleet, Member, shape
+from rekindle_cli import command_line, coordination_access
 
 PLACE, OTHER = Place("default", "flights"), Place("test", "weather")
-HEARTBEAT = PLACE.path(tree.HEARTBEAT)
+HEARTBEAT = PLACE.path(store_paths.HEARTBEAT)
 
 
 @pytest.fixture
@@ -22,24 +22,24 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> ConnectionInMemory:
     """To a store with two applications, whose drivers have ended; commands use it."""
     connection = SharedStore().connect()
     Fleet(connection, [Member(place, shape(2)) for place in (PLACE, OTHER)]).write()
-    connection.put(PLACE.path(tree.ORDERS), protocol.encode(Orders(paused=True)))
+    connection.put(PLACE.path(store_paths.ORDERS), protocol.encode(Orders(paused=True)))
     for number in (1, 2):
-        for folder in (tree.DIRECTIVES, tree.ACKS):
-            connection.put(PLACE.path(folder, tree.numbered(number)), b"{}")
+        for folder in (store_paths.DIRECTIVES, store_paths.ACKS):
+            connection.put(PLACE.path(folder, store_paths.numbered(number)), b"{}")
     for place in (PLACE, OTHER):
-        connection.remove(place.path(tree.HEARTBEAT))
+        connection.remove(place.path(store_paths.HEARTBEAT))
 
     @contextmanager
     def opened(*_: object) -> Iterator[ConnectionInMemory]:
         yield connection
 
-    monkeypatch.setattr(store_access, "opened", opened)
+    monkeypatch.setattr(coordination_access, "opened", opened)
     return connection
 
 
 def ended(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
     line = ["reset", str(PLACE), "--zookeeper", "127.0.0.1:1", *options]
-    code = cli.run(cli.application, line)
+    code = command_line.run(command_line.application, line)
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
@@ -138,14 +138,14 @@ def test_a_driver_that_comes_in_between_keeps_its_records(
 
     def slow(self: ConnectionInMemory, path: str, version: int | None = None) -> None:
         remove(self, path, version)
-        if path.startswith(PLACE.path(tree.ACKS)):
+        if path.startswith(PLACE.path(store_paths.ACKS)):
             beat(self)
 
     monkeypatch.setattr(ConnectionInMemory, "remove", slow)
     code, _, error = ended(capsys, "--yes")
     assert (code, "has a driver that is there" in error) == (2, True)
-    assert connection.get(PLACE.path(tree.TOPOLOGY)) is not None
-    assert connection.get(PLACE.path(tree.ORDERS)) is not None
+    assert connection.get(PLACE.path(store_paths.TOPOLOGY)) is not None
+    assert connection.get(PLACE.path(store_paths.ORDERS)) is not None
 
 
 def test_a_reset_that_was_interrupted_can_be_done_again(
@@ -160,7 +160,7 @@ def test_a_reset_that_was_interrupted_can_be_done_again(
 
         interrupted.setattr(ConnectionInMemory, "remove_together", interrupt)
         assert ended(capsys, "--yes")[0] == 130
-    assert connection.get(PLACE.path(tree.TOPOLOGY)) is not None
+    assert connection.get(PLACE.path(store_paths.TOPOLOGY)) is not None
     assert ended(capsys, "--yes")[0] == 0
     assert paths(connection, PLACE) == []
 
@@ -170,5 +170,5 @@ def test_an_application_that_is_not_there_is_refused_with_near_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = ["reset", "default/flight", "--zookeeper", "127.0.0.1:1", "--yes"]
-    assert cli.run(cli.application, line) == 2
+    assert command_line.run(command_line.application, line) == 2
     assert "name one of: default/flights" in capsys.readouterr().err

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle_cli import cli
+from rekindle_cli import command_line
 
 MASTER = "spark://127.0.0.1:9"
 PIPELINE = """
-from rekindle_spark.pipeline import Pipeline
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.pipeline.replay import Replay
 
 def pipeline():
     built = Pipeline("readings")
@@ -25,7 +25,7 @@ def refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], *arguments: str) 
     """The message of a refused run, of which nothing is there afterwards."""
     before = sorted(tmp_path.rglob("*"))
     store = ("--store", str(tmp_path / "shared" / "store"))
-    assert cli.run(cli.application, ["run", *arguments, *store]) == 2
+    assert command_line.run(command_line.application, ["run", *arguments, *store]) == 2
     left = [path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts]
     assert sorted(left) == before
     said = capfd.readouterr().err
@@ -160,7 +160,7 @@ def run(tmp_path: Path, capfd: pytest.CaptureFixture[str], rest: str, *options: 
     file = pipeline_file(tmp_path, rest)
     arguments = ("--master", MASTER, "--store", str(tmp_path / "store"), *options)
     events = ("--events", str(tmp_path / "absent" / "events.jsonl"))
-    assert cli.run(cli.application, ["run", file, *arguments, *events]) == 2
+    assert command_line.run(command_line.application, ["run", file, *arguments, *events]) == 2
     said: list[str] = capfd.readouterr().err.splitlines()
     return said
 

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from rekindle.coordination import NodesLost, NodeSuspected, advance
-from rekindle.errors import InputError
-from rekindle_cli import cli, situations
+from rekindle.model.errors import InputError
+from rekindle_cli import command_line, state_loader
 
 SITUATION = {
     "version": 1,
@@ -35,7 +35,7 @@ def situation(tmp_path: Path) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.run(cli.application, arguments)
+    code = command_line.run(command_line.application, arguments)
     return (code, *capsys.readouterr())
 
 
@@ -123,11 +123,11 @@ def test_a_forecast_shows_both_before_anything_moves(
 def test_only_an_application_at_rest_is_forecast(
     situation: str, news: NodeSuspected | NodesLost, message: str
 ) -> None:
-    state = situations.load(situation, None, None)
-    assert situations.steady(state, "application x") is state
+    state = state_loader.load(situation, None, None)
+    assert state_loader.steady(state, "application x") is state
     state, _ = advance(state, news, 5.0, clock=float)
     with pytest.raises(InputError, match=message):
-        situations.steady(state, "application x")
+        state_loader.steady(state, "application x")
 
 
 def test_a_picture_of_the_outages_is_written_beside_the_table(

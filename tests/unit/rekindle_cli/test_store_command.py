@@ -13,7 +13,7 @@ from s3_server import S3Server, serving
 from whole_stores import Driver, all_files
 
 import rekindle
-from rekindle_cli import cli
+from rekindle_cli import command_line
 from rekindle_cli.commands import store as command
 
 PLACES = itertools.count()
@@ -43,7 +43,7 @@ def said(
 ) -> tuple[str, str]:
     """What the command prints on each stream."""
     line = ["store", *map(str, arguments)]
-    assert cli.run(cli.application, line) == code
+    assert command_line.run(command_line.application, line) == code
     printed = capsys.readouterr()
     assert "Traceback" not in printed.err
     return printed.out, printed.err
@@ -148,7 +148,7 @@ def test_help_of_each_ends_with_an_example(capsys: pytest.CaptureFixture[str]) -
 
 def test_it_needs_nothing_of_the_runtime(place: Path) -> None:
     code = (
-        "import sys; from rekindle_cli import cli; "
+        "import sys; from rekindle_cli import command_line as cli; "
         f"code = cli.run(cli.application, ['store', 'check', {str(place)!r}]); "
         "loaded = [name for name in sys.modules if name.split('.')[0] in "
         "('rekindle_spark', 'pyspark', 'kazoo', 'aiohttp')]; print(loaded); sys.exit(code)"

@@ -14,14 +14,14 @@ import pytest
 from console_world import Values, healthy, many_queries, record_of, short
 from standing_world import short_of_capacity
 
-from rekindle.errors import InputError
-from rekindle_console import asking, console_server, pacing
-from rekindle_console.asking import Asker
+from rekindle.model.errors import InputError
+from rekindle_console import console_server, paced_worker, question_process
+from rekindle_console.application_summaries import view_of
+from rekindle_console.console_questions import ConsoleAnswer, ConsoleQuestion, answer, portable
 from rekindle_console.console_server import Console, is_own_host, serve
-from rekindle_console.pacing import Throttle
+from rekindle_console.paced_worker import Throttle
 from rekindle_console.page_addresses import Address, PageKind, link, parse
-from rekindle_console.questions import ConsoleAnswer, ConsoleQuestion, answer, portable
-from rekindle_console.summaries import view_of
+from rekindle_console.question_process import QuestionProcess
 
 Ask = Callable[..., http.client.HTTPResponse]
 
@@ -248,8 +248,8 @@ def test_the_thread_of_the_console_rests_four_times_as_long_as_it_works(
 ) -> None:
     rests: list[float] = []
     now = [0.0]
-    monkeypatch.setattr(pacing.time, "thread_time", lambda: now[0])
-    monkeypatch.setattr(pacing.time, "sleep", rests.append)
+    monkeypatch.setattr(paced_worker.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(paced_worker.time, "sleep", rests.append)
     throttle = Throttle()
     throttle.begin()
     now[0] = 0.01
@@ -301,7 +301,7 @@ def question() -> ConsoleQuestion:
     return ConsoleQuestion("explanation", portable(view), 1_000_100.0, "busiest")
 
 
-def await_answer(asker: Asker, make: Callable[[], ConsoleQuestion]) -> ConsoleAnswer:
+def await_answer(asker: QuestionProcess, make: Callable[[], ConsoleQuestion]) -> ConsoleAnswer:
     assert asker.ask("key", 1, make) is None
     asker.await_answer("key", 110.0)
     found = asker.ask("key", 1, make)
@@ -310,7 +310,7 @@ def await_answer(asker: Asker, make: Callable[[], ConsoleQuestion]) -> ConsoleAn
 
 
 def test_a_question_is_answered_by_a_process_of_its_own_as_it_would_be_here() -> None:
-    asker = Asker(60.0, 60.0)
+    asker = QuestionProcess(60.0, 60.0)
     try:
         found = await_answer(asker, question)
         assert found == answer(question())
@@ -323,10 +323,10 @@ def test_a_question_is_answered_by_a_process_of_its_own_as_it_would_be_here() ->
 def test_a_process_that_does_not_answer_in_time_is_ended_and_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(asking, "WALL_SECONDS_MAX", 0.0)
-    asker = Asker(60.0, 60.0)
+    monkeypatch.setattr(question_process, "WALL_SECONDS_MAX", 0.0)
+    asker = QuestionProcess(60.0, 60.0)
     try:
-        assert await_answer(asker, question).trouble == asking.FAILED
+        assert await_answer(asker, question).trouble == question_process.FAILED
     finally:
         asker.close()
 
@@ -335,9 +335,9 @@ def test_a_question_that_cannot_be_asked_is_said_and_the_next_one_is_answered() 
     def broken() -> ConsoleQuestion:
         raise ValueError("no question")
 
-    asker = Asker(60.0, 60.0)
+    asker = QuestionProcess(60.0, 60.0)
     try:
-        assert await_answer(asker, broken).trouble == asking.BROKEN
+        assert await_answer(asker, broken).trouble == question_process.BROKEN
         asker.ask("next", 1, question)
         asker.await_answer("next", 110.0)
         found = asker.ask("next", 1, question)
@@ -348,16 +348,18 @@ def test_a_question_that_cannot_be_asked_is_said_and_the_next_one_is_answered() 
 
 
 def test_too_many_questions_are_refused_and_closing_ends_what_waits() -> None:
-    asker, going = Asker(60.0, 60.0), threading.Event()
+    asker, going = QuestionProcess(60.0, 60.0), threading.Event()
 
     def slow() -> Any:
         going.wait(30.0)
         return question()
 
-    found = [asker.ask(f"key-{index}", 1, slow) for index in range(asking.WAITING_MAX + 1)]
-    assert found[:-1] == [None] * asking.WAITING_MAX
+    found = [
+        asker.ask(f"key-{index}", 1, slow) for index in range(question_process.WAITING_MAX + 1)
+    ]
+    assert found[:-1] == [None] * question_process.WAITING_MAX
     assert found[-1] is not None
-    assert found[-1].trouble == asking.BUSY
+    assert found[-1].trouble == question_process.BUSY
     going.set()
     asker.close()
 

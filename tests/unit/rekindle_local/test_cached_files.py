@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from rekindle.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError
 from rekindle_local import cached_files
 
 DAY = 86_400.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import loud_skips
 import pytest
 
-from rekindle_local import cgroups, processes
+from rekindle_local import cgroups, process_sets
 
 # As on Debian with the hybrid layout, on systemd with v1 joined controllers, and on v2 alone.
 SEPARATE = """\
@@ -58,7 +58,7 @@ def group() -> Iterator[cgroups.Group]:
     group.create()
     yield group
     tops = cgroups.Group(hierarchy, top).directories
-    processes.kill_all(lambda: cgroups.tree_processes(tops), limit_seconds=1.0)
+    process_sets.kill_all(lambda: cgroups.tree_processes(tops), limit_seconds=1.0)
     for directory in tops:
         cgroups.remove_tree(directory)
 
@@ -103,16 +103,16 @@ def test_whatever_a_process_in_a_group_forks_is_found_and_killed_there(
 ) -> None:
     # A session of its own, and a loop of forks: neither leaves the group.
     script = "(while :; do sleep 1 & sleep 0.01; done) & exec setsid sleep 60"
-    leader = processes.start_gated(
+    leader = process_sets.start_gated(
         ["/bin/sh", "-c", script],
         environment=os.environ,
         entrances=group.entrances,
         log=tmp_path / "log",
     )
     assert group.processes() == ()
-    processes.open_gate(leader)
-    assert processes.await_condition(lambda: len(group.processes()) > 2, limit_seconds=1.5)
-    assert processes.kill_all(group.processes, limit_seconds=1.5) == ()
+    process_sets.open_gate(leader)
+    assert process_sets.await_condition(lambda: len(group.processes()) > 2, limit_seconds=1.5)
+    assert process_sets.kill_all(group.processes, limit_seconds=1.5) == ()
     leader.wait()
     assert group.processes() == ()
     assert group.cpu_seconds() > 0
@@ -121,7 +121,7 @@ def test_whatever_a_process_in_a_group_forks_is_found_and_killed_there(
 def test_a_process_held_at_the_gate_ends_with_its_parent(tmp_path: Path) -> None:
     started = tmp_path / "started"
     owner = (
-        "import os, pathlib; from rekindle_local import processes\n"
+        "import os, pathlib; from rekindle_local import process_sets as processes\n"
         f"process = processes.start_gated(['touch', {str(started)!r}], environment=os.environ,\n"
         f"    entrances=(), log=pathlib.Path({str(tmp_path / 'log')!r}))\n"
         "print(process.pid, flush=True); os._exit(1)"
@@ -135,33 +135,33 @@ def test_a_process_held_at_the_gate_ends_with_its_parent(tmp_path: Path) -> None
         check=False,
     )
     session = int(done.stdout)
-    assert processes.await_condition(
-        lambda: processes.session_processes(session) == (), limit_seconds=1.0
+    assert process_sets.await_condition(
+        lambda: process_sets.session_processes(session) == (), limit_seconds=1.0
     )
     assert not started.exists()
 
 
 def test_stopped_processes_stand_still_until_they_are_continued(tmp_path: Path) -> None:
-    leader = processes.start_gated(
+    leader = process_sets.start_gated(
         ["/bin/sh", "-c", "sleep 60 & sleep 60"],
         environment=os.environ,
         entrances=(),
         log=tmp_path / "log",
     )
-    processes.open_gate(leader)
+    process_sets.open_gate(leader)
 
     def list_processes() -> tuple[int, ...]:
-        return processes.session_processes(leader.pid)
+        return process_sets.session_processes(leader.pid)
 
     def list_states() -> set[str]:
         stats = [Path(f"/proc/{pid}/stat").read_text() for pid in list_processes()]
         return {stat.rpartition(")")[2].split()[0] for stat in stats}
 
     try:
-        assert processes.stop_all(list_processes, limit_seconds=1.0) == ()
+        assert process_sets.stop_all(list_processes, limit_seconds=1.0) == ()
         assert list_states() <= {"T", "D"}
-        processes.continue_all(list_processes)
-        assert processes.await_condition(lambda: "T" not in list_states(), limit_seconds=1.0)
+        process_sets.continue_all(list_processes)
+        assert process_sets.await_condition(lambda: "T" not in list_states(), limit_seconds=1.0)
     finally:
-        processes.kill_all(list_processes, limit_seconds=1.0)
+        process_sets.kill_all(list_processes, limit_seconds=1.0)
         leader.wait()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import InputError, RunError
-from rekindle_local import cached_files, class_archives, training, wheel_records
+from rekindle.model.errors import InputError, RunError
+from rekindle_local import cached_files, class_archives, class_data_training, wheel_records
 from rekindle_local.class_archives import ClassArchives
-from rekindle_local.distribution import Distribution
+from rekindle_local.spark_distribution import Distribution
 
 JARS = {
     "jars/spark-core_2.13-4.3.0.jar": "core",
@@ -157,8 +157,8 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     distribution = install(tmp_path / "a")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(training, "find_distribution", lambda: distribution)
-    monkeypatch.setattr(training, "_train", fail)
+    monkeypatch.setattr(class_data_training, "find_distribution", lambda: distribution)
+    monkeypatch.setattr(class_data_training, "_train", fail)
     return runs
 
 
@@ -167,7 +167,7 @@ def test_archives_that_cannot_be_made_are_one_line_and_are_not_tried_again(
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
     for _ in range(2):
-        assert training.main() == 0
+        assert class_data_training.main() == 0
         said = capsys.readouterr().err.splitlines()
         assert len([line for line in said if "NO CLASS-DATA ARCHIVES" in line]) == 1
         assert "training application: no room" in said[-1]
@@ -178,5 +178,5 @@ def test_archives_that_cannot_be_made_are_a_failure_in_ci(
     failing: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
-    assert training.main() == 1
+    assert class_data_training.main() == 1
     assert len(failing) == 1

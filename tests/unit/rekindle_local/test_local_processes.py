@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_local import processes
-from rekindle_local.cluster import LocalCluster
-from rekindle_local.demo.driving import DriverProcess
+from rekindle_local import process_sets
+from rekindle_local.demo.driver_process import DriverProcess
+from rekindle_local.spark_cluster import LocalCluster
 
 FOLDER = "rekindle-abcdefghij"  # as HostFolder.java calls them
 
@@ -34,7 +34,7 @@ def test_the_socket_of_a_host_has_a_path_that_unix_takes(depth: int) -> None:
 OWNER = """
 import sys, time
 from pathlib import Path
-from rekindle_local.demo.driving import DriverProcess
+from rekindle_local.demo.driver_process import DriverProcess
 directory = Path(sys.argv[1])
 driver = DriverProcess(directory)
 driver.start(directory / "pipeline.py", "spark://127.0.0.1:9", directory / "settings.yaml", {})
@@ -86,6 +86,6 @@ def test_a_driver_ends_with_its_owner(tmp_path: Path) -> None:
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    assert processes.await_condition(
-        lambda: not processes.session_processes(driver), limit_seconds=15.0
+    assert process_sets.await_condition(
+        lambda: not process_sets.session_processes(driver), limit_seconds=15.0
     )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import InputError, RunError
-from rekindle_cli import cli
+from rekindle.model.errors import InputError, RunError
+from rekindle_cli import command_line
 from rekindle_local import local_run
-from rekindle_spark import masters
+from rekindle_spark.spark import spark_master
 
 PIPELINE = "def pipeline():\n    raise ValueError('no')\n"
 
@@ -31,7 +31,7 @@ def test_what_a_local_run_cannot_do_is_said_before_it_starts(
 ) -> None:
     file = tmp_path / "mine.py"
     file.write_text(PIPELINE)
-    assert cli.run(cli.application, ["run", str(file), *arguments]) == 2
+    assert command_line.run(command_line.application, ["run", str(file), *arguments]) == 2
     assert capfd.readouterr().err.startswith(message.replace("PIPELINE", str(file)))
     assert [*tmp_path.iterdir()] == [file]
 
@@ -39,15 +39,15 @@ def test_what_a_local_run_cannot_do_is_said_before_it_starts(
 def test_a_master_that_nobody_serves_is_said_with_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-        masters.await_answer(f"spark://127.0.0.1:{port}")
+        spark_master.await_answer(f"spark://127.0.0.1:{port}")
     with pytest.raises(RunError, match=r"does not answer \(Connection refused\); start the master"):
-        masters.await_answer(f"spark://127.0.0.1:{port}", limit_seconds=0.0)
+        spark_master.await_answer(f"spark://127.0.0.1:{port}", limit_seconds=0.0)
 
 
 def test_one_of_several_masters_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-        masters.await_answer(f"spark://127.0.0.1:9,127.0.0.1:{port}", limit_seconds=0.0)
+        spark_master.await_answer(f"spark://127.0.0.1:9,127.0.0.1:{port}", limit_seconds=0.0)
 
 
 @pytest.mark.parametrize(

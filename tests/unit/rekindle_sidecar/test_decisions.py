@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.errors import InputError
-from rekindle.protocol import Heartbeat, tree
-from rekindle_sidecar import contact, precedence, retention, sockets
-from rekindle_sidecar.contact import Contact
-from rekindle_sidecar.held import ACKS_MAX, Held, HeldReport
-from rekindle_sidecar.precedence import Precedence, Stamp
+from rekindle.model.errors import InputError
+from rekindle.protocol import Heartbeat, store_paths
+from rekindle_sidecar import directive_retention, driver_liveness, record_precedence, unix_socket
+from rekindle_sidecar.driver_liveness import DriverLiveness
+from rekindle_sidecar.held_reports import ACKS_MAX, HeldReport, HeldReports
+from rekindle_sidecar.record_precedence import Precedence, Stamp
 
-NAMES = (tree.TOPOLOGY, tree.STATISTICS, tree.PROGRESS, tree.CHECKPOINT)
+NAMES = (store_paths.TOPOLOGY, store_paths.STATISTICS, store_paths.PROGRESS, store_paths.CHECKPOINT)
 stamps = st.builds(Stamp, st.integers(1, 4), st.integers(0, 9))
 
 
@@ -28,7 +28,7 @@ def held(name: str, sequence: int, generation: int = 1) -> HeldReport:
 def test_of_each_kind_the_newest_report_is_held_whatever_came_when(
     told: list[tuple[str, int]],
 ) -> None:
-    memory = Held()
+    memory = HeldReports()
     for name, sequence in told:
         memory.take(held(name, sequence))
     written = []
@@ -41,8 +41,8 @@ def test_of_each_kind_the_newest_report_is_held_whatever_came_when(
 
 
 def test_a_report_that_comes_while_the_last_one_is_written_stays_held() -> None:
-    memory = Held()
-    first, second = held(tree.PROGRESS, 1), held(tree.PROGRESS, 2)
+    memory = HeldReports()
+    first, second = held(store_paths.PROGRESS, 1), held(store_paths.PROGRESS, 2)
     memory.take(first)
     assert memory.take(second)
     memory.settled(first)
@@ -56,31 +56,31 @@ def test_a_report_that_comes_while_the_last_one_is_written_stays_held() -> None:
 def test_no_report_is_written_beside_the_topology_of_another_generation(
     topology: Stamp | None,
 ) -> None:
-    memory = Held()
-    memory.take(held(tree.PROGRESS, 1, generation=2))
+    memory = HeldReports()
+    memory.take(held(store_paths.PROGRESS, 1, generation=2))
     assert memory.next(topology) is None
-    memory.take(held(tree.TOPOLOGY, 0, generation=2))
+    memory.take(held(store_paths.TOPOLOGY, 0, generation=2))
     first = memory.next(topology)
     assert first is not None
-    assert first.name == tree.TOPOLOGY
+    assert first.name == store_paths.TOPOLOGY
     memory.settled(first)
     second = memory.next(first.stamp)
     assert second is not None
-    assert second.name == tree.PROGRESS
+    assert second.name == store_paths.PROGRESS
 
 
 def test_what_is_said_again_after_a_handshake_is_held_again_unless_newer_is_held() -> None:
-    memory = Held()
-    memory.take(held(tree.TOPOLOGY, 0))
-    memory.settled(held(tree.TOPOLOGY, 0))
-    memory.take(held(tree.PROGRESS, 5))
+    memory = HeldReports()
+    memory.take(held(store_paths.TOPOLOGY, 0))
+    memory.settled(held(store_paths.TOPOLOGY, 0))
+    memory.take(held(store_paths.PROGRESS, 5))
     memory.begin_again()
-    assert memory.take(held(tree.TOPOLOGY, 0))
-    assert not memory.take(held(tree.PROGRESS, 4))
+    assert memory.take(held(store_paths.TOPOLOGY, 0))
+    assert not memory.take(held(store_paths.PROGRESS, 4))
 
 
 def test_acknowledgements_are_bounded_and_the_first_of_each_directive_counts() -> None:
-    memory = Held()
+    memory = HeldReports()
     for sequence in range(1, ACKS_MAX + 11):
         assert memory.acknowledge(sequence, b"first")
         assert not memory.acknowledge(sequence, b"again")
@@ -91,7 +91,7 @@ def test_acknowledgements_are_bounded_and_the_first_of_each_directive_counts() -
 
 @given(st.none() | stamps, stamps)
 def test_a_report_gives_way_only_to_a_newer_one(standing: Stamp | None, ours: Stamp) -> None:
-    decided = precedence.compare(standing, ours)
+    decided = record_precedence.compare(standing, ours)
     newer = standing is None or (ours.generation, ours.sequence) > (
         standing.generation,
         standing.sequence,
@@ -106,33 +106,35 @@ def test_a_report_of_another_store_neither_replaces_nor_keeps_whatever_its_numbe
     there: Stamp, here: Stamp
 ) -> None:
     standing, ours = replace(there, store="one"), replace(here, store="other")
-    assert precedence.compare(standing, ours) is Precedence.FOREIGN
+    assert record_precedence.compare(standing, ours) is Precedence.FOREIGN
     for unknown in (replace(there, store=""), replace(there, store="other")):
-        assert precedence.compare(unknown, ours) is precedence.compare(there, here)
-    assert precedence.compare(standing, here) is precedence.compare(there, here)
+        assert record_precedence.compare(unknown, ours) is record_precedence.compare(there, here)
+    assert record_precedence.compare(standing, here) is record_precedence.compare(there, here)
 
 
 def test_a_heartbeat_of_another_store_is_left_alone() -> None:
     standing = Heartbeat(generation=1, since=1.0, store="one")
     for generation in (1, 2):
         ours = Heartbeat(generation=generation, since=2.0, store="other")
-        assert precedence.compare_heartbeats(standing, ours, True) is Precedence.FOREIGN
+        assert record_precedence.compare_heartbeats(standing, ours, True) is Precedence.FOREIGN
 
 
 def test_the_stamp_of_a_topology_has_its_store() -> None:
-    stamp = precedence.stamp_of(b'{"kind":"topology","generation":2,"sequence":0,"store":"one"}')
+    stamp = record_precedence.stamp_of(
+        b'{"kind":"topology","generation":2,"sequence":0,"store":"one"}'
+    )
     assert stamp is not None
     assert stamp.store == "one"
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"generation": "x", "sequence": 1}', b"["])
 def test_what_is_no_report_has_no_stamp_and_may_be_overwritten(data: bytes) -> None:
-    assert precedence.stamp_of(data) is None
-    assert precedence.compare(None, Stamp(1, 0)) is Precedence.WRITE
+    assert record_precedence.stamp_of(data) is None
+    assert record_precedence.compare(None, Stamp(1, 0)) is Precedence.WRITE
 
 
 def test_the_stamp_of_a_report_is_found_among_fields_that_are_not_known() -> None:
-    assert precedence.stamp_of(b'{"x": [1], "sequence": 3, "generation": 2}') == Stamp(2, 3)
+    assert record_precedence.stamp_of(b'{"x": [1], "sequence": 3, "generation": 2}') == Stamp(2, 3)
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans())
@@ -141,7 +143,7 @@ def test_a_heartbeat_never_takes_the_place_of_a_higher_generations(
 ) -> None:
     standing = Heartbeat(generation=there, since=1.0)
     ours = Heartbeat(generation=here, since=2.0)
-    decided = precedence.compare_heartbeats(standing, ours, arriving)
+    decided = record_precedence.compare_heartbeats(standing, ours, arriving)
     assert (decided is Precedence.FENCED) == (there > here)
     if there < here:
         assert decided is Precedence.WRITE
@@ -149,41 +151,41 @@ def test_a_heartbeat_never_takes_the_place_of_a_higher_generations(
 
 def test_of_two_sidecars_with_one_driver_the_one_that_it_came_to_last_shows_it() -> None:
     first, second = Heartbeat(generation=1, since=1.0), Heartbeat(generation=1, since=2.0)
-    assert precedence.compare_heartbeats(first, second, True) is Precedence.WRITE
+    assert record_precedence.compare_heartbeats(first, second, True) is Precedence.WRITE
     # and the other does not take its turn again
-    assert precedence.compare_heartbeats(second, first, False) is Precedence.KEEP
-    assert precedence.compare_heartbeats(first, first, True) is Precedence.KEEP
-    assert precedence.compare_heartbeats(None, first, False) is Precedence.WRITE
+    assert record_precedence.compare_heartbeats(second, first, False) is Precedence.KEEP
+    assert record_precedence.compare_heartbeats(first, first, True) is Precedence.KEEP
+    assert record_precedence.compare_heartbeats(None, first, False) is Precedence.WRITE
 
 
 def test_a_driver_is_there_while_it_is_heard_of_and_has_a_connection() -> None:
-    there = contact.heard(Contact(), 100.0)
-    assert not contact.is_there(Contact(), 100.0, 10.0)
-    assert contact.is_there(there, 110.0, 10.0)
-    assert not contact.is_there(there, 110.1, 10.0)
-    parted = contact.connected(there, 0, 101.0)
-    assert contact.is_there(parted, 103.0, 10.0)
-    assert not contact.is_there(parted, 103.1, 10.0)
-    assert contact.connected(parted, 0, 102.0) == parted
-    assert contact.is_there(contact.connected(parted, 1, 102.0), 104.0, 10.0)
+    there = driver_liveness.heard(DriverLiveness(), 100.0)
+    assert not driver_liveness.is_there(DriverLiveness(), 100.0, 10.0)
+    assert driver_liveness.is_there(there, 110.0, 10.0)
+    assert not driver_liveness.is_there(there, 110.1, 10.0)
+    parted = driver_liveness.connected(there, 0, 101.0)
+    assert driver_liveness.is_there(parted, 103.0, 10.0)
+    assert not driver_liveness.is_there(parted, 103.1, 10.0)
+    assert driver_liveness.connected(parted, 0, 102.0) == parted
+    assert driver_liveness.is_there(driver_liveness.connected(parted, 1, 102.0), 104.0, 10.0)
 
 
 def test_an_open_long_poll_counts_as_being_heard_of_and_so_does_its_end() -> None:
-    waiting = contact.polling(contact.heard(Contact(), 100.0), 1, 100.0)
-    assert contact.is_there(waiting, 130.0, 10.0)
-    ended = contact.polling(waiting, -1, 130.0)
-    assert contact.is_there(ended, 140.0, 10.0)
-    assert not contact.is_there(ended, 140.1, 10.0)
-    assert not contact.is_there(contact.connected(waiting, 0, 101.0), 104.0, 10.0)
+    waiting = driver_liveness.polling(driver_liveness.heard(DriverLiveness(), 100.0), 1, 100.0)
+    assert driver_liveness.is_there(waiting, 130.0, 10.0)
+    ended = driver_liveness.polling(waiting, -1, 130.0)
+    assert driver_liveness.is_there(ended, 140.0, 10.0)
+    assert not driver_liveness.is_there(ended, 140.1, 10.0)
+    assert not driver_liveness.is_there(driver_liveness.connected(waiting, 0, 101.0), 104.0, 10.0)
 
 
 def test_directives_go_when_they_are_for_earlier_generations_or_long_acknowledged() -> None:
     directives = {**dict.fromkeys(range(1, 6), 1), **dict.fromkeys(range(6, 400), 2)}
     acks = range(1, 390)
-    old_directives, old_acks = retention.choose(directives, acks, 2)
-    assert old_acks == set(range(1, 390 - retention.ACKS_KEPT))
+    old_directives, old_acks = directive_retention.choose(directives, acks, 2)
+    assert old_acks == set(range(1, 390 - directive_retention.ACKS_KEPT))
     assert old_directives == old_acks
-    assert retention.choose(directives, acks, 3) == (set(directives), set(acks))
+    assert directive_retention.choose(directives, acks, 3) == (set(directives), set(acks))
 
 
 @given(
@@ -194,23 +196,23 @@ def test_directives_go_when_they_are_for_earlier_generations_or_long_acknowledge
 def test_what_the_driver_may_still_take_never_goes(
     directives: dict[int, int], acks: set[int], generation: int
 ) -> None:
-    old_directives, old_acks = retention.choose(directives, acks, generation)
+    old_directives, old_acks = directive_retention.choose(directives, acks, generation)
     for number in old_directives:
         assert directives[number] < generation or number in acks
     assert old_acks <= acks
     kept = acks - old_acks
-    assert len(kept) <= retention.ACKS_KEPT
+    assert len(kept) <= directive_retention.ACKS_KEPT
 
 
 def test_a_socket_that_a_killed_process_left_is_replaced_and_one_in_use_is_not(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "s"
-    sockets.listen(path).close()  # as a killed process leaves it
-    with sockets.listen(path):
+    unix_socket.listen(path).close()  # as a killed process leaves it
+    with unix_socket.listen(path):
         assert path.stat().st_mode & 0o777 == 0o600
         with pytest.raises(InputError, match="is in use by another process"):
-            sockets.listen(path)
+            unix_socket.listen(path)
 
 
 def test_a_socket_that_cannot_be_made_is_refused_and_nothing_is_overwritten(
@@ -224,22 +226,22 @@ def test_a_socket_that_cannot_be_made_is_refused_and_nothing_is_overwritten(
         (tmp_path / ("x" * 120), "is longer than 107 bytes"),
     ):
         with pytest.raises(InputError, match=words):
-            sockets.listen(path)
+            unix_socket.listen(path)
     assert file.read_text() == "kept"
 
 
 def test_a_socket_file_is_removed_only_by_who_made_it(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with sockets.listen(path):
+    with unix_socket.listen(path):
         inode = path.stat().st_ino
-        sockets.remove(path, inode + 1)
+        unix_socket.remove(path, inode + 1)
         assert path.exists()
-        sockets.remove(path, inode)
+        unix_socket.remove(path, inode)
         assert not path.exists()
-        sockets.remove(path, inode)
+        unix_socket.remove(path, inode)
 
 
 def test_the_process_at_the_other_end_is_known() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:
-        assert sockets.process_at(ours) == os.getpid()
+        assert unix_socket.process_at(ours) == os.getpid()

@@ -3,8 +3,8 @@
 import pytest
 
 from rekindle.protocol import Heartbeat, Orders, encode
-from rekindle_simulation import running, stores
-from rekindle_simulation.sabotage import Sabotage
+from rekindle_simulation import simulated_store, simulation_run
+from rekindle_simulation.simulation_sabotage import SimulationSabotage
 
 # Each of these broke something once: the pipeline, the faults and their order are in the seed.
 FOUND_SOMETHING = {
@@ -25,47 +25,47 @@ FOUND_SOMETHING = {
 
 @pytest.mark.parametrize("seed", FOUND_SOMETHING, ids=str)
 def test_what_a_seed_has_found_stays_mended(seed: int) -> None:
-    outcome = running.run(seed)
+    outcome = simulation_run.run(seed)
     assert outcome.broken is None, "\n".join(outcome.trace)
 
 
 @pytest.mark.parametrize("first", range(5_000, 5_100, 10))
 def test_every_invariant_holds_whatever_happens(first: int) -> None:
     for seed in range(first, first + 10):
-        outcome = running.run(seed)
+        outcome = simulation_run.run(seed)
         assert outcome.broken is None, f"seed {seed}\n" + "\n".join(outcome.trace)
 
 
-@pytest.mark.parametrize("sabotage", list(Sabotage), ids=str)
-def test_each_sabotage_is_found_within_ten_seeds(sabotage: Sabotage) -> None:
-    assert any(running.run(seed, sabotage).broken for seed in range(1, 11))
+@pytest.mark.parametrize("sabotage", list(SimulationSabotage), ids=str)
+def test_each_sabotage_is_found_within_ten_seeds(sabotage: SimulationSabotage) -> None:
+    assert any(simulation_run.run(seed, sabotage).broken for seed in range(1, 11))
 
 
 def test_a_seed_always_gives_the_same_run() -> None:
-    assert running.run(7) == running.run(7)
+    assert simulation_run.run(7) == simulation_run.run(7)
 
 
 def test_a_transaction_writes_all_or_nothing() -> None:
-    store = stores.Store()
+    store = simulated_store.SimulatedStore()
     store.put("/a", encode(Orders()))
-    with pytest.raises(stores.Conflict):
+    with pytest.raises(simulated_store.SimulatedConflict):
         store.transact({"/a": 7}, {"/a": b"x", "/b": b"y"}, None)
     assert store.get("/b") is None
     assert store.get("/a") == (encode(Orders()), 1)
 
 
 def test_records_of_a_session_go_with_it() -> None:
-    store = stores.Store()
+    store = simulated_store.SimulatedStore()
     session = store.open(now=0.0)
     store.put("/heartbeat", encode(Heartbeat(generation=1, since=0.0)), session)
-    store.expire(now=stores.SESSION_SECONDS)
+    store.expire(now=simulated_store.SESSION_SECONDS)
     assert store.get("/heartbeat") is not None
-    store.expire(now=stores.SESSION_SECONDS + 0.1)
+    store.expire(now=simulated_store.SESSION_SECONDS + 0.1)
     assert store.get("/heartbeat") is None
 
 
 def test_no_session_ends_while_the_store_is_away() -> None:
-    store = stores.Store()
+    store = simulated_store.SimulatedStore()
     session = store.open(now=0.0)
     store.reachable = False
     store.expire(now=60.0)

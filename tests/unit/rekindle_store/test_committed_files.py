@@ -12,12 +12,12 @@ from output_stores import Writer, rows
 from whole_stores import Driver
 
 import rekindle
-from rekindle import records
-from rekindle.errors import InputError, RunError
-from rekindle_store import commit_log, committed_files, files, segments
+from rekindle.model import record_format
+from rekindle.model.errors import InputError, RunError
+from rekindle_store import commit_log, commit_segments, committed_files, store_files
 from rekindle_store.committed_files import OutputLog
-from rekindle_store.files import Files
 from rekindle_store.local_files import LocalFiles
+from rekindle_store.store_files import Files
 
 
 @pytest.fixture
@@ -79,7 +79,9 @@ def test_commits_of_later_drivers_count_too(writer: Writer) -> None:
     later = Writer(writer.place)
     later.epoch("busiest", 0, 4, 6)
     assert listed(later, "busiest") == [("busiest", 0, 2, 1), ("busiest", 0, 4, 1)]
-    assert commit_log.newest(files.at(writer.place)) == 7, "a start seals the log with a record"
+    assert commit_log.newest(store_files.at(writer.place)) == 7, (
+        "a start seals the log with a record"
+    )
 
 
 def test_an_unknown_query_is_refused_with_near_ones(writer: Writer) -> None:
@@ -204,7 +206,7 @@ def test_a_record_of_a_newer_version_is_refused_with_the_remedy(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
-        later.setattr(records, "VERSIONS", {**records.VERSIONS, "commit": 2})
+        later.setattr(record_format, "VERSIONS", {**record_format.VERSIONS, "commit": 2})
         writer.epoch("hourly", 0, 4, 1)
     with pytest.raises(InputError, match="has version 2 of commit, known is 1; run the version of"):
         listed(writer)
@@ -226,7 +228,7 @@ def test_a_record_leads_no_reader_out_of_the_store(
 def test_a_record_that_comes_while_others_are_read_is_no_gap(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, late = files.at(writer.place), ["commits/6.json", "commits/7.json"]
+    store, late = store_files.at(writer.place), ["commits/6.json", "commits/7.json"]
     for epoch in (4, 5, 6):
         writer.epoch("hourly", 0, epoch, 1)
     read = type(store).read
@@ -248,7 +250,7 @@ def test_a_long_log_is_read_as_a_stream(writer: Writer, monkeypatch: pytest.Monk
     monkeypatch.setattr(committed_files, "RECORDS_MAX", 8)
     for epoch in range(4, 44):
         writer.epoch("hourly", 0, epoch, 1)
-    store, names = files.at(writer.place), []
+    store, names = store_files.at(writer.place), []
     read = type(store).read
 
     def counted(self: Files, name: str) -> bytes:
@@ -265,16 +267,17 @@ def test_a_long_log_is_read_as_a_stream(writer: Writer, monkeypatch: pytest.Monk
 def test_the_identity_of_a_store_is_its_own_and_lasts(tmp_path: Path) -> None:
     one, other = Writer(tmp_path / "one"), tmp_path / "other"
     (other / "generations").mkdir(parents=True)
-    assert commit_log.identity(files.at(other)) == ""
-    first = commit_log.identity(files.at(one.place))
+    assert commit_log.identity(store_files.at(other)) == ""
+    first = commit_log.identity(store_files.at(one.place))
     Writer(one.place).epoch("hourly", 0, 1, 1)
-    assert commit_log.identity(files.at(one.place)) == first
+    assert commit_log.identity(store_files.at(one.place)) == first
     second = Writer(other)
     (other / "generations/1.json").unlink()
     second.store.files.create(
-        "generations/1.json", records.encode("generation", {"generation": 1, "started_at": 2.0})
+        "generations/1.json",
+        record_format.encode("generation", {"generation": 1, "started_at": 2.0}),
     )
-    assert commit_log.identity(files.at(other)) != first
+    assert commit_log.identity(store_files.at(other)) != first
 
 
 def test_readers_need_nothing_of_the_runtime() -> None:
@@ -297,7 +300,7 @@ def test_readers_need_nothing_of_the_runtime() -> None:
 def test_the_core_loads_readers_only_when_they_are_used() -> None:
     with pytest.raises(AttributeError, match="module 'rekindle' has no attribute 'reed'"):
         rekindle.reed  # noqa: B018
-    code = "import sys, rekindle.errors; print('rekindle_store' in sys.modules)"
+    code = "import sys, rekindle.model.errors; print('rekindle_store' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": ":".join(sys.path)},
@@ -311,7 +314,7 @@ def test_the_core_loads_readers_only_when_they_are_used() -> None:
 def test_who_follows_the_log_asks_for_one_file_where_there_is_no_news(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = OutputLog(files.at(writer.place))
+    log = OutputLog(store_files.at(writer.place))
     while log.look() is not None:
         pass
     asked: list[str] = []
@@ -332,10 +335,10 @@ def test_who_follows_the_log_asks_for_one_file_where_there_is_no_news(
 def test_who_follows_the_log_and_stood_still_finds_the_next_record_in_its_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "LENGTH", 4)
+    monkeypatch.setattr(commit_segments, "LENGTH", 4)
     driver = Driver(tmp_path / "store")
     driver.run(1)
-    log = OutputLog(files.at(tmp_path / "store"), "hourly")
+    log = OutputLog(store_files.at(tmp_path / "store"), "hourly")
     while log.look() is not None:
         pass
     driver.run(*range(2, 8))

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 from s3_server import Quirks, S3Server, serving
 
 import rekindle
-from rekindle.errors import InputError, RunError
-from rekindle_store import files, s3_settings
+from rekindle.model.errors import InputError, RunError
+from rekindle_store import s3_settings, store_files
 from rekindle_store.object_files import ObjectFiles
 from rekindle_store.transfers import PIECE_BYTES
 
@@ -115,7 +115,7 @@ def test_what_a_server_cannot_do_is_named_and_nothing_is_left(
 ) -> None:
     server.quirks = quirks
     with pytest.raises(error, match=says):
-        files.check(place())
+        store_files.check(place())
     assert server.objects == {}
 
 
@@ -123,7 +123,7 @@ def test_what_others_begin_may_be_created_though_the_first_look_conflicts(
     server: S3Server,
 ) -> None:
     server.quirks = Quirks(conflicts=1, bulk=(405, "MethodNotAllowed"))
-    files.check(place())
+    store_files.check(place())
     assert server.objects == {}
 
 
@@ -139,7 +139,7 @@ def test_line_breaks_and_blanks_around_values_are_left_out(
     }
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    files.check(place())
+    store_files.check(place())
     assert server.requests
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_meant_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=f"{name}: .*{says}"):
-        files.check(place())
+        store_files.check(place())
     assert server.requests == []
 
 
@@ -190,11 +190,11 @@ def test_a_private_authority_is_trusted_where_the_environment_names_it(
     with serving(tls=tls) as server:
         use(monkeypatch, server.address)
         with pytest.raises(InputError, match=r"is not trusted .UnknownIssuer.*AWS_CA_BUNDLE"):
-            files.check(place())
+            store_files.check(place())
         with pytest.raises(InputError, match=r"is not trusted .UnknownIssuer.*AWS_CA_BUNDLE"):
             rekindle.read(place(), "hourly")
         monkeypatch.setenv(name, f"{authority}\n")
-        files.check(place())
+        store_files.check(place())
         assert server.objects == {}
         assert server.requests
 
@@ -214,7 +214,7 @@ def test_a_panic_of_the_client_is_an_answer_like_others(monkeypatch: pytest.Monk
     monkeypatch.setenv("RUST_BACKTRACE", "0")
     monkeypatch.setattr(s3_settings, "options", lambda: {"aws_endpoint_url": "no-scheme:1"})
     with pytest.raises(RunError, match="the client panicked"):
-        files.check(place())
+        store_files.check(place())
 
 
 def made_certificate(folder: Path) -> Path:

@@ -10,9 +10,9 @@ import pytest
 from output_stores import Writer, rows
 
 import rekindle
-from rekindle.errors import InputError, RunError
-from rekindle_store import files, query_output
-from rekindle_store.files import Files
+from rekindle.model.errors import InputError, RunError
+from rekindle_store import query_output, store_files
+from rekindle_store.store_files import Files
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
     assert [numbers(next(followed)) for _ in range(3)] == [[1, 2], [3], [4]]
     writer.epoch("hourly", 0, 3, 5)
     left = 4
-    read = type(files.at(writer.place)).read
+    read = type(store_files.at(writer.place)).read
 
     def shaky(self: Files, name: str) -> bytes:
         nonlocal left
@@ -216,7 +216,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
             raise OSError(5, "Input/output error", name)
         return read(self, name)
 
-    monkeypatch.setattr(type(files.at(writer.place)), "read", shaky)
+    monkeypatch.setattr(type(store_files.at(writer.place)), "read", shaky)
     assert numbers(next(followed)) == [5]
     assert told[0] is not None
     assert "does not answer (Input/output error)" in told[0]
@@ -231,7 +231,7 @@ def test_a_store_that_stays_away_ends_it(writer: Writer, monkeypatch: pytest.Mon
     def away(*_: object) -> Iterator[bytes]:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(type(files.at(writer.place)), "read", away)
+    monkeypatch.setattr(type(store_files.at(writer.place)), "read", away)
     with pytest.raises(RunError, match=r"does not answer \(Input/output error\)"):
         next(followed)
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from rekindle.errors import InputError, RekindleError, RunError
+from rekindle.model.errors import InputError, RekindleError, RunError
 from rekindle_store import store_errors
 
 S3, FOLDER = "s3://bucket/prefix", "/shared/store"

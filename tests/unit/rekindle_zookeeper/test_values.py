@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rekindle_zookeeper
-from rekindle.errors import InputError, RunError
-from rekindle.protocol import tree
-from rekindle_zookeeper import access, connections, splitting
+from rekindle.model.errors import InputError, RunError
+from rekindle.protocol import store_paths
+from rekindle_zookeeper import acl, record_chunks, zookeeper_connection
 
-PLACE = tree.Place("default", "application")
+PLACE = store_paths.Place("default", "application")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_what_is_no_list_of_servers_is_refused(hosts: str) -> None:
     "hosts", ["zk-0.zk.svc.cluster.local.:2181", "host.", "[::1]:2181", "a,b.:2181", "host_1:1"]
 )
 def test_a_list_of_servers_may_have_names_that_end_with_a_dot(hosts: str) -> None:
-    connections.check_hosts(hosts)
+    zookeeper_connection.check_hosts(hosts)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe", b"a\x07b", b"x" * 1001])
@@ -47,39 +47,43 @@ def test_a_secret_is_read_without_the_white_space_around_it(tmp_path: Path) -> N
 
 
 def test_a_secret_opens_everything_for_who_knows_it_and_nothing_for_others() -> None:
-    credential = access.from_text("open")
+    credential = acl.from_text("open")
     assert credential.shown == ("digest", "rekindle:open")
     ((rights, identity),) = credential.acl
     assert identity.scheme == "digest"
     assert "open" not in identity.id
     assert credential.acl[0].acl_list == ["ALL"]
     assert rights == credential.acl[0].perms
-    assert access.Access.of(None, None).credential is None
+    assert acl.Access.of(None, None).credential is None
 
 
-@given(st.lists(st.integers(0, 3 * tree.PIECE_BYTES), max_size=6))
+@given(st.lists(st.integers(0, 3 * store_paths.PIECE_BYTES), max_size=6))
 def test_whatever_is_written_at_once_fits_into_one_message(sizes: list[int]) -> None:
-    writes = {PLACE.path(tree.DIRECTIVES, str(n)): b"x" * size for n, size in enumerate(sizes)}
-    prepared = splitting.prepare(writes)
+    writes = {
+        PLACE.path(store_paths.DIRECTIVES, str(n)): b"x" * size for n, size in enumerate(sizes)
+    }
+    prepared = record_chunks.prepare(writes)
     assert sum(len(record.data) for record in prepared.values()) <= 1 << 20
     for path, data in writes.items():
         record = prepared[path]
-        assert all(len(piece) <= tree.PIECE_BYTES for piece in record.pieces.values())
-        assert tuple(record.pieces) == splitting.named(path, record.data)
+        assert all(len(piece) <= store_paths.PIECE_BYTES for piece in record.pieces.values())
+        assert tuple(record.pieces) == record_chunks.named(path, record.data)
         if record.pieces:
             parts = list(record.pieces.values())
-            assert tree.join(record.data, parts, path) == data
+            assert store_paths.join(record.data, parts, path) == data
         else:
             assert record.data == data
 
 
 def test_the_pieces_of_a_record_lie_with_those_of_its_application() -> None:
-    assert splitting.folder(PLACE.path(tree.DIRECTIVES, "1")) == PLACE.path(tree.PIECES)
+    assert record_chunks.folder(PLACE.path(store_paths.DIRECTIVES, "1")) == PLACE.path(
+        store_paths.PIECES
+    )
     with pytest.raises(RunError, match="belongs to no application"):
-        splitting.folder(tree.ELECTION)
+        record_chunks.folder(store_paths.ELECTION)
 
 
 @pytest.mark.parametrize("head", [b'{"pieces": x}', b'{"pieces": 2}', b'{"pieces": "2"}'])
 def test_a_record_that_names_its_pieces_in_no_way_that_is_known_is_an_error(head: bytes) -> None:
     with pytest.raises(RunError, match="in a way that nobody reads"):
-        splitting.named(PLACE.path(tree.TOPOLOGY), head)
+        record_chunks.named(PLACE.path(store_paths.TOPOLOGY), head)

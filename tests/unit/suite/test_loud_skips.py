@@ -7,8 +7,8 @@ from typing import Any
 import loud_skips
 import pytest
 
-from rekindle.errors import InputError
-from testbed import binaries
+from rekindle.model.errors import InputError
+from testbed import test_programs
 
 NO_GO = InputError(where="go", what="is not installed", remedy="install Go")
 
@@ -76,8 +76,10 @@ def test_programs_that_cannot_be_had_skip_the_tests_that_ask_for_them(
 
 def test_programs_are_kept_for_the_tests_that_ask_for_them() -> None:
     running = session()
-    for loud, name in (("NO CHART", binaries.HELM), ("NO STORE", binaries.VERSITYGW)):
+    for loud, name in (("NO CHART", test_programs.HELM), ("NO STORE", test_programs.VERSITYGW)):
         found = {name: Path(name)}
         loud_skips.keep(running, loud, lambda _, found=found: found)
-    assert loud_skips.programs(running, "NO CHART") == {binaries.HELM: Path(binaries.HELM)}
-    assert loud_skips.programs(running, "NO STORE") == {binaries.VERSITYGW: Path("versitygw")}
+    assert loud_skips.programs(running, "NO CHART") == {
+        test_programs.HELM: Path(test_programs.HELM)
+    }
+    assert loud_skips.programs(running, "NO STORE") == {test_programs.VERSITYGW: Path("versitygw")}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import InputError
-from testbed import folders, owners
+from rekindle.model.errors import InputError
+from testbed import owned_folders, process_owners
 from testbed.__main__ import _owned, lost_nodes, main
 
 
@@ -56,7 +56,7 @@ def test_what_names_no_process_is_sent_no_signal(
 def test_a_word_of_the_owner_that_cannot_be_read_is_named(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folders.make(tmp_path)
+    owned_folders.make(tmp_path)
     (tmp_path / "owner").mkdir()  # as root reads every file
     nodes = ["node-1"] if command == "lose" else []
     assert main([command, *nodes, "--directory", str(tmp_path)]) == 2
@@ -84,7 +84,7 @@ def test_a_directory_that_cannot_be_made_is_refused() -> None:
 def test_a_process_is_named_with_what_it_runs_and_one_that_is_anothers_is_not_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = owners.described(os.getpid())
+    told = process_owners.described(os.getpid())
     assert told.startswith(f"process {os.getpid()} (")
     assert Path("/proc/self/cmdline").read_text().partition("\0")[0] in told
 
@@ -97,8 +97,8 @@ def test_a_process_is_named_with_what_it_runs_and_one_that_is_anothers_is_not_en
     how = {"seconds_max": 1.0, "remedy": "look"}
     refuse(PermissionError)
     with pytest.raises(InputError, match="process 17: is another user's; run this as that user"):
-        owners.end(17, lambda: False, **how)
+        process_owners.end(17, lambda: False, **how)
     refuse(ProcessLookupError)
     with pytest.raises(InputError, match="process 17: has ended, and another has its place"):
-        owners.end(17, lambda: False, **how)
-    owners.end(17, lambda: True, **how)
+        process_owners.end(17, lambda: False, **how)
+    process_owners.end(17, lambda: True, **how)

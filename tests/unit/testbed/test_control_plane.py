@@ -8,11 +8,11 @@ import pytest
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
-from testbed import access, bodies, components
+from testbed import kubeconfigs, node_objects, plane_components
 from testbed.__main__ import main
-from testbed.binaries import CONTROL_PLANE, CONTROLLER_MANAGER, SCHEDULER
-from testbed.bodies import NodeShape
-from testbed.certificates import Certificate
+from testbed.node_objects import NodeShape
+from testbed.test_authority import TestCertificate
+from testbed.test_programs import CONTROL_PLANE, CONTROLLER_MANAGER, SCHEDULER
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
 
@@ -51,35 +51,35 @@ def test_what_cannot_be_done_by_hand_is_refused_in_a_line(
 def test_a_request_does_not_wait_for_ever_for_a_server_that_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "ANSWER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(kubeconfigs, "ANSWER_SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        kubeconfig = access.write_kubeconfig(
+        kubeconfig = kubeconfigs.write_kubeconfig(
             tmp_path / "kubeconfig",
             server=f"http://127.0.0.1:{port}",
             authority=tmp_path / "none",
             user="a",
-            credential=access.token_credential("b"),
+            credential=kubeconfigs.token_credential("b"),
         )
-        with access.make_client(kubeconfig) as api_client, pytest.raises(HTTPError):
+        with kubeconfigs.make_client(kubeconfig) as api_client, pytest.raises(HTTPError):
             client.CoreV1Api(api_client).list_node()
 
 
 def test_a_component_listens_on_loopback_only_and_added_arguments_come_last() -> None:
     ports = {name: 1000 + number for number, name in enumerate((*CONTROL_PLANE, "peers"))}
-    plan = components.Plan(
+    plan = plane_components.ComponentPlan(
         store=Path("store"),
         programs={name: Path(name) for name in CONTROL_PLANE},
         ports=ports,
         authority=Path("ca"),
-        server=Certificate(Path("crt"), Path("key")),
+        server=TestCertificate(Path("crt"), Path("key")),
         tokens=(Path("private"), Path("public")),
         kubeconfigs={CONTROLLER_MANAGER: Path("one"), SCHEDULER: Path("two")},
         node_grace_seconds=8.5,
         node_monitor_seconds=1,
         arguments={SCHEDULER: ["--v=4"]},
     )
-    commands = {name: components.build_command(name, plan) for name in CONTROL_PLANE}
+    commands = {name: plane_components.build_command(name, plan) for name in CONTROL_PLANE}
     assert commands[SCHEDULER][-1] == "--v=4"
     assert "--node-monitor-grace-period=8.5s" in commands[CONTROLLER_MANAGER]
     for name in CONTROL_PLANE:
@@ -89,12 +89,14 @@ def test_a_component_listens_on_loopback_only_and_added_arguments_come_last() ->
 
 def test_a_node_is_registered_as_its_kubelet_does() -> None:
     shape = NodeShape(cpu="2", labels={"rack": "7"})
-    labels = {bodies.ZONE: "a"}
-    node = bodies.node("n", shape, address="10.64.0.1", labels=labels, version="1.34.4", now=NOW)
+    labels = {node_objects.ZONE: "a"}
+    node = node_objects.node(
+        "n", shape, address="10.64.0.1", labels=labels, version="1.34.4", now=NOW
+    )
     labels = node["metadata"]["labels"]
     assert labels["rack"] == "7"
-    assert labels[bodies.ZONE] == "a"
-    assert labels[bodies.HOSTNAME] == "n"
+    assert labels[node_objects.ZONE] == "a"
+    assert labels[node_objects.HOSTNAME] == "n"
     statuses = {one["type"]: one["status"] for one in node["status"]["conditions"]}
     assert statuses == {
         "MemoryPressure": "False",
@@ -107,16 +109,16 @@ def test_a_node_is_registered_as_its_kubelet_does() -> None:
 
 
 def test_a_lease_belongs_to_its_node_and_is_renewed_to_the_microsecond() -> None:
-    lease = bodies.lease("n", "uid", seconds=40, labels={}, now=NOW)
+    lease = node_objects.lease("n", "uid", seconds=40, labels={}, now=NOW)
     assert lease["metadata"]["ownerReferences"][0]["uid"] == "uid"
     assert lease["spec"]["leaseDurationSeconds"] == 40
     assert lease["spec"]["renewTime"] == "2030-01-02T03:04:05.678900Z"
-    assert bodies.renewal(NOW) == {"spec": {"renewTime": "2030-01-02T03:04:05.678900Z"}}
+    assert node_objects.renewal(NOW) == {"spec": {"renewTime": "2030-01-02T03:04:05.678900Z"}}
 
 
 def test_pods_have_addresses_of_their_own() -> None:
-    assert bodies.pod_address(1) == "10.128.0.1"
-    assert len({bodies.pod_address(number) for number in range(70_000)}) == 70_000
+    assert node_objects.pod_address(1) == "10.128.0.1"
+    assert len({node_objects.pod_address(number) for number in range(70_000)}) == 70_000
 
 
 @pytest.mark.parametrize(

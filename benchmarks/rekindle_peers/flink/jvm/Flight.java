@@ -24,7 +24,7 @@ public final class Flight {
     return !tailnum.equals("unknown");
   }
 
-  /** Rows of flights, in the order of `rekindle_peers.flink.conversion`. */
+  /** Rows of flights, in the order of `rekindle_peers.flink.flink_conversion`. */
   static final class Rows implements Decoder<Flight> {
     @Override
     public Flight decode(Table table, long number, long laps) {

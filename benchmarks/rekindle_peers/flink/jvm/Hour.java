@@ -22,7 +22,7 @@ public final class Hour {
     return isWindy() ? "wind" : "fair";
   }
 
-  /** Rows of the weather, in the order of `rekindle_peers.flink.conversion`. */
+  /** Rows of the weather, in the order of `rekindle_peers.flink.flink_conversion`. */
   static final class Rows implements Decoder<Hour> {
     @Override
     public Hour decode(Table table, long number, long laps) {

@@ -18,7 +18,7 @@ import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
  * The 18 queries in one graph. Streams that several of them need are there once, as one writes a job
  * of many queries. What they mean stands in `flights/queries.sql`: change both.
  *
- * <p>A query's rows are lines, whose columns `rekindle_peers.flink.outputs` names.
+ * <p>A query's rows are lines, whose columns `rekindle_peers.flink.flink_outputs` names.
  */
 final class Queries {
   private static final Duration DAY = Duration.ofDays(1);

@@ -13,7 +13,7 @@ import java.util.List;
  *
  * <p>`NAME.rows` begins each row with its place among the rows of all sources, and the number that
  * decides about its split; after them come the columns. Texts are numbers of lines in
- * `texts`. `rekindle_peers.flink.conversion` writes both.
+ * `texts`. `rekindle_peers.flink.flink_conversion` writes both.
  */
 final class Table {
   /** What stands for a value that is not there. */

@@ -17,7 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Prepared Parquet files as a source of Structured Streaming: `readStream.format("rekindle.
  * ReplaySource")`, for comparisons with ordinary Spark. No part of the epoch runtime uses it.
  *
- * <p>Rows arrive as those of `rekindle_spark.replay` do. The columns are those of the schema that
+ * <p>Rows arrive as those of `rekindle_spark.pipeline.replay` do. The columns are those of the schema that
  * the reader is given; what the options mean is in `ReplayStream`.
  */
 public final class ReplaySource implements TableProvider {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from images import archives, bases, building, programs, wheels
+from images import base_images, image_archives, image_builder, image_programs, image_wheels
 from images.__main__ import main
-from rekindle.errors import InputError, RunError
+from rekindle.model.errors import InputError, RunError
 
 ROOT = Path(__file__).parents[4]
 ENTRYPOINT = ROOT / "spark-images" / "entrypoint.sh"
@@ -116,7 +116,7 @@ def test_a_pod_that_spark_has_not_made_is_told_what_is_missing(tmp_path: Path) -
 
 
 def test_requirements_are_those_of_the_extras_that_they_name() -> None:
-    found = wheels.requirements(ROOT, ["run"]).splitlines()
+    found = image_wheels.requirements(ROOT, ["run"]).splitlines()
     names = {line.partition(">")[0].partition("=")[0] for line in found}
     assert {"pyspark", "kazoo", "typer", "polars"} <= names
     assert not {name for name in names if name.startswith("rekindle")}
@@ -125,11 +125,11 @@ def test_requirements_are_those_of_the_extras_that_they_name() -> None:
 
 
 def test_an_image_has_another_digest_when_what_goes_in_is_another() -> None:
-    spark, operator = building.IMAGES["spark"], building.IMAGES["operator"]
-    digests = [building.digest(spark, None), building.digest(operator, None)]
-    digests += [building.digest(spark, "debian:13")]
+    spark, operator = image_builder.IMAGES["spark"], image_builder.IMAGES["operator"]
+    digests = [image_builder.digest(spark, None), image_builder.digest(operator, None)]
+    digests += [image_builder.digest(spark, "debian:13")]
     assert len(set(digests)) == 3
-    assert building.digest(spark, None) == digests[0]
+    assert image_builder.digest(spark, None) == digests[0]
 
 
 def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -150,9 +150,9 @@ def test_layers_are_told_with_their_sizes_and_what_made_them(tmp_path: Path) -> 
         add(archive, "config.json", json.dumps({"history": made}).encode())
         manifest = [{"Config": "config.json", "Layers": ["aa.tar", "cc/layer.tar"]}]
         add(archive, "manifest.json", json.dumps(manifest).encode())
-    found = archives.layers(file)
+    found = image_archives.layers(file)
     assert [(layer.size_bytes, layer.made_by) for layer in found] == [(2_000_000, "base"), (1, "")]
-    assert archives.shown(file).splitlines()[-1] == "     2.0  MB"
+    assert image_archives.shown(file).splitlines()[-1] == "     2.0  MB"
 
 
 @pytest.mark.parametrize("manifest", [None, b"no JSON", b"[]", b"[1]", b'[{"Config": "none"}]'])
@@ -177,14 +177,14 @@ def test_a_base_keeps_nothing_of_how_this_machine_reaches_its_packages(
         (root / "etc" / "apt" / name).write_text("a secret")
     for name in ("resolv.conf", "hostname"):
         (root / "etc" / name).write_text("a secret")
-    sources.write_text(f"deb http://user:secret@mirror {bases.SUITE} main")
+    sources.write_text(f"deb http://user:secret@mirror {base_images.SUITE} main")
     for name, script in (("apt-config", APT_CONFIG), ("mmdebstrap", MMDEBSTRAP)):
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(bases, "SOURCES", (str(sources),))
+    monkeypatch.setattr(base_images, "SOURCES", (str(sources),))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("MADE", str(tmp_path))
-    bases.make(bases.SPARK, tmp_path / "base.tar", log=tmp_path / "log")
+    base_images.make(base_images.SPARK, tmp_path / "base.tar", log=tmp_path / "log")
     given = (tmp_path / "given").read_text()
     assert given == 'Acquire::http::Proxy "http://user:secret@proxy";\n'
     assert "secret" not in (tmp_path / "called").read_text()
@@ -196,22 +196,22 @@ def test_a_base_with_another_python_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "root.tar"
     with tarfile.open(root, "w") as archive:
         add(archive, "./usr/bin/python3.99", b"")
-    version = bases.python_version(root)
+    version = base_images.python_version(root)
     with pytest.raises(InputError, match=r"the base's is 3\.99: .* run this with Python 3\.99"):
-        wheels.check_version(version)
-    wheels.check_version((sys.version_info[0], sys.version_info[1]))
+        image_wheels.check_version(version)
+    image_wheels.check_version((sys.version_info[0], sys.version_info[1]))
 
 
 def test_a_program_that_is_missing_is_named_with_its_package() -> None:
     with pytest.raises(InputError, match="on Debian `apt-get install somewhere`"):
-        programs.where_is("nobody-has-this", "somewhere")
+        image_programs.where_is("nobody-has-this", "somewhere")
 
 
 def test_a_program_that_fails_says_its_last_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("earlier\n")
     with pytest.raises(RunError, match=f"sh -c: no room; see {log}"):
-        programs.run(["sh", "-c", "echo building; echo no room >&2; exit 3"], log=log)
+        image_programs.run(["sh", "-c", "echo building; echo no room >&2; exit 3"], log=log)
 
 
 def test_the_scripts_of_the_images_can_be_run() -> None:

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from images import archives, auditing, building, locking, wheels
+from images import auditing, image_archives, image_builder, image_wheels, locking
 from images.__main__ import main
 from images.auditing import Package
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 
 ROOT = Path(__file__).parents[4]
 SCRIPTS = ROOT / "spark-images"
@@ -47,7 +47,7 @@ def test_a_lock_names_all_that_its_extra_needs_at_the_versions_of_the_constraint
         for name, version in found.items()
         if name != "colorama"  # of Windows alone
     }
-    wanted = [Requirement(line) for line in wheels.requirements(ROOT, [extra]).splitlines()]
+    wanted = [Requirement(line) for line in image_wheels.requirements(ROOT, [extra]).splitlines()]
     reached: set[str] = set()
     while wanted:
         requirement = wanted.pop()
@@ -111,14 +111,14 @@ def test_a_base_without_a_digest_is_refused_before_anything_is_built(
 ) -> None:
     assert main(["build", "--base-image", "debian:13"]) == 2
     assert "--base-image: 'debian:13' is not named by its digest" in capsys.readouterr().err
-    building.check_pinned(f"debian:13@sha256:{DIGEST}")
+    image_builder.check_pinned(f"debian:13@sha256:{DIGEST}")
 
 
 def test_wheels_with_other_bytes_than_their_sums_are_not_installed(tmp_path: Path) -> None:
     """The very step of packages.sh, on a folder as `make images` fills it."""
     (tmp_path / "a-1-py3-none-any.whl").write_bytes(b"as it was fetched")
-    sums = "".join(wheels._sums(tmp_path))
-    (tmp_path / wheels.SUMS).write_text(sums)
+    sums = "".join(image_wheels._sums(tmp_path))
+    (tmp_path / image_wheels.SUMS).write_text(sums)
     (line,) = [
         one for one in (SCRIPTS / "packages.sh").read_text().splitlines() if "sha256sum" in one
     ]
@@ -188,16 +188,16 @@ def test_the_document_is_read_from_the_topmost_layer_of_an_archive(tmp_path: Pat
         add(opened, "config.json", b"{}")
         manifest = [{"Config": "config.json", "Layers": ["a.tar", "b.tar", "c.tar"]}]
         add(opened, "manifest.json", json.dumps(manifest).encode())
-    assert archives.file(archive, building.SBOM) == b"above"
+    assert image_archives.file(archive, image_builder.SBOM) == b"above"
     with pytest.raises(InputError, match="has no /opt/none; build the image again"):
-        archives.file(archive, "opt/none")
+        image_archives.file(archive, "opt/none")
 
 
 def layer(content: bytes | None) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as opened:
         if content is not None:
-            add(opened, f"./{building.SBOM}", content)
+            add(opened, f"./{image_builder.SBOM}", content)
     return made.getvalue()
 
 

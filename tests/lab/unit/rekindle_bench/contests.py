@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rekindle import events as run_events
 from rekindle import report
-from rekindle.errors import RunError
-from rekindle_bench import comparison, outages, results
-from rekindle_bench.runs import Run
-from rekindle_local.demo.scenario import Options
-from rekindle_peers.scenario import Trial
-from rekindle_testing import runs as made_up
+from rekindle.model import run_events
+from rekindle.model.errors import RunError
+from rekindle_bench import bar_results, outage_figures, system_comparison
+from rekindle_bench.recovery_runs import RecoveryRun
+from rekindle_local.demo.demo_scenario import DemoOptions
+from rekindle_peers.peer_scenario import PeerTrial
+from rekindle_testing import run_builders as made_up
 
 
 def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[s
     return {
         "system": system,
         "seed": seed,
-        "commit": results.COMMIT,
+        "commit": bar_results.COMMIT,
         "rate": 1000.0,
         "share_of_rate": 1.0,
         "sustained": True,
@@ -39,7 +39,7 @@ def record(system: str, seed: int, seconds: float | None, **more: Any) -> dict[s
 
 
 def counted(*runs: dict[str, Any]) -> list[dict[str, Any]]:
-    return comparison.counted(runs)
+    return system_comparison.counted(runs)
 
 
 def thrice(*runs: dict[str, Any]) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ class Ran:
     asked: list[tuple[str, int, float | None]] = field(default_factory=list)
     quotas: list[float] = field(default_factory=list)
 
-    def rekindle(self, wanted: Options, parent: Path) -> Run:
+    def rekindle(self, wanted: DemoOptions, parent: Path) -> RecoveryRun:
         self.asked.append((wanted.strategy, wanted.seed, wanted.rows_per_second))
         self.quotas.append(wanted.cpu_quota)
         if wanted.strategy in self.fails:
@@ -65,7 +65,9 @@ class Ran:
         rate = wanted.rows_per_second or 1000.0 * wanted.seed
         return self._left(wanted.strategy, wanted.seed, rate, 1.0, parent)
 
-    def peer(self, system: str, trial: Trial, parent: Path, *, halvings: int = 0) -> Iterator[Run]:
+    def peer(
+        self, system: str, trial: PeerTrial, parent: Path, *, halvings: int = 0
+    ) -> Iterator[RecoveryRun]:
         while True:
             share = 0.5**halvings
             rate = share * trial.rows_per_second
@@ -84,15 +86,15 @@ class Ran:
                 return
             halvings += 1
 
-    def _left(self, system: str, seed: int, rate: float, share: float, parent: Path) -> Run:
-        made = made_up.make(made_up.Scenario({"a": 3.0, "b": 1.0}))
+    def _left(self, system: str, seed: int, rate: float, share: float, parent: Path) -> RecoveryRun:
+        made = made_up.make(made_up.BuiltScenario({"a": 3.0, "b": 1.0}))
         inputs = report.Inputs.from_record(made.input_record)
         place = parent / (f"{system}-{seed}" if share == 1 else f"{system}-{seed}-{1 / share:g}th")
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         (place / "events.jsonl").write_text(run_events.serialize(made.events))
         (place / "input.json").write_text(json.dumps(made.input_record))
-        figures = outages.figures(made.events, inputs)
+        figures = outage_figures.figures(made.events, inputs)
         found = {**record(system, seed, 1.0, rate=rate, share_of_rate=share), **figures}
         victims = tuple(figures["failures"][0]["nodes"])
-        return Run(found, outages.curve(made.events, inputs), victims)
+        return RecoveryRun(found, outage_figures.curve(made.events, inputs), victims)

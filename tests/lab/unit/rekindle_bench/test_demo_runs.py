@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_bench import demo_runs, witness
+from rekindle_bench import demo_runs, machine_witness
 from rekindle_bench.demo_runs import DemoRun
 
 GOOD = DemoRun(1, 110.0, 0, of_seconds=60.0, said_seconds=2.0, witnessed_seconds=4.0)
@@ -45,15 +45,15 @@ def test_a_wrong_row_and_a_run_that_failed_are_not_exact() -> None:
 
 def test_only_seconds_of_the_run_in_which_the_witness_waited_count() -> None:
     testimony = [(9.0, 0.9), (10.5, 0.9), (11.5, 0.3), (12.5, 0.1), (13.5, 0.8)]
-    assert witness.short_seconds(testimony, 10.0, 13.0) == 2.0
+    assert machine_witness.short_seconds(testimony, 10.0, 13.0) == 2.0
 
 
 def test_a_witness_writes_a_line_a_second_and_ends(tmp_path: Path) -> None:
     path = tmp_path / "witness.jsonl"
-    with witness.witness(path):
+    with machine_witness.witness(path):
         end = time.monotonic() + 30
         while not (path.exists() and path.read_text().count("\n")) and time.monotonic() < end:
             time.sleep(0.05)
     (line, *_) = path.read_text().splitlines()
     assert 0.0 <= json.loads(line)["waited"] <= 1.0
-    assert witness.read(path)[0][0] == pytest.approx(time.time(), abs=60)
+    assert machine_witness.read(path)[0][0] == pytest.approx(time.time(), abs=60)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import RunError
+from rekindle.model.errors import RunError
 from rekindle_bench.enforcement import enforce
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import RunError
+from rekindle.model.errors import RunError
 from rekindle_bench import interference
 
 WARM, LOST, PLAN, BACK = -15.0, 10.0, 20.0, 30.0

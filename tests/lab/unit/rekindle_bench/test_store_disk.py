@@ -8,8 +8,8 @@ import yaml
 
 from rekindle_bench import store_disk
 from rekindle_bench.store_disk import GIB, Rates, claim_bytes, computed, disk_bytes
-from rekindle_local.zookeeper_servers import SETTINGS
-from rekindle_spark import guidance
+from rekindle_local.zookeeper_server import SETTINGS
+from rekindle_spark.control import coordinator_client
 
 ROOT = Path(__file__).parents[4]
 CHART = ROOT / "charts" / "rekindle"
@@ -27,8 +27,8 @@ def test_the_formula_is_of_the_charts_settings() -> None:
     assert int(found["autopurge.snapRetainCount"]) == store_disk.SNAPSHOTS_KEPT
     assert found["autopurge.purgeInterval"] == "1"
     assert found["snapshot.compression.method"] == "gz"
-    assert guidance.REPORT_SECONDS == store_disk.PROGRESS_SECONDS
-    assert guidance.STATISTICS_SECONDS == store_disk.STATISTICS_SECONDS
+    assert coordinator_client.REPORT_SECONDS == store_disk.PROGRESS_SECONDS
+    assert coordinator_client.STATISTICS_SECONDS == store_disk.STATISTICS_SECONDS
 
 
 @pytest.mark.parametrize("name", ["snapCount", "snapSizeLimitInKb", "snapshot.compression.method"])

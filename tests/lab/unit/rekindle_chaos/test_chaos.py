@@ -9,46 +9,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.errors import InputError, RunError
-from rekindle.verification.engine import Engine, quoted
+from rekindle.model.errors import InputError, RunError
+from rekindle.verification.duckdb_engine import BatchEngine, quoted
 from rekindle_chaos import (
-    application,
-    drawing,
-    inputs,
-    reading,
-    running,
-    shapes,
-    shrinking,
-    statements,
+    fault_shrinking,
+    step_schemas,
+    trial_generator,
+    trial_inputs,
+    trial_parser,
+    trial_pipeline,
+    trial_run,
+    trial_sql,
     trials,
 )
 from rekindle_chaos.sabotage import FOLDER, Sabotage
-from rekindle_chaos.session import Session
-from rekindle_chaos.trials import Trial
-from rekindle_cli import cli
-from rekindle_spark import program
+from rekindle_chaos.trial_session import Session
+from rekindle_chaos.trials import ChaosTrial
+from rekindle_cli import command_line
+from rekindle_spark.pipeline import program
 
 SEEDS = range(1, 41)
 SINK = {"type": "sink", "name": "q", "priority": 1}
 SCALE = {"type": "scale", "name": "c", "input": "s", "column": "code", "factor": 1, "plus": 1}
 FILTER = {"type": "filter", "name": "f", "input": "s", "above": 1}
 KINDS = {
-    "source": trials.Source,
+    "source": trials.TrialSource,
     "filter": trials.Filter,
-    "scale": trials.Scale,
-    "window": trials.Window,
-    "top": trials.Top,
+    "scale": trials.ScaleStep,
+    "window": trials.WindowStep,
+    "top": trials.TopStep,
     "rises": trials.Rises,
     "join": trials.Join,
     "union": trials.Union,
 }
 
 
-def drawn(seed: int, rows: int = 200) -> Trial:
+def drawn(seed: int, rows: int = 200) -> ChaosTrial:
     """A trial of few rows."""
-    trial = drawing.draw(seed, processes=True)
+    trial = trial_generator.draw(seed, processes=True)
     steps = [
-        msgspec.structs.replace(step, rows=rows) if isinstance(step, trials.Source) else step
+        msgspec.structs.replace(step, rows=rows) if isinstance(step, trials.TrialSource) else step
         for step in trial.steps
     ]
     return msgspec.structs.replace(trial, steps=tuple(steps))
@@ -59,9 +59,9 @@ def source(name: str) -> dict[str, object]:
 
 
 def test_a_seed_gives_the_same_trial_and_a_file_keeps_it(tmp_path: Path) -> None:
-    trial = drawing.draw(3, processes=True)
-    assert trial == drawing.draw(3, processes=True)
-    assert trial != drawing.draw(4, processes=True)
+    trial = trial_generator.draw(3, processes=True)
+    assert trial == trial_generator.draw(3, processes=True)
+    assert trial != trial_generator.draw(4, processes=True)
     path = tmp_path / "trial.json"
     path.write_text(trials.serialize(trial))
     assert trials.load(path) == trial
@@ -70,12 +70,12 @@ def test_a_seed_gives_the_same_trial_and_a_file_keeps_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_trial_can_be_run_and_its_queries_answered(tmp_path: Path, seed: int) -> None:
     trial = drawn(seed)
-    inputs.write(trial, tmp_path / "input")
-    built = program.build(application.build(trial, tmp_path))
-    found = shapes.of_all(trial.steps)
+    trial_inputs.write(trial, tmp_path / "input")
+    built = program.build(trial_pipeline.build(trial, tmp_path))
+    found = step_schemas.of_all(trial.steps)
     schemas = {sink.name: sink.schema for chain in built.chains for sink in chain.sinks}
-    with Engine() as engine:
-        statements.create(engine, trial, tmp_path / "input")
+    with BatchEngine() as engine:
+        trial_sql.create(engine, trial, tmp_path / "input")
         for sink in trial.sinks:
             columns = list(found[sink.input].columns)
             assert schemas[sink.name].names == columns
@@ -83,11 +83,11 @@ def test_every_trial_can_be_run_and_its_queries_answered(tmp_path: Path, seed: i
 
 
 def test_every_kind_of_step_and_of_fault_comes_up() -> None:
-    some = [drawing.draw(seed, processes=True) for seed in SEEDS]
+    some = [trial_generator.draw(seed, processes=True) for seed in SEEDS]
     steps = {type(step) for trial in some for step in trial.steps}
     assert steps >= set(KINDS.values())
     faults = {fault.kind for trial in some for fault in trial.faults}
-    assert faults == {*drawing.KINDS, *drawing.PROCESS_KINDS}
+    assert faults == {*trial_generator.KINDS, *trial_generator.PROCESS_KINDS}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,10 @@ def test_every_kind_of_step_and_of_fault_comes_up() -> None:
         ("{", "is no trial"),
         ('{"version": 1}', "is no trial"),
         (b'{"version": "\xff"}', "is no trial"),
-        (trials.serialize(drawing.draw(1)).replace('"version": 1', '"version": 9'), "version 9"),
+        (
+            trials.serialize(trial_generator.draw(1)).replace('"version": 1', '"version": 9'),
+            "version 9",
+        ),
     ],
 )
 def test_a_file_that_is_no_trial_is_refused(
@@ -111,9 +114,9 @@ def test_a_file_that_is_no_trial_is_refused(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_trial_that_was_kept_is_taken(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "trial.json"
-    trial = drawing.draw(seed, processes=True)
+    trial = trial_generator.draw(seed, processes=True)
     path.write_text(trials.serialize(trial))
-    assert reading.read(path) == trial
+    assert trial_parser.read(path) == trial
 
 
 @pytest.mark.parametrize(
@@ -159,10 +162,10 @@ def test_a_trial_that_could_not_be_run_is_refused(
     tmp_path: Path, changed: dict[str, object], message: str
 ) -> None:
     path = tmp_path / "trial.json"
-    whole = msgspec.json.decode(trials.serialize(drawing.draw(1)))
+    whole = msgspec.json.decode(trials.serialize(trial_generator.draw(1)))
     path.write_bytes(msgspec.json.encode({**whole, **changed}))
     with pytest.raises(InputError, match=message):
-        reading.read(path)
+        trial_parser.read(path)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +175,7 @@ def test_options_beside_a_trial_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str | None
 ) -> None:
     arguments = ["chaos", "--trial", str(tmp_path), option, *([value] if value else [])]
-    assert cli.run(cli.application, arguments) == 2
+    assert command_line.run(command_line.application, arguments) == 2
     said = f"{option}: is given beside --trial, which says it; leave it out"
     assert capsys.readouterr().err.startswith(said)
 
@@ -180,15 +183,15 @@ def test_options_beside_a_trial_are_refused(
 def test_what_failed_before_an_interruption_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(trial: Trial, _: object, directory: Path) -> running.Verdict:
+    def run(trial: ChaosTrial, _: object, directory: Path) -> trial_run.TrialVerdict:
         (directory / "log").touch()
         if trial.seed == 2:
             raise KeyboardInterrupt
-        return running.Verdict(trial, failure="a row is missing")
+        return trial_run.TrialVerdict(trial, failure="a row is missing")
 
-    monkeypatch.setattr(running, "machines", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(running, "run", run)
-    wanted = [msgspec.structs.replace(drawing.draw(seed), faults=()) for seed in (1, 2)]
+    monkeypatch.setattr(trial_run, "machines", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(trial_run, "run", run)
+    wanted = [msgspec.structs.replace(trial_generator.draw(seed), faults=()) for seed in (1, 2)]
     with pytest.raises(RunError, match="seed 1: a row is missing"):
         Session(tmp_path, None, lambda _: None).run(wanted)
     (tmp_path / "seed-2" / "log").unlink()
@@ -202,7 +205,7 @@ def test_what_is_left_still_fails_and_nothing_of_it_can_go(guilty: set[int]) -> 
     def fails(items: Sequence[int]) -> bool:
         return guilty <= set(items)
 
-    assert shrinking.shortest(range(21), fails, 1_000) == sorted(guilty)
+    assert fault_shrinking.shortest(range(21), fails, 1_000) == sorted(guilty)
 
 
 def test_shrinking_keeps_to_its_number_of_runs() -> None:
@@ -212,19 +215,21 @@ def test_shrinking_keeps_to_its_number_of_runs() -> None:
         asked.append(items)
         return 3 in items
 
-    left = shrinking.shortest(range(16), fails, 3)
+    left = fault_shrinking.shortest(range(16), fails, 3)
     assert 3 in left
     assert len(asked) == 3
 
 
 @pytest.mark.parametrize("kind", Sabotage, ids=str)
 def test_faults_that_show_a_sabotage_are_drawn_alone(kind: Sabotage) -> None:
-    some = [drawing.draw(seed, only=kind.faults) for seed in SEEDS]
+    some = [trial_generator.draw(seed, only=kind.faults) for seed in SEEDS]
     assert {fault.kind for trial in some for fault in trial.faults} == set(kind.faults)
-    for trial in [drawing.draw(seed, only=kind.faults, ordering="adaptive") for seed in SEEDS]:
+    for trial in [
+        trial_generator.draw(seed, only=kind.faults, ordering="adaptive") for seed in SEEDS
+    ]:
         assert (trial.policy["buffering"], trial.policy["ordering"]) == ("adaptive", "adaptive")
     for seed, trial in zip(SEEDS, some, strict=True):
-        of_all_faults = drawing.draw(seed)
+        of_all_faults = trial_generator.draw(seed)
         steps = [step for step in trial.steps if step in of_all_faults.steps]
         assert trial.policy == of_all_faults.policy
         assert len(steps) >= len(trial.steps) - 4, "but for dead letters the steps are the same"
@@ -234,14 +239,14 @@ def test_each_of_several_things_that_a_fault_harms_comes_up() -> None:
     found = {
         (fault.kind, fault.what)
         for seed in range(1, 101)
-        for fault in drawing.draw(seed, only=drawing.WHAT).faults
+        for fault in trial_generator.draw(seed, only=trial_generator.WHAT).faults
     }
-    assert found == {(kind, what) for kind, whats in drawing.WHAT.items() for what in whats}
+    assert found == {(kind, what) for kind, whats in trial_generator.WHAT.items() for what in whats}
 
 
 def test_what_has_become_public_with_a_checkpoint_is_not_lost() -> None:
     for seed in range(1, 201):
-        trial = drawing.draw(seed, only=("damage-record", "flip-byte"))
+        trial = trial_generator.draw(seed, only=("damage-record", "flip-byte"))
         if trial.policy["ordering"] != "always":
             assert all(fault.what == "exchange" for fault in trial.faults)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import FencedError
+from rekindle.model.errors import FencedError
 from rekindle_chaos.sabotage import FOLDER
-from rekindle_spark.store import Store
+from rekindle_spark.store.checkpoint_store import CheckpointStore
 
 COMMIT = {"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": []}
 LIMIT_SECONDS = 30.0
@@ -30,7 +30,7 @@ print(time.monotonic() - begin)
 DRIVE = """
 import sys
 from pathlib import Path
-from rekindle_spark.store import Store
+from rekindle_spark.store.checkpoint_store import CheckpointStore as Store
 store = Store(Path(sys.argv[1], "store"))
 store.open(1.0)
 print("open", flush=True)
@@ -42,7 +42,10 @@ CALLS = {
     "offsets": "log_offsets(1, {'offsets': {}})",
     "checkpoints": "complete_checkpoint(1, {'bytes': {}, 'older': {}, 'program': 'p'})",
 }
-CLOCK = "import time; from rekindle_spark import clock; print(clock.now(), time.time())"
+CLOCK = (
+    "import time; from rekindle_spark.driver import driver_clock as clock;"
+    " print(clock.now(), time.time())"
+)
 
 
 def started(code: str, directory: Path, *, driver: bool = False) -> subprocess.Popen[str]:
@@ -92,7 +95,7 @@ def test_a_record_is_late_and_what_it_meets_then_is_as_without_any_trap(
         assert older.poll() is None
         assert time.monotonic() < end
         time.sleep(0.01)
-    newer = Store(trial / "store")
+    newer = CheckpointStore(trial / "store")
     newer.open(2.0)
     os.killpg(older.pid, signal.SIGCONT)
     _, said = older.communicate(timeout=LIMIT_SECONDS)
@@ -103,7 +106,7 @@ def test_a_record_is_late_and_what_it_meets_then_is_as_without_any_trap(
     }[kind]
     late = (trial / "store" / "checkpoints" / "1.json").exists()
     assert late == (kind == "checkpoints"), "the put itself is not refused"
-    assert Store(trial / "store").open(3.0).checkpoint is None, "it does not count"
+    assert CheckpointStore(trial / "store").open(3.0).checkpoint is None, "it does not count"
 
 
 @pytest.mark.parametrize("hours", [1, -1])

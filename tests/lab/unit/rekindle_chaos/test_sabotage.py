@@ -14,9 +14,9 @@ LIMIT_SECONDS = 60.0
 # A driver is fenced, and its checkpoint comes late; it makes public what counts already.
 LATE_CHECKPOINT = """
 import json, sys
-from rekindle_spark import staging
-from rekindle_spark.store import Store
-from rekindle.errors import FencedError
+from rekindle_spark.output import output_staging as staging
+from rekindle_spark.store.checkpoint_store import CheckpointStore as Store
+from rekindle.model.errors import FencedError
 output = ["q/0", 1, 5, "0-1.parquet", "ab"]
 told = {"at": 1.0, "plan_epoch": 1, "finished": {"q/0": [1, 1, ["ab"]]}, "outputs": [output]}
 older, newer = Store(sys.argv[1]), Store(sys.argv[1])
@@ -37,7 +37,7 @@ print(json.dumps([
 UNCHECKED_FRAME = """
 import json
 import pyarrow as pa
-from rekindle_spark import frames
+from rekindle_spark.executor import frames
 block = bytearray(frames.encode(frames.Label(1, 2, 3, 4, 5, 6), pa.table({"n": [16]})))
 block[block.rindex(16)] = 20
 found, whole = frames.sound(memoryview(bytes(block)))
@@ -46,8 +46,8 @@ print(json.dumps([bool(found), whole]))
 FORGOTTEN_LETTER = """
 import json
 from types import SimpleNamespace
-from rekindle_spark import jobs
-from rekindle_spark.poison import Choice
+from rekindle_spark.jobs import job_specs as jobs
+from rekindle_spark.user_code.poison_rows import LeftOutRows as Choice
 progress = SimpleNamespace(choices={(0, 1): {"step": Choice((3,), ())}})
 print(json.dumps([bool(jobs._choices(progress, 0, 1, 1))]))
 """

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import RunError
-from rekindle_bench import steady
-from rekindle_local.flights import data, pipeline
+from rekindle.model.errors import RunError
+from rekindle_bench import steady_benchmark
+from rekindle_local.flights import flight_data, flight_pipeline
 from rekindle_peers import freshness
-from rekindle_peers.freshness import Commit, Commits
-from rekindle_spark import program
+from rekindle_peers.freshness import Commits, ReflectedRows
+from rekindle_spark.pipeline import program
 
 
 def cut(epoch: int, rows: int, cut_at: float, **more: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def test_an_epoch_holds_the_rows_of_all_queries_and_rows_add_up() -> None:
         cut(2, 50, 2.0),
         commit("a", 2, 2.5),
     )
-    assert commits.of["a"] == [Commit(1.5, 1.0, 100), Commit(2.5, 2.0, 150)]
+    assert commits.of["a"] == [ReflectedRows(1.5, 1.0, 100), ReflectedRows(2.5, 2.0, 150)]
     found = commits.between(2.0, 3.0)
     assert {query: len(those) for query, those in found.items()} == {"a": 1, "b": 0}
 
@@ -54,13 +54,13 @@ def test_a_batch_is_a_querys_own_and_counts_from_the_begin() -> None:
         commit("a", 1, 6.0),
         commit("a", 2, 7.0),
     )
-    assert commits.of["a"] == [Commit(3.0, 1.0, 100), Commit(6.0, 5.0, 250)]
-    assert commits.of["b"] == [Commit(4.0, 2.0, 300)], "one without input says nothing"
+    assert commits.of["a"] == [ReflectedRows(3.0, 1.0, 100), ReflectedRows(6.0, 5.0, 250)]
+    assert commits.of["b"] == [ReflectedRows(4.0, 2.0, 300)], "one without input says nothing"
 
 
 def test_the_slowest_query_tells_the_rate() -> None:
-    fast = [Commit(0.0, 0.0, 0), Commit(10.0, 0.0, 1000)]
-    slow = [Commit(0.0, 0.0, 0), Commit(10.0, 0.0, 500)]
+    fast = [ReflectedRows(0.0, 0.0, 0), ReflectedRows(10.0, 0.0, 1000)]
+    slow = [ReflectedRows(0.0, 0.0, 0), ReflectedRows(10.0, 0.0, 500)]
     assert freshness.rows_per_second({"a": fast, "b": slow}) == 50.0
     assert freshness.rows_per_second({"a": fast, "b": slow[:1]}) == 0.0
 
@@ -82,14 +82,16 @@ def test_cpu_is_told_per_row_where_all_queries_have_the_same_rate() -> None:
         *(cut(epoch, 1_000, float(epoch)) for epoch in range(1, 5)),
         *(commit(query, epoch, epoch + 0.5) for query in "ab" for epoch in range(1, 5)),
     )
-    part = steady._Run(commits, 0.0, 5.0, cpu_seconds=10.0)
-    assert steady._cpu_seconds_per_million_rows(part, Path("x")) == pytest.approx(2_000.0)
+    part = steady_benchmark._Run(commits, 0.0, 5.0, cpu_seconds=10.0)
+    assert steady_benchmark._cpu_seconds_per_million_rows(part, Path("x")) == pytest.approx(2_000.0)
     with pytest.raises(RunError, match="not every query had 3 epochs"):
-        steady._cpu_seconds_per_million_rows(steady._Run(commits, 8.0, 9.0, 1.0), Path("x"))
+        steady_benchmark._cpu_seconds_per_million_rows(
+            steady_benchmark._Run(commits, 8.0, 9.0, 1.0), Path("x")
+        )
 
 
 def test_lag_grows_with_the_clock_until_the_next_commit() -> None:
-    commits = {"a": [Commit(1.0, 0.5, 10), Commit(2.0, 1.5, 20)]}
+    commits = {"a": [ReflectedRows(1.0, 0.5, 10), ReflectedRows(2.0, 1.5, 20)]}
     found = freshness.lags(commits, 1.0, 3.0)
     assert found[0] == pytest.approx(0.5)
     assert found[-1] == pytest.approx(1.5, abs=0.06)
@@ -98,7 +100,7 @@ def test_lag_grows_with_the_clock_until_the_next_commit() -> None:
 
 
 def test_some_queries_alone_are_what_they_need(tmp_path: Path) -> None:
-    data.prepare(tmp_path, year_fraction=0.05)
-    part = pipeline.build(tmp_path, names=("weather-days",))
+    flight_data.prepare(tmp_path, year_fraction=0.05)
+    part = flight_pipeline.build(tmp_path, names=("weather-days",))
     assert set(part.steps) == {"weather", "weather-by-day", "weather-days"}
     assert [query.name for query in program.build(part).topology.queries] == ["weather-days"]

@@ -3,16 +3,16 @@
 import pytest
 
 from rekindle_peers import freshness, lateness
-from rekindle_peers.freshness import Commit
+from rekindle_peers.freshness import ReflectedRows
 
 
-def batches(seconds: float, growth: float, count: int = 8) -> list[Commit]:
+def batches(seconds: float, growth: float, count: int = 8) -> list[ReflectedRows]:
     """Batches one after the other: each takes what has come in when the one before has ended, and
     so much longer per second."""
     found, begin = [], 0.0
     for _ in range(count):
         end = begin + seconds
-        found.append(Commit(end, begin, 0))
+        found.append(ReflectedRows(end, begin, 0))
         begin, seconds = end, seconds * (1 + growth)
     return found
 
@@ -35,8 +35,8 @@ def test_one_query_that_falls_behind_is_enough() -> None:
 
 def test_lag_that_still_falls_from_the_start_is_no_normal_lag() -> None:
     """As it was: 98 s of backlog in one batch, and the failure came with the next minute's half."""
-    cold = Commit(98.0, 0.0, 0)
-    warm = [Commit(98.0 + at, 96.0 + at, 0) for at in range(17, 120, 2)]
+    cold = ReflectedRows(98.0, 0.0, 0)
+    warm = [ReflectedRows(98.0 + at, 96.0 + at, 0) for at in range(17, 120, 2)]
     commits = {"late-carriers": [cold, *warm]}
     assert lateness.sustained(lateness.growths(commits, 98.0, 160.0)), "it does not grow"
     assert not lateness.level(commits, 98.0, 160.0)
@@ -48,7 +48,7 @@ def test_lag_that_still_falls_from_the_start_is_no_normal_lag() -> None:
 def test_batches_that_vary_by_a_fifth_are_level() -> None:
     found, begin = [], 0.0
     for seconds in (15.0, 18.0, 14.0, 17.0, 15.0, 18.0, 14.0, 16.0):
-        found.append(Commit(begin + seconds, begin, 0))
+        found.append(ReflectedRows(begin + seconds, begin, 0))
         begin += seconds
     assert lateness.level({"a": found}, begin - 64.0, begin)
 
@@ -86,16 +86,16 @@ def test_what_was_kept_up_with_lately_takes_the_last_batch_however_long_it_took(
 
 
 def test_an_only_batch_has_taken_its_rows_from_the_begin() -> None:
-    only = Commit(318.0, 1.0, 2_480_785)
+    only = ReflectedRows(318.0, 1.0, 2_480_785)
     found = lateness.since([only], 1000.0)
-    assert found == [Commit(1.0, 1.0, 0), only]
+    assert found == [ReflectedRows(1.0, 1.0, 0), only]
     assert freshness.rows_per_second({"a": found}) == pytest.approx(7826, abs=1)
 
 
 def test_input_waits_where_lag_is_longer_than_commits_are_apart() -> None:
     """As it was: Flink at its limit, 170 s behind, with a checkpoint each 5 s."""
-    behind = [Commit(5.0 * n, 5.0 * n - 170.0, 0) for n in range(40, 60)]
-    fresh = [Commit(5.0 * n, 5.0 * n - 7.0, 0) for n in range(40, 60)]
+    behind = [ReflectedRows(5.0 * n, 5.0 * n - 170.0, 0) for n in range(40, 60)]
+    fresh = [ReflectedRows(5.0 * n, 5.0 * n - 7.0, 0) for n in range(40, 60)]
     commits = {"behind": behind, "fresh": fresh, "batches": batches(60.0, 0.0)}
     assert lateness.sustained(lateness.growths(commits, 200.0, 300.0))
     assert lateness.level(commits, 200.0, 300.0)

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from rekindle import events as run_events
 from rekindle import report
-from rekindle.errors import InputError
-from rekindle_testing import runs as made_up
-from rekindle_testing.runs import Scenario
+from rekindle.model import run_events
+from rekindle.model.errors import InputError
+from rekindle_testing import run_builders as made_up
+from rekindle_testing.run_builders import BuiltScenario
 from scenarios import __main__ as command
-from scenarios import book, losses
-from scenarios.book import page, runs
+from scenarios import docs_report, loss_scenarios
+from scenarios.docs_report import docs_page, scenario_folders
 
 DOCS = Path(__file__).parents[4] / "docs"
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}
 LOSSES = {"zone-loss": "A zone | all of it", "eight-of-ten": "Eight", "zone-loss-at-night": "Two"}
-PLACE = f"# Title\n\nBefore.\n\n{page.BEGIN}\nold\n{page.END}\n\nAfter.\n"
+PLACE = f"# Title\n\nBefore.\n\n{docs_page.BEGIN}\nold\n{docs_page.END}\n\nAfter.\n"
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def reports(tmp_path: Path) -> Path:
 
 def perform(folder: Path, strategy: str = "incremental", **changed: Any) -> None:
     """A scenario leaves its folder."""
-    scenario = Scenario({"top": 9.0, "low": 1.0, "safe": 2.0}, nodes=3, strategy=strategy)
+    scenario = BuiltScenario({"top": 9.0, "low": 1.0, "safe": 2.0}, nodes=3, strategy=strategy)
     run = made_up.make(scenario)
     facts = dataclasses.replace(
         run.facts, **{key: changed.pop(key) for key in ("engine", "seed") if key in changed}
@@ -75,7 +75,7 @@ def test_a_run_is_a_row_with_the_figures_of_its_report(docs: Path, reports: Path
         weighted_unavailable_seconds=7.25,
         throughput_rows_per_second=36.4,
     )
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     assert cells(docs, first=OUTCOMES) == [
         [
             *("eight-of-ten", "Eight", "incremental", "1 of 3", "10.6"),
@@ -90,7 +90,7 @@ def test_others_of_the_same_seed_stand_below_and_make_ratios(docs: Path, reports
     perform(reports / "eight-of-ten-spark", **spark)
     perform(reports / "eight-of-ten", weighted_unavailable_seconds=5.0)
     perform(reports / "eight-of-ten-two", seed=2, weighted_unavailable_seconds=5.0)
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     shown = [(row[0], row[1], row[2], *row[8:10]) for row in cells(docs, first=OUTCOMES)]
     assert shown == [
         ("eight-of-ten", "Eight", "incremental", "0.25", "0.12"),
@@ -105,7 +105,7 @@ def test_scenarios_stand_in_their_own_order_by_their_longest_names(
 ) -> None:
     for name in ("eight-of-ten", "zone-loss-at-night", "zone-loss"):
         perform(reports / name)
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     shown = [row[:2] for row in cells(docs, first=OUTCOMES)]
     assert [name for name, _ in shown] == ["zone-loss", "eight-of-ten", "zone-loss-at-night"]
     assert shown[0][1] == r"A zone \| all of it"
@@ -118,7 +118,7 @@ def test_what_never_came_back_and_rows_that_are_bad_are_said(docs: Path, reports
     content["queries"]["low"]["back_at"] = None
     content["quota_enforced"] = False
     path.write_text(json.dumps(content))
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     [row] = cells(docs, first=OUTCOMES)
     assert (row[6], row[-1]) == ("1 never", "5, 0, 1,200")
     assert "times do not count: eight-of-ten." in (docs / "e2e.md").read_text()
@@ -129,7 +129,7 @@ def test_a_run_in_which_nothing_went_down_has_no_times(docs: Path, reports: Path
     quiet = {"queries": {"safe": {**query, "back_at": None}}, "first_plan_seconds": None}
     perform(reports / "eight-of-ten", **quiet, weighted_unavailable_seconds=0.0)
     perform(reports / "eight-of-ten-blocking", "blocking", weighted_unavailable_seconds=0.0)
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     assert cells(docs, first=OUTCOMES)[0][3:10] == ["1 of 1", "–", "–", "–", "0.0", "–", "–"]
 
 
@@ -142,7 +142,7 @@ def test_figures_beside_the_report_stand_against_their_bars(docs: Path, reports:
     }
     record = {"version": 1, "figures": figures}
     (reports / "eight-of-ten" / "figures.json").write_text(json.dumps(record))
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     run = ["eight-of-ten", "incremental"]
     assert cells(docs, first=BARS) == [
         [*run, "silent node to first plan", "30 s", "30 s", "yes"],
@@ -155,7 +155,7 @@ def test_what_has_no_report_is_named(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
     (reports / "zone-loss-blocking").mkdir()
     (reports / "cluster-logs").mkdir()
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     text = (docs / "e2e.md").read_text()
     assert "have not ended: zone-loss-blocking." in text
     assert "cluster-logs" not in text
@@ -163,7 +163,7 @@ def test_what_has_no_report_is_named(docs: Path, reports: Path) -> None:
 
 def test_only_the_part_between_the_marks_is_made_anew(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
-    written = [book.write(reports, docs, LOSSES) for _ in range(2)]
+    written = [docs_report.write(reports, docs, LOSSES) for _ in range(2)]
     kept = docs / "e2e" / "eight-of-ten.json"
     assert written[0] == written[1] == [docs / "e2e.md", docs / "e2e-eight-of-ten.svg", kept]
     text = (docs / "e2e.md").read_text()
@@ -175,8 +175,8 @@ def test_only_the_part_between_the_marks_is_made_anew(docs: Path, reports: Path)
 
 def test_the_same_folders_make_the_same_files(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
-    first = [path.read_bytes() for path in book.write(reports, docs, LOSSES)]
-    assert [path.read_bytes() for path in book.write(reports, docs, LOSSES)] == first
+    first = [path.read_bytes() for path in docs_report.write(reports, docs, LOSSES)]
+    assert [path.read_bytes() for path in docs_report.write(reports, docs, LOSSES)] == first
 
 
 def test_runs_that_are_asked_for_have_pictures_which_the_page_shows(
@@ -184,7 +184,7 @@ def test_runs_that_are_asked_for_have_pictures_which_the_page_shows(
 ) -> None:
     perform(reports / "zone-loss")
     perform(reports / "zone-loss-blocking", "blocking")
-    book.write(reports, docs, LOSSES, ["zone-loss-blocking"])
+    docs_report.write(reports, docs, LOSSES, ["zone-loss-blocking"])
     assert [path.name for path in docs.glob("*.svg")] == ["e2e-zone-loss-blocking.svg"]
     assert "zone-loss, blocking</text>" in (docs / "e2e-zone-loss-blocking.svg").read_text()
     assert "](e2e-zone-loss-blocking.svg)" in (docs / "e2e.md").read_text()
@@ -223,7 +223,7 @@ def test_bad_input_names_place_and_remedy_and_nothing_is_written(
     harm(reports, docs)
     before = {path: path.read_bytes() for path in docs.iterdir()}
     with pytest.raises(InputError) as caught:
-        book.write(reports, docs, LOSSES)
+        docs_report.write(reports, docs, LOSSES)
     assert message in str(caught.value)
     assert {path: path.read_bytes() for path in docs.iterdir()} == before
 
@@ -262,15 +262,15 @@ def test_a_folder_that_may_not_be_read_is_named(
 
 def test_the_page_of_this_project_has_a_place_and_tells_of_every_scenario() -> None:
     text = (DOCS / "e2e.md").read_text()
-    assert text.count(page.BEGIN) == text.count(page.END) == 1
-    told = text.partition(page.BEGIN)[0] + text.partition(page.END)[2]
-    assert [name for name in losses.SCENARIOS if f"`{name}`" not in told] == []
+    assert text.count(docs_page.BEGIN) == text.count(docs_page.END) == 1
+    told = text.partition(docs_page.BEGIN)[0] + text.partition(docs_page.END)[2]
+    assert [name for name in loss_scenarios.SCENARIOS if f"`{name}`" not in told] == []
 
 
 def test_what_is_kept_of_runs_is_read_and_written_as_it_stands() -> None:
-    found = runs._kept_runs(DOCS / "e2e", tuple(losses.SCENARIOS))
+    found = scenario_folders._kept_runs(DOCS / "e2e", tuple(loss_scenarios.SCENARIOS))
     kept = {path.stem: path.read_text() for path in (DOCS / "e2e").glob("*.json")}
-    assert {run.name: runs.kept_text(run) for run in found} == kept
+    assert {run.name: scenario_folders.kept_text(run) for run in found} == kept
     assert kept
 
 
@@ -293,7 +293,7 @@ def test_a_kept_run_of_another_version_is_refused(
     (docs / "e2e").mkdir()
     (docs / "e2e" / "zone-loss.json").write_text(json.dumps(kept))
     with pytest.raises(InputError, match=message):
-        book.write(reports, docs, LOSSES)
+        docs_report.write(reports, docs, LOSSES)
 
 
 def test_runs_of_another_day_stay_beside_those_that_have_a_folder(
@@ -301,11 +301,11 @@ def test_runs_of_another_day_stay_beside_those_that_have_a_folder(
 ) -> None:
     perform(reports / "zone-loss", weighted_unavailable_seconds=3.0)
     perform(reports / "eight-of-ten", weighted_unavailable_seconds=4.0)
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     shutil.rmtree(reports / "zone-loss")
     shutil.rmtree(reports / "eight-of-ten")
     perform(reports / "eight-of-ten", weighted_unavailable_seconds=5.0)
-    book.write(reports, docs, LOSSES)
+    docs_report.write(reports, docs, LOSSES)
     shown = [(row[0], row[7]) for row in cells(docs, first=OUTCOMES)]
     assert shown == [("zone-loss", "3.0"), ("eight-of-ten", "5.0")]
     assert (docs / "e2e.md").read_text().count("![") == 2

@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import InputError, RunError
-from rekindle_local.flights.pipeline import QUERY_KEYS
+from rekindle.model.errors import InputError, RunError
+from rekindle_local.flights.flight_pipeline import QUERY_KEYS
 from scenarios import __main__ as command
-from scenarios import losses, prerequisites, report_folders, selection, strategies
-from scenarios.figures import DRIVER_TO_QUERY, MEMORY, SILENT_TO_PLAN, figures
-from scenarios.flights import Flights
-from scenarios.ordinary import OrdinaryFlights
-from scenarios.witness import Witness
-from submission import apache, kubeflow
+from scenarios import (
+    loss_scenarios,
+    report_folders,
+    scenario_prerequisites,
+    scenario_selection,
+    strategies,
+)
+from scenarios.flights_application import FlightsApplication
+from scenarios.run_recorder import RunRecorder
+from scenarios.scenario_figures import DRIVER_TO_QUERY, MEMORY, SILENT_TO_PLAN, figures
+from scenarios.structured_streaming_run import OrdinaryFlights
+from submission import apache_submission, kubeflow_submission
 
 
 class NoPods:
@@ -29,11 +35,13 @@ class NoPods:
         """Nothing is new."""
 
 
-@pytest.mark.parametrize(("example", "kind"), [("kubeflow", kubeflow), ("apache", apache)])
+@pytest.mark.parametrize(
+    ("example", "kind"), [("kubeflow", kubeflow_submission), ("apache", apache_submission)]
+)
 def test_the_examples_run_the_flights_under_either_operator(
     tmp_path: Path, example: str, kind: Any
 ) -> None:
-    flights = Flights(tmp_path, "localhost/spark:1", example=example, executors=7)
+    flights = FlightsApplication(tmp_path, "localhost/spark:1", example=example, executors=7)
     body = flights.application()
     body["metadata"]["uid"] = "u"
     submission = kind.submission(body, "1")
@@ -48,7 +56,7 @@ def test_the_examples_run_the_flights_under_either_operator(
 def test_ordinary_spark_has_no_sidecar_and_reads_what_the_pipeline_reads(tmp_path: Path) -> None:
     body = OrdinaryFlights(tmp_path, "image").application()
     body["metadata"]["uid"] = "u"
-    submission = kubeflow.submission(body, "1")
+    submission = kubeflow_submission.submission(body, "1")
     assert (
         submission.file
         == "local:///shared/program/rekindle_peers/structured_streaming/submitted.py"
@@ -65,7 +73,10 @@ def batch(query: str, epoch: int, cut_at: float, at: float) -> list[dict[str, An
 
 def test_ordinary_spark_is_back_when_batches_lag_no_more_than_before(tmp_path: Path) -> None:
     logs: Any = NoPods(tmp_path)
-    witness, flights = Witness(logs, tmp_path / "e", "factory"), OrdinaryFlights(tmp_path, "image")
+    witness, flights = (
+        RunRecorder(logs, tmp_path / "e", "factory"),
+        OrdinaryFlights(tmp_path, "image"),
+    )
     witness.note("warm", 100.0)
     for query in QUERY_KEYS:
         for number in range(3):
@@ -83,7 +94,9 @@ def test_ordinary_spark_is_back_when_batches_lag_no_more_than_before(tmp_path: P
 
 def test_a_rate_is_calibrated_only_where_figures_count(tmp_path: Path) -> None:
     settings = [
-        Flights(tmp_path, "image", load_percent=load).config_map()["data"]["settings.yaml"]
+        FlightsApplication(tmp_path, "image", load_percent=load).config_map()["data"][
+            "settings.yaml"
+        ]
         for load in (35.0, None)
     ]
     assert ["load_target_percent: 35.0" in text for text in settings] == [True, False]
@@ -92,7 +105,7 @@ def test_a_rate_is_calibrated_only_where_figures_count(tmp_path: Path) -> None:
 def test_a_log_that_is_followed_again_is_not_heard_again(tmp_path: Path) -> None:
     lines = ['{"kind": "verdict", "at": 1.0}\n', "I1122 words\n", '{"kind": "plan", "at": 2.0}\n']
     logs: Any = NoPods(tmp_path)
-    witness = Witness(logs, tmp_path / "events.jsonl", "factory")
+    witness = RunRecorder(logs, tmp_path / "events.jsonl", "factory")
     first = tmp_path / "rekindle_rekindle-operator-1_operator_0.log"
     first.write_text("".join(lines[:2]))
     witness.look()
@@ -179,17 +192,17 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_made(tmp_pat
 
 
 def test_a_scenario_runs_once_with_each_strategy_however_often_it_is_named() -> None:
-    selected = selection.select(["wave", "wave", "quickstart"], ["blocking", "blocking"])
+    selected = scenario_selection.select(["wave", "wave", "quickstart"], ["blocking", "blocking"])
     assert [run.name for run in selected.runs] == ["wave-blocking", "quickstart"]
 
 
 def test_what_was_asked_for_and_does_not_run_is_said() -> None:
-    selected = selection.select(["wave", "quickstart", "zone-loss"], strategies.NAMES)
+    selected = scenario_selection.select(["wave", "quickstart", "zone-loss"], strategies.NAMES)
     assert selected.left_out == (
         "blocking is left out in quickstart: it does not run there",
         "structured-streaming is left out in quickstart, zone-loss: it does not run there",
     )
-    assert selection.select([], ["incremental"]).left_out == ()
+    assert scenario_selection.select([], ["incremental"]).left_out == ()
 
 
 def test_a_scenario_that_cannot_begin_keeps_no_other_from_being_told(
@@ -202,7 +215,7 @@ def test_a_scenario_that_cannot_begin_keeps_no_other_from_being_told(
             raise RunError(where="a row", what="is missing", remedy="see it")
         return "all right"
 
-    monkeypatch.setattr(prerequisites, "check", lambda *_: None)
+    monkeypatch.setattr(scenario_prerequisites, "check", lambda *_: None)
     monkeypatch.setattr(command, "_perform", perform)
     report = ["--report", str(tmp_path)]
     assert command.main(["two-of-four", "wave", "one-of-ten", *report]) == 2
@@ -218,7 +231,9 @@ def test_an_interrupt_ends_a_run_that_was_begun_where_interrupts_are_ignored(
 ) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        monkeypatch.setattr(prerequisites, "check", lambda *_: signal.raise_signal(signal.SIGINT))
+        monkeypatch.setattr(
+            scenario_prerequisites, "check", lambda *_: signal.raise_signal(signal.SIGINT)
+        )
         assert command.main(["wave"]) == 130
     finally:
         signal.signal(signal.SIGINT, before)
@@ -228,11 +243,11 @@ def test_help_names_the_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["--help"])
     told = capsys.readouterr().out
-    assert all(name in told for name in selection.NAMES)
+    assert all(name in told for name in scenario_selection.NAMES)
 
 
 def test_each_scenario_says_what_is_lost() -> None:
-    assert all(len(one.lost) > 10 for one in losses.SCENARIOS.values())
+    assert all(len(one.lost) > 10 for one in loss_scenarios.SCENARIOS.values())
     assert command.main(["no-such"]) == 2
     assert command.main(["one-of-ten", "--strategies", "best"]) == 2
     assert command.main(["one-of-ten", "--strategies", "structured-streaming"]) == 2

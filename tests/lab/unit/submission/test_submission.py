@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rekindle.errors import InputError
-from submission import apache, kubeflow, spark_submit, steps
-from submission.steps import Action, Scene
+from rekindle.model.errors import InputError
+from submission import apache_submission, kubeflow_submission, spark_submit, submission_steps
+from submission.submission_steps import Action, SubmissionState
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "kubernetes"
 Body = dict[str, Any]
@@ -42,7 +42,7 @@ class Course:
     def look(self, driver: Body | None = None, *executors: Body, after: float = 1.0) -> Action:
         self.now += after
         self.looks += 1
-        scene = Scene(self.application, driver, executors, self.now, f"id-{self.looks}")
+        scene = SubmissionState(self.application, driver, executors, self.now, f"id-{self.looks}")
         step = self.kind.decide(scene)
         if step.status is not None:
             self.application["status"] = deepcopy(step.status)
@@ -57,7 +57,7 @@ class Course:
 
 
 def test_kubeflow_submits_with_its_labels_and_makes_itself_the_owner() -> None:
-    found = kubeflow.submission(example("kubeflow"), "id-1")
+    found = kubeflow_submission.submission(example("kubeflow"), "id-1")
     label = "spark.kubernetes.{}.label.{}".format
     for role in ("driver", "executor"):
         assert found.conf[label(role, "sparkoperator.k8s.io/app-name")] == "machines"
@@ -75,7 +75,7 @@ def test_kubeflow_submits_with_its_labels_and_makes_itself_the_owner() -> None:
 
 
 def test_apache_submits_with_the_name_of_its_attempt() -> None:
-    found = apache.submission(example("apache"), "id-1")
+    found = apache_submission.submission(example("apache"), "id-1")
     assert found.conf["spark.app.id"] == "machines-0"
     assert found.conf["spark.kubernetes.driver.pod.name"] == "machines-0-driver"
     label = "spark.kubernetes.executor.label.spark.operator/spark-app-name"
@@ -85,21 +85,23 @@ def test_apache_submits_with_the_name_of_its_attempt() -> None:
     assert found.driver["metadata"]["labels"] == {"rekindle.dev/inject": "true"}
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kubeflow, "kubeflow"), (apache, "apache")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kubeflow_submission, "kubeflow"), (apache_submission, "apache")]
+)
 def test_a_field_that_nothing_is_done_about_is_refused(kind: Any, name: str) -> None:
     with pytest.raises(InputError, match="spec: has proxyUser, which this does not act on"):
         kind.submission(example(name, proxyUser="me"), "id-1")
 
 
 def test_the_command_line_ends_with_the_program_and_its_arguments(tmp_path: Path) -> None:
-    found = kubeflow.submission(example("kubeflow"), "id-1")
+    found = kubeflow_submission.submission(example("kubeflow"), "id-1")
     line = spark_submit.command(found, program="spark-submit", master="k8s://x", folder=tmp_path)
     assert line[:3] == ["spark-submit", "--master", "k8s://x"]
     assert line[-6:-4] == ["local:///opt/rekindle/run.py", "/pipeline/machines.py"]
 
 
 def test_kubeflow_waits_for_the_end_of_the_old_pod_before_it_submits_again() -> None:
-    course = Course(kubeflow, example("kubeflow"))
+    course = Course(kubeflow_submission, example("kubeflow"))
     assert course.look() is Action.SUBMIT
     assert course.state == "SUBMITTED"
     course.look(pod("Pending"))
@@ -120,7 +122,7 @@ def test_kubeflow_waits_for_the_end_of_the_old_pod_before_it_submits_again() -> 
 
 
 def test_kubeflow_sees_nothing_of_a_lost_node_while_the_pod_is_there() -> None:
-    course = Course(kubeflow, example("kubeflow"))
+    course = Course(kubeflow_submission, example("kubeflow"))
     course.look()
     for _ in range(5):
         assert course.look(pod("Running"), after=600) is Action.NOTHING
@@ -138,7 +140,7 @@ def test_kubeflow_sees_nothing_of_a_lost_node_while_the_pod_is_there() -> None:
     ],
 )
 def test_kubeflow_starts_again_as_the_policy_says(policy: Body, ends: str) -> None:
-    course = Course(kubeflow, example("kubeflow", restartPolicy=policy))
+    course = Course(kubeflow_submission, example("kubeflow", restartPolicy=policy))
     course.look()
     course.look(pod("Failed"))
     course.look(pod("Failed"))
@@ -146,7 +148,7 @@ def test_kubeflow_starts_again_as_the_policy_says(policy: Body, ends: str) -> No
 
 
 def test_apache_counts_executors_that_are_ready() -> None:
-    course = Course(apache, example("apache"))
+    course = Course(apache_submission, example("apache"))
     assert course.look() is Action.SUBMIT
     course.look(pod("Running"))
     assert course.state == "DriverStarted"
@@ -167,7 +169,7 @@ def test_apache_counts_executors_that_are_ready() -> None:
 
 
 def test_apache_gives_a_new_attempt_other_names() -> None:
-    course = Course(apache, example("apache"))
+    course = Course(apache_submission, example("apache"))
     course.look()
     course.look(pod("Failed"))
     assert course.state == "Failed"
@@ -176,14 +178,14 @@ def test_apache_gives_a_new_attempt_other_names() -> None:
     course.look()
     assert course.state == "ScheduledToRestart"
     assert course.look() is Action.NOTHING
-    again = apache.submission(course.application, "id")
+    again = apache_submission.submission(course.application, "id")
     assert again.conf["spark.app.id"] == "machines-1"
     assert course.look(after=5) is Action.SUBMIT
-    assert apache.driver_name(course.application) == "machines-1-driver"
+    assert apache_submission.driver_name(course.application) == "machines-1-driver"
 
 
 def test_apache_looks_for_a_driver_for_a_minute_before_it_counts_as_removed() -> None:
-    course = Course(apache, example("apache"))
+    course = Course(apache_submission, example("apache"))
     course.look()
     course.look(pod("Running"))
     course.look(None, after=30)
@@ -193,4 +195,4 @@ def test_apache_looks_for_a_driver_for_a_minute_before_it_counts_as_removed() ->
 
 
 def test_a_moment_is_read_back_as_it_was_written() -> None:
-    assert steps.seconds_between(steps.moment(NOW), NOW + 7) == 7
+    assert submission_steps.seconds_between(submission_steps.moment(NOW), NOW + 7) == 7

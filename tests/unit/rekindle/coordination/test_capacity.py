@@ -6,17 +6,17 @@ import pytest
 from coordinator_world import COSTS, Story, plans, running
 
 from rekindle import coordination as core
-from rekindle.coordination import load
-from rekindle.reasons import Reason
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
+from rekindle.coordination import node_load
+from rekindle.model.reasons import Reason
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 
 
 def story_of(costs: Mapping[str, float], priorities: Mapping[str, float], nodes: int) -> Story:
     """Operators of one partition each that run on nodes of 80 % CPU, and a query of each that has
     a priority; one named `base` feeds one named `deep`. A checkpoint is complete."""
     topology = Topology(
-        operators=tuple(Operator(name, 1) for name in costs),
+        operators=tuple(TopologyOperator(name, 1) for name in costs),
         edges=(("base", "deep"),),
         queries=tuple(Query(name, name, priority) for name, priority in priorities.items()),
     )
@@ -78,7 +78,9 @@ def test_what_an_executor_takes_beside_partitions_is_no_room_for_them() -> None:
 def test_an_overhead_that_fills_a_node_leaves_some_of_it() -> None:
     story = running()
     story.tell(core.StatisticsReported(COSTS, overhead_percent=300.0))
-    assert load.capacities(story.state) == pytest.approx(dict.fromkeys(story.state.nodes, 24.0))
+    assert node_load.capacities(story.state) == pytest.approx(
+        dict.fromkeys(story.state.nodes, 24.0)
+    )
 
 
 def test_less_overhead_lets_a_query_in_that_waits_for_capacity() -> None:

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from rekindle import coordination as core
-from rekindle.coordination import State
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
+from rekindle.coordination import CoordinationState
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 
-TOPOLOGY = Topology((Operator("ships", 4),), (), (Query("late-ships", "ships", 5),))
+TOPOLOGY = Topology((TopologyOperator("ships", 4),), (), (Query("late-ships", "ships", 5),))
 # of n5 it is not known
 ZONES = {"n1": "zone-1", "n2": "zone-1", "n3": "zone-2", "n4": "zone-2", "n5": None}
 
 
-def running() -> State:
+def running() -> CoordinationState:
     """Five nodes with everything placed."""
     state = core.initial(TOPOLOGY, Policy(placement="domains"), len(ZONES))
     events: list[core.Event] = [core.NodeBack(node, 100.0, zone) for node, zone in ZONES.items()]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import msgspec
 from application_world import NODES, Desk
 
-from rekindle.coordination import application
-from rekindle.coordination.application import Decision, Resumption
-from rekindle.coordination.state import Status, inactive, with_status
+from rekindle.coordination import session
+from rekindle.coordination.coordination_state import NodeStatus, inactive, with_status
+from rekindle.coordination.session import Decision, Resumption
 from rekindle.protocol import DropOrder, Heartbeat, NodeSeen, PlanOrder
 
 
@@ -18,9 +18,7 @@ class DryDesk(Desk):
 
     def decide(self, obey: bool = True, after_seconds: float = 1.0) -> Decision:
         self.now += after_seconds
-        decision = application.decide(
-            self.case, self.reading, self.now, clock=float, dry_run=self.dry
-        )
+        decision = session.decide(self.case, self.reading, self.now, clock=float, dry_run=self.dry)
         self.case = decision.case
         if obey:
             self.obey(decision)
@@ -96,7 +94,7 @@ def test_a_node_that_is_heard_of_again_has_kept_its_executor_and_all_that_runs_t
     settle(desk)
     state = desk.case.state
     assert state is not None
-    assert (with_status(state, Status.LOST), inactive(state)) == ((), ())
+    assert (with_status(state, NodeStatus.LOST), inactive(state)) == ((), ())
     desk.dry = False
     assert [decision.directives for decision in settle(desk)] == [(), (), ()]
 

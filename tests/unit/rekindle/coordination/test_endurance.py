@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import coordination as core
-from rekindle import topology as graph
-from rekindle.coordination import Event, Plan, State, drafting, load
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
+from rekindle.coordination import CoordinationState, Event, Plan, next_plan, node_load
+from rekindle.model import topology as graph
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 
 NODES = ("n1", "n2", "n3", "n4")
 CAPACITY_PERCENT = 100.0
@@ -31,7 +31,7 @@ POLICIES = st.builds(
 def topologies(draw: st.DrawFn) -> Topology:
     """Up to five operators, each reading from some before it; a query on each end and on some."""
     count = draw(st.integers(1, 5))
-    operators = [Operator(f"o{i}", draw(st.integers(1, 3))) for i in range(count)]
+    operators = [TopologyOperator(f"o{i}", draw(st.integers(1, 3))) for i in range(count)]
     edges = [(f"o{i}", f"o{j}") for j in range(count) for i in range(j) if draw(st.booleans())]
     ends = {operator.name for operator in operators} - {producer for producer, _ in edges}
     queries = [
@@ -61,11 +61,11 @@ def happenings(topology: Topology) -> st.SearchStrategy[Event]:
     )
 
 
-def check_plan(before: State, plan: Plan) -> None:
+def check_plan(before: CoordinationState, plan: Plan) -> None:
     """What holds for every plan."""
     assert plan.plan_epoch == before.plan_epoch + 1
     assert not plan.placement.keys() & before.placement.keys()
-    assert all(before.nodes[node].status is core.Status.UP for node in plan.placement.values())
+    assert all(before.nodes[node].status is core.NodeStatus.UP for node in plan.placement.values())
     placed = {**before.placement, **plan.placement}
     assert graph.runnable(before.topology, placed) == set(placed)
     newly = {
@@ -77,21 +77,21 @@ def check_plan(before: State, plan: Plan) -> None:
     check_capacity(before, plan)
 
 
-def check_capacity(before: State, plan: Plan) -> None:
+def check_capacity(before: CoordinationState, plan: Plan) -> None:
     """No node gets more than it has free; over its cap only when all else has been tried."""
     nodes = plan.problem.nodes or {}
     used = dict.fromkeys(nodes, 0.0)
     for name, node in plan.placement.items():
         used[node] += plan.problem.partitions[name].cpu_percent
     assert all(used[node] <= nodes[node] + 1e-6 for node in nodes)
-    costs = load.steady(before) | dict(before.charges)
+    costs = node_load.steady(before) | dict(before.charges)
     free = {node: before.policy.cpu_cap * before.nodes[node].capacity_percent for node in nodes}
     for name, node in before.placement.items():
         if node in free:
             free[node] -= costs[name]
     if any(nodes[node] > max(0.0, free[node]) + 1e-6 for node in nodes):
         assert not before.catching_up
-        assert len(nodes) >= drafting.nodes_wanted(before)
+        assert len(nodes) >= next_plan.nodes_wanted(before)
 
 
 class Run:
@@ -115,7 +115,7 @@ class Run:
     def check_state(self) -> None:
         """What holds after every event."""
         state = self.state
-        living = {n for n, view in state.nodes.items() if view.status is not core.Status.LOST}
+        living = {n for n, view in state.nodes.items() if view.status is not core.NodeStatus.LOST}
         assert graph.runnable(state.topology, state.placement) == set(state.placement)
         assert {*state.placement.values(), *state.resident.values()} <= living
         assert not state.placement.keys() & state.resident.keys()

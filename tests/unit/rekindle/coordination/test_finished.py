@@ -5,8 +5,8 @@ from dataclasses import replace
 import msgspec
 from application_world import running
 
-from rekindle.coordination.application import Driver
-from rekindle.coordination.state import Status
+from rekindle.coordination.coordination_state import NodeStatus
+from rekindle.coordination.session import Driver
 from rekindle.protocol import (
     Orders,
 )
@@ -39,7 +39,7 @@ def test_a_finished_run_is_let_be_while_its_driver_is_still_seen() -> None:
     assert desk.reading.heartbeat is not None
     assert (decision.directives, decision.case.requests) == ((), {})
     assert decision.case.state is not None
-    assert decision.case.state.nodes["n2"].status is Status.UP
+    assert decision.case.state.nodes["n2"].status is NodeStatus.UP
 
 
 def test_the_next_run_begins_without_the_incident_of_one_that_has_finished() -> None:

@@ -10,8 +10,9 @@ import pytest
 from application_world import COSTS, NODES, TOPOLOGY
 
 from rekindle import coordination
-from rekindle.coordination import MovePartitions, following
-from rekindle.coordination.following import Following
+from rekindle.coordination import MovePartitions, directive_acceptance
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.model.settings import Policy
 from rekindle.protocol import (
     Directive,
     NodeSeen,
@@ -20,8 +21,7 @@ from rekindle.protocol import (
     StatisticsReport,
     TopologyReport,
 )
-from rekindle.settings import Policy
-from rekindle_spark.guidance import Guidance
+from rekindle_spark.control.coordinator_client import CoordinatorClient
 
 # by domain (n1 and n2, n3 and n4) this cannot be better, by node it can
 ARRANGED = {
@@ -41,7 +41,7 @@ class Reports:
         self.statistics = StatisticsReport(generation=1, sequence=0, costs=COSTS)
         self.checkpoint = None
 
-    def progress(self, following: Following, *, alone: bool) -> ProgressReport:
+    def progress(self, following: AcceptedDirectives, *, alone: bool) -> ProgressReport:
         self.sequence += 1
         return ProgressReport(
             generation=1,
@@ -90,9 +90,9 @@ class Leaderless(Silent):
         """Not of interest."""
 
 
-def guidance_of(contact: object, slow: str = "") -> Guidance:
+def guidance_of(contact: object, slow: str = "") -> CoordinatorClient:
     """Of a driver whose placement is by domain."""
-    return Guidance(
+    return CoordinatorClient(
         topology=TopologyReport(
             generation=1,
             sequence=0,
@@ -102,7 +102,9 @@ def guidance_of(contact: object, slow: str = "") -> Guidance:
             nodes_expected=len(NODES),
         ),
         reports=cast(Any, Reports(slow)),
-        following=Following(1, contact_at=None if contact is None else time.monotonic() - 3_600.0),
+        following=AcceptedDirectives(
+            1, contact_at=None if contact is None else time.monotonic() - 3_600.0
+        ),
         contact=cast(Any, contact),
     )
 
@@ -129,7 +131,7 @@ def test_each_node_of_a_driver_that_has_no_coordinator_is_a_domain() -> None:
 
 def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_double_plan() -> None:
     contact = Leaderless()
-    guidance = Guidance(
+    guidance = CoordinatorClient(
         topology=TopologyReport(
             generation=1,
             sequence=0,
@@ -139,13 +141,13 @@ def test_a_driver_that_nobody_leads_plans_alone_and_is_led_again_without_a_doubl
             nodes_expected=len(NODES),
         ),
         reports=cast(Any, Reports("")),
-        following=Following(1, contact_at=time.monotonic()),
+        following=AcceptedDirectives(1, contact_at=time.monotonic()),
         contact=cast(Any, contact),
     )
     assert not guidance.alone
     guidance.confer(paused=False)
     assert guidance.alone
-    guidance.following = following.planned(guidance.following, 4)  # its own plan
+    guidance.following = directive_acceptance.planned(guidance.following, 4)  # its own plan
     contact.led = True
     contact.directive = Directive(
         sequence=9,
@@ -170,11 +172,11 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         assert event.wait(10)
         return decide(*arguments, **options)
 
-    monkeypatch.setattr("rekindle_spark.guidance.coordination.decide", slowly)
+    monkeypatch.setattr("rekindle_spark.control.coordinator_client.coordination.decide", slowly)
     return event
 
 
-def conferred(guidance: Guidance) -> list[MovePartitions]:
+def conferred(guidance: CoordinatorClient) -> list[MovePartitions]:
     instructions = guidance.confer(paused=False).instructions
     return [item for item in instructions if isinstance(item, MovePartitions)]
 

@@ -7,11 +7,11 @@ from standing_world import running, short_of_capacity
 
 from rekindle import protocol
 from rekindle.coordination import incident_history
-from rekindle.coordination.application import Case, Driver
 from rekindle.coordination.incident_history import IncidentHistory
-from rekindle.incidents import Incident
-from rekindle.protocol import CheckpointReport, tree
-from rekindle.protocol.tree import Place
+from rekindle.coordination.session import Case, Driver
+from rekindle.model.incidents import Incident
+from rekindle.protocol import CheckpointReport, store_paths
+from rekindle.protocol.store_paths import Place
 
 PLACE = Place("a", "b")
 
@@ -110,7 +110,7 @@ def test_a_coordinator_and_one_that_follows_it_remember_the_same_incident() -> N
     assert seen.incident.lost == ("a0-node-0", "a0-node-1")
     assert [item.nodes_up for item in seen.points][-1] == 2
     checkpoint = CheckpointReport(generation=1, sequence=9, epoch=50, at=world.now)
-    path = member.place.path(tree.CHECKPOINT)
+    path = member.place.path(store_paths.CHECKPOINT)
     world.fleet.connection.put(path, protocol.encode(checkpoint))
     leader.settle()
     follower.settle()

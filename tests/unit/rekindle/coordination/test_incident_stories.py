@@ -16,10 +16,10 @@ from coordinator_world import (
 )
 
 from rekindle import coordination as core
-from rekindle.errors import InputError
-from rekindle.reasons import Reason
-from rekindle.settings import Policy
-from rekindle.topology import Operator
+from rekindle.model.errors import InputError
+from rekindle.model.reasons import Reason
+from rekindle.model.settings import Policy
+from rekindle.model.topology import TopologyOperator
 
 
 def test_a_fresh_start_waits_for_all_nodes_and_then_plans_everything_at_once() -> None:
@@ -226,14 +226,14 @@ def test_the_policys_priorities_override_the_pipelines() -> None:
 
 
 def test_an_operator_that_no_query_needs_is_refused() -> None:
-    wasted = replace(TOPOLOGY, operators=(*TOPOLOGY.operators, Operator("debug", 1)))
+    wasted = replace(TOPOLOGY, operators=(*TOPOLOGY.operators, TopologyOperator("debug", 1)))
     with pytest.raises(InputError, match="operator debug: leads to no query"):
         core.initial(wasted, Policy(), 1)
 
 
 def test_an_unreachable_store_is_recorded_once_and_planning_goes_on() -> None:
     story = running()
-    (record,) = story.tell(core.StoreUnreachable(), core.StoreUnreachable())
+    (record,) = story.tell(core.StoreLost(), core.StoreLost())
     assert records([record])["store-unreachable"].reason is Reason.STORE_UNREACHABLE
     assert len(plans(story.lose("n1"))) == 1
     assert records(story.tell(core.StoreReachable()))["store-reachable"]

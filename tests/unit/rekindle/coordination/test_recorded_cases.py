@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from application_world import COSTS, Desk, running
 
-from rekindle.coordination import application
-from rekindle.errors import InputError
+from rekindle.coordination import session
+from rekindle.model.errors import InputError
 from rekindle.protocol import Orders, PlanOrder, PriorityOverride
 
 RECORDS = Path(__file__).parents[3] / "golden" / "coordination"
@@ -35,7 +35,7 @@ def in_an_incident() -> Desk:
 
 def go_on(desk: Desk, record: bytes) -> None:
     """A coordinator that finds the record goes on until everything runs."""
-    desk.case = application.from_record(record, "coordination")
+    desk.case = session.from_record(record, "coordination")
     sent = desk.case.sequence
     desk.directive = sent  # it could not place anything
     desk.plan_epoch = 2
@@ -49,7 +49,7 @@ def go_on(desk: Desk, record: bytes) -> None:
 @pytest.mark.parametrize("path", sorted(RECORDS.glob("*.json")), ids=lambda path: path.stem)
 def test_an_incident_in_a_record_of_any_release_is_gone_on_with(path: Path) -> None:
     desk = in_an_incident()
-    found = application.from_record(path.read_bytes(), path.name)
+    found = session.from_record(path.read_bytes(), path.name)
     written = desk.restart()
     assert replace(found, policy="") == replace(written, policy="")
     go_on(desk, path.read_bytes())
@@ -57,7 +57,7 @@ def test_an_incident_in_a_record_of_any_release_is_gone_on_with(path: Path) -> N
 
 def test_what_is_written_now_is_what_the_newest_record_has() -> None:
     """A new field wants a record of its own here, with what the release before makes of it."""
-    written = json.loads(application.to_record(in_an_incident().case))
+    written = json.loads(session.to_record(in_an_incident().case))
     newest = json.loads(NEWEST.read_bytes())
     for record in (written, newest):
         record["kept"]["catching_up"].sort()
@@ -95,14 +95,14 @@ def test_what_a_newer_release_has_added_leaves_a_record_readable(
 def test_words_that_are_only_carried_are_written_as_they_were_read() -> None:
     record = json.loads(NEWEST.read_bytes())
     record["kept"]["due"] = {"at": 1.0, "reason": "gpu-lost"}
-    found = application.from_record(json.dumps(record).encode(), "coordination")
+    found = session.from_record(json.dumps(record).encode(), "coordination")
     assert found.kept is not None
     assert found.kept.due is not None
     assert found.kept.due.reason.meaning == "a word of a newer release"
-    assert json.loads(application.to_record(found))["kept"]["due"]["reason"] == "gpu-lost"
+    assert json.loads(session.to_record(found))["kept"]["due"]["reason"] == "gpu-lost"
 
 
 def test_a_later_version_is_refused_with_what_to_do() -> None:
     record = json.loads(NEWEST.read_bytes()) | {"version": 2, "kept": "in another form"}
     with pytest.raises(InputError, match="version 2; this release reads 1; run the release"):
-        application.from_record(json.dumps(record).encode(), "coordination")
+        session.from_record(json.dumps(record).encode(), "coordination")

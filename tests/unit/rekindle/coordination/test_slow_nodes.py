@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from application_world import Desk, orders, running
 
-from rekindle.coordination import balancing, standing
-from rekindle.coordination.standing import Standing, View
-from rekindle.coordination.state import NodeView, Status, initial
+from rekindle.coordination import application_status, rebalancing
+from rekindle.coordination.application_status import ApplicationStatus, ApplicationView
+from rekindle.coordination.coordination_state import NodeStatus, NodeView, initial
+from rekindle.model.reasons import Reason
+from rekindle.model.settings import Policy
+from rekindle.model.topology import Query, Topology, TopologyOperator
 from rekindle.protocol import MoveOrder, NodeSeen, PlanOrder
-from rekindle.reasons import Reason
-from rekindle.settings import Policy
-from rekindle.topology import Operator, Query, Topology
 
 UNEVEN_SECONDS = Policy().uneven_seconds
 SLOW = NodeSeen(incarnation="a", capacity_percent=100.0, slow=True)
@@ -28,9 +28,11 @@ def held(desk: Desk, node: str) -> set[str]:
     return {name for name, where in desk.placement.items() if where == node}
 
 
-def shown(desk: Desk) -> Standing:
+def shown(desk: Desk) -> ApplicationStatus:
     """What people see of it."""
-    return standing.of(View("team/flights", desk.case, desk.reading), desk.now, clock=float)
+    return application_status.of(
+        ApplicationView("team/flights", desk.case, desk.reading), desk.now, clock=float
+    )
 
 
 def test_a_slow_node_is_emptied_at_once_with_the_reason() -> None:
@@ -61,7 +63,7 @@ def test_what_it_does_well_again_is_spread_as_ever_and_not_before() -> None:
 
 def test_the_most_important_queries_leave_first_as_far_as_room_goes() -> None:
     topology = Topology(
-        (Operator("a", 1), Operator("b", 2), Operator("c", 1)),
+        (TopologyOperator("a", 1), TopologyOperator("b", 2), TopologyOperator("c", 1)),
         (),
         (Query("low", "a", 1), Query("high", "b", 9), Query("middle", "c", 5)),
     )
@@ -70,11 +72,13 @@ def test_the_most_important_queries_leave_first_as_far_as_room_goes() -> None:
         costs={"a/0": 30.0, "b/0": 30.0, "b/1": 30.0, "c/0": 15.0},
         placement={"a/0": "n1", "b/0": "n1", "b/1": "n2", "c/0": "n1"},
         nodes={
-            "n1": NodeView(Status.UP, 100.0, slow=True),
-            "n2": NodeView(Status.UP, 100.0),
+            "n1": NodeView(NodeStatus.UP, 100.0, slow=True),
+            "n2": NodeView(NodeStatus.UP, 100.0),
         },
     )
-    assert balancing.relief(state) == {"b/0": "n2", "c/0": "n2"}, "75 % of 80 %, nothing else fits"
+    assert rebalancing.relief(state) == {"b/0": "n2", "c/0": "n2"}, (
+        "75 % of 80 %, nothing else fits"
+    )
 
 
 def test_nothing_new_is_placed_on_a_slow_node_while_others_have_room() -> None:

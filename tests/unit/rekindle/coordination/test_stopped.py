@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from application_world import COSTS, Desk, orders, running
 
-from rekindle.coordination.state import State
+from rekindle.coordination.coordination_state import CoordinationState
 from rekindle.protocol import CheckpointReport, Heartbeat, PlanOrder
 
 WHY = "step tops: raised ValueError: bad"
@@ -29,7 +29,7 @@ def settle(desk: Desk, **fields: Any) -> list[PlanOrder]:
     return plans
 
 
-def state(desk: Desk) -> State:
+def state(desk: Desk) -> CoordinationState:
     assert desk.case.state is not None
     return desk.case.state
 

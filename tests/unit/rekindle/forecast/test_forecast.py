@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.coordination import State, survival
-from rekindle.errors import InputError
-from rekindle.forecast import arrivals, domains, failures, situation
-from rekindle.forecast.arrivals import Fixed, Trace, Uniform
+from rekindle.coordination import CoordinationState, domain_placement
+from rekindle.forecast import domain_forecasts, failure_models, node_arrivals, steady_state
 from rekindle.forecast.backlogs import Backlogs
-from rekindle.forecast.failures import Named
-from rekindle.forecast.outages import simulate
-from rekindle.forecast.rehearsal import Arrival, Model, rehearse
-from rekindle.reasons import Reason
+from rekindle.forecast.failure_models import Named
+from rekindle.forecast.failure_simulation import Arrival, Model, rehearse
+from rekindle.forecast.node_arrivals import Fixed, Trace, Uniform
+from rekindle.forecast.outage_statistics import simulate
+from rekindle.model.errors import InputError
+from rekindle.model.reasons import Reason
 
 MODEL = Model(
     detect_seconds=1.0, restore_seconds=2.0, restore_mib_per_second=10.0, checkpoint_age_seconds=4.0
@@ -55,8 +55,8 @@ def two_queries(**changes: Any) -> dict[str, Any]:
     return {**record, **changes}
 
 
-def parsed(record: dict[str, Any]) -> State:
-    return situation.parse(msgspec.json.encode(record), "s.json", clock=clock)
+def parsed(record: dict[str, Any]) -> CoordinationState:
+    return steady_state.parse(msgspec.json.encode(record), "s.json", clock=clock)
 
 
 def test_what_catches_up_shares_what_its_node_has_left() -> None:
@@ -182,26 +182,28 @@ def test_what_did_not_run_before_neither_survives_nor_comes_back() -> None:
         clock=clock,
     )
     assert outages.queries.keys() == {"rare-birds"}
-    (east, _) = domains.forecast(waits, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock)
+    (east, _) = domain_forecasts.forecast(
+        waits, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock
+    )
     assert east.survives == ("rare-birds",)
     assert not east.back
 
 
 def test_a_forecast_says_of_each_domain_what_survives_it() -> None:
-    east, west = domains.forecast(
+    east, west = domain_forecasts.forecast(
         parsed(two_queries()), Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock
     )
     assert (east.domain, east.nodes, east.survives) == ("east", ("n1",), ("rare-birds",))
     assert (east.stopped_share, west.stopped_share) == (0.9, 0.1)
     assert west.back["rare-birds"].mean > 60.0
-    assert survival.stopped_share(parsed(two_queries()), {}) == pytest.approx(0.5)
+    assert domain_placement.stopped_share(parsed(two_queries()), {}) == pytest.approx(0.5)
 
 
 def test_a_query_that_is_hit_does_not_survive_however_soon_it_is_back() -> None:
     at_once = Model(detect_seconds=0.0, restore_seconds=0.0, checkpoint_age_seconds=0.0)
     state = parsed(two_queries())
     idle = replace(state, costs=dict.fromkeys(state.partitions, 0.0), state_bytes={})
-    east, _ = domains.forecast(idle, Fixed(0.0, 0.0), at_once, seeds=range(2), clock=clock)
+    east, _ = domain_forecasts.forecast(idle, Fixed(0.0, 0.0), at_once, seeds=range(2), clock=clock)
     assert east.back["late-ships"].high == 0.0
     assert east.survives == ("rare-birds",)
 
@@ -211,14 +213,16 @@ def test_a_forecast_and_the_core_agree_on_what_a_loss_stops() -> None:
     state = parsed(two_queries())
     placed = {name: node for name, node in state.placement.items() if node == "n1"}
     stopped = replace(state, placement=placed, stopped={"rare-birds/0": "raises"})
-    found = domains.forecast(stopped, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock)
+    found = domain_forecasts.forecast(
+        stopped, Fixed(60.0, 10.0), MODEL, seeds=range(2), clock=clock
+    )
     shares = {one.domain: one.stopped_share for one in found}
-    assert shares == survival.stopped_shares(stopped, {}) == {"east": 1.0, "west": 0.0}
+    assert shares == domain_placement.stopped_shares(stopped, {}) == {"east": 1.0, "west": 0.0}
 
 
 def test_what_is_written_of_an_application_is_read_back() -> None:
     state = parsed(two_queries())
-    record = situation.to_record(
+    record = steady_state.to_record(
         state.topology,
         capacities={"n1": 100.0, "n2": 100.0},
         domains={"n1": "a"},
@@ -280,17 +284,17 @@ def test_a_cycle_is_named() -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b"{" * 100_000, b'{"version": NaN}', b"\xff" * 99])
 def test_nonsense_is_no_situation(content: bytes) -> None:
     with pytest.raises(InputError):
-        situation.parse(content, "s.json", clock=clock)
+        steady_state.parse(content, "s.json", clock=clock)
 
 
 def test_ways_to_fail_and_to_come_back_are_read(tmp_path: Any) -> None:
     state = parsed(two_queries())
-    assert failures.parse("nodes:n2,n1", state, "--fail") == Named(("n1", "n2"))
-    assert failures.parse("domain:west", state, "--fail") == Named(("n2",))
-    assert arrivals.parse("fixed:10,6", "--arrive") == Fixed(10.0, 6.0)
-    assert arrivals.parse("uniform:120..360", "--arrive") == Uniform(120.0, 360.0)
+    assert failure_models.parse("nodes:n2,n1", state, "--fail") == Named(("n1", "n2"))
+    assert failure_models.parse("domain:west", state, "--fail") == Named(("n2",))
+    assert node_arrivals.parse("fixed:10,6", "--arrive") == Fixed(10.0, 6.0)
+    assert node_arrivals.parse("uniform:120..360", "--arrive") == Uniform(120.0, 360.0)
     (tmp_path / "t.json").write_text("[5, 2.5]")
-    assert arrivals.parse(f"trace:{tmp_path}/t.json", "--arrive") == Trace([5.0, 2.5])
+    assert node_arrivals.parse(f"trace:{tmp_path}/t.json", "--arrive") == Trace([5.0, 2.5])
 
 
 @pytest.mark.parametrize(
@@ -306,19 +310,19 @@ def test_ways_to_fail_and_to_come_back_are_read(tmp_path: Any) -> None:
 )
 def test_other_ways_to_fail_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        failures.parse(text, parsed(two_queries()), "--fail")
+        failure_models.parse(text, parsed(two_queries()), "--fail")
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", "fixed:1", "uniform:9..3", "trace:", "trace:/no/such", "x:1"])
 def test_other_ways_to_come_back_are_refused(text: str) -> None:
     with pytest.raises(InputError) as refused:
-        arrivals.parse(text, "--arrive")
+        node_arrivals.parse(text, "--arrive")
     assert str(refused.value).startswith("--arrive")
 
 
 def test_a_trace_holds_seconds_only(tmp_path: Any) -> None:
     (tmp_path / "t.json").write_text("[1, -2]")
     with pytest.raises(InputError) as refused:
-        arrivals.parse(f"trace:{tmp_path}/t.json", "--arrive")
+        node_arrivals.parse(f"trace:{tmp_path}/t.json", "--arrive")
     assert "[1]: is -2" in str(refused.value)

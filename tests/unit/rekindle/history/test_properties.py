@@ -10,19 +10,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rekindle import history
-from rekindle.history import operations, witnesses
-from rekindle.history.operations import ANY, CHANNELS, FIXED, Operation, Value
-from rekindle.history.steps import (
+from rekindle.history import minimal_witness, operations
+from rekindle.history.history_steps import (
     End,
-    Failure,
     Graph,
     History,
+    HistoryFailure,
+    HistoryOutput,
     Input,
-    Output,
     Snapshot,
     Step,
 )
-from rekindle_testing import histories
+from rekindle.history.operations import ANY, CHANNELS, FIXED, Operation, Value
+from rekindle_testing import history_builders
 
 NUMBERS = ("identity", "filter", "distinct", "count", "sum", "max", "min", "last")
 KINDS = (*NUMBERS, "concatenate", "join")
@@ -63,14 +63,14 @@ def enter(draw: st.DrawFn, graph: Graph, most: int = 3) -> list[tuple[str, Value
 def runs(draw: st.DrawFn, recovery: str, graph: Graph | None = None) -> History:
     graph = graph or draw(graphs())
     rng = random.Random(draw(st.integers(0, 2**32)))
-    return histories.simulate(graph, enter(draw, graph), rng, recovery)
+    return history_builders.simulate(graph, enter(draw, graph), rng, recovery)
 
 
 @st.composite
 def sabotaged(draw: st.DrawFn) -> History:
     """A run with an output more, less, or in another place."""
-    run = draw(runs(histories.REFERENCE))
-    places = [n for n, step in enumerate(run.steps) if isinstance(step, Output)]
+    run = draw(runs(history_builders.REFERENCE))
+    places = [n for n, step in enumerate(run.steps) if isinstance(step, HistoryOutput)]
     assume(places)
     steps, place = list(run.steps), draw(st.sampled_from(places))
     how = draw(st.sampled_from(("twice", "dropped", "swapped")))
@@ -151,7 +151,7 @@ class Oracle:
         states, trails, waiting, pending = world
         if isinstance(step, Input):
             yield (states, trails, self.arrive(waiting, step.channel, step.t, step.value), pending)
-        elif isinstance(step, Output):
+        elif isinstance(step, HistoryOutput):
             channel = self.channels.index(step.channel)
             values = pending[channel]
             for n, value in enumerate(values if step.unseen_before else values[:1]):
@@ -206,7 +206,7 @@ def put(items: Any, place: int, item: Any) -> Any:
     return (*items[:place], item, *items[place + 1 :])
 
 
-def judged(run: History) -> history.Verdict:
+def judged(run: History) -> history.HistoryVerdict:
     """With less search than usual for which flaws of the input it would fit."""
     return history.check(run, "run", states_max=4_000)
 
@@ -217,7 +217,7 @@ def failed_at(run: History) -> int | None:
     return None if witness is None else witness.line - 1
 
 
-@given(runs(histories.REFERENCE))
+@given(runs(history_builders.REFERENCE))
 def test_a_run_with_a_reference_recovery_is_consistent_and_exactly_once(run: History) -> None:
     verdict = judged(run)
     assert verdict.consistent
@@ -228,7 +228,7 @@ def test_a_run_with_a_reference_recovery_is_consistent_and_exactly_once(run: His
 
 
 @settings(max_examples=60)
-@given(runs(histories.REPLAY))
+@given(runs(history_builders.REPLAY))
 def test_a_replay_is_judged_as_by_trying_every_execution(run: History) -> None:
     assert failed_at(run) == Oracle(run.graph).first_impossible(run.steps)
 
@@ -246,7 +246,7 @@ def fixed(graph: Graph) -> Graph:
 @given(st.data())
 def test_a_deterministic_system_may_replay_what_it_likes(data: st.DataObject) -> None:
     graph = fixed(data.draw(graphs()))
-    verdict = judged(data.draw(runs(histories.REPLAY, graph)))
+    verdict = judged(data.draw(runs(history_builders.REPLAY, graph)))
     assert verdict.deterministic
     assert verdict.holds
 
@@ -255,7 +255,7 @@ def test_a_deterministic_system_may_replay_what_it_likes(data: st.DataObject) ->
 @given(st.data())
 def test_determinism_is_having_one_outcome_in_every_execution(data: st.DataObject) -> None:
     graph = data.draw(graphs())
-    run = data.draw(runs(histories.REFERENCE, graph))
+    run = data.draw(runs(history_builders.REFERENCE, graph))
     oracle = Oracle(graph)
     inputs = tuple(step for step in run.steps if isinstance(step, Input))
     states = tuple(operations.initial(operation) for operation in graph.operations)
@@ -274,7 +274,7 @@ def comes_alone(oracle: Oracle, steps: tuple[Step, ...]) -> bool:
     last = steps[-1]
     if isinstance(last, End):
         return True
-    alone = replace(last, unseen_before=True) if isinstance(last, Output) else last
+    alone = replace(last, unseen_before=True) if isinstance(last, HistoryOutput) else last
     inputs = tuple(step for step in steps if isinstance(step, Input))
     return oracle.first_impossible((*inputs, alone)) is None
 
@@ -284,15 +284,15 @@ def shows_the_same(oracle: Oracle, fewer: tuple[Step, ...], steps: tuple[Step, .
     if oracle.first_impossible(fewer) != len(fewer) - 1 or not comes_alone(oracle, fewer):
         return False
     last = fewer[-1]
-    if isinstance(last, Output | End) and last.unseen_before:
+    if isinstance(last, HistoryOutput | End) and last.unseen_before:
         return True
     before, after = oracle.next_values(steps[:-1]), oracle.next_values(fewer[:-1])
-    channels = [last.channel] if isinstance(last, Output) else list(before)
+    channels = [last.channel] if isinstance(last, HistoryOutput) else list(before)
     return all(after[channel] <= before[channel] for channel in channels)
 
 
 @settings(max_examples=25)
-@given(st.one_of(sabotaged(), runs(histories.REPLAY)))
+@given(st.one_of(sabotaged(), runs(history_builders.REPLAY)))
 def test_no_step_of_a_witness_can_be_left_out(run: History) -> None:
     witness = judged(run).witness
     assume(witness is not None)
@@ -300,17 +300,17 @@ def test_no_step_of_a_witness_can_be_left_out(run: History) -> None:
     assert witness.smallest
     oracle, steps = Oracle(run.graph), witness.history.steps
     assert oracle.first_impossible(steps) == len(steps) - 1
-    assert not any(isinstance(step, Failure) for step in steps)
+    assert not any(isinstance(step, HistoryFailure) for step in steps)
     by_itself = comes_alone(oracle, steps)
     for place, step in enumerate(steps[:-1]):
-        if isinstance(step, Output | Snapshot):
-            assert oracle.first_impossible(witnesses.unseen(steps, [place])) is None
+        if isinstance(step, HistoryOutput | Snapshot):
+            assert oracle.first_impossible(minimal_witness.unseen(steps, [place])) is None
         elif by_itself:
             assert not shows_the_same(oracle, (*steps[:place], *steps[place + 1 :]), steps)
 
 
 @settings(max_examples=25)
-@given(st.one_of(sabotaged(), runs(histories.REPLAY)))
+@given(st.one_of(sabotaged(), runs(history_builders.REPLAY)))
 def test_a_witness_is_a_history_file_that_fails_by_itself(run: History) -> None:
     witness = judged(run).witness
     assume(witness is not None)
@@ -359,7 +359,9 @@ def concatenations(draw: st.DrawFn) -> History:
     graph = Graph(("x",), (Operation("all", "concatenate", ("x",), ANY),), {"out": "all"})
     letters = [("x", letter) for letter in LETTERS[: draw(st.integers(2, len(LETTERS)))]]
     rng = random.Random(draw(st.integers(0, 2**32)))
-    return histories.simulate(graph, letters, rng, draw(st.sampled_from(["reference", "replay"])))
+    return history_builders.simulate(
+        graph, letters, rng, draw(st.sampled_from(["reference", "replay"]))
+    )
 
 
 def grows_letter_by_letter(run: History) -> bool:
@@ -367,7 +369,7 @@ def grows_letter_by_letter(run: History) -> bool:
     for step in run.steps:
         if isinstance(step, Input):
             entered.add(str(step.value))
-        elif isinstance(step, Output):
+        elif isinstance(step, HistoryOutput):
             value = str(step.value)
             if value[:-1] != before or value[-1] not in entered - set(before):
                 return False
@@ -386,7 +388,7 @@ def test_a_replay_in_another_order_is_found_where_order_matters(run: History) ->
 def test_an_output_twice_or_dropped_is_always_found_there(
     run: History, data: st.DataObject
 ) -> None:
-    places = [n for n, step in enumerate(run.steps) if isinstance(step, Output)]
+    places = [n for n, step in enumerate(run.steps) if isinstance(step, HistoryOutput)]
     place = data.draw(st.sampled_from(places))
     steps = list(run.steps)
     if data.draw(st.booleans()):

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import planning
-from rekindle.planning import density, swaps
-from rekindle.planning.bound import relax
-from rekindle.planning.combination import combined
-from rekindle.planning.density import best_density
-from rekindle.planning.growth import grown
-from rekindle.planning.instance import Budget, Instance, from_problem
-from rekindle.planning.loss import sort_queries
-from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
-from rekindle_testing.problems import dense_union, shared_by_pareto, shared_by_zipf
+from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
+from rekindle.planning import density_search, local_search
+from rekindle.planning.auto_solver import combined
+from rekindle.planning.density_search import best_density
+from rekindle.planning.greedy_selection import grown
+from rekindle.planning.lost_queries import sort_queries
+from rekindle.planning.problem_arrays import Instance, SolverBudget, from_problem
+from rekindle.planning.upper_bound import relax
+from rekindle_testing.problem_builders import dense_union, shared_by_pareto, shared_by_zipf
 
-UNLIMITED = Budget(lambda: 0.0, 1.0)
-SPENT = Budget(lambda: 0.0, -1.0)
+UNLIMITED = SolverBudget(lambda: 0.0, 1.0)
+SPENT = SolverBudget(lambda: 0.0, -1.0)
 
 
 def instance_of(problem: Problem, start: tuple[str, ...] = ()) -> Instance:
@@ -60,7 +60,7 @@ def best_value(instance: Instance) -> float:
 @settings(max_examples=60)
 @given(problems(), st.sampled_from([UNLIMITED, SPENT]))
 def test_a_choice_fits_and_lies_between_the_best_query_and_the_best_choice(
-    problem: Problem, budget: Budget
+    problem: Problem, budget: SolverBudget
 ) -> None:
     instance = instance_of(problem)
     if not instance.queries:
@@ -84,7 +84,7 @@ def test_swaps_make_nothing_worse_and_exceed_no_capacity(problem: Problem, seed:
         return
     growth = grown(instance, (), shared=True)
     before = growth.value
-    swaps.swap(instance, growth, float("inf"), replace(UNLIMITED, seed=seed))
+    local_search.swap(instance, growth, float("inf"), replace(UNLIMITED, seed=seed))
     assert growth.value >= before
     assert instance.fits(growth.chosen)
     assert growth.value == pytest.approx(instance.value(growth.chosen))
@@ -101,7 +101,7 @@ def test_swaps_find_what_growing_by_density_cannot() -> None:
     instance = instance_of(problem)
     growth = grown(instance, (1,), shared=False)
     assert instance.taken(growth.chosen) == {"dense"}
-    swaps.swap(instance, growth, float("inf"), UNLIMITED)
+    local_search.swap(instance, growth, float("inf"), UNLIMITED)
     assert instance.taken(growth.chosen) == {"better"}
 
 
@@ -126,7 +126,7 @@ def test_of_a_last_plan_that_does_not_fit_any_more_the_rest_counts() -> None:
     assert problem.capacity_cpu_percent is not None
     smaller = replace(problem, capacity_cpu_percent=last.used_cpu_percent - 1.0)
     instance = instance_of(smaller, last.queries)
-    continued = instance.value(density.continued(instance).chosen)
+    continued = instance.value(density_search.continued(instance).chosen)
     assert 0.8 * last.priority_sum < continued < last.priority_sum
     again = planning.solve(smaller, clock=lambda: 0.0, budget_seconds=0.0, start=last)
     assert again.priority_sum >= continued
@@ -147,8 +147,8 @@ def test_one_large_query_beside_many_small_ones_is_no_reason_to_look_at_all_pair
     instance = instance_of(problem)
     growth = grown(instance, (instance.queries.index("large"),), shared=False)
     ticks = iter(range(20))
-    budget = Budget(lambda: float(next(ticks)), 10.0)
-    swaps.swap(instance, growth, float("inf"), budget)
+    budget = SolverBudget(lambda: float(next(ticks)), 10.0)
+    local_search.swap(instance, growth, float("inf"), budget)
     assert growth.value >= 5_000.0
 
 

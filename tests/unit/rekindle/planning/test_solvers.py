@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle import planning
-from rekindle.errors import InputError
-from rekindle.problem import Answer, PartitionCost, Problem, QueryDemand
+from rekindle.model.errors import InputError
+from rekindle.model.plan_problem import Answer, PartitionCost, Problem, QueryDemand
 
 TOLERANCE = 1e-6
 SOLVERS = ["auto", *planning.SOLVERS]

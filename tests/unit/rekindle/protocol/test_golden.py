@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from rekindle import protocol
-from rekindle.coordination import application
-from rekindle.coordination.application import Driver
-from rekindle.coordination.state import Status
-from rekindle.incidents import Kind
+from rekindle.coordination import session
+from rekindle.coordination.coordination_state import NodeStatus
+from rekindle.coordination.session import Driver
+from rekindle.model.incidents import IncidentKind
 from rekindle.protocol import ProgressReport, StatisticsReport
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "protocol"
@@ -15,16 +15,16 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "protocol"
 
 def test_a_coordinators_case_is_read_as_it_was_meant() -> None:
     data = (GOLDEN / "coordination.json").read_bytes()
-    case = application.from_record(data, "coordination")
+    case = session.from_record(data, "coordination")
     kept = case.kept
     assert kept is not None
     assert kept.incident is not None
     assert (case.generation, case.driver, case.paused) == (1, Driver.SILENT, False)
-    assert kept.incident.kind is Kind.CORRELATED
-    lost = {name for name, view in kept.nodes.items() if view.status is Status.LOST}
+    assert kept.incident.kind is IncidentKind.CORRELATED
+    lost = {name for name, view in kept.nodes.items() if view.status is NodeStatus.LOST}
     assert lost == {"n1", "n2"}
     assert [(request.what, request.count) for request in case.requests.values()] == [("nodes", 2)]
-    assert application.from_record(application.to_record(case), "again") == case
+    assert session.from_record(session.to_record(case), "again") == case
 
 
 def test_a_progress_report_is_read_as_it_was_meant() -> None:
@@ -61,7 +61,7 @@ def test_what_an_older_version_did_not_know_has_its_default() -> None:
     assert protocol.decode(data, StatisticsReport, "statistics").overhead_percent == 0.0
     record = json.loads((GOLDEN / "coordination.json").read_bytes())
     del record["driver_at"]
-    assert application.from_record(json.dumps(record).encode(), "case").driver_at is None
+    assert session.from_record(json.dumps(record).encode(), "case").driver_at is None
     report = json.loads((GOLDEN / "progress.json").read_bytes())
     del report["finished"], report["moving"], report["stopped"], report["at"]
     del report["late_rows"]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle import protocol
-from rekindle.coordination import following
-from rekindle.coordination.following import ALONE_SECONDS, Following
-from rekindle.errors import InputError, RunError
+from rekindle.coordination import directive_acceptance
+from rekindle.coordination.directive_acceptance import ALONE_SECONDS, AcceptedDirectives
+from rekindle.model.errors import InputError, RunError
 from rekindle.protocol import (
     BufferingOrder,
     Directive,
@@ -19,7 +19,7 @@ from rekindle.protocol import (
     ProgressReport,
     Report,
     StatisticsReport,
-    tree,
+    store_paths,
 )
 from rekindle.protocol.messages import Order
 
@@ -103,22 +103,22 @@ def test_sides_that_know_no_version_in_common_say_so(theirs: tuple[int, int]) ->
 
 @given(st.integers(0, 3), st.integers(0, 200))
 def test_a_record_is_the_same_after_it_has_been_split(whole: int, rest: int) -> None:
-    data = b"x" * (whole * tree.PIECE_BYTES + rest)
-    parts = tree.split(data)
-    assert all(len(part) <= tree.PIECE_BYTES for part in parts)
-    head = tree.head(data)
-    assert len(tree.pieces(head)) == len(parts)
-    assert tree.join(head, parts, "record") == data
+    data = b"x" * (whole * store_paths.PIECE_BYTES + rest)
+    parts = store_paths.split(data)
+    assert all(len(part) <= store_paths.PIECE_BYTES for part in parts)
+    head = store_paths.head(data)
+    assert len(store_paths.pieces(head)) == len(parts)
+    assert store_paths.join(head, parts, "record") == data
 
 
 def test_pieces_that_do_not_belong_to_their_head_are_noticed() -> None:
-    data = b"y" * (tree.PIECE_BYTES + 1)
+    data = b"y" * (store_paths.PIECE_BYTES + 1)
     with pytest.raises(RunError, match="do not match its checksum"):
-        tree.join(tree.head(data), [b"z", b"y"], "record")
+        store_paths.join(store_paths.head(data), [b"z", b"y"], "record")
 
 
 def test_a_record_that_was_not_split_names_no_pieces() -> None:
-    assert tree.pieces(b'{"kind": "progress"}') == ()
+    assert store_paths.pieces(b'{"kind": "progress"}') == ()
 
 
 @pytest.mark.parametrize(
@@ -126,62 +126,64 @@ def test_a_record_that_was_not_split_names_no_pieces() -> None:
 )
 def test_what_is_no_name_of_an_application_is_refused(name: str) -> None:
     with pytest.raises(InputError):
-        tree.place(name)
+        store_paths.place(name)
 
 
 def test_directives_sort_as_they_count() -> None:
-    names = [tree.numbered(number) for number in (2, 10, 1_000)]
+    names = [store_paths.numbered(number) for number in (2, 10, 1_000)]
     assert names == sorted(names)
-    assert tree.numbers([*names, tree.GUARD]) == [2, 10, 1_000]
+    assert store_paths.numbers([*names, store_paths.GUARD]) == [2, 10, 1_000]
 
 
 def test_a_plan_is_taken_once_and_only_on_the_plan_that_it_builds_on() -> None:
-    driver = Following(3, plan_epoch=4)
-    taken, why = following.take(driver, directive(7, plan(4)))
+    driver = AcceptedDirectives(3, plan_epoch=4)
+    taken, why = directive_acceptance.take(driver, directive(7, plan(4)))
     assert (taken.plan_epoch, taken.directive, why) == (5, 7, "")
-    again, why = following.take(taken, directive(7, plan(4)))
+    again, why = directive_acceptance.take(taken, directive(7, plan(4)))
     assert again == taken
     assert "looked at before" in why
 
 
 def test_a_plan_that_does_not_know_of_the_drivers_own_is_refused() -> None:
-    alone = following.planned(Following(3, plan_epoch=4), 5)
-    after, why = following.take(alone, directive(7, plan(4), plan_epoch=6))
+    alone = directive_acceptance.planned(AcceptedDirectives(3, plan_epoch=4), 5)
+    after, why = directive_acceptance.take(alone, directive(7, plan(4), plan_epoch=6))
     assert (after.plan_epoch, after.directive) == (5, 7)
     assert "it builds on plan 4, the newest is 5" in why
 
 
 def test_orders_of_before_a_plan_are_refused_and_those_with_it_are_taken() -> None:
-    driver = Following(3, plan_epoch=5)
+    driver = AcceptedDirectives(3, plan_epoch=5)
     order = BufferingOrder(mode="on")
-    assert "is behind" in following.take(driver, directive(1, order, plan_epoch=4))[1]
-    assert following.take(driver, directive(1, order, plan_epoch=5))[1] == ""
+    assert "is behind" in directive_acceptance.take(driver, directive(1, order, plan_epoch=4))[1]
+    assert directive_acceptance.take(driver, directive(1, order, plan_epoch=5))[1] == ""
 
 
 def test_a_directive_for_another_generation_changes_nothing() -> None:
-    driver = Following(4, plan_epoch=5)
-    after, why = following.take(driver, directive(9, plan(5), plan_epoch=6))
+    driver = AcceptedDirectives(4, plan_epoch=5)
+    after, why = directive_acceptance.take(driver, directive(9, plan(5), plan_epoch=6))
     assert after == driver
     assert "for generation 3" in why
 
 
 def test_a_directive_waits_for_the_one_before_it() -> None:
-    driver = Following(3, directive=5)
-    assert following.is_early(driver, directive(7, plan(0), after=6))
-    assert not following.is_early(driver, directive(6, plan(0), after=5))
-    assert not following.is_early(driver, directive(9, plan(0), after=8, generation=2))
+    driver = AcceptedDirectives(3, directive=5)
+    assert directive_acceptance.is_early(driver, directive(7, plan(0), after=6))
+    assert not directive_acceptance.is_early(driver, directive(6, plan(0), after=5))
+    assert not directive_acceptance.is_early(driver, directive(9, plan(0), after=8, generation=2))
 
 
 def test_a_directive_behind_one_that_could_not_be_read_is_no_longer_early() -> None:
-    driver = Following(3, directive=5)
+    driver = AcceptedDirectives(3, directive=5)
     later = directive(7, plan(0), after=6)
-    assert following.is_early(driver, later)
-    assert not following.is_early(following.passed(driver, 6), later)
+    assert directive_acceptance.is_early(driver, later)
+    assert not directive_acceptance.is_early(directive_acceptance.passed(driver, 6), later)
 
 
 def test_a_driver_is_alone_without_a_store_and_after_a_long_silence() -> None:
-    assert following.is_alone(Following(1), now=0.0)
-    led = following.contacted(Following(1, contact_at=0.0), now=50.0)
-    assert not following.is_alone(led, now=50.0 + ALONE_SECONDS)
-    assert following.is_alone(led, now=50.1 + ALONE_SECONDS)
-    assert following.is_alone(following.contacted(led, now=51.0, led=False), now=51.0)
+    assert directive_acceptance.is_alone(AcceptedDirectives(1), now=0.0)
+    led = directive_acceptance.contacted(AcceptedDirectives(1, contact_at=0.0), now=50.0)
+    assert not directive_acceptance.is_alone(led, now=50.0 + ALONE_SECONDS)
+    assert directive_acceptance.is_alone(led, now=50.1 + ALONE_SECONDS)
+    assert directive_acceptance.is_alone(
+        directive_acceptance.contacted(led, now=51.0, led=False), now=51.0
+    )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rekindle.errors import InputError
-from rekindle.events import Event
+from rekindle.model.errors import InputError
+from rekindle.model.run_events import Event
 from rekindle.report import machine_limits
 
 BUSY = {"idle_share": 0.02, "waiting_share": 0.5, "other_cores": 0.8, "outer_throttled": False}

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from rekindle import report
-from rekindle.errors import InputError
-from rekindle.events import Event
-from rekindle.report import bound
-from rekindle_testing import runs
-from rekindle_testing.runs import Run, Scenario
+from rekindle.model.errors import InputError
+from rekindle.model.run_events import Event
+from rekindle.report import availability_bound
+from rekindle_testing import run_builders
+from rekindle_testing.run_builders import BuiltRun, BuiltScenario
 
 RIGHT = {"expected_rows": 10, "missing": 0, "duplicated": 0, "wrong": 0}
 # 3 nodes: a and d lie on the one that survives, b, c, e and f are lost. A node's cap is 40 %.
 PRIORITIES = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 1.0, "e": 5.0, "f": 3.0}
-SCENARIO = Scenario(PRIORITIES, nodes=3, killed=2, returns=(10.0, 16.0), cpu_quota=0.75)
+SCENARIO = BuiltScenario(PRIORITIES, nodes=3, killed=2, returns=(10.0, 16.0), cpu_quota=0.75)
 
 
-def compute(run: Run) -> dict[str, Any]:
+def compute(run: BuiltRun) -> dict[str, Any]:
     return report.compute(
         run.events,
         run.facts,
@@ -34,7 +34,7 @@ def compute(run: Run) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
-    return compute(runs.make(SCENARIO))
+    return compute(run_builders.make(SCENARIO))
 
 
 def test_a_query_on_surviving_nodes_was_never_lost(figures: dict[str, Any]) -> None:
@@ -115,15 +115,15 @@ def test_nodes_are_listed_as_killed_and_returned(figures: dict[str, Any]) -> Non
 
 
 def test_the_bound_reckons_with_a_node_that_is_lost_later(figures: dict[str, Any]) -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     events = sorted([*run.events, Event(12.0, "kill", node="127.0.0.3")], key=lambda one: one.t)
     name = "weighted_unavailable_seconds_bound"
     # From 16 s on there is one node beside the survivor instead of two.
     assert compute(replace(run, events=events))[name] > figures[name]
 
 
-def with_overhead(overhead_percent: Any) -> Run:
-    run = runs.make(SCENARIO)
+def with_overhead(overhead_percent: Any) -> BuiltRun:
+    run = run_builders.make(SCENARIO)
     events = [
         replace(one, extra={**one.extra, "overhead_percent": overhead_percent})
         if one.kind == "statistics"
@@ -156,14 +156,14 @@ def test_a_report_is_plain_json(figures: dict[str, Any]) -> None:
 
 
 def test_a_query_that_never_comes_back_is_unavailable_to_the_end() -> None:
-    run = runs.make(replace(SCENARIO, returns=(10.0,)))
+    run = run_builders.make(replace(SCENARIO, returns=(10.0,)))
     query = compute(run)["queries"]["b"]
     assert query["back_at"] is None
     assert query["unavailable"] == [[pytest.approx(1.75), 42.0]]
 
 
 def test_warm_up_does_not_count_into_the_normal_lag() -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     slow = [event for event in run.events if event.kind != "commit" or not -50 < event.t < -40]
     assert compute(replace(run, events=tuple(slow)))["queries"]["a"][
         "normal_worst_lag_seconds"
@@ -175,7 +175,7 @@ def test_warm_up_does_not_count_into_the_normal_lag() -> None:
 
 
 def test_a_survivor_that_stalls_is_unavailable_and_its_late_epochs_are_counted() -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     stalled = [
         event
         for event in run.events
@@ -191,7 +191,7 @@ def test_a_survivor_that_stalls_is_unavailable_and_its_late_epochs_are_counted()
 
 
 def test_without_statistics_nothing_is_known_to_have_survived_and_there_is_no_bound() -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     events = tuple(event for event in run.events if event.kind != "statistics")
     figures = compute(replace(run, events=events))
     assert not any(query["survived"] for query in figures["queries"].values())
@@ -199,7 +199,7 @@ def test_without_statistics_nothing_is_known_to_have_survived_and_there_is_no_bo
 
 
 def test_late_rows_are_those_that_the_run_told_of_last() -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     assert "late_rows" not in compute(run), "the run is of a version that counted none"
     end = max(event.t for event in run.events)
     told = [
@@ -211,7 +211,7 @@ def test_late_rows_are_those_that_the_run_told_of_last() -> None:
 
 
 def test_cuts_that_name_a_query_count_for_that_query_alone() -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     own = [
         replace(event, query=query) if event.kind == "cut" else event
         for event in run.events
@@ -224,7 +224,7 @@ def test_cuts_that_name_a_query_count_for_that_query_alone() -> None:
 def test_the_input_of_a_query_may_end_with_an_epoch_that_only_a_cut_names(
     queries: tuple[str | None, ...],
 ) -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     final = max(event.epoch or 0 for event in run.events)
     own = [
         replace(event, query=query, extra={"final": event.epoch == final})
@@ -242,7 +242,7 @@ def test_the_input_of_a_query_may_end_with_an_epoch_that_only_a_cut_names(
 def test_epochs_longer_than_the_time_of_normal_lag_are_measured_over_all_before_the_failure() -> (
     None
 ):
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     before = sorted(e.epoch or 0 for e in run.events if e.kind == "cut" and e.t <= 0.0)
     dropped = set(before[1:]) - {before[-1]}
     events = tuple(e for e in run.events if e.kind != "cut" or e.epoch not in dropped)
@@ -260,7 +260,7 @@ def test_epochs_longer_than_the_time_of_normal_lag_are_measured_over_all_before_
 def test_a_run_without_the_records_that_a_figure_needs_is_refused(
     without: str, message: str
 ) -> None:
-    run = runs.make(SCENARIO)
+    run = run_builders.make(SCENARIO)
     events = tuple(event for event in run.events if event.kind != without)
     with pytest.raises(InputError, match=message):
         compute(replace(run, events=events))
@@ -268,12 +268,12 @@ def test_a_run_without_the_records_that_a_figure_needs_is_refused(
 
 def test_a_plan_without_its_problem_is_refused() -> None:
     with pytest.raises(InputError, match=r"problems/1\.json: is missing"):
-        compute(replace(runs.make(SCENARIO), problems={}))
+        compute(replace(run_builders.make(SCENARIO), problems={}))
 
 
 def test_the_bound_keeps_what_is_back_and_pays_shared_partitions_once() -> None:
     record = {
-        **runs.make(SCENARIO).input_record,
+        **run_builders.make(SCENARIO).input_record,
         "topology": {
             "closures": {"a/0": ["s/0", "a/0"], "b/0": ["s/0", "b/0"], "c/0": ["c/0"]},
             "priorities": {"a": 3, "b": 2, "c": 4},
@@ -289,20 +289,20 @@ def test_the_bound_keeps_what_is_back_and_pays_shared_partitions_once() -> None:
         return ["a"] if "a" in problem["queries"] and fits else []
 
     steps = [(0.0, 20.0), (10.0, 45.0), (20.0, 50.0)]
-    assert bound.back_times(inputs, costs, frozenset(), steps, choose) == {"a": 10.0}
+    assert availability_bound.back_times(inputs, costs, frozenset(), steps, choose) == {"a": 10.0}
     assert asked == [["a", "b", "c"], ["a", "b", "c"], ["b", "c"]]
 
 
 def test_a_query_whose_partitions_all_run_for_others_is_back_with_them() -> None:
     record = {
-        **runs.make(SCENARIO).input_record,
+        **run_builders.make(SCENARIO).input_record,
         "topology": {
             "closures": {"a/0": ["s/0", "a/0"], "b/0": ["s/0"]},
             "priorities": {"a": 3, "b": 2},
         },
     }
     inputs = report.Inputs.from_record(record)
-    back = bound.back_times(
+    back = availability_bound.back_times(
         inputs, {"s/0": 1.0, "a/0": 1.0}, frozenset(), [(5.0, 9.0)], lambda _: ["a"]
     )
     assert back == {"a": 5.0, "b": 5.0}
@@ -319,6 +319,6 @@ def test_a_query_whose_partitions_all_run_for_others_is_back_with_them() -> None
     ],
 )
 def test_an_ill_formed_input_record_is_named_by_field(change: Any, message: str) -> None:
-    record = {**runs.make(SCENARIO).input_record, **change}
+    record = {**run_builders.make(SCENARIO).input_record, **change}
     with pytest.raises(InputError, match=message):
         report.Inputs.from_record(record)

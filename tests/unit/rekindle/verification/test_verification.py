@@ -14,20 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from rekindle import report, verification
-from rekindle.errors import InputError, RunError
-from rekindle.verification import comparison, statements
-from rekindle.verification.engine import Engine
+from rekindle.model.errors import InputError, RunError
+from rekindle.verification import figure_differences, sql_statements
+from rekindle.verification.duckdb_engine import BatchEngine
 from rekindle_cli.commands.verify import verify
-from rekindle_testing import runs
-from rekindle_testing.runs import Scenario
+from rekindle_testing import run_builders
+from rekindle_testing.run_builders import BuiltScenario
 
-SCENARIO = Scenario({"a": 1.0, "b": 2.0, "c": 9.0}, begin=-70.0, end=30.0)
+SCENARIO = BuiltScenario({"a": 1.0, "b": 2.0, "c": 9.0}, begin=-70.0, end=30.0)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("run")
-    runs.write(SCENARIO, directory, time.monotonic)
+    run_builders.write(SCENARIO, directory, time.monotonic)
     return directory
 
 
@@ -337,7 +337,7 @@ def test_progress_is_told_file_by_file_and_query_by_query(
 
 
 def ask_until_interrupted() -> None:
-    with Engine() as engine:
+    with BatchEngine() as engine:
         engine.ask("CREATE TABLE t AS SELECT range AS a FROM range(100000)", "t")
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         while True:
@@ -360,7 +360,7 @@ def test_an_interruption_in_mid_query_is_a_keyboard_interrupt() -> None:
 
 def test_statements_are_split_at_their_headings() -> None:
     sql = "-- a remark\n-- prelude\nCREATE VIEW v AS SELECT 1;\n-- query: late-flights\nFROM v;\n"
-    assert statements.split(sql) == statements.Statements(
+    assert sql_statements.split(sql) == sql_statements.Statements(
         "CREATE VIEW v AS SELECT 1;", {"late-flights": "FROM v"}
     )
 
@@ -375,7 +375,7 @@ def test_statements_are_split_at_their_headings() -> None:
 )
 def test_statements_that_belong_to_no_query_are_refused(sql: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        statements.split(sql)
+        sql_statements.split(sql)
 
 
 @pytest.mark.parametrize(
@@ -391,4 +391,4 @@ def test_statements_that_belong_to_no_query_are_refused(sql: str, message: str) 
     ],
 )
 def test_figures_are_equal_within_a_millionth(reported: Any, computed: Any, equal: bool) -> None:
-    assert (comparison.differences(reported, computed) == []) is equal
+    assert (figure_differences.differences(reported, computed) == []) is equal

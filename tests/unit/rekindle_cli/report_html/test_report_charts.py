@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 import pytest
 
 from rekindle_cli.report_html import charts
-from rekindle_cli.report_html.charts import Line, Span
+from rekindle_cli.report_html.charts import ChartLine, Span
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINES = [
-    Line(panel, name, variant, [(0.1, 0.2), (0.9, height)])
+    ChartLine(panel, name, variant, [(0.1, 0.2), (0.9, height)])
     for panel in ("sharing", "priorities & more")
     for variant in ("few", "many")
     for name, height in (("dp", 1.0), ("greedy", 0.5))

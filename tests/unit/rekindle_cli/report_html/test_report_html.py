@@ -10,30 +10,30 @@ import pytest
 
 from rekindle import report
 from rekindle_cli import report_html
-from rekindle_cli.report_html import axis, words
-from rekindle_cli.report_html.axis import Scale
-from rekindle_testing import runs
-from rekindle_testing.runs import Run, Scenario
+from rekindle_cli.report_html import report_text, time_axis
+from rekindle_cli.report_html.time_axis import TimeScale
+from rekindle_testing import run_builders
+from rekindle_testing.run_builders import BuiltRun, BuiltScenario
 
 PRIORITIES = {"low": 1.0, "top & <b>": 9.0, "middle": 5.0, "safe": 2.0, "odd": 3.0}
-SCENARIO = Scenario(PRIORITIES, nodes=3, killed=2, cpu_quota=0.75)
+SCENARIO = BuiltScenario(PRIORITIES, nodes=3, killed=2, cpu_quota=0.75)
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}
 VOID = {"meta", "br"}
 
 
-def figures(run: Run, rows: dict[str, int] = RIGHT) -> dict[str, Any]:
+def figures(run: BuiltRun, rows: dict[str, int] = RIGHT) -> dict[str, Any]:
     return report.compute(
         run.events, run.facts, run.input_record, run.problems, run.answers, rows, time.monotonic
     )
 
 
 @pytest.fixture(scope="module")
-def run() -> Run:
-    return runs.make(SCENARIO)
+def run() -> BuiltRun:
+    return run_builders.make(SCENARIO)
 
 
 @pytest.fixture(scope="module")
-def page(run: Run) -> str:
+def page(run: BuiltRun) -> str:
     return report_html.render(figures(run), run.events)
 
 
@@ -91,11 +91,11 @@ def test_bars_lie_within_the_picture(page: str) -> None:
 
 
 def test_the_story_admits_wrong_rows_missing_quotas_and_queries_that_stay_away() -> None:
-    run = runs.make(replace(SCENARIO, returns=()))
+    run = run_builders.make(replace(SCENARIO, returns=()))
     facts = replace(run.facts, quota_enforced=False)
     told = figures(replace(run, facts=facts), {**RIGHT, "wrong": 3})
-    assert words.headline(told) == "2 of 3 nodes lost. Nothing came back."
-    story = words.story(told)
+    assert report_text.headline(told) == "2 of 3 nodes lost. Nothing came back."
+    story = report_text.story(told)
     assert "Of 1,234 expected output rows: 3 wrong." in story
     assert "CPU quotas were not enforced" in story
     assert "Of the 3 that it hit" in story
@@ -105,9 +105,9 @@ def test_the_story_admits_wrong_rows_missing_quotas_and_queries_that_stay_away()
 
 
 def test_a_run_in_which_nothing_went_down_can_be_shown() -> None:
-    run = runs.make(replace(SCENARIO, priorities={"safe": 1.0}, killed=1))
+    run = run_builders.make(replace(SCENARIO, priorities={"safe": 1.0}, killed=1))
     told = figures(run)
-    assert words.headline(told) == "1 of 3 nodes lost. No query went down."
+    assert report_text.headline(told) == "1 of 3 nodes lost. No query went down."
     assert "This run made no recovery plan." in report_html.render(told, run.events)
 
 
@@ -125,20 +125,25 @@ def with_outages(figures: dict[str, Any], **seconds: float) -> dict[str, Any]:
     return {**figures, "queries": queries}
 
 
-def test_headlines_leave_out_interruptions_that_are_shorter_than_an_epoch(run: Run) -> None:
+def test_headlines_leave_out_interruptions_that_are_shorter_than_an_epoch(run: BuiltRun) -> None:
     told = figures(run)
     assert told["epoch_seconds"] == pytest.approx(1.0)
     brief = with_outages(told, brief=0.3, long=9.0, longer=20.0, survivor=0.4)
-    assert words.headline(brief) == (
+    assert report_text.headline(brief) == (
         "2 of 3 nodes lost. First query back after 11.0\u00a0s, the last after 22.0\u00a0s."
     )
-    assert "ran on without interruption" in words.story(brief)
-    assert words.headline(with_outages(told, brief=0.3)) == "2 of 3 nodes lost. No query went down."
-    assert "1 of them was interrupted" in words.story(with_outages(told, survivor=1.5))
+    assert "ran on without interruption" in report_text.story(brief)
+    assert (
+        report_text.headline(with_outages(told, brief=0.3))
+        == "2 of 3 nodes lost. No query went down."
+    )
+    assert "1 of them was interrupted" in report_text.story(with_outages(told, survivor=1.5))
 
 
 def test_the_plans_say_what_they_leave_waiting_and_why() -> None:
-    run = runs.make(replace(SCENARIO, cpu_quota=0.6, priorities={**PRIORITIES, "more": 1.5}))
+    run = run_builders.make(
+        replace(SCENARIO, cpu_quota=0.6, priorities={**PRIORITIES, "more": 1.5})
+    )
     page = report_html.render(figures(run), run.events)
     assert "leaves waiting, and why" in page
     assert "no room now: " in page
@@ -150,36 +155,36 @@ def test_the_plans_say_what_they_leave_waiting_and_why() -> None:
         ],
         "why": "late waits.",
     }
-    assert words.skipped(plan) == (
+    assert report_text.skipped(plan) == (
         "no room now: late (7), odd (2); no room on these nodes, even later: slow (3). late waits."
     )
-    assert words.skipped({}) == ""
+    assert report_text.skipped({}) == ""
 
 
-def test_the_machine_is_named_where_it_was_the_limit(run: Run) -> None:
+def test_the_machine_is_named_where_it_was_the_limit(run: BuiltRun) -> None:
     told = figures(run)
-    assert words.machine_limit(told) == "Whether this machine was the limit was not measured."
+    assert report_text.machine_limit(told) == "Whether this machine was the limit was not measured."
     limit = {"seconds": 40.0, "of_seconds": 95.0, "intervals": [], "cores": 2, "other_cores": 0.94}
-    said = words.machine_limit({**told, "machine_limit": limit})
+    said = report_text.machine_limit({**told, "machine_limit": limit})
     assert said == (
         "This machine was the limit for 40.0\u00a0s of the 95.0\u00a0s from the warm-up on: all "
         "its CPU was used, and what ran waited for it, while other programs used 0.9 of 2 cores."
     )
-    alone = words.machine_limit({**told, "machine_limit": {**limit, "other_cores": 0.01}})
+    alone = report_text.machine_limit({**told, "machine_limit": {**limit, "other_cores": 0.01}})
     assert alone.endswith("and what ran waited for it.")
-    never = words.machine_limit({**told, "machine_limit": {**limit, "seconds": 0}})
+    never = report_text.machine_limit({**told, "machine_limit": {**limit, "seconds": 0}})
     assert never == "This machine was never the limit in the 95.0\u00a0s from the warm-up on."
     earlier = {name: value for name, value in told.items() if name != "machine_limit"}
-    assert words.machine_limit(earlier) == ""
-    assert said.split(":")[0] in words.story({**told, "machine_limit": limit})
+    assert report_text.machine_limit(earlier) == ""
+    assert said.split(":")[0] in report_text.story({**told, "machine_limit": limit})
 
 
 def test_node_names_are_shortened_by_what_they_share() -> None:
-    assert words.short_names(["127.0.0.4", "127.0.0.11"]) == {
+    assert report_text.short_names(["127.0.0.4", "127.0.0.11"]) == {
         "127.0.0.4": ".4",
         "127.0.0.11": ".11",
     }
-    assert words.short_names(["ant", "bee"]) == {"ant": "ant", "bee": "bee"}
+    assert report_text.short_names(["ant", "bee"]) == {"ant": "ant", "bee": "bee"}
 
 
 @pytest.mark.parametrize(
@@ -187,10 +192,10 @@ def test_node_names_are_shortened_by_what_they_share() -> None:
     [(60.0, [-20, -10, 0, 10, 20, 30, 40, 50, 60]), (5.0, [-20, -18, -16, -14, -12, -10])],
 )
 def test_ticks_are_round_and_include_zero(end: float, expected: list[float]) -> None:
-    found = axis.ticks(Scale(-20.0, end, 0.0, 100.0))
+    found = time_axis.ticks(TimeScale(-20.0, end, 0.0, 100.0))
     assert found[: len(expected)] == expected
     assert 0 in found
 
 
 def test_labels_that_would_touch_are_left_out() -> None:
-    assert axis.spread([(10, "aa"), (15, "bb"), (40, "cc")], 6.0) == [(10, "aa"), (40, "cc")]
+    assert time_axis.spread([(10, "aa"), (15, "bb"), (40, "cc")], 6.0) == [(10, "aa"), (40, "cc")]

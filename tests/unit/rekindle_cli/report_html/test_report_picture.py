@@ -8,15 +8,15 @@ from xml.etree import ElementTree
 import pytest
 
 from rekindle import report
-from rekindle.events import Event
-from rekindle_cli.report_html import nodes, picture
-from rekindle_testing import runs
-from rekindle_testing.runs import Scenario
+from rekindle.model.run_events import Event
+from rekindle_cli.report_html import node_timeline, svg_picture
+from rekindle_testing import run_builders
+from rekindle_testing.run_builders import BuiltScenario
 
 SVG = "{http://www.w3.org/2000/svg}"
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}
-RUN = runs.make(
-    Scenario({"low": 1.0, "top & <b>": 9.0, "safe": 2.0, "odd": 3.0}, nodes=3, cpu_quota=0.75)
+RUN = run_builders.make(
+    BuiltScenario({"low": 1.0, "top & <b>": 9.0, "safe": 2.0, "odd": 3.0}, nodes=3, cpu_quota=0.75)
 )
 
 
@@ -27,7 +27,7 @@ def figures(events: tuple[Event, ...] = RUN.events) -> dict[str, Any]:
 
 
 def drawn(events: tuple[Event, ...] = RUN.events) -> str:
-    return picture.draw(figures(events), events, "zone-loss, <incremental>")
+    return svg_picture.draw(figures(events), events, "zone-loss, <incremental>")
 
 
 def with_events(*more: Event) -> tuple[Event, ...]:
@@ -77,7 +77,7 @@ def test_losses_within_a_second_are_one_mark() -> None:
 def test_plans_before_the_picture_are_not_drawn_at_its_edge() -> None:
     told = figures()
     early = {**told["plans"][0], "at": -60.0}
-    text = picture.draw({**told, "plans": [early, *told["plans"]]}, RUN.events, "run")
+    text = svg_picture.draw({**told, "plans": [early, *told["plans"]]}, RUN.events, "run")
     assert text.count('<g class="plan">') == len(told["plans"])
     assert "Plan 1 at" not in text
     assert "Plan 2 at" in text
@@ -117,4 +117,4 @@ def returned(t: float, node: str) -> Event:
 def test_nodes_alive_follow_losses_and_returns(
     events: tuple[Event, ...], expected: list[tuple[float, int]]
 ) -> None:
-    assert nodes.alive({"nodes": 3}, events) == expected
+    assert node_timeline.alive({"nodes": 3}, events) == expected

@@ -4,28 +4,28 @@ from typing import Any
 
 import pytest
 
-from rekindle_cli import cli
-from rekindle_local.demo import performance
-from rekindle_local.demo.scenario import Options
+from rekindle_cli import command_line
+from rekindle_local.demo import demo_run
+from rekindle_local.demo.demo_scenario import DemoOptions
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+def performed(monkeypatch: pytest.MonkeyPatch) -> list[DemoOptions]:
     """What would have been performed."""
-    found: list[Options] = []
+    found: list[DemoOptions] = []
 
-    def perform(options: Options, _: Any) -> dict[str, Any]:
+    def perform(options: DemoOptions, _: Any) -> dict[str, Any]:
         found.append(options)
         return {}
 
-    monkeypatch.setattr(performance, "perform", perform)
-    monkeypatch.setattr(performance, "summarise", lambda *_: None)
-    monkeypatch.setattr(performance, "check_rows", lambda _: None)
+    monkeypatch.setattr(demo_run, "perform", perform)
+    monkeypatch.setattr(demo_run, "summarise", lambda *_: None)
+    monkeypatch.setattr(demo_run, "check_rows", lambda _: None)
     return found
 
 
-def test_three_of_four_nodes_are_killed_by_default(performed: list[Options]) -> None:
-    assert cli.run(cli.application, ["demo"]) == 0
+def test_three_of_four_nodes_are_killed_by_default(performed: list[DemoOptions]) -> None:
+    assert command_line.run(command_line.application, ["demo"]) == 0
     (options,) = performed
     assert (options.nodes, options.kill, options.domains) == (4, 3, 3)
     assert not options.judged, "it convinces on any machine"
@@ -44,14 +44,16 @@ def test_three_of_four_nodes_are_killed_by_default(performed: list[Options]) -> 
     ],
 )
 def test_other_sizes_are_as_asked_for_or_four_fifths(
-    performed: list[Options], arguments: list[str], killed: int
+    performed: list[DemoOptions], arguments: list[str], killed: int
 ) -> None:
-    assert cli.run(cli.application, ["demo", *arguments]) == 0
+    assert command_line.run(command_line.application, ["demo", *arguments]) == 0
     assert performed[0].kill == killed
 
 
-def test_a_failure_of_eight_nodes_is_judged_as_in_the_benchmarks(performed: list[Options]) -> None:
-    assert cli.run(cli.application, ["demo", "--nodes", "10", "--kill", "8"]) == 0
+def test_a_failure_of_eight_nodes_is_judged_as_in_the_benchmarks(
+    performed: list[DemoOptions],
+) -> None:
+    assert command_line.run(command_line.application, ["demo", "--nodes", "10", "--kill", "8"]) == 0
     (options,) = performed
     assert options.judged
     assert (options.load_target_percent, options.calibration_seconds_max) == (66.0, None)

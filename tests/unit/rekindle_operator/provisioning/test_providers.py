@@ -17,20 +17,20 @@ from provider_world import (
     lost,
 )
 
-from rekindle.coordination.directives import Request
-from rekindle.reasons import Reason
-from rekindle_operator.domains import Domain
-from rekindle_operator.narrowing import effective
+from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.model.reasons import Reason
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.policies.effective_policy import effective
 from rekindle_operator.provisioning import (
+    ClusterState,
     Create,
-    Limits,
-    Standing,
+    NodeLimits,
     decide,
     limits_of,
-    naming,
+    object_names,
     remains,
 )
-from rekindle_operator.provisioning import notes as notes_of
+from rekindle_operator.provisioning import request_ledger as notes_of
 from rekindle_testing.operator_builders import make_class, make_policy
 
 ONE_NOTE = """
@@ -192,7 +192,7 @@ def test_what_is_left_without_a_note_is_found_too() -> None:
 
 def test_requests_for_drivers_are_not_for_here() -> None:
     world = World(KARPENTER)
-    world.want(requests={"1-driver-2": Request("driver", Reason.DRIVER_LOST)})
+    world.want(requests={"1-driver-2": NodeRequestOrder("driver", Reason.DRIVER_LOST)})
     assert world.round().actions == ()
 
 
@@ -290,10 +290,10 @@ def test_an_entry_that_the_class_has_no_more_is_cleared_and_asked_for_nothing() 
     world = World(KARPENTER)
     world.want(requests={"1-nodes-2": lost(2)})
     world.settle()
-    world.want(requests={"1-nodes-2": lost(2), "1-nodes-3": lost(1)}, limits=Limits())
+    world.want(requests={"1-nodes-2": lost(2), "1-nodes-3": lost(1)}, limits=NodeLimits())
     world.settle()
     assert world.counted("NodeClaim") == 2
-    world.want(over=True, limits=Limits())
+    world.want(over=True, limits=NodeLimits())
     world.settle()
     assert world.objects == {}
 
@@ -331,7 +331,7 @@ def test_a_note_that_may_not_be_written_is_told_and_nothing_is_made() -> None:
 
 def test_incidents_of_one_number_are_told_apart_when_they_were_counted_anew() -> None:
     later = msgspec.structs.replace(FLIGHTS, uid="u9")
-    assert naming.scope(later) != naming.scope(FLIGHTS)
+    assert object_names.scope(later) != object_names.scope(FLIGHTS)
     world = World(KARPENTER)
     for incident in (FLIGHTS, later):
         world.want(incident, requests={"1-nodes-2": lost(2)})
@@ -340,17 +340,17 @@ def test_incidents_of_one_number_are_told_apart_when_they_were_counted_anew() ->
 
 
 def test_names_are_short_certain_and_a_person_can_read_them() -> None:
-    name = naming.slot_name(FLIGHTS, 12)
+    name = object_names.slot_name(FLIGHTS, 12)
     assert name.startswith("rekindle-departures-1-")
     assert name.endswith("-12")
-    assert name == naming.slot_name(FLIGHTS, 12)
-    other = naming.Incident(
+    assert name == object_names.slot_name(FLIGHTS, 12)
+    other = object_names.NodeIncident(
         namespace="n", application="Été_" * 60, number=2**53 - 1, recovery="r", uid="u"
     )
-    odd = naming.slot_name(other, 99_999)
+    odd = object_names.slot_name(other, 99_999)
     assert len(odd) <= 63
     assert set(odd) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    assert all(len(value) <= 63 for value in naming.labels(other, "karpenter", 1).values())
+    assert all(len(value) <= 63 for value in object_names.labels(other, "karpenter", 1).values())
 
 
 def test_limits_are_the_policys_for_an_incident_and_the_classs_for_a_provider() -> None:
@@ -365,6 +365,6 @@ def test_limits_are_the_policys_for_an_incident_and_the_classs_for_a_provider() 
 
 
 def test_nothing_wanted_and_nothing_there_is_nothing_to_do() -> None:
-    decision = decide([], Standing(), home=HOME, now=0.0)
+    decision = decide([], ClusterState(), home=HOME, now=0.0)
     assert decision.actions == ()
     assert decision.due is None

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle import settings as settings_module
-from rekindle.settings import Policy, RuntimeSettings, Settings
-from rekindle_spark.checks import Finding, Severity, beforehand, first_rows
+from rekindle.model import settings as settings_module
+from rekindle.model.settings import Policy, RuntimeSettings, Settings
+from rekindle_spark.checks import CheckFinding, CheckSeverity, beforehand, first_rows
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline, Stream, count
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, Stream, count
 from rekindle_spark.testing import TableSource
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])
@@ -52,11 +52,11 @@ def mapped(function: Callable[..., Any], **options: Any) -> Pipeline:
     return pipeline
 
 
-def static(pipeline: Pipeline, settings: Settings = DEFAULT) -> list[Finding]:
+def static(pipeline: Pipeline, settings: Settings = DEFAULT) -> list[CheckFinding]:
     return beforehand(pipeline, settings)
 
 
-def called(pipeline: Pipeline) -> list[Finding]:
+def called(pipeline: Pipeline) -> list[CheckFinding]:
     return first_rows(pipeline, DEFAULT.runtime)
 
 
@@ -86,7 +86,7 @@ def test_a_wrong_structure_is_an_error(change: Any, message: str) -> None:
     pipeline = mapped(summed)
     change(pipeline)
     (finding,) = static(pipeline)
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is CheckSeverity.ERROR
     assert str(finding).startswith(message)
 
 
@@ -102,7 +102,7 @@ def test_a_priority_for_a_query_that_is_not_there_is_an_error() -> None:
 def test_what_cannot_be_sent_is_an_error() -> None:
     lock = threading.Lock()
     (finding,) = static(mapped(lambda table: lock and table))
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is CheckSeverity.ERROR
     assert finding.what.startswith("uses the variable 'lock', which cannot be sent to executors")
 
 
@@ -151,7 +151,7 @@ def test_functions_that_look_unrepeatable_are_warnings_with_their_line(
     function: Any, use: str
 ) -> None:
     (finding,) = static(mapped(function))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is CheckSeverity.WARNING
     assert Path(__file__).name in finding.where
     assert finding.where.endswith(": step changed")
     assert finding.what.startswith(use)
@@ -267,7 +267,7 @@ def test_each_step_that_fails_on_no_rows_or_the_first_ones_is_an_error_of_its_ow
     rows.filter("strange", lambda table: pc.greater(table["sice"], 3)).sink("c")
     rows.map("sound", summed, schema=SCHEMA).sink("d")
     found = called(pipeline)
-    assert {finding.severity for finding in found} == {Severity.ERROR}
+    assert {finding.severity for finding in found} == {CheckSeverity.ERROR}
     named = {finding.where: finding.what for finding in found}
     assert named.keys() == {"step inferred", "step raising", "step strange"}
     assert named["step inferred"].startswith("returned at: timestamp[us] n: null where at:")
@@ -307,7 +307,7 @@ def test_dead_letters_among_the_first_rows_are_a_warning() -> None:
         return table
 
     (finding,) = called(mapped(refuse, dead_letters=True))
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is CheckSeverity.WARNING
     assert str(finding).startswith(
         "step changed: makes dead letters of 1 of the first rows (raised ValueError: seven)"
     )

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle.errors import InputError
-from rekindle_spark.operators import FINAL_WATERMARK, INITIAL_WATERMARK, IntervalJoin, hashing
+from rekindle.model.errors import InputError
+from rekindle_spark.operators import FINAL_WATERMARK, INITIAL_WATERMARK, IntervalJoin, row_hash
 
 SECOND = 1_000_000
 LEFT = pa.schema(
@@ -139,7 +139,7 @@ def test_pairs_survive_keys_whose_hashes_are_all_the_same(monkeypatch: pytest.Mo
     def colliding(rows: pa.Table, _keys: list[str]) -> np.ndarray:
         return np.zeros(rows.num_rows, np.uint64)
 
-    monkeypatch.setattr(hashing, "hashes", colliding)
+    monkeypatch.setattr(row_hash, "hashes", colliding)
     epoch = (list(enumerate(left)), list(enumerate(right)), 0)
     output, _ = run(join(), [epoch])
     assert found(output) == [(0, 1, moment(0)), (1, 0, moment(2))]

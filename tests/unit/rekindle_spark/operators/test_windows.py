@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle.errors import InputError
+from rekindle.model.errors import InputError
 from rekindle_spark.operators import (
     FINAL_WATERMARK,
     INITIAL_WATERMARK,

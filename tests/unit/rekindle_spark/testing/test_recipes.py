@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from rekindle_spark.pipeline import Pipeline
+from rekindle_spark.pipeline.steps import Pipeline
 from rekindle_spark.testing import run_pipeline
 
 DOCS = Path(__file__).parents[4] / "docs"

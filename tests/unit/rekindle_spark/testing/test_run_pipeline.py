@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rekindle.errors import InputError, RunError, StepError
+from rekindle.model.errors import InputError, RunError, StepError
 from rekindle_spark.operators import StatefulOperator
-from rekindle_spark.pipeline import Pipeline, Stream, count, total
-from rekindle_spark.replay import Replay
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline, Stream, count, total
 from rekindle_spark.testing import TableSource, run, run_pipeline
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle_spark.pipeline import Pipeline, Stream, count, largest, mean, smallest, total
+from rekindle_spark.pipeline.steps import Pipeline, Stream, count, largest, mean, smallest, total
 from rekindle_spark.testing import TableSource, run_pipeline
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string()), ("size", pa.int64())])

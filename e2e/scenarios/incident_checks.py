@@ -1,0 +1,152 @@
+"""What the cluster tells of an incident, and whether it is what has happened.
+
+`loss_scenarios` asks. What is not true is said in words by a `RunError`.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from rekindle.model.errors import RunError
+from scenarios.deployment import NAMESPACE
+from scenarios.scenario_run import ScenarioRun
+
+__all__ = [
+    "check",
+    "check_correlated",
+    "check_fenced",
+    "check_no_eviction",
+    "check_nothing",
+    "check_suspicion",
+    "check_told",
+    "is_over",
+    "only",
+]
+
+Object = Mapping[str, Any]
+LOOK = "see recoveries.json, records.jsonl and the logs of pods in the scenario's folder"
+
+
+def check(claim: str, holds: object) -> None:
+    """Raises `RunError` when a claim does not hold."""
+    if not holds:
+        raise RunError(where="the scenario", what=f"it is not true that {claim}", remedy=LOOK)
+
+
+def check_correlated(stage: ScenarioRun, *, lost: Collection[str]) -> None:
+    """One Recovery of a correlated failure, which tells all of it; ordinary Spark has none."""
+    if not stage.site.is_protected:
+        return
+    check_told(only(stage), lost=lost, kind="Correlated")
+
+
+def only(stage: ScenarioRun) -> Object:
+    """The one Recovery that there is. Raises `RunError` where there is none, or another one."""
+    return _stories(stage, 1)[0]
+
+
+def is_over(story: Object) -> bool:
+    """Whether nothing more will be told in it."""
+    return "endedAt" in story.get("status", {})
+
+
+def check_told(story: Object, *, lost: Collection[str], kind: str) -> None:
+    """Just these nodes, the plans and their acknowledgements, every query, and the end."""
+    status = story.get("status", {})
+    queries, plans = status.get("queries", []), status.get("plans", [])
+    _compare(
+        story,
+        told={
+            "kind": status.get("kind"),
+            "lost nodes": sorted(one["name"] for one in status.get("lostNodes", ())),
+            "phase": status.get("phase"),
+            "plans": bool(plans) and all(plan.get("acknowledgedAt") for plan in plans),
+            "queries": bool(queries)
+            and all(one.get("backAt") for one in queries if one.get("lostAt")),
+            "ended": is_over(story),
+        },
+        wanted={
+            "kind": kind,
+            "lost nodes": sorted(lost),
+            "phase": "Recovered",
+            "plans": True,
+            "queries": True,
+            "ended": True,
+        },
+    )
+
+
+def check_fenced(story: Object, stage: ScenarioRun, node: str) -> None:
+    """The driver's node was fenced, and not before the cloud had marked its machine as off."""
+    fenced = story["status"]["driver"].get("fencedAt")
+    check("the driver's node was fenced", fenced)
+    marked = [one["at"] for one in stage.since_failure("machine-off") if one["name"] == node]
+    check(
+        "its machine was marked as off before that",
+        marked and datetime.fromisoformat(fenced).timestamp() >= math.floor(marked[0]),
+    )
+
+
+def check_nothing(stage: ScenarioRun) -> None:
+    """No incident: nothing confirmed, no Recovery."""
+    _stories(stage, 0)
+    verdicts = stage.since_failure("verdict")
+    check("no node was confirmed", all(one["verdict"] != "confirmed" for one in verdicts))
+
+
+def check_suspicion(stage: ScenarioRun, *, silent: Collection[str]) -> None:
+    """One Recovery of nodes that were silent, which is over: nothing was lost, and nothing done."""
+    story = only(stage)
+    status = story["status"]
+    _compare(
+        story,
+        told={
+            "kind": status["kind"],
+            "silent nodes": sorted(one["name"] for one in status["lostNodes"]),
+            "phase": status["phase"],
+            "reason": status["reason"],
+            "plans": status["plansTotal"],
+            "nodes requested": status["nodesRequested"],
+            "confirmed": any("confirmedAt" in one for one in status["lostNodes"]),
+        },
+        wanted={
+            "kind": "Suspected",
+            "silent nodes": sorted(silent),
+            "phase": "Abandoned",
+            "reason": "SuspicionCleared",
+            "plans": 0,
+            "nodes requested": 0,
+            "confirmed": False,
+        },
+    )
+    for kind in ("executor-deleted", "node-tainted", "plan"):
+        check(f"there is no record of the kind {kind}", not stage.since_failure(kind))
+
+
+def check_no_eviction(stage: ScenarioRun) -> None:
+    """No pod of the application had to go for want of storage or memory."""
+    events = stage.site.core.list_namespaced_event(NAMESPACE, field_selector="reason=Evicted")
+    check("no pod was evicted", not events.items)
+
+
+def _stories(stage: ScenarioRun, count: int) -> list[Object]:
+    found = stage.recoveries()
+    if len(found) != count:
+        names = ", ".join(one["metadata"]["name"] for one in found) or "none"
+        raise RunError(
+            where="the Recoveries",
+            what=f"are {len(found)} ({names}), where there should be {count}",
+            remedy=LOOK,
+        )
+    return found
+
+
+def _compare(story: Object, *, told: Object, wanted: Object) -> None:
+    false = {name: value for name, value in told.items() if value != wanted[name]}
+    if false:
+        raise RunError(
+            where=f"Recovery {story['metadata']['name']}",
+            what=f"tells {false}, where it should tell { {name: wanted[name] for name in false} }",
+            remedy=LOOK,
+        )

@@ -1,0 +1,36 @@
+"""How the commands in e2e end: 0 done; 1 failed; 2 wrong usage or bad input; 130 interrupted.
+
+Errors are said on standard error, a line each. The `__main__` modules call it.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rekindle.model.errors import InputError, RekindleError
+
+__all__ = ["exit_code", "interruptible"]
+
+
+def exit_code(action: Callable[[], int | None]) -> int:
+    """Carry out an action; its own exit code, or that of the error with which it ended."""
+    try:
+        return action() or 0
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP do what Ctrl-C does, so that children are ended too."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.default_int_handler) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,176 @@
+"""Pods and nodes: listed page by page, then watched, from one thread each.
+
+    list ──► watch from that version on ──► the version is too old: list again
+                 │  ended, or silent for long: watch on from the newest version
+
+Only what is kept of an object leaves this module, as news. An object that cannot be read is told
+as unreadable and does not stop the others. kopf watches what there is little of; of pods and nodes
+there is too much for it, as it lists without pages and keeps a record of every object.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from rekindle.model.errors import InputError, RekindleError
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.cluster.api_client import Api, Body, path_of
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.event_inbox import EventInbox, News
+from rekindle_operator.cluster.json_access import ObjectKind
+
+__all__ = ["ObjectWatcher", "WatchHandler", "list_all", "news_of"]
+
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.5, 10.0
+GONE = 410
+
+
+@dataclass(frozen=True, slots=True)
+class WatchHandler:
+    """How objects of a kind become news: one that is there, one that is gone, and, after a list of
+    all, those that are not in it (by UID)."""
+
+    seen: Callable[[Body], News]
+    gone: Callable[[Body], News]
+    only: Callable[[Collection[str]], News]
+
+    def unreadable(self, body: Body, name: str, why: InputError) -> News:
+        """It is there and means nothing."""
+        gone, kind = self.gone(body), body.get("kind", "")
+
+        def news(known: ClusterView) -> None:
+            gone(known)
+            known.see_unreadable(kind, name, why)
+
+        return news
+
+
+def list_all(api: Api, kind: ObjectKind, telling: WatchHandler, inbox: EventInbox, log: Log) -> str:
+    """Tell of all objects of a kind, and that there are no others; the list's version."""
+    uids: set[str] = set()
+    version = ""
+    for page, newest in api.pages(path_of(kind)):
+        version = newest
+        for body in page["items"]:
+            # lists leave these out of their items
+            body.update(apiVersion=kind.api_version, kind=kind.name)
+            uids.add(body["metadata"]["uid"])
+            inbox.put(news_of(telling.seen, telling, body, kind.name, log))
+    inbox.put(telling.only(uids))
+    return version
+
+
+def news_of(
+    how: Callable[[Body], News], telling: WatchHandler, body: Body, kind: str, log: Log
+) -> News:
+    """News of an object; of one that cannot be read, that nothing is known of it."""
+    metadata = body["metadata"]
+    name = f"{metadata.get('namespace', '')}/{metadata['name']}".lstrip("/")
+    try:
+        return how(body)
+    except InputError as trouble:
+        why = trouble
+    except Exception as error:  # a shape that nobody has foreseen must not stop the others
+        why = InputError(
+            where=f"{kind} {name}",
+            what=f"has a shape that is not known ({type(error).__name__}: {error})"[:300],
+            remedy="make it again as its definition says, and report this line",
+        )
+    log.write("unreadable", resource=f"{kind} {name}", text=str(why))
+    return telling.unreadable(body, name, why)
+
+
+class TooOldError(Exception):
+    """The version to watch from is not there any more."""
+
+
+@dataclass(slots=True)
+class ObjectWatcher:
+    """Of one kind. `heard_at` (time.monotonic()) is when the API server was last heard of. A watch
+    that is silent for `silence_seconds` is begun anew: the API server sends a bookmark about every
+    minute."""
+
+    api: Api
+    kind: ObjectKind
+    telling: WatchHandler
+    inbox: EventInbox
+    log: Log
+    silence_seconds: float
+    heard_at: float = 0.0
+    listed: threading.Event = field(default_factory=threading.Event)
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _version: str = ""
+    _trouble: str = ""
+
+    def start(self) -> None:
+        """Watch until `stop` is called."""
+        name = f"watch-{self.kind.plural}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """End; the thread goes when its connection says something, or with the process."""
+        self._ending.set()
+
+    def _run(self) -> None:
+        pause = PAUSE_SECONDS_MIN
+        while not self._ending.is_set():
+            began = time.monotonic()
+            try:
+                self._follow()
+                pause = PAUSE_SECONDS_MIN
+            except TooOldError:
+                self._version = ""
+            except Exception as trouble:
+                self._note(_told(trouble))
+                self._version = self._version if isinstance(trouble, RekindleError) else ""
+                if time.monotonic() - began > PAUSE_SECONDS_MAX:
+                    pause = PAUSE_SECONDS_MIN  # it went well for a while
+                self._ending.wait(pause)
+                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    def _follow(self) -> None:
+        if not self._version:
+            self._list()
+        self._note("")
+        path = path_of(self.kind)
+        for line in self.api.watch(path, self._version, limit_seconds=self.silence_seconds):
+            if self._ending.is_set():
+                return
+            self.heard_at = time.monotonic()
+            self._take(msgspec.json.decode(line))
+
+    def _list(self) -> None:
+        self._version = list_all(self.api, self.kind, self.telling, self.inbox, self.log)
+        self.heard_at = time.monotonic()
+        self.listed.set()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, body = event["type"], event["object"]
+        if kind == "ERROR":
+            if body.get("code") == GONE:
+                raise TooOldError
+            self._note(str(body.get("message")))
+            return
+        if kind == "DELETED":
+            self._tell(self.telling.gone, body)
+        elif kind != "BOOKMARK":
+            self._tell(self.telling.seen, body)
+        self._version = body["metadata"]["resourceVersion"]
+
+    def _tell(self, how: Callable[[Body], News], body: Body) -> None:
+        self.inbox.put(news_of(how, self.telling, body, self.kind.name, self.log))
+
+    def _note(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            self.log.write("watch-failed", resource=self.kind.plural, text=trouble)
+        self._trouble = trouble
+
+
+def _told(trouble: Exception) -> str:
+    if isinstance(trouble, RekindleError):
+        return str(trouble)
+    return f"{type(trouble).__name__}: {trouble}"

@@ -1,0 +1,265 @@
+"""What is kept of a pod: who it is, whose, where, and how it stands.
+
+Never the body: 100,000 of these have to fit, so strings that repeat are shared. Of a pod that has
+to do with Spark `PodSeen` is kept, of any other that lies on a node only what it takes there, for
+no node may be planned on as if it were empty. To which application a pod belongs is for
+`application_matching` to say. Pure; the shell calls it with each object of a list or a watch.
+
+What counts as a driver: the label `spark-role: driver`, which Spark sets in cluster mode; and in
+client mode, where Spark does not make the driver's pod and labels nothing, that same label or
+`rekindle.dev/application` in the pod's own template, or our sidecar in it.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from rekindle_operator.api import quantities
+from rekindle_operator.cluster.spark_containers import SIDECAR, spark_container
+
+__all__ = [
+    "APACHE",
+    "APPLICATION_LABEL",
+    "KEPT_OFF_ANNOTATION",
+    "KUBEFLOW",
+    "RUN_LABEL",
+    "SIDECAR",
+    "SPARK_APPLICATION_GROUPS",
+    "Occupant",
+    "PodSeen",
+    "Role",
+    "Sidecar",
+    "interned",
+    "moment",
+    "pod_seen",
+    "shared",
+]
+
+APPLICATION_LABEL = "rekindle.dev/application"
+KEPT_OFF_ANNOTATION = "rekindle.dev/kept-off"
+KUBEFLOW, APACHE = SPARK_APPLICATION_GROUPS = ("sparkoperator.k8s.io", "spark.apache.org")
+
+Role = Literal["driver", "executor"]
+Sidecar = Literal["absent", "starting", "ready"]
+Labels = tuple[tuple[str, str], ...]
+Record = Mapping[str, Any]
+
+ROLE_LABEL, RUN_LABEL, EXECUTOR_LABEL = "spark-role", "spark-app-selector", "spark-exec-id"
+SUBMISSION_LABEL = f"{KUBEFLOW}/submission-id"
+RESOURCE_LABELS = ((KUBEFLOW, f"{KUBEFLOW}/app-name"), (APACHE, "spark.operator/spark-app-name"))
+# Executors of a StatefulSet or Deployment have this until Spark has given them an id.
+EXECUTOR_ID_UNKNOWN = "EXECID"
+ENDED_PHASES = ("Succeeded", "Failed")
+
+
+class PodSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A driver or an executor. Moments are whole seconds since 1970.
+
+    `run` is Spark's application id, another for each start of a driver but not unique in the
+    cluster (apache's operator counts from NAME-0 again when its resource is made anew);
+    `submission` is kubeflow's id of a start. `group` and `resource` name the SparkApplication,
+    `application` is what our own label says. `driver_uid` is the pod that owns an executor;
+    executors of a StatefulSet or Deployment have none. `cpu_millis` is what the pod as a whole
+    requests, `cpu_limit_millis` the limit of its Spark container, 0 without one. `ended`: Spark has
+    ended in it for certain, by the word of its kubelet. `labels` are kept of drivers only;
+    `kept_off` are the domains that our webhook has kept an executor off (`failure_domains.listed`),
+    as long as it has no node.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    role: Role
+    created_at: int = 0
+    node: str = ""
+    phase: str = ""
+    ip: str = ""
+    executor_id: str = ""
+    run: str = ""
+    submission: str = ""
+    group: str = ""
+    resource: str = ""
+    application: str = ""
+    driver_uid: str = ""
+    cpu_millis: int = 0
+    cpu_limit_millis: int = 0
+    memory_bytes: int = 0
+    sidecar: Sidecar = "absent"
+    deleting_at: int = 0
+    ended: bool = False
+    labels: Labels = ()
+    kept_off: str = ""
+
+    @property
+    def held_millis(self) -> int:
+        """What it takes from its node: until it is gone, also while it is being deleted."""
+        return 0 if self.phase in ENDED_PHASES else self.cpu_millis
+
+
+class Occupant(msgspec.Struct, frozen=True, gc=False):
+    """Any other pod on a node: all that matters is what it takes there, and whether it belongs to
+    the node itself, so that it keeps nobody from giving the node back."""
+
+    uid: str
+    node: str
+    held_millis: int
+    resident: bool = False
+
+
+def pod_seen(body: Record) -> PodSeen | Occupant | None:
+    """What is kept of a pod; None for one that matters to nobody (any more): whatever is known of
+    its uid is then to be forgotten.
+
+    `body` is the object as the API server has it. Raises InputError for a quantity that is none.
+    """
+    metadata, status = body["metadata"], body.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    role = _role(labels, body.get("spec") or {})
+    if status.get("phase") in ENDED_PHASES and role != "driver":
+        return None
+    if role is not None:
+        return _spark_pod(body, labels, role)
+    node = (body.get("spec") or {}).get("nodeName")
+    if not node:
+        return None
+    held = quantities.requested(body, "cpu", quantities.cpu_millis)
+    return Occupant(metadata["uid"], interned(node), held, _is_resident(metadata))
+
+
+def interned(text: str | None) -> str:
+    """The one copy of a string that many objects have."""
+    return sys.intern(str(text)) if text else ""
+
+
+def moment(text: str | None) -> int:
+    """A timestamp of the API server in whole seconds since 1970; 0 without one."""
+    return int(datetime.fromisoformat(text).timestamp()) if text else 0
+
+
+def shared(labels: Mapping[str, str] | None) -> Labels:
+    """Labels in order, their strings shared."""
+    return tuple((interned(key), interned(value)) for key, value in sorted((labels or {}).items()))
+
+
+def _role(labels: Mapping[str, str], spec: Record) -> Role | None:
+    said = labels.get(ROLE_LABEL)
+    if said == "executor":
+        return "executor"
+    if said == "driver" or APPLICATION_LABEL in labels or _sidecar(spec) is not None:
+        return "driver"
+    return None
+
+
+def _spark_pod(body: Record, labels: Mapping[str, str], role: Role) -> PodSeen:
+    metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    group, resource = _resource(metadata, labels)
+    container = _spark_container(spec, metadata)
+    executor_id = labels.get(EXECUTOR_LABEL, "")
+    is_driver = role == "driver"
+    uid = metadata["uid"]
+    return PodSeen(
+        namespace=interned(metadata.get("namespace")),
+        name=metadata["name"],
+        uid=interned(uid) if is_driver else uid,
+        role=role,
+        created_at=moment(metadata.get("creationTimestamp")),
+        node=interned(spec.get("nodeName")),
+        phase=interned(status.get("phase")),
+        ip=status.get("podIP") or "",
+        executor_id="" if executor_id == EXECUTOR_ID_UNKNOWN else interned(executor_id),
+        run=interned(labels.get(RUN_LABEL)),
+        submission=interned(labels.get(SUBMISSION_LABEL)),
+        group=group,
+        resource=resource,
+        application=interned(labels.get(APPLICATION_LABEL)),
+        driver_uid="" if is_driver else _owning_pod(metadata),
+        cpu_millis=quantities.requested(body, "cpu", quantities.cpu_millis),
+        cpu_limit_millis=quantities.limited(container, "cpu", quantities.cpu_millis),
+        memory_bytes=quantities.requested(body, "memory", quantities.memory_bytes),
+        sidecar=_sidecar_state(spec, status),
+        deleting_at=moment(metadata.get("deletionTimestamp")),
+        ended=_has_ended(spec, status, container),
+        labels=shared(labels) if is_driver else (),
+        kept_off="" if spec.get("nodeName") else _kept_off(metadata),
+    )
+
+
+def _resource(metadata: Record, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Group and name of the SparkApplication: by the label that its operator goes by itself, which
+    is there from the start; else by owner."""
+    for group, label in RESOURCE_LABELS:
+        if labels.get(label):
+            return interned(group), interned(labels[label])
+    for owner in metadata.get("ownerReferences") or ():
+        group = owner.get("apiVersion", "").partition("/")[0]
+        if owner.get("kind") == "SparkApplication" and group in SPARK_APPLICATION_GROUPS:
+            return interned(group), interned(owner["name"])
+    return "", ""
+
+
+def _owning_pod(metadata: Record) -> str:
+    """UID of the driver's pod. Kubeflow's operator adds the SparkApplication as a second owner."""
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("kind") == "Pod":
+            return interned(owner["uid"])
+    return ""
+
+
+def _kept_off(metadata: Record) -> str:
+    return interned((metadata.get("annotations") or {}).get(KEPT_OFF_ANNOTATION))
+
+
+def _is_resident(metadata: Record) -> bool:
+    """Whether it is a DaemonSet's pod, or a static one of the node's own."""
+    owners = metadata.get("ownerReferences") or ()
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
+
+
+def _spark_container(spec: Record, metadata: Record) -> Record:
+    containers: Sequence[Record] = spec.get("containers") or ({},)
+    return containers[spark_container(spec, metadata)]
+
+
+def _sidecar(spec: Record) -> Record | None:
+    """Our sidecar among the init containers, where a native one belongs, or beside Spark."""
+    for place in ("initContainers", "containers"):
+        for container in spec.get(place) or ():
+            if container.get("name") == SIDECAR:
+                found: Record = container
+                return found
+    return None
+
+
+def _sidecar_state(spec: Record, status: Record) -> Sidecar:
+    container = _sidecar(spec)
+    if container is None:
+        return "absent"
+    return "ready" if _status_of(status, container).get("ready") else "starting"
+
+
+def _status_of(status: Record, container: Record) -> Record:
+    for place in ("initContainerStatuses", "containerStatuses"):
+        for found in status.get(place) or ():
+            if found.get("name") == container.get("name"):
+                known: Record = found
+                return known
+    return {}
+
+
+def _has_ended(spec: Record, status: Record, container: Record) -> bool:
+    """Whether Spark has ended for certain. Failed is not, where it was the garbage collector that
+    wrote it after the Node object had gone: the machine may run on, cut off."""
+    if status.get("phase") in ENDED_PHASES:
+        return not _was_collected(status.get("conditions") or ())
+    stopped = "terminated" in (_status_of(status, container).get("state") or {})
+    return stopped and spec.get("restartPolicy") == "Never"
+
+
+def _was_collected(conditions: Iterable[Record]) -> bool:
+    return any(
+        condition.get("type") == "DisruptionTarget" and condition.get("reason") == "DeletionByPodGC"
+        for condition in conditions
+    )

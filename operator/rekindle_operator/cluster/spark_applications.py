@@ -1,0 +1,82 @@
+"""What is kept of a SparkApplication, of kubeflow's operator or of apache's.
+
+Both call it `SparkApplication`; only the API group tells them apart, so everything here is by
+group. Nothing is ever written to one. Pure; the shell calls it with each object of a list or a
+watch.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rekindle.model.errors import InputError
+from rekindle_operator.cluster.pods import (
+    KUBEFLOW,
+    SPARK_APPLICATION_GROUPS,
+    interned,
+    moment,
+    shared,
+)
+
+__all__ = ["SparkApplicationSeen", "application_seen"]
+
+# States from which neither operator starts a driver again.
+ENDED_STATES = frozenset(
+    {"COMPLETED", "FAILED", "ResourceReleased", "TerminatedWithoutReleaseResources"}
+)
+Record = Mapping[str, Any]
+
+
+class SparkApplicationSeen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A SparkApplication. `state` is in its operator's words, `restart_policy` too: `Never` means
+    that a driver that is lost stays lost."""
+
+    group: str
+    namespace: str
+    name: str
+    uid: str
+    created_at: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    state: str = ""
+    restart_policy: str = "Never"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its end, so that nothing is to be brought back."""
+        return self.state in ENDED_STATES
+
+
+def application_seen(body: Record) -> SparkApplicationSeen:
+    """What is kept of a SparkApplication; raises InputError for one of a third group."""
+    metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    group = body.get("apiVersion", "").partition("/")[0]
+    if group not in SPARK_APPLICATION_GROUPS:
+        raise InputError(
+            where=f"SparkApplication {metadata.get('namespace')}/{metadata.get('name')}",
+            what=f"is of the API group {group or 'without a name'}, which nobody here knows",
+            remedy=f"known are: {', '.join(SPARK_APPLICATION_GROUPS)}",
+        )
+    read = _kubeflow if group == KUBEFLOW else _apache
+    state, restart_policy = read(spec, status)
+    return SparkApplicationSeen(
+        group=interned(group),
+        namespace=interned(metadata.get("namespace")),
+        name=interned(metadata["name"]),
+        uid=metadata["uid"],
+        created_at=moment(metadata.get("creationTimestamp")),
+        labels=shared(metadata.get("labels")),
+        state=interned(state),
+        restart_policy=interned(restart_policy or "Never"),
+    )
+
+
+def _kubeflow(spec: Record, status: Record) -> tuple[str | None, str | None]:
+    state = (status.get("applicationState") or {}).get("state")
+    return state, (spec.get("restartPolicy") or {}).get("type")
+
+
+def _apache(spec: Record, status: Record) -> tuple[str | None, str | None]:
+    state = (status.get("currentState") or {}).get("currentStateSummary")
+    tolerations = spec.get("applicationTolerations") or {}
+    return state, (tolerations.get("restartConfig") or {}).get("restartPolicy")

@@ -1,0 +1,163 @@
+"""The operator as the coordinator's loop sees it: provider of nodes, and oversight.
+
+    news      take in what watchers have told, judge the nodes: who is to be looked at?
+    terms     policy, class and approvals go into the reading before a decision
+    decided   the decision goes out: story, nodes, executors, each as an errand
+
+Runs in the deciding thread and waits for nobody: what it leaves as errands is done by others.
+"""
+
+import math
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from rekindle.coordination.directives import NodeRequestOrder
+from rekindle.coordination.session import ApplicationReading
+from rekindle.protocol import Heartbeat, NodeSeen, Orders, ProgressReport
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_coordinator.coordinator_ports import DecisionTerms, Look
+from rekindle_operator.api.recovery_class import RecoveryClass
+from rekindle_operator.cluster import free_capacity
+from rekindle_operator.cluster.application_matching import MatchedApplication
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.event_inbox import EventInbox
+from rekindle_operator.detection import node_lookup
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.detection.lease_poller import LeasePoller
+from rekindle_operator.policies import effective_policy
+from rekindle_operator.policies.concurrency_limiter import Limiter
+from rekindle_operator.policies.effective_policy import Effective
+
+__all__ = ["CoordinationAdapter"]
+
+
+@dataclass(slots=True)
+class CoordinationAdapter:
+    """`decided_on` is called with each decision, `stirred` with the applications of which something
+    is otherwise; both only leave errands."""
+
+    inbox: EventInbox
+    known: ClusterView
+    judge: DetectionRunner
+    renewals: LeasePoller
+    limiter: Limiter
+    decided_on: Callable[[Place, Look], None]
+    stirred: Callable[[frozenset[Place]], None]
+    log: Log
+    _looked_at: float = -math.inf
+    _progress: dict[Place, tuple[ProgressReport, ProgressReport]] = field(default_factory=dict)
+
+    def news(self) -> Collection[Place]:
+        """Applications of which something may be otherwise than before."""
+        for news in self.inbox.take():
+            try:
+                news(self.known)
+            except Exception:  # one object must not keep all others from being known
+                self.log.write("news-failed", trace=traceback.format_exc())
+        changed = self.known.take_changed()
+        now = time.monotonic()
+        newest = self.renewals.newest
+        told = self.judge.judge(changed, newest, now)
+        if newest is not None and newest.asked_at != self._looked_at:
+            self._looked_at = newest.asked_at
+            self.renewals.look_at(self.judge.expires_at())
+        places = changed | told
+        for place in changed:
+            if self.known.application(place) is None:
+                self.judge.forget(place)
+                self._progress.pop(place, None)
+        self.stirred(places)
+        return places
+
+    def request(self, place: Place, identity: str, request: NodeRequestOrder) -> None:
+        """Nothing: `decided` has all requests at once, those that are over as well."""
+
+    def gone_nodes(self, place: Place) -> frozenset[str]:
+        """Nodes whose loss to the application is confirmed."""
+        return self.judge.gone_nodes(place)
+
+    def domains(self, place: Place) -> Mapping[str, str]:
+        """By the labels of the nodes that an application's executors are on."""
+        return self.judge.domains(place)
+
+    def driver_gone(self, place: Place, heartbeat: Heartbeat | None, generation: int) -> bool:
+        """Whether the driver's pod has ended, was replaced, or stands on a lost node."""
+        del generation
+        return self.judge.driver_gone(place, heartbeat)
+
+    def heard(self, place: Place, reading: ApplicationReading) -> None:
+        """A driver has reported."""
+        self.judge.hear(place, reading, time.monotonic())
+
+    def terms(self, place: Place, reading: ApplicationReading) -> DecisionTerms:
+        """The reading with what policy and class say of it.
+
+        Without them the pipeline's own policy holds, as a driver that nobody plans for would wait
+        for ever; but planning takes no longer than any class allows.
+        """
+        reading, held = self._capped(place, reading), self.known.held(place)
+        if held is None:
+            return DecisionTerms(_unruled(reading, list(self.known.classes.values())))
+        queries = {query.name for query in reading.topology.topology.queries}
+        held, _ = effective_policy.known(held, queries)
+        may = self.known.approved(place, held) and not self.limiter.ahead(place, held)
+        return DecisionTerms(
+            _within(reading, held), plan=not held.paused, recover=may, dry_run=held.dry_run
+        )
+
+    def _capped(self, place: Place, reading: ApplicationReading) -> ApplicationReading:
+        """The reading with no more CPU than others leave; worked out once for each report."""
+        progress, application = reading.progress, self.known.application(place)
+        if progress is None or application is None:
+            return reading
+        before, after = self._progress.get(place, (None, progress))
+        if before is not progress:
+            shares = self._shares(application, progress.nodes)
+            nodes = free_capacity.capped(progress.nodes, shares)
+            same = nodes is progress.nodes
+            after = progress if same else msgspec.structs.replace(progress, nodes=nodes)
+            self._progress[place] = (progress, after)
+        return reading if after is progress else replace(reading, progress=after)
+
+    def _shares(
+        self, application: MatchedApplication, nodes: Mapping[str, NodeSeen]
+    ) -> dict[str, float]:
+        """What each executor may have of its node (node of the report -> percent of one core)."""
+        pods = node_lookup.locate(nodes, application.executors).pods
+        found: dict[str, float] = {}
+        for node in {pod.node for pod in pods.values() if pod.node}:
+            room = self.known.registry.room(node, application)
+            if room is not None and room.capacity_millis > 0:
+                found |= free_capacity.shares(room, application.executors)
+        return {name: found[pod.uid] for name, pod in pods.items() if pod.uid in found}
+
+    def decided(self, place: Place, look: Look) -> None:
+        """A decision was written."""
+        self.decided_on(place, look)
+
+
+def _unruled(reading: ApplicationReading, classes: Iterable[RecoveryClass]) -> ApplicationReading:
+    """The reading of an application that no policy selects."""
+    report = reading.topology
+    policy = effective_policy.without_policy(report.policy, classes)
+    if policy is report.policy:
+        return reading
+    return replace(reading, topology=msgspec.structs.replace(report, policy=policy))
+
+
+def _within(reading: ApplicationReading, held: Effective) -> ApplicationReading:
+    """The reading under a policy: what the pipeline says of priorities that it leaves out holds,
+    and what people have said in the store goes before."""
+    report = reading.topology
+    priorities = {**report.policy.priorities, **held.policy.priorities}
+    policy = replace(held.policy, priorities=priorities)
+    orders = Orders(
+        priorities={**held.overrides, **reading.orders.priorities}, paused=reading.orders.paused
+    )
+    topology = msgspec.structs.replace(report, policy=policy)
+    return replace(reading, topology=topology, orders=orders)

@@ -1,0 +1,408 @@
+"""What follows from decisions and verdicts, left as errands: story, executors, nodes, statuses.
+
+Called by the deciding thread only; what it hands on are values. Nothing is left while another
+operator acts, and all of it again by one that begins to: each errand may be repeated.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rekindle.coordination import next_plan, session
+from rekindle.coordination.coordination_state import NodeStatus, with_status
+from rekindle.coordination.session import Resumption
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_coordinator.coordinator_ports import Look
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import ApplicationReference
+from rekindle_operator.api.recovery_status import NodeRequest
+from rekindle_operator.cluster.api_client import Api
+from rekindle_operator.cluster.application_matching import MatchedApplication
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.event_inbox import EventInbox
+from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.controller.decision_cache import DecisionCache
+from rekindle_operator.controller.driver_contacts import DriverContacts
+from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.detection.drained_nodes import DrainedNodes
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.policies.concurrency_limiter import Limiter
+from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
+from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
+from rekindle_operator.provisioning import (
+    ExecutorShape,
+    NodeDemand,
+    NodeIncident,
+    NodeLimits,
+    NodeNow,
+    limits_of,
+)
+from rekindle_operator.provisioning.node_provisioner import NodeProvisioner, Rows, Wanted, by_place
+from rekindle_operator.recovery import ClusterFacts, RecoveryTerms
+from rekindle_operator.recovery.recovery_writer import Moment, RecoveryWriter
+from rekindle_operator.remediation.pod_eviction import PodEviction, kept_off_needlessly
+from rekindle_operator.remediation.remediation_runner import RemediationRunner
+from rekindle_operator.remediation.remediation_writer import RemediationWriter
+from rekindle_zookeeper import Connection
+
+__all__ = ["Effects"]
+
+RowsByNumber = Mapping[int, tuple[NodeRequest, ...]]
+
+
+@dataclass(slots=True)
+class Effects:
+    """`api` writes only while this process acts (`acts`); `home` is the operator's namespace,
+    `identity` its pod; requests for nodes are looked at every `look_seconds`."""
+
+    known: ClusterView
+    judge: DetectionRunner
+    inbox: EventInbox
+    errands: WorkQueue
+    api: Api
+    connection: Connection
+    log: Log
+    home: str
+    identity: str
+    look_seconds: float
+    metrics: OperatorMetrics
+    limiter: Limiter
+    acts: Callable[[], bool]
+    contacts: DriverContacts
+    fencing_approvals: bool = False
+    storyteller: RecoveryWriter = field(init=False)
+    evictor: PodEviction = field(init=False)
+    requester: NodeProvisioner = field(init=False)
+    statuses: PolicyStatusWriter = field(init=False)
+    remedying: RemediationRunner = field(init=False)
+    departures: DrainedNodes = field(init=False)
+    _executors: dict[Place, ExecutorShape] = field(default_factory=dict)
+    _rows: dict[Place, dict[int, tuple[NodeRequest, ...]]] = field(default_factory=dict)
+    _cases: DecisionCache = field(default_factory=DecisionCache)
+    _demands: dict[Place, NodeDemand] = field(default_factory=dict)
+    _idle_since: dict[str, float] = field(default_factory=dict)
+    _per_node: dict[Place, int] = field(default_factory=dict)
+    _risk: tuple[object, ...] = ()
+    _acting: bool = False
+    _dirty: bool = True
+    _wanting: bool = True
+
+    def __post_init__(self) -> None:
+        # errands answer on threads of their own: what they say comes back through the inbox
+        put = self.inbox.put
+        self.storyteller = RecoveryWriter(
+            self.api,
+            self.connection,
+            self.errands,
+            self.identity,
+            self.metrics,
+            settled=lambda place: put(lambda _: self.judge.settle(place)),
+        )
+        self.evictor = PodEviction(
+            self.api,
+            self.errands,
+            self.log,
+            self.metrics,
+            measured=lambda place, executor: put(lambda _: self._measured(place, executor)),
+        )
+        self.requester = NodeProvisioner(
+            self.api,
+            self.errands,
+            self.log,
+            self.home,
+            self.metrics,
+            told=lambda rows: put(lambda _: self._told(rows)),
+            look_seconds=self.look_seconds,
+        )
+        tender = RemediationWriter(
+            self.api,
+            self.errands,
+            self.log,
+            fenced=lambda *news: put(lambda _: self.remedying.note_fenced(*news)),
+            gone=lambda *news: put(lambda _: self.remedying.note_gone(*news)),
+        )
+        self.remedying = RemediationRunner(self.known, self.judge, tender, self.fencing_approvals)
+        self.departures = DrainedNodes(self.judge)
+        self.statuses = PolicyStatusWriter(
+            self.api,
+            self.errands,
+            self.known,
+            self.identity,
+            self._cases.queries,
+            self._cases.stopped,
+            self.outlook,
+            self.contacts.dangers,
+        )
+
+    def decided(self, place: Place, look: Look) -> None:
+        """A decision was written."""
+        before, case = self._cases.get(place), look.decision.case
+        self._dirty |= self._cases.take(place, case)
+        if before is None or before.plan_sequence != look.case.plan_sequence:
+            self.storyteller.read_again(place)  # another one has decided meanwhile
+        self.limiter.decided(place, case)
+        self.contacts.decided(place, look)
+        application_ = self.known.application(place)
+        if application_ is None or not self._acting:
+            self.storyteller.pass_over(look, place)
+            return
+        held = self.known.held(place)
+        if held is None:
+            self._tell_on(place, application_, look)
+            return
+        policy = self.known.policies[application_.policy]
+        dry_run = held.dry_run and case.resumption is Resumption.OVER
+        ahead = self.limiter.ahead(place, held)
+        cluster = self._cluster(
+            place, self.judge.impaired(place, held), held.executors.avoid_impaired_domains
+        )
+        if not (held.approval_needed or held.paused or held.dry_run):
+            # otherwise somebody waits for a Recovery, a drain's too
+            cluster = replace(cluster, left=self.departures.of(place, case.incident))
+        moment = Moment(
+            place=place,
+            application=reference(application_),
+            policy_name=policy.metadata.name,
+            class_name=policy.spec.class_name,
+            look=_imagined(look, recover=not ahead) if dry_run else look,
+            terms=RecoveryTerms(held.paused, dry_run, held.approval_needed, ahead=ahead),
+            cluster=cluster,
+            recoveries=dict(self.known.recoveries.get(place, {})),
+            requests=self._rows.get(place, {}),
+            makes=any(item.provider != "PendingPods" for item in held.providers),
+            provider=held.providers[0].name if held.providers else "none",
+            dangers=self.contacts.dangers([place]),
+            kept_max=held.recoveries_kept_max,
+        )
+        self.storyteller.tell(moment)
+        self._demand(place, application_, held)
+
+    def _tell_on(self, place: Place, application_: MatchedApplication, look: Look) -> None:
+        """Go on with stories that have begun under a policy, or a class, that is gone."""
+        open_ = self.known.open_of(place)
+        if not open_:
+            self.storyteller.pass_over(look, place)
+            return
+        spec = next(iter(open_.values())).spec
+        moment = Moment(
+            place=place,
+            application=reference(application_),
+            policy_name=spec.policy_name,
+            class_name=spec.class_name,
+            look=look,
+            terms=RecoveryTerms(),
+            cluster=self._cluster(place, (), avoids=False),
+            recoveries=open_,
+            requests=self._rows.get(place, {}),
+            makes=True,
+            dangers=self.contacts.dangers([place]),
+        )
+        self.storyteller.tell(moment)
+
+    def outlook(self, place: Place) -> DomainLossForecast | None:
+        """What the loss of each failure domain would stop of an application."""
+        return self._cases.outlook(place)
+
+    def stirred(self, places: frozenset[Place]) -> None:
+        """Something may be otherwise with these applications; called again and again, also without
+        any."""
+        acts = self.acts()
+        if acts != self._acting:
+            self._acting = acts
+            self._begin() if acts else self._end()
+            known = self.known
+            places = known.registry.places() | known.recoveries.keys() | self._cases.keys()
+        self._note_idle()
+        if not acts:
+            return
+        for place in places:
+            self._look_at(place)
+        self.remedying.tend(frozenset(self._demands))
+        risk = self.contacts.state
+        self._dirty |= bool(places) or self.known.stirred or risk != self._risk
+        self._risk = risk
+        self.known.stirred = False
+        if self.statuses.refresh(stirred=self._dirty):
+            self._dirty = False
+        if self._wanting or self.requester.is_due:
+            self._wanting = False
+            self.requester.want(self._wanted())
+
+    def _measured(self, place: Place, executor: ExecutorShape) -> None:
+        """An executor of an application, as its pod had it: all of them look the same, mostly."""
+        if self._executors.get(place) != executor:
+            self._executors[place] = executor
+            self.known.changed.add(place)
+
+    def _told(self, rows: Rows) -> None:
+        """What has become of requests for nodes."""
+        for place, those in by_place(rows).items():
+            known = self._rows.get(place, {})
+            if known != those:
+                self._count(known, those)
+                self._rows[place] = those
+                self.known.changed.add(place)
+
+    def _count(self, before: RowsByNumber, after: RowsByNumber) -> None:
+        """Requests that have come to an end since."""
+        pending = {row.name for rows in before.values() for row in rows if row.outcome == "Pending"}
+        for rows in after.values():
+            for row in rows:
+                if row.name in pending and row.outcome != "Pending":
+                    self.metrics.requests.labels(row.provider, row.outcome).inc()
+
+    def _begin(self) -> None:
+        self._dirty = self._wanting = True
+        self.limiter.begin()
+
+    def _end(self) -> None:
+        """Another one acts: what it does is to be read again."""
+        self.errands.clear()
+        self.storyteller.forget()
+        self.statuses.forget()
+        self.remedying.tender.forget()
+        self.departures.clear()
+        self._demands.clear()
+        self.contacts.forget_answers()
+
+    def _look_at(self, place: Place) -> None:
+        application_, held = self.known.application(place), self.known.held(place)
+        if application_ is None:
+            self.contacts.answered(place)
+            self._cases.forget(place)
+            self.limiter.forget(place)
+            self.departures.forget(place)
+            self.remedying.forget(place)
+            for recovery in self.known.open_of(place).values():
+                self.storyteller.abandon(recovery)
+        if application_ is None or held is None:
+            self.evictor.forget(place)
+            if self._demands.pop(place, None) is not None:
+                self._wanting = True
+            return
+        lost, avoided = self.judge.lost_nodes(place), self.judge.avoided(place, held)
+        others = application_.orphans + kept_off_needlessly(
+            application_.executors, avoided, self.known.registry.nodes
+        )
+        if not lost and not others:
+            self.evictor.forget(place)
+            return
+        if not held.executors.delete_pods_of_lost_nodes or held.paused or held.dry_run:
+            self.evictor.evict(place, ())  # those that were left are not deleted either
+            return
+        pods = tuple(pod for pod in application_.executors_on(lost) if pod.name)
+        per_node = max((len(application_.executors_on({node})) for node in lost), default=0)
+        if per_node:
+            self._per_node[place] = per_node
+        self.evictor.evict(place, pods, others)
+
+    def _cluster(self, place: Place, domains: tuple[Domain, ...], avoids: bool) -> ClusterFacts:
+        return ClusterFacts(
+            sightings=dict(self.judge.sightings.get(place, {})),
+            hosts=self.judge.hosts_ever(place),
+            held=self.judge.state.held_at is not None,
+            driver=self.judge.drivers_node(place),
+            domains_impaired=tuple(domain.value for domain in domains),
+            domains_avoided=tuple(domain.value for domain in domains if avoids),
+            fencing=self.remedying.fencing(place),
+        )
+
+    def _demand(self, place: Place, application_: MatchedApplication, held: Effective) -> None:
+        """What is wanted for the incident that is open, once its Recovery is there."""
+        case = self._cases[place]
+        state, incident, recovery = case.state, case.incident, None
+        if incident is not None:
+            name = recovery_resource.recovery_name(reference(application_), incident.number)
+            recovery = self.known.recoveries.get(place, {}).get(name)
+        before = self._demands.get(place)
+        if state is None or incident is None or recovery is None:
+            if before is not None:
+                del self._demands[place]
+                self._wanting = True
+            return
+        policy = self.known.policies[application_.policy]
+        class_ = self.known.classes[policy.spec.class_name]
+        if place not in self._executors and application_.executors and case.requests:
+            self.evictor.measure(place, application_.executors[0])
+        demand = NodeDemand(
+            incident=NodeIncident(
+                namespace=place.namespace,
+                application=place.application,
+                number=incident.number,
+                recovery=recovery.metadata.name,
+                uid=recovery.metadata.uid,
+            ),
+            class_name=class_.metadata.name,
+            limits=limits_of(held, class_.spec),
+            requests=dict(case.requests),
+            domain_keys=held.failure_domain_keys,
+            impaired=self.judge.avoided(place, held),
+            missing=next_plan.nodes_wanted(state) - len(with_status(state, NodeStatus.UP)),
+            executor=self._executors.get(place),
+            executors_per_node=self._per_node.get(place, 1),
+            held=held.paused
+            or held.dry_run
+            or not self.known.approved(place, held)
+            or bool(self.limiter.ahead(place, held)),
+        )
+        if demand != before:
+            self._demands[place] = demand
+            self._wanting = True
+
+    def _wanted(self) -> Wanted:
+        open_ = {item.metadata.uid for _, item in self.known.open_recoveries()}
+        now = time.monotonic()
+        return Wanted(
+            demands=tuple(self._demands[place] for place in self._urgent()),
+            classes={
+                name: NodeLimits(class_.spec.provisioning)
+                for name, class_ in self.known.classes.items()
+            },
+            open=frozenset(open_),
+            nodes={
+                name: NodeNow(
+                    node.created_at,
+                    node.judged.ready == "True",
+                    node.judged.labels,
+                    node.judged.taints,
+                )
+                for name, node in self.known.registry.nodes.items()
+            },
+            idle_seconds={name: now - since for name, since in self._idle_since.items()},
+            lost=frozenset(self.judge.state.told),
+        )
+
+    def _urgent(self) -> list[Place]:
+        """Applications with demands, those with the most important queries waiting first."""
+        return sorted(self._demands, key=lambda place: (-self._cases.priority(place), str(place)))
+
+    def _note_idle(self) -> None:
+        now, idle = time.monotonic(), self.known.registry.idle_nodes
+        for name in self._idle_since.keys() - idle:
+            del self._idle_since[name]
+        for name in idle:
+            self._idle_since.setdefault(name, now)
+
+
+def reference(application_: MatchedApplication) -> ApplicationReference:
+    """An application as a Recovery names it."""
+    if application_.kind == "Driver":
+        return ApplicationReference("Driver", application_.place.application)
+    resource = application_.resource
+    return ApplicationReference(
+        "SparkApplication",
+        application_.place.application,
+        application_.group,  # type: ignore[arg-type]  # one of the two, where there is any
+        None if resource is None else resource.uid,
+    )
+
+
+def _imagined(look: Look, *, recover: bool) -> Look:
+    """The same with the plan that a dry run does not carry out."""
+    decision = session.decide(
+        look.case, look.reading, look.at, clock=time.monotonic, recover=recover
+    )
+    return replace(look, decision=decision)

@@ -1,0 +1,312 @@
+"""The command `rekindle-operator`: options from arguments or the environment, signals, exit codes.
+
+Exit codes: 0 ended in order, 1 the run failed, 2 wrong usage. It does nothing itself.
+"""
+
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+from typer.exceptions import TyperException
+
+from rekindle.model.errors import InputError, RekindleError
+from rekindle_operator.controller import log_capture
+from rekindle_operator.controller.operator_options import OperatorOptions, own_namespace
+from rekindle_operator.controller.wiring import running
+
+__all__ = ["main", "operate"]
+
+PROGRAM = "rekindle-operator"
+PREFIX = "REKINDLE_"
+# Whoever decides waits for the store several times for each plan, and each time has to get the
+# interpreter back from threads that do errands: with Python's 5 ms that takes longer than the plan.
+SWITCH_SECONDS = 0.000_5
+
+
+Store = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}STORE",
+        metavar="HOSTS",
+        help="HOST:PORT of each ZooKeeper server, commas between.",
+    ),
+]
+StoreSecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}STORE_SECRET_FILE",
+        help="File with the store's secret.",
+        show_default="none: the store is open",
+    ),
+]
+NamespaceCredentials = Annotated[
+    bool,
+    typer.Option(
+        "--namespace-credentials/--no-namespace-credentials",
+        envvar=f"{PREFIX}NAMESPACE_CREDENTIALS",
+        help="Whether each namespace gets a credential for its own records.",
+    ),
+]
+CredentialGeneration = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}CREDENTIAL_GENERATION",
+        min=1,
+        max=1_000_000,
+        help="Another one makes all credentials of namespaces anew.",
+    ),
+]
+LockStoreRoot = Annotated[
+    bool,
+    typer.Option(
+        "--lock-store-root/--no-lock-store-root",
+        envvar=f"{PREFIX}LOCK_STORE_ROOT",
+        help="Whether nobody else may make anything in the store.",
+    ),
+]
+NamespaceRecordsMax = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE_RECORDS_MAX",
+        min=100,
+        max=10_000_000,
+        help="How many records a namespace may have in the store.",
+    ),
+]
+NamespaceMegabytesMax = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE_MEGABYTES_MAX",
+        min=1,
+        max=1_000_000,
+        help="How large all of them may be.",
+    ),
+]
+FencingApprovals = Annotated[
+    bool,
+    typer.Option(
+        "--fencing-approvals/--no-fencing-approvals",
+        envvar=f"{PREFIX}FENCING_APPROVALS",
+        help="Whether an approval of fencing counts: the API server has to see to who gives it.",
+    ),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}NAMESPACE",
+        help="Where the operator runs: its Lease and its notes.",
+        show_default="the service account's, else rekindle",
+    ),
+]
+Identity = Annotated[
+    str | None,
+    typer.Option(
+        envvar=f"{PREFIX}IDENTITY",
+        help="Its name in the Lease.",
+        show_default="the host's, in a pod the pod's",
+    ),
+]
+LeaseName = Annotated[
+    str, typer.Option(envvar=f"{PREFIX}LEASE_NAME", help="The Lease that decides who acts.")
+]
+LeaseSeconds = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}LEASE_SECONDS",
+        min=3,
+        max=600,
+        help="A Lease that has not changed for so long may be taken by another operator.",
+    ),
+]
+StoreSessionSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}STORE_SESSION_SECONDS",
+        min=4,
+        max=40,
+        help="After so long without a word the store takes this operator for dead.",
+    ),
+]
+RequestLookSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}REQUEST_LOOK_SECONDS",
+        min=1,
+        max=600,
+        help="How often requests for nodes are looked at while any is under way.",
+    ),
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}PORT", min=0, max=65_535, help="For /health, /ready and /metrics."
+    ),
+]
+Webhook = Annotated[
+    bool,
+    typer.Option(
+        "--webhook/--no-webhook",
+        envvar=f"{PREFIX}WEBHOOK",
+        help="Whether pods are asked about: drivers get sidecars.",
+    ),
+]
+WebhookPort = Annotated[
+    int,
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_PORT", min=0, max=65_535, help="For the webhook; 0: any."
+    ),
+]
+WebhookService = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_SERVICE", help="Service for which certificates are made."
+    ),
+]
+WebhookConfiguration = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}WEBHOOK_CONFIGURATION",
+        help="MutatingWebhookConfiguration whose caBundle is kept.",
+    ),
+]
+CertificatesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}CERTIFICATES_FOLDER",
+        help="tls.crt and tls.key of somebody else, cert-manager for example.",
+        show_default="none: made and renewed by the operator",
+    ),
+]
+SidecarImage = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}SIDECAR_IMAGE", help="For classes that do not name a sidecar's image."
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}KUBECONFIG",
+        help="How to reach the cluster.",
+        show_default="the service account",
+    ),
+]
+WatchSilenceSeconds = Annotated[
+    float,
+    typer.Option(
+        envvar=f"{PREFIX}WATCH_SILENCE_SECONDS",
+        min=1,
+        max=600,
+        help="A watch without a word for so long is begun anew.",
+    ),
+]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=f"{PREFIX}LOG",
+        help="Where JSON lines are appended.",
+        show_default="standard output",
+    ),
+]
+ConsolePort = Annotated[
+    int | None,
+    typer.Option(
+        envvar=f"{PREFIX}CONSOLE_PORT",
+        min=0,
+        max=65_535,
+        help="For the web console; it asks nobody who they are.",
+        show_default="none",
+    ),
+]
+ConsoleHost = Annotated[
+    str,
+    typer.Option(
+        envvar=f"{PREFIX}CONSOLE_HOST",
+        help="Where the console listens; empty: every address of the pod.",
+    ),
+]
+
+
+def operate(
+    store: Store,
+    store_secret_file: StoreSecretFile = None,
+    namespace_credentials: NamespaceCredentials = False,
+    credential_generation: CredentialGeneration = 1,
+    lock_store_root: LockStoreRoot = False,
+    namespace_records_max: NamespaceRecordsMax = 20_000,
+    namespace_megabytes_max: NamespaceMegabytesMax = 256,
+    fencing_approvals: FencingApprovals = False,
+    namespace: Namespace = "",
+    identity: Identity = None,
+    lease_name: LeaseName = "rekindle-operator",
+    lease_seconds: LeaseSeconds = 15,
+    store_session_seconds: StoreSessionSeconds = 10.0,
+    request_look_seconds: RequestLookSeconds = 10.0,
+    port: Port = 8080,
+    webhook: Webhook = True,
+    webhook_port: WebhookPort = 9443,
+    webhook_service: WebhookService = "rekindle-webhook",
+    webhook_configuration: WebhookConfiguration = "rekindle",
+    certificates_folder: CertificatesFolder = None,
+    sidecar_image: SidecarImage = "",
+    kubeconfig: Kubeconfig = None,
+    watch_silence_seconds: WatchSilenceSeconds = 90.0,
+    log: LogFile = None,
+    console_port: ConsolePort = None,
+    console_host: ConsoleHost = "127.0.0.1",
+) -> None:
+    """Bring streaming applications of a cluster back after correlated failures.
+
+    Runs until SIGTERM. Of several the one that holds the Lease acts, the others follow.
+
+    Example: rekindle-operator --store zookeeper-0.zookeeper:2181 --kubeconfig ~/.kube/config
+    """
+    # The parameters are the fields of Options, by name.
+    given = {**locals(), "namespace": namespace or own_namespace()}
+    if identity is None:
+        del given["identity"]
+    log_capture.hush()
+    options = OperatorOptions(**given)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with ExitStack() as stack:
+        operator = stack.enter_context(running(options, _opened(log, stack)))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: operator.stop())
+        operator.run()
+
+
+def main() -> None:
+    """Runs the command; exits."""
+    application = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    application.command()(operate)
+    try:
+        code = application(prog_name=PROGRAM, standalone_mode=False)
+    except TyperException as error:
+        # without what else it might have been: the only short option is no guess
+        what = " ".join(error.format_message().split()).partition(" (Possible")[0].rstrip(".")
+        what = what[:1].lower() + what[1:]
+        wrong = InputError(where=PROGRAM, what=what, remedy=f"see `{PROGRAM} --help`")
+        print(wrong, file=sys.stderr)
+        sys.exit(error.exit_code)
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _opened(log: Path | None, stack: ExitStack) -> TextIO:
+    if log is None:
+        return sys.stdout
+    try:
+        return stack.enter_context(log.open("a", encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            where=f"--log {log}",
+            what=f"cannot be written ({error.strerror})",
+            remedy="name a file in a folder that is there and may be written",
+        ) from error

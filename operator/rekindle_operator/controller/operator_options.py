@@ -1,0 +1,114 @@
+"""What the operator is started with.
+
+`operator_main` fills it in from the command line and the environment; everything else gets values
+from it. What cannot be right is found by `check`, before anything is started.
+"""
+
+import re
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rekindle.model.errors import InputError
+from rekindle_zookeeper import check_hosts
+
+__all__ = ["OperatorOptions", "check", "own_namespace"]
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/@]*")
+SHOWN_MAX = 100
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOptions:
+    """`store` is HOST:PORT of each ZooKeeper server, with commas between; `namespace` is where the
+    operator runs. A port of 0 is any that is free. Another operator takes over when the Lease has
+    not changed for `lease_seconds`, and when the store has heard nothing for
+    `store_session_seconds`. Requests for nodes that are under way are looked at every
+    `request_look_seconds`. A watch that says nothing for `watch_silence_seconds` is begun anew.
+    Without a `console_port` there is no console.
+
+    With `namespace_credentials` each namespace gets a credential of the store, and a quota there;
+    another `credential_generation` makes all anew. With `lock_store_root` the store is ours alone.
+    With `fencing_approvals` the API server lets only those approve of fencing who may.
+    """
+
+    store: str
+    namespace: str
+    store_secret_file: Path | None = None
+    namespace_credentials: bool = False
+    credential_generation: int = 1
+    lock_store_root: bool = False
+    namespace_records_max: int = 20_000
+    namespace_megabytes_max: int = 256
+    fencing_approvals: bool = False
+    identity: str = field(default_factory=socket.gethostname)
+    lease_name: str = "rekindle-operator"
+    lease_seconds: int = 15
+    store_session_seconds: float = 10.0
+    request_look_seconds: float = 10.0
+    port: int = 8080
+    webhook: bool = True
+    webhook_port: int = 9443
+    webhook_service: str = "rekindle-webhook"
+    webhook_configuration: str = "rekindle"
+    certificates_folder: Path | None = None
+    sidecar_image: str = ""
+    kubeconfig: Path | None = None
+    watch_silence_seconds: float = 90.0
+    log: Path | None = None
+    console_port: int | None = None
+    console_host: str = "127.0.0.1"
+
+
+def check(options: OperatorOptions) -> None:
+    """InputError for the first option that cannot be right, whatever is in the cluster."""
+    check_hosts(options.store)
+    if options.namespace_credentials and options.store_secret_file is None:
+        remedy = "give the --store-secret-file from which they are made, or leave it out"
+        _refuse("--namespace-credentials", "needs the store's secret", remedy)
+    names = (
+        ("--namespace", options.namespace, LABEL, "small letters, digits and - inside"),
+        ("--lease-name", options.lease_name, NAME, "small letters, digits, - and . inside"),
+        ("--webhook-service", options.webhook_service, LABEL, "small letters, digits and - inside"),
+        (
+            "--webhook-configuration",
+            options.webhook_configuration,
+            NAME,
+            "small letters, digits, - and . inside",
+        ),
+    )
+    for option, name, form, remedy in names:
+        if form.fullmatch(name) is None:
+            _refuse(f"{option} {name!r:.{SHOWN_MAX}}", "is no name of Kubernetes", f"use {remedy}")
+    if not options.identity.strip():
+        _refuse("--identity", "is empty", "give each operator a name of its own")
+    image = options.sidecar_image
+    if image and IMAGE.fullmatch(image) is None:
+        remedy = "write it like registry.example.com/rekindle:0.1.0"
+        _refuse(f"--sidecar-image {image!r:.{SHOWN_MAX}}", "is no image", remedy)
+    folder = options.certificates_folder
+    if folder is not None and not folder.is_dir():
+        remedy = "name the folder that has tls.crt and tls.key"
+        _refuse(f"--certificates-folder {folder}", "is no folder", remedy)
+    ports = [options.port, *([options.webhook_port] if options.webhook else ())]
+    if options.console_port and options.console_port in ports:
+        remedy = "give it a port of its own"
+        _refuse(f"--console-port {options.console_port}", "is one of the others", remedy)
+    if options.webhook and options.port == options.webhook_port != 0:
+        remedy = f"give --port another one than {options.port}"
+        _refuse(f"--webhook-port {options.webhook_port}", "is that of --port too", remedy)
+
+
+def _refuse(where: str, what: str, remedy: str) -> None:
+    raise InputError(where=where, what=what, remedy=remedy)
+
+
+def own_namespace() -> str:
+    """The namespace of the pod that this runs in; `rekindle` outside of a cluster."""
+    try:
+        return SERVICE_ACCOUNT.read_text().strip()
+    except OSError:
+        return "rekindle"

@@ -1,0 +1,351 @@
+"""The operator put together: threads that watch, one that decides, a few that write.
+
+    watchers, kopf, leases ──► inbox ──► coordinator's loop with overseer ──► errands
+
+`running` starts all of it in the order in which it needs each other, and ends it in the other one.
+The decisions are made elsewhere. `operator_main` calls it.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TextIO
+
+from rekindle.model.errors import RekindleError
+from rekindle.protocol import msgspec_warmup, store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator import coordinator_health
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_coordinator.coordinator_loop import CoordinatorLoop
+from rekindle_operator.cluster import api_client, object_kinds, watch_events
+from rekindle_operator.cluster.api_client import Api
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.event_inbox import EventInbox
+from rekindle_operator.cluster.object_watcher import ObjectWatcher
+from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.controller import log_capture
+from rekindle_operator.controller.coordination_adapter import CoordinationAdapter
+from rekindle_operator.controller.driver_contacts import DriverContacts
+from rekindle_operator.controller.effects import Effects
+from rekindle_operator.controller.kopf_watchers import KopfWatchers
+from rekindle_operator.controller.leader_election import LeaderElection
+from rekindle_operator.controller.namespace_credentials import (
+    CredentialSettings,
+    NamespaceCredentials,
+)
+from rekindle_operator.controller.operator_metrics import (
+    MetricsReader,
+    OperatorMetrics,
+    WatchedSource,
+)
+from rekindle_operator.controller.operator_options import OperatorOptions, check
+from rekindle_operator.controller.zookeeper_probe import ZookeeperProbe
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.detection.lease_poller import LeasePoller
+from rekindle_operator.policies.concurrency_limiter import Limiter
+from rekindle_operator.webhook.webhook_server import check_port
+from rekindle_operator.webhook.webhook_setup import WebhookSetup
+from rekindle_zookeeper import Connection, NamespaceQuota, connect, derive, read_secret
+
+__all__ = ["RunningOperator", "running"]
+
+CONNECTIONS = 32
+RETRY_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class RunningOperator:
+    """All parts of a running operator."""
+
+    options: OperatorOptions
+    log: Log
+    metrics: OperatorMetrics
+    watchers: tuple[ObjectWatcher, ...]
+    handlers: KopfWatchers
+    renewals: LeasePoller
+    leadership: LeaderElection
+    errands: WorkQueue
+    soundings: ZookeeperProbe
+    admission: WebhookSetup
+    known: ClusterView
+    shell: CoordinatorLoop
+    credentials: NamespaceCredentials | None = None
+    ending: bool = False
+    began_at: float = field(default_factory=time.monotonic)
+
+    def run(self) -> None:
+        """See everything once, then decide until `stop` is called."""
+        self.metrics.awaited = "policies, classes and Recoveries"
+        self._await_census()
+        if self.ending:
+            return
+        for watcher in self.watchers:
+            watcher.start()
+        self.handlers.start()
+        self.renewals.start()
+        self.errands.start()
+        for watcher in self.watchers:
+            self.metrics.awaited = watcher.kind.plural
+            while not (watcher.listed.wait(RETRY_SECONDS) or self.ending):
+                self.metrics.turned_at = time.monotonic()
+        self.metrics.watched = WatchedSource(self._unheard_seconds, lambda: self.handlers.alive)
+        if not self.ending:
+            self.shell.take_stock()
+            self.metrics.awaited = "the webhook"
+            if self.options.webhook:
+                self.admission.start()
+            self.metrics.awaited = ""
+            self.soundings.start()
+            self.metrics.turned_at = time.monotonic()
+            self.leadership.start()
+            if self.credentials is not None:
+                self.credentials.start()
+            self.log.write("ready", identity=self.options.identity)
+            self.shell.run()
+
+    def stop(self) -> None:
+        """End within seconds. A signal handler may call it, also while it runs: it takes no lock,
+        which the thread that it interrupts might hold."""
+        self.ending = True
+        self.shell.stop()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.admission.close()
+        if self.credentials is not None:
+            self.credentials.close()
+        self.errands.stop()
+        self.soundings.stop()
+        self.leadership.close()
+        self.handlers.stop()
+        self.renewals.stop()
+        for watcher in self.watchers:
+            watcher.stop()
+
+    def _await_census(self) -> None:
+        """Until the API server has told of all our objects once; it may be away as we start."""
+        said = ""
+        while not self.ending:
+            try:
+                self.handlers.take_census()
+                return
+            except RekindleError as trouble:
+                if str(trouble) != said:
+                    self.log.write("census-failed", text=str(trouble))
+                said = str(trouble)
+            self.metrics.turned_at = time.monotonic()
+            time.sleep(RETRY_SECONDS)
+
+    def _unheard_seconds(self) -> float:
+        heard = [watcher.heard_at for watcher in self.watchers]
+        newest = self.renewals.newest
+        heard.append(self.began_at if newest is None else newest.answered_at)
+        return time.monotonic() - min(heard)
+
+
+@contextmanager
+def running(options: OperatorOptions, file: TextIO) -> Iterator[RunningOperator]:
+    """An operator that is ready to run; its log goes to `file`. Raises InputError for options that
+    cannot be used."""
+    check(options)
+    msgspec_warmup.work_out()
+    log, metrics = Log(file), OperatorMetrics()
+    kubeconfig = None if options.kubeconfig is None else str(options.kubeconfig)
+    with ExitStack() as stack:
+        stack.enter_context(log_capture.heard(log))
+        client = stack.enter_context(api_client.connect(kubeconfig, connections=CONNECTIONS))
+        connection = connect(
+            options.store,
+            secret_file=options.store_secret_file,
+            isolated=options.namespace_credentials,
+            session_seconds=options.store_session_seconds,
+        )
+        stack.callback(connection.close)
+        operator = _assembled(_Base(options, log, metrics, Api(client), connection))
+        stack.callback(operator.close)
+        port = coordinator_health.serve(metrics, options.port)
+        if options.webhook:
+            check_port(options.webhook_port)
+        served = _console(operator, stack)
+        log.write("operator-started", identity=options.identity, port=port, **served)
+        yield operator
+        log.write("operator-ended", identity=options.identity)
+
+
+def _console(operator: RunningOperator, stack: ExitStack) -> dict[str, int]:
+    """Serve the console where one is wanted; its port for the log."""
+    port = operator.options.console_port
+    if port is None:
+        return {}
+    from rekindle_console import console_server
+    from rekindle_console.coordinator_reader import CoordinatorReader
+    from rekindle_operator.controller.operator_reader import OperatorReader
+
+    reader = OperatorReader(CoordinatorReader(operator.shell, "operator"), operator.known)
+    console = console_server.serve(reader, port, operator.options.console_host)
+    stack.callback(console.close)
+    return {"console_port": console.port}
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What all parts are made from."""
+
+    options: OperatorOptions
+    log: Log
+    metrics: OperatorMetrics
+    reader: Api
+    connection: Connection
+
+
+def _assembled(base: _Base) -> RunningOperator:
+    options, log, reader = base.options, base.log, base.reader
+    silence = options.watch_silence_seconds
+    inbox, known, errands = EventInbox(), ClusterView(), WorkQueue(log)
+    judge, limiter = DetectionRunner(known), Limiter(known)
+    renewals = LeasePoller(reader, log, lambda: judge.rules.lease_seconds)
+    leadership = _leadership(base)
+    writer = Api(reader.client, may_write=lambda: leadership.holds)
+    soundings = _soundings(base)
+    stopped: dict[Place, str] = {}
+    contacts = DriverContacts(lambda: soundings.coordination, stopped)
+    consequences = _consequences(base, judge, limiter, inbox, errands, writer, leadership, contacts)
+    admission = WebhookSetup(options, writer, known, judge, base.metrics, log, writer.may_write)
+    meter = MetricsReader(
+        metrics=base.metrics,
+        known=known,
+        judge=judge,
+        errands=errands,
+        renewals=renewals,
+        acts=lambda: leadership.leads,
+        certificate_ends=lambda: admission.ends,
+        unacknowledged_since=lambda: contacts.unanswered_since,
+        outlook=consequences.outlook,
+        log=log,
+    )
+
+    credentials = _credentials(base, writer, known, leadership)
+
+    stirred = partial(_stirred, known, credentials, admission, consequences, meter)
+    overseer = CoordinationAdapter(
+        inbox, known, judge, renewals, limiter, consequences.decided, stirred, log
+    )
+    return RunningOperator(
+        options=options,
+        log=log,
+        metrics=base.metrics,
+        watchers=(
+            ObjectWatcher(reader, object_kinds.NODES, watch_events.NODES, inbox, log, silence),
+            ObjectWatcher(reader, object_kinds.PODS, watch_events.PODS, inbox, log, silence),
+        ),
+        handlers=KopfWatchers(reader, inbox, log, silence),
+        renewals=renewals,
+        leadership=leadership,
+        errands=errands,
+        soundings=soundings,
+        admission=admission,
+        credentials=credentials,
+        known=known,
+        shell=CoordinatorLoop(
+            connection=base.connection,
+            log=log,
+            metrics=base.metrics,
+            identity=options.identity,
+            provider=overseer,
+            oversight=overseer,
+            stand=leadership.stand,
+            stopped=stopped,
+        ),
+    )
+
+
+def _stirred(
+    known: ClusterView,
+    credentials: NamespaceCredentials | None,
+    admission: WebhookSetup,
+    consequences: Effects,
+    meter: MetricsReader,
+    places: frozenset[Place],
+) -> None:
+    """Have all who go by what is known take in what is otherwise of these applications."""
+    if credentials is not None:
+        credentials.note(places, policies=known.stirred)
+    admission.refresh(places, stirred=bool(places) or known.stirred)
+    consequences.stirred(places)
+    meter.read()
+
+
+def _credentials(
+    base: _Base, writer: Api, known: ClusterView, leadership: LeaderElection
+) -> NamespaceCredentials | None:
+    """Where they are wanted. Raises InputError for a secret that they cannot be made from."""
+    options, namespaces = base.options, base.connection.namespaces
+    if namespaces is None or options.store_secret_file is None:
+        return None
+    quota = NamespaceQuota(
+        options.namespace_records_max, options.namespace_megabytes_max * 1_000_000
+    )
+    secret = read_secret(options.store_secret_file)
+    settings = CredentialSettings(
+        secret, options.credential_generation, options.lock_store_root, quota
+    )
+    derive(secret, "", "", settings.generation)
+    return NamespaceCredentials(
+        settings, base.connection, namespaces, writer, known, base.log, lambda: leadership.holds
+    )
+
+
+def _soundings(base: _Base) -> ZookeeperProbe:
+    options = base.options
+    return ZookeeperProbe(
+        base.connection,
+        options.store,
+        options.identity,
+        pause_seconds=options.store_session_seconds,
+        figures=base.metrics.sounded,
+    )
+
+
+def _leadership(base: _Base) -> LeaderElection:
+    identity, connection = base.options.identity, base.connection
+    return LeaderElection(
+        base.reader,
+        base.options.namespace,
+        base.options.lease_name,
+        identity,
+        base.log,
+        elect=lambda changed: connection.elect(store_paths.ELECTION, identity, changed),
+        decides=lambda: base.metrics.turning,
+        lease_seconds=base.options.lease_seconds,
+    )
+
+
+def _consequences(
+    base: _Base,
+    judge: DetectionRunner,
+    limiter: Limiter,
+    inbox: EventInbox,
+    errands: WorkQueue,
+    writer: Api,
+    leadership: LeaderElection,
+    contacts: DriverContacts,
+) -> Effects:
+    return Effects(
+        known=judge.known,
+        judge=judge,
+        limiter=limiter,
+        inbox=inbox,
+        errands=errands,
+        api=writer,
+        connection=base.connection,
+        log=base.log,
+        home=base.options.namespace,
+        identity=base.options.identity,
+        look_seconds=base.options.request_look_seconds,
+        metrics=base.metrics,
+        acts=lambda: leadership.holds,
+        contacts=contacts,
+        fencing_approvals=base.options.fencing_approvals,
+    )

@@ -1,0 +1,374 @@
+"""Which nodes are lost to whom: rounds of detection, and what follows from them.
+
+    leases, nodes, executors, drivers' words ──► detection ──► lost nodes, sightings, domains
+
+Keeps the state that detection hands back; both operators do, so that whoever takes over knows at
+once what the other one knew. All answers are about how things are now, never about what has just
+happened. Used by the deciding thread alone; asks nobody.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.coordination.session import ApplicationReading, Driver
+from rekindle.protocol import Heartbeat, ProgressReport
+from rekindle.protocol.store_paths import Place
+from rekindle_operator import recovery
+from rekindle_operator.api.recovery_class import Detection
+from rekindle_operator.cluster.application_matching import MatchedApplication
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.pods import PodSeen
+from rekindle_operator.detection import driver_reports, failure_domains, node_detector, node_lookup
+from rekindle_operator.detection.detection_events import DetectionEvent
+from rekindle_operator.detection.detection_input import Leases, Observation, Rules
+from rekindle_operator.detection.detection_input import WatchedApplication as Observed
+from rekindle_operator.detection.domain_avoidance import Avoidance
+from rekindle_operator.detection.driver_reports import DriverSilence
+from rekindle_operator.detection.failure_domains import Domain
+from rekindle_operator.detection.node_detector import NodeInventory
+from rekindle_operator.policies.effective_policy import Effective
+from rekindle_operator.recovery import NodeObservation
+
+__all__ = ["DetectionRunner"]
+
+ROUND_SECONDS = 0.5
+# What a driver has heard from so recently is there, whatever was judged before.
+HEARD_SECONDS = 5.0
+# Nodes of an application that are kept after they have left its driver's report.
+LEFT_MAX = 1_000
+
+
+@dataclass(slots=True)
+class DetectionRunner:
+    """Moments are of `time.monotonic` unless said otherwise. `_doubted` are applications whose
+    drivers hear from nodes that they have lost: they are looked at again with the next round."""
+
+    known: ClusterView
+    avoidance: Avoidance = field(init=False)
+    state: NodeInventory = field(default_factory=NodeInventory)
+    sightings: dict[Place, dict[str, NodeObservation]] = field(default_factory=dict)
+    _left: dict[Place, dict[str, str]] = field(default_factory=dict)
+    _heard: dict[Place, DriverSilence] = field(default_factory=dict)
+    _readings: dict[Place, ApplicationReading] = field(default_factory=dict)
+    _observed: dict[str, Observed] = field(default_factory=dict)
+    _drivers: dict[Place, str] = field(default_factory=dict)
+    _hosts: dict[Place, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _hosts_for: dict[Place, tuple[ProgressReport, MatchedApplication]] = field(default_factory=dict)
+    _told: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _told_to: dict[str, list[str]] = field(default_factory=dict)
+    _doubted: set[Place] = field(default_factory=set)
+    _leases: Leases | None = None
+    _round_at: float = 0.0
+    _rules: tuple[tuple[Detection, ...], Rules] = field(default_factory=lambda: ((), Rules()))
+    _verdicts: list[tuple[DetectionEvent, float | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.avoidance = Avoidance(self.known)
+
+    @property
+    def rules(self) -> Rules:
+        """How patient detection is: as the most patient class says."""
+        wanted = tuple(class_.spec.detection for class_ in list(self.known.classes.values()))
+        known, rules = self._rules
+        if wanted == known:
+            return rules
+        rules = (
+            Rules(
+                lease_seconds=max(float(item.lease_seconds) for item in wanted),
+                lease_intervals=max(item.lease_intervals for item in wanted),
+                driver_silence_seconds=max(float(item.driver_silence_seconds) for item in wanted),
+            )
+            if wanted
+            else Rules()
+        )
+        self._rules = wanted, rules
+        return rules
+
+    def hear(self, place: Place, reading: ApplicationReading, now: float) -> None:
+        """An application's records have changed."""
+        before = self._readings.get(place)
+        self._readings[place] = reading
+        application, progress = self.known.application(place), reading.progress
+        if application is None or progress is None:
+            return
+        if before is None or before.progress is not progress:
+            heard = self._heard.get(place)
+            self._heard[place] = driver_reports.hear(heard, progress, application.executors, now)
+            stood = self._hosts.get(place, {})
+            self.hosts(place)
+            self._note_left(place, {name: node for name, (_, node) in stood.items()})
+        self._observe(place)
+
+    def forget(self, place: Place) -> None:
+        """An application that is gone."""
+        self._left.pop(place, None)
+        for kept in (self._heard, self._readings, self.sightings, self._drivers, self._hosts):
+            kept.pop(place, None)
+        self._hosts_for.pop(place, None)
+        self._doubted.discard(place)
+        self._observed.pop(str(place), None)
+
+    def judge(
+        self, changed: Iterable[Place], leases: Leases | None, now: float
+    ) -> frozenset[Place]:
+        """After changes of some applications, and perhaps a new list of leases: those for which
+        something is otherwise now."""
+        for place in changed:
+            self._observe(place)
+        fresh = leases if leases is not self._leases else None
+        waiting = bool(self.state.suspects or self.state.gone) or self.state.held_at is not None
+        if fresh is None and not (waiting and now - self._round_at >= ROUND_SECONDS):
+            return frozenset()
+        self._leases, self._round_at = leases, now
+        before = self.state
+        nodes = {name: node.judged for name, node in self.known.registry.nodes.items()}
+        observation = Observation(fresh, nodes, self._views(now))
+        self.state, verdicts = node_detector.detect(before, observation, now, self.rules)
+        otherwise = self.avoidance.note(self.state, now, self.rules)
+        self._verdicts += [(item, before.suspects.get(item.node or "")) for item in verdicts]
+        # a driver's word ages, which is no news to anybody else
+        touched, self._doubted = frozenset(self._doubted), set()
+        if otherwise:
+            touched |= {_place(name) for those in self.state.told.values() for name in those}
+        return touched | (self._sight(verdicts, now) if verdicts else frozenset())
+
+    def lost_nodes(self, place: Place) -> frozenset[str]:
+        """Nodes that are lost to an application, by their names in Kubernetes. Without those that
+        its driver hears, for which it is looked at again with the next round."""
+        if self._told is not self.state.told:
+            self._told, self._told_to = self.state.told, {}
+            for node, those in self._told.items():
+                for name in those:
+                    self._told_to.setdefault(name, []).append(node)
+        told = [node for node in self._told_to.get(str(place), ()) if self._is_same(place, node)]
+        lost = frozenset(node for node in told if not self._is_heard(place, node))
+        if len(lost) < len(told):
+            self._doubted.add(place)
+        return lost
+
+    def looks_lost(self, among: Iterable[str] | None = None) -> frozenset[str]:
+        """Nodes that count as lost without a driver's word; of `among`, where that is given."""
+        return node_detector.looks_lost(self.state, time.monotonic(), self.rules, among)
+
+    def gone_nodes(self, place: Place) -> frozenset[str]:
+        """The same, as the driver's report calls them."""
+        lost = self.lost_nodes(place)
+        if not lost:
+            return frozenset()
+        return frozenset(name for name, node in self.hosts(place).items() if node in lost)
+
+    def hosts(self, place: Place) -> dict[str, str]:
+        """The Node (value) that the driver means by a node of its report (key).
+
+        An executor's pod on a lost node is deleted before the driver has dropped it: what was known
+        of it holds as long as the driver speaks of the same one.
+        """
+        reading, application = self._readings.get(place), self.known.application(place)
+        if application is None or reading is None or reading.progress is None:
+            return {}
+        nodes, before = reading.progress.nodes, self._hosts.get(place, {})
+        found_for, known_for = (reading.progress, application), self._hosts_for.get(place)
+        if known_for is not None and known_for[0] is found_for[0] and known_for[1] is application:
+            return {name: node for name, (_, node) in before.items()}
+        located = node_lookup.locate(nodes, application.executors)
+        known = {
+            name: (nodes[name].incarnation, pod.node)
+            for name, pod in located.pods.items()
+            if pod.node
+        }
+        for name in nodes.keys() & before.keys() - known.keys():
+            if before[name][0] == nodes[name].incarnation:
+                known[name] = before[name]
+        self._hosts[place], self._hosts_for[place] = known, found_for
+        return {name: node for name, (_, node) in known.items()}
+
+    def hosts_ever(self, place: Place) -> dict[str, str]:
+        """The same, with nodes of which the driver has ceased to speak."""
+        return {**self._left.get(place, {}), **self.hosts(place)}
+
+    def driver_gone(self, place: Place, heartbeat: Heartbeat | None) -> bool:
+        """Whether the newest driver has certainly ended, or its node is lost.
+
+        One whose pod nobody has seen may run outside of this cluster: nothing is known of it.
+        """
+        application = self.known.application(place)
+        driver = application.driver if application is not None else None
+        if driver is None:
+            return place in self._drivers
+        if driver.ended:
+            return True
+        if self.looks_lost([driver.node]):
+            return True
+        return heartbeat is not None and _is_earlier(heartbeat, driver)
+
+    def drivers_node(self, place: Place) -> str:
+        """Where the newest driver's pod is; "" where there is none."""
+        application = self.known.application(place)
+        driver = application.driver if application is not None else None
+        return driver.node if driver is not None else ""
+
+    def domains(self, place: Place) -> dict[str, str]:
+        """The failure domains of what the driver calls nodes, by the labels that the policy names;
+        empty without a policy."""
+        held = self.known.held(place)
+        if held is None:
+            return {}
+        found = {name: self._domain(node, held) for name, node in self.hosts(place).items()}
+        return {name: domain for name, domain in found.items() if domain is not None}
+
+    def impaired(self, place: Place, held: Effective) -> tuple[Domain, ...]:
+        """The failure domains that replacements should avoid."""
+        keys = tuple(held.failure_domain_keys)
+        return self.avoidance.impaired(keys) if self.lost_nodes(place) else ()
+
+    def avoided(self, place: Place, held: Effective) -> tuple[Domain, ...]:
+        """Where nothing new of an application that has lost nodes should be: impaired domains, and
+        lost and silent nodes, which a scheduler takes for sound for a while yet."""
+        lost = self.lost_nodes(place)
+        return (*self.impaired(place, held), *self.avoidance.hosts(lost)) if lost else ()
+
+    def take_verdicts(self) -> list[tuple[DetectionEvent, float | None]]:
+        """Verdicts since the last call, each with since when its node was suspected."""
+        taken, self._verdicts = self._verdicts, []
+        return taken
+
+    def expires_at(self) -> float:
+        """When the next lease will count as silent unless it is renewed; infinite without one."""
+        timers, rules, shortest = self.state.timers, self.rules, self.rules.period_seconds
+        moments = [
+            at + max(shortest, timers.intervals.get(name, 0.0) * rules.lease_intervals)
+            for name, at in timers.since.items()
+            if name not in self.state.suspects and name not in self.state.leaving
+        ]
+        return min(moments, default=math.inf)
+
+    def settle(self, place: Place) -> None:
+        """A recovery has ended: what it has lost is no loss of the next one."""
+        application = self.known.application(place)
+        nodes = frozenset() if application is None else application.all_nodes
+        self.sightings[place] = recovery.settled(self.sightings.get(place, {}), nodes)
+
+    def _note_left(self, place: Place, stood: Mapping[str, str]) -> None:
+        """Keep where executors stood of which the driver does not speak any more."""
+        left = {name: node for name, node in stood.items() if name not in self._hosts[place]}
+        if left:
+            known = {**self._left.get(place, {}), **left}
+            self._left[place] = dict(list(known.items())[-LEFT_MAX:])
+
+    def _is_heard(self, place: Place, node: str) -> bool:
+        """Whether the driver hears executors on a node that was lost: it is back, which the leases
+        will say with the next look. The last word of a driver that is gone says nothing of now."""
+        heard, rules, reading = self._heard.get(place), self.rules, self._readings.get(place)
+        if heard is None or time.monotonic() - heard.said_at > rules.word_seconds_max:
+            return False
+        if reading is None or reading.heartbeat is None:
+            return False
+        return heard.hears(node, min(HEARD_SECONDS, rules.driver_silence_seconds))
+
+    def _is_same(self, place: Place, name: str) -> bool:
+        """Whether no other machine has the lost one's name by now."""
+        node, sighting = (
+            self.known.registry.nodes.get(name),
+            self.sightings.get(place, {}).get(name),
+        )
+        lost = None if sighting is None else sighting.uid
+        return node is None or lost is None or node.judged.uid == lost
+
+    def _observe(self, place: Place) -> None:
+        application = self.known.application(place)
+        if application is None:
+            self._observed.pop(str(place), None)
+            return
+        if application.driver is not None and not application.driver.ended:
+            self._drivers[place] = application.driver.uid
+        self._observed[str(place)] = Observed(
+            executors=application.nodes, driver=self._driver(place)
+        )
+
+    def _driver(self, place: Place) -> Driver:
+        """As the store and the pod say; one outside of the store is only as good as its pod."""
+        reading = self._readings.get(place)
+        if reading is not None:
+            generation = reading.topology.generation
+            progress, heartbeat = reading.progress, reading.heartbeat
+            if progress is not None and progress.generation == generation and progress.finished:
+                return Driver.FINISHED
+            if heartbeat is not None and heartbeat.generation == generation:
+                return Driver.THERE
+        if self.driver_gone(place, None):
+            return Driver.GONE
+        return Driver.SILENT
+
+    def _views(self, now: float) -> dict[str, Observed]:
+        """With the drivers' words, where any node is silent."""
+        suspects = self.state.suspects.keys() | self.state.leaving.keys()
+        if not suspects:
+            return dict(self._observed)
+        views = dict(self._observed)
+        for name, view in self._observed.items():
+            place = _place(name)
+            driver = self.drivers_node(place)
+            if suspects.isdisjoint(view.executors) and driver not in suspects:
+                continue
+            heard, driver_now = self._heard.get(place), self._driver(place)
+            views[name] = (
+                Observed(view.executors, driver_now)
+                if heard is None
+                else Observed(view.executors, driver_now, heard.silent_seconds, now - heard.said_at)
+            )
+        return views
+
+    def _sight(self, verdicts: tuple[DetectionEvent, ...], now: float) -> frozenset[Place]:
+        """Keep what verdicts say of each application's nodes."""
+        offset = time.time() - now
+        touched: dict[str | None, list[DetectionEvent]] = {}
+        for verdict in verdicts:
+            touched.setdefault(verdict.node, []).append(verdict)
+        places: set[Place] = set()
+        for application in self.known.applications():
+            place = application.place
+            before, stands_on = self.sightings.get(place, {}), application.all_nodes
+            # those of one node stay in order, and those of different nodes have nothing in common
+            mine = [item for name in stands_on | before.keys() for item in touched.get(name, ())]
+            if not mine and None not in touched:
+                continue
+            nodes = self._unsighted(application, stands_on & touched.keys())
+            self.sightings[place] = recovery.sighted(before, mine, str(place), nodes, offset)
+            places.add(place)
+        return frozenset(places)
+
+    def _unsighted(
+        self, application: MatchedApplication, names: Iterable[str]
+    ) -> dict[str, NodeObservation]:
+        """Nodes of an application with what is known of them, without moments."""
+        driver = application.driver
+        held = self.known.held(application.place)
+        found: dict[str, NodeObservation] = {}
+        for name in names:
+            node = self.known.registry.nodes.get(name)
+            found[name] = NodeObservation(
+                uid=node.judged.uid if node is not None else None,
+                domain=None if held is None else self._domain(name, held),
+                driver=driver is not None and driver.node == name,
+            )
+        return found
+
+    def _domain(self, name: str, held: Effective) -> str | None:
+        """The failure domain of a node of the cluster, also of one that is not there any more."""
+        node = self.known.registry.nodes.get(name)
+        labels = node.judged.labels if node is not None else self.avoidance.labels.get(name, {})
+        domain = failure_domains.of(labels, held.failure_domain_keys)
+        return None if domain is None else domain.value
+
+
+def _place(name: str) -> Place:
+    """The place of an application that detection knows as `namespace/name`."""
+    return Place(*name.split("/", 1))
+
+
+def _is_earlier(heartbeat: Heartbeat, driver: PodSeen) -> bool:
+    """Whether the newest heartbeat was of a driver whose pod has been replaced by this one."""
+    another = bool(heartbeat.host) and heartbeat.host != driver.name
+    return another and heartbeat.since < driver.created_at

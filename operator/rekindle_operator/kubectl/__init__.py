@@ -1,0 +1,28 @@
+"""The plugin `kubectl rekindle`: what an SRE sees of recoveries, and may say about them.
+
+It talks to the API server alone, as whoever calls it, and changes three things: priorities and
+`paused` of a RecoveryPolicy, each by server-side apply under a field manager of its own, and
+`approved` of a Recovery. docs/kubectl.md has every command.
+
+    plugin_main         the command line: finds the command, turns errors into messages and exit
+                        codes
+    subcommands         a module for each command
+    plugin_options      options that commands share
+    resource_kinds      kinds of objects, and where the API server has them
+    api_connection      requests to the API server
+    api_errors          what an answer of the API server means, and what to do about it
+    kubeconfig          which cluster, namespace and credentials are meant
+    terminal_output     tables, sentences and JSON on standard output
+    durations           durations and moments, as people write and read them
+    resource_lookup     a Recovery or a policy by the name that a person gives
+    status_table        how applications stand, from policies and recoveries
+    recovery_text       the story of a recovery in words
+    wait_text           what waits in a recovery, and for what
+    approval_preview    what an approval will do
+    field_ownership     which fields of an object a field manager has
+    priority_entries    entries of spec.priorities under the plugin's own field manager
+    server_side_apply   server-side apply of a part of a policy
+    application_reader  applications and what is around each, from objects
+    preflight_reader    those objects, read from the API server
+    manifest_reader     those objects, read from a file
+"""

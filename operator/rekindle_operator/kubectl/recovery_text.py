@@ -1,0 +1,216 @@
+"""The story of a recovery in words: what was lost, planned and asked for, what is back, what waits.
+
+Pure; the command `explain` shows it. Times are of the moment that is given as now.
+"""
+
+import difflib
+from collections.abc import Iterator
+from datetime import datetime
+
+from rekindle.model.errors import InputError
+from rekindle_operator.api.conditions import COORDINATION_AT_RISK
+from rekindle_operator.api.custom_resources import identity
+from rekindle_operator.api.recovery_resource import Recovery
+from rekindle_operator.api.recovery_status import LostNode, NodeRequest, PlanMade, QueryRecovery
+from rekindle_operator.kubectl.durations import clock, span
+
+__all__ = ["of_query", "out_seconds", "query_named", "story"]
+
+NODES_SHOWN_MAX = 20
+
+
+def story(recovery: Recovery, now: datetime) -> Iterator[str]:
+    """All of it but the queries, a sentence or more each."""
+    yield from _heading(recovery, now)
+    yield from _losses(recovery, now)
+    yield from _driver(recovery, now)
+    yield from _requests(recovery, now)
+    yield from _plans(recovery, now)
+    for condition in recovery.status.conditions:
+        if condition.type == COORDINATION_AT_RISK and condition.status == "True":
+            yield f"Coordination is at risk ({condition.reason}): {condition.message}"
+    status = recovery.status
+    if status.queries_total:
+        text = f"{status.back} queries are back"
+        hidden = status.queries_total - len(status.queries)
+        yield f"{text}; {hidden} of them are not listed." if hidden > 0 else f"{text}."
+
+
+def out_seconds(query: QueryRecovery, recovery: Recovery, now: datetime) -> float | None:
+    """How long a query was out, or has been until now; None when it never was."""
+    if query.lost_at is None:
+        return None
+    until = query.back_at or recovery.status.ended_at or now
+    return max(0.0, (until - query.lost_at).total_seconds())
+
+
+def query_named(recovery: Recovery, name: str) -> QueryRecovery:
+    """A query of the recovery; InputError where there is none of that name."""
+    there = [query.name for query in recovery.status.queries]
+    for query in recovery.status.queries:
+        if query.name == name:
+            return query
+    near = difflib.get_close_matches(name, there, n=3)
+    remedy = f"did you mean {' or '.join(near)}?" if near else "explain without a query lists them"
+    where = f"query {name!r:.100} of {recovery.metadata.name}"
+    raise InputError(where=where, what="is not among its queries", remedy=remedy)
+
+
+def of_query(query: QueryRecovery, recovery: Recovery, now: datetime) -> Iterator[str]:
+    """What became of one query."""
+    priority = f"{query.name} has priority {query.priority:g}"
+    if query.lost_at is None:
+        yield f"{priority}. It was not lost: it has run all the time."
+        return
+    yield f"{priority}. It was lost at {clock(query.lost_at, now)}."
+    named = [plan for plan in recovery.status.plans if query.name in plan.queries]
+    if query.planned_at is not None:
+        after = span((query.planned_at - query.lost_at).total_seconds())
+        yield f"A plan had all of it at {clock(query.planned_at, now)}, {after} later."
+    for plan in named:
+        yield _plan(plan, recovery, now)
+    out = out_seconds(query, recovery, now) or 0.0
+    if query.back_at is not None:
+        yield f"It had caught up at {clock(query.back_at, now)}: out for {span(out)}."
+        return
+    if recovery.status.ended_at is not None:
+        yield f"It was not back when the recovery ended, after {span(out)}."
+        return
+    why = f" ({query.reason}): {query.message}" if query.reason else "."
+    yield f"It has been out for {span(out)}, and waits{why}"
+    before = _before(query, recovery)
+    if before and query.planned_at is None:
+        others = "one other query" if before == 1 else f"{before} other queries"
+        yield f"Of what waits, {others} of higher priority come first."
+
+
+def _before(query: QueryRecovery, recovery: Recovery) -> int:
+    """How many queries that matter more wait too."""
+    return sum(
+        other.priority > query.priority
+        and other.lost_at is not None
+        and other.planned_at is None
+        and other.back_at is None
+        for other in recovery.status.queries
+    )
+
+
+def _heading(recovery: Recovery, now: datetime) -> Iterator[str]:
+    spec, status = recovery.spec, recovery.status
+    application = f"{recovery.metadata.namespace}/{spec.application.name}"
+    yield (
+        f"{identity(recovery)} is incident {spec.incident} of {spec.application.kind} "
+        f"{application}, under policy {spec.policy_name} and class {spec.class_name}."
+    )
+    if status.phase is None:
+        yield "The operator has not told anything of it yet."
+        return
+    reason = f" ({status.reason})" if status.reason else ""
+    yield f"{status.phase}{reason}: {status.message or 'nothing is said.'}"
+    if status.dry_run:
+        yield "A dry run: nothing of this was carried out."
+    if status.started_at is not None:
+        began = f"It began at {clock(status.started_at, now)}"
+        kind = f" as {_article(status.kind)} failure" if status.kind else ""
+        lasted = span(((status.ended_at or now) - status.started_at).total_seconds())
+        if status.ended_at is None:
+            yield f"{began}{kind}, {lasted} ago."
+        else:
+            yield f"{began}{kind} and ended at {clock(status.ended_at, now)}, after {lasted}."
+
+
+def _article(kind: str) -> str:
+    word = kind.lower()
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def _losses(recovery: Recovery, now: datetime) -> Iterator[str]:
+    status = recovery.status
+    if not status.lost_nodes:
+        return
+    where = f" Impaired: {status.domains_impaired}." if status.domains_impaired else ""
+    count = status.lost_nodes_total
+    yield f"{count} {'node was' if count == 1 else 'nodes were'} lost or suspected.{where}"
+    for node in status.lost_nodes[:NODES_SHOWN_MAX]:
+        yield f"  {_node(node, now)}"
+    hidden = count - min(len(status.lost_nodes), NODES_SHOWN_MAX)
+    if hidden > 0:
+        yield f"  and {hidden} more"
+
+
+def _node(node: LostNode, now: datetime) -> str:
+    parts = [f"{node.name} in {node.domain}" if node.domain else node.name]
+    if node.driver:
+        parts.append("with the driver")
+    if node.suspected_at is not None:
+        parts.append(f"suspected at {clock(node.suspected_at, now)}")
+    if node.confirmed_at is not None:
+        confirmed = f"confirmed at {clock(node.confirmed_at, now)}"
+        if node.suspected_at is not None:
+            after = span((node.confirmed_at - node.suspected_at).total_seconds())
+            confirmed = f"confirmed {after} later"
+        parts.append(confirmed)
+    if node.back_at is not None:
+        parts.append(f"back at {clock(node.back_at, now)}")
+    return ", ".join(parts)
+
+
+def _driver(recovery: Recovery, now: datetime) -> Iterator[str]:
+    driver = recovery.status.driver
+    if driver is None or driver.lost_at is None:
+        return
+    parts = [f"The driver was lost at {clock(driver.lost_at, now)}"]
+    if driver.fenced_at is not None:
+        by = f" ({driver.certainty})" if driver.certainty else ""
+        parts.append(f"its node fenced at {clock(driver.fenced_at, now)}{by}")
+    if driver.back_at is not None:
+        after = span((driver.back_at - driver.lost_at).total_seconds())
+        parts.append(f"the next one there {after} after the loss")
+    else:
+        parts.append("the next one is not there")
+    yield ", ".join(parts) + "."
+
+
+def _requests(recovery: Recovery, now: datetime) -> Iterator[str]:
+    status = recovery.status
+    if not status.requests:
+        return
+    nodes = "node was" if status.nodes_requested == 1 else "nodes were"
+    yield f"{status.nodes_requested} {nodes} requested."
+    for request in status.requests:
+        yield f"  {_request(request, now)}"
+
+
+def _request(request: NodeRequest, now: datetime) -> str:
+    outside = f" outside of {', '.join(request.outside_domains)}" if request.outside_domains else ""
+    text = f"{clock(request.requested_at, now)} {request.count} of {request.provider}{outside}"
+    reason = f" ({request.reason})" if request.reason else ""
+    outcome = request.outcome.lower()
+    if request.ended_at is not None:
+        after = span((request.ended_at - request.requested_at).total_seconds())
+        outcome = f"{outcome} after {after}"
+    said = f": {request.message}" if request.message else ""
+    return f"{text}{reason}, {outcome}{said}"
+
+
+def _plans(recovery: Recovery, now: datetime) -> Iterator[str]:
+    status = recovery.status
+    if not status.plans_total:
+        return
+    yield f"{status.plans_total} {'plan was' if status.plans_total == 1 else 'plans were'} made."
+    if status.plans_dropped:
+        yield f"  the first {status.plans_dropped} are not listed any more"
+    for plan in status.plans:
+        yield f"  {_plan(plan, recovery, now)}"
+
+
+def _plan(plan: PlanMade, recovery: Recovery, now: datetime) -> str:
+    started = recovery.status.started_at
+    after = f", {span((plan.at - started).total_seconds())} in" if started else ""
+    text = f"{clock(plan.at, now)}{after} ({plan.reason}): {plan.text}"
+    if plan.refused:
+        return f"{text} Refused: {plan.refused}"
+    if plan.acknowledged_at is not None:
+        done = span((plan.acknowledged_at - plan.at).total_seconds())
+        return f"{text} Carried out {done} later."
+    return f"{text} The driver has not answered yet."

@@ -1,0 +1,128 @@
+"""A Recovery or a policy by the name that a person gives.
+
+Reads the cluster; who decides what to do with them is the command.
+"""
+
+import difflib
+from collections.abc import Sequence
+from contextlib import suppress
+
+from rekindle.model.errors import InputError
+from rekindle_operator.api import recovery_policy, recovery_resource
+from rekindle_operator.api.recovery_resource import Recovery
+from rekindle_operator.kubectl.api_connection import ApiConnection, Object
+from rekindle_operator.kubectl.api_errors import ApiRefusal
+from rekindle_operator.kubectl.resource_kinds import PODS, POLICIES, RECOVERIES, ResourceKind
+from rekindle_operator.kubectl.status_table import age
+
+__all__ = ["executors", "nothing_lost", "policy", "recovery", "recovery_or_newest"]
+
+APPLICATION = "application"
+NEAR_MAX = 3
+EXECUTORS = "spark-role=executor"
+FORBIDDEN = 403
+
+
+def recovery(cluster: ApiConnection, name: str) -> Recovery:
+    """The Recovery of a name."""
+    record = _found(cluster, RECOVERIES, name)
+    if record is None:
+        names = [found.metadata.name for found in _all(cluster)]
+        raise _absent(cluster, name, "Recovery", names)
+    return recovery_resource.from_object(record)
+
+
+def recovery_or_newest(cluster: ApiConnection, name: str) -> Recovery | None:
+    """The Recovery of a name, else the newest one of the application of that name; None for an
+    application of which nothing has been lost."""
+    record = _found(cluster, RECOVERIES, name)
+    if record is not None:
+        return recovery_resource.from_object(record)
+    there = _all(cluster)
+    fitting = [item for item in there if item.spec.application.name == name]
+    if not fitting:
+        selected = _selected(cluster)
+        if name in selected:
+            return None
+        names = [item.spec.application.name for item in there]
+        names += [*(item.metadata.name for item in there), *selected]
+        raise _absent(cluster, name, APPLICATION, names)
+    return max(fitting, key=age)
+
+
+def policy(cluster: ApiConnection, name: str | None) -> Object:
+    """The policy of a name; without one, the only policy of the namespace."""
+    record = None if name is None else _found(cluster, POLICIES, name)
+    if record is not None:
+        return record
+    there = cluster.list(POLICIES, cluster.default_namespace)
+    names = [item["metadata"]["name"] for item in there]
+    if name is not None:
+        raise _absent(cluster, name, "RecoveryPolicy", names)
+    if len(there) == 1:
+        return there[0]
+    raise InputError(
+        where=f"namespace {cluster.default_namespace}",
+        what=f"has {len(there)} policies" if there else "has no RecoveryPolicy",
+        remedy=f"choose with --policy: {', '.join(sorted(names))}" if there else "see -n",
+    )
+
+
+def executors(cluster: ApiConnection, application: str) -> tuple[Object, ...]:
+    """Executors' pods with a label that names their application; none where they may not be
+    read."""
+    try:
+        there = cluster.list(PODS, cluster.default_namespace, labelSelector=EXECUTORS)
+    except ApiRefusal as refusal:
+        if refusal.status != FORBIDDEN:
+            raise
+        return ()
+    return tuple(
+        pod for pod in there if application in (pod["metadata"].get("labels") or {}).values()
+    )
+
+
+def nothing_lost(cluster: ApiConnection, name: str) -> str:
+    """What there is to tell of an application without a Recovery."""
+    return (
+        f"{cluster.default_namespace}/{name}: nothing of it has been lost since recoveries are "
+        "kept, so it has no Recovery."
+    )
+
+
+def _selected(cluster: ApiConnection) -> list[str]:
+    """Applications that the statuses of policies name; of a policy that cannot be read none."""
+    found = []
+    for item in cluster.list(POLICIES, cluster.default_namespace):
+        with suppress(InputError):
+            status = recovery_policy.from_object(item).status
+            found += [application.name for application in status.applications]
+    return found
+
+
+def _found(cluster: ApiConnection, kind: ResourceKind, name: str) -> Object | None:
+    """The object of a name; None where there is none, although the kind is there."""
+    try:
+        return cluster.get(kind, name)
+    except ApiRefusal as refusal:
+        if refusal.status != 404 or refusal.missing_kind:
+            raise
+        return None
+
+
+def _all(cluster: ApiConnection) -> list[Recovery]:
+    found = cluster.list(RECOVERIES, cluster.default_namespace)
+    return [recovery_resource.from_object(item) for item in found]
+
+
+def _absent(cluster: ApiConnection, name: str, kind: str, there: Sequence[str]) -> InputError:
+    near = difflib.get_close_matches(name, sorted(set(there)), n=NEAR_MAX)
+    what = f"there is no {kind} of this name"
+    if kind == APPLICATION:
+        what = "there is no Recovery and no selected application of this name"
+    remedy = "see `kubectl rekindle status` for what is there, and the namespace (-n)"
+    if near:
+        remedy = f"did you mean {' or '.join(near)}?"
+    elif kind == "RecoveryPolicy":
+        remedy = f"there are: {', '.join(sorted(there)) or 'none'}; see -n"
+    return InputError(where=f"{cluster.default_namespace}/{name}", what=what, remedy=remedy)

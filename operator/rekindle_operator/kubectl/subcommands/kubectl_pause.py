@@ -1,0 +1,70 @@
+"""`kubectl rekindle pause`: plan and request nothing for the applications of a policy."""
+
+from typing import Annotated
+
+import typer
+
+from rekindle_operator.kubectl import (
+    field_ownership,
+    priority_entries,
+    resource_lookup,
+    server_side_apply,
+    terminal_output,
+)
+from rekindle_operator.kubectl.api_connection import Object, connected
+from rekindle_operator.kubectl.plugin_options import (
+    Context,
+    Form,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Target,
+)
+
+__all__ = ["MANAGER", "Policy", "pause", "place"]
+
+MANAGER = "kubectl-rekindle-pause"
+Policy = Annotated[
+    str | None, typer.Option("--policy", help="The policy.", show_default="the only one")
+]
+
+
+def pause(
+    policy: Policy = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the field from whoever has set it.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Plan and request nothing for the applications of a policy.
+
+    What runs goes on, and what is lost stays lost, until `kubectl rekindle resume`.
+
+    Example: kubectl rekindle pause --policy departures -n flights
+    """
+    with connected(Target(namespace, context, kubeconfig)) as cluster:
+        record = resource_lookup.policy(cluster, policy)
+        before = bool(record["spec"].get("paused"))
+        taken = force or (not before and field_ownership.is_default(record, "spec", "paused"))
+        record = server_side_apply.apply(cluster, record, MANAGER, _paused, force=taken)
+    if output is Form.JSON:
+        terminal_output.show_json({**place(record), "paused": True, "before": before})
+        return
+    name = f"{record['metadata']['namespace']}/{record['metadata']['name']}"
+    terminal_output.show(
+        f"policy {name}: {'was paused already' if before else 'paused'}; nothing is planned or "
+        "requested for its applications until `kubectl rekindle resume`."
+    )
+
+
+def place(record: Object) -> dict[str, str]:
+    """A policy's name and namespace, for scripts."""
+    metadata = record["metadata"]
+    return {"policy": metadata["name"], "namespace": metadata["namespace"]}
+
+
+def _paused(record: Object) -> Object:
+    return {**priority_entries.bare(record), "spec": {"paused": True}}

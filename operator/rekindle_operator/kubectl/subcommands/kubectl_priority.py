@@ -1,0 +1,195 @@
+"""`kubectl rekindle priority`: which queries matter more than the pipeline says, for a while."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from rekindle.model.errors import InputError
+from rekindle_operator.api.recovery_policy import QueryPriority
+from rekindle_operator.kubectl import (
+    priority_entries,
+    resource_lookup,
+    server_side_apply,
+    terminal_output,
+)
+from rekindle_operator.kubectl.api_connection import Object, connected
+from rekindle_operator.kubectl.durations import clock, duration, until
+from rekindle_operator.kubectl.plugin_options import (
+    Context,
+    Form,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Target,
+)
+
+__all__ = ["priority"]
+
+COLUMNS = ("QUERY", "PRIORITY", "UNTIL", "SET BY")
+
+
+def priority(
+    wanted: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY=PRIORITY", help="With --clear: QUERY. None: show them."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="The policy.", show_default="the only one")
+    ] = None,
+    lasting: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Such as 30m, 2h or 1d.")
+    ] = None,
+    ending: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Such as 18:30 or 2030-01-01T12:00:00Z."),
+    ] = None,
+    permanent: Annotated[bool, typer.Option("--permanent", help="Until it is cleared.")] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Take back what was set here: all, or those queries.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take a query from whoever has set it.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Say for a while which queries matter more than the pipeline says.
+
+    Others' entries are never changed. What was set here and has expired goes with the next use.
+
+    Example: kubectl rekindle priority worst-delays=10 --policy departures --for 30m
+    """
+    now = datetime.now().astimezone()
+    asked = () if clear else _asked(wanted or (), _expiry(wanted, lasting, ending, permanent, now))
+    cleared = _cleared(wanted or ()) if clear else None
+    with connected(Target(namespace, context, kubeconfig)) as cluster:
+        record = resource_lookup.policy(cluster, policy)
+        said: list[str] = []
+
+        def change(current: Object) -> Object:
+            said[:] = []
+            entries, changes = _decided(current, asked, cleared, now)
+            said.extend(changes)
+            return priority_entries.part(current, entries)
+
+        if asked or clear:
+            record = server_side_apply.apply(
+                cluster, record, priority_entries.MANAGER, change, force=force
+            )
+    if output is Form.JSON:
+        terminal_output.show_json(_record(record, said))
+        return
+    terminal_output.show(*said, *_shown(record, now))
+
+
+def _expiry(
+    wanted: Sequence[str] | None,
+    lasting: str | None,
+    ending: str | None,
+    permanent: bool,
+    now: datetime,
+) -> datetime | None:
+    """The moment at which it ends; exactly one of the three options says so."""
+    given = [
+        name
+        for name, value in (("--for", lasting), ("--until", ending), ("--permanent", permanent))
+        if value
+    ]
+    if not wanted and not given:
+        return None
+    if len(given) != 1 or not wanted:
+        what = f"has {' and '.join(given)} at once" if len(given) > 1 else "has no end"
+        what = "names no query" if not wanted else what
+        raise InputError(
+            where="priority",
+            what=what,
+            remedy="give QUERY=PRIORITY with one of --for 30m, --until 18:30 and --permanent",
+        )
+    if lasting is not None:
+        return now + duration(lasting, "--for")
+    return None if ending is None else until(ending, now, "--until")
+
+
+def _asked(wanted: Sequence[str], ending: datetime | None) -> tuple[QueryPriority, ...]:
+    asked = tuple(priority_entries.parse(text, ending) for text in wanted)
+    names = [entry.query for entry in asked]
+    for name in names:
+        if names.count(name) > 1:
+            remedy = "give each query once"
+            raise InputError(where=f"query {name!r:.100}", what="is given twice", remedy=remedy)
+    return asked
+
+
+def _cleared(wanted: Sequence[str]) -> tuple[str, ...]:
+    for text in wanted:
+        query, sign, _ = text.partition("=")
+        if sign:
+            remedy = f"give the query alone: --clear {query}"
+            raise InputError(where=f"argument {text!r:.100}", what="is no query", remedy=remedy)
+    return tuple(wanted)
+
+
+def _decided(
+    record: Object,
+    asked: Sequence[QueryPriority],
+    cleared: Sequence[str] | None,
+    now: datetime,
+) -> tuple[tuple[QueryPriority, ...], list[str]]:
+    """The entries that the manager shall have, and what becomes of the others."""
+    held, expired = priority_entries.kept(record, now)
+    said = [f"{query}: expired, removed." for query in expired]
+    if cleared is None:
+        new = {entry.query for entry in asked}
+        return (*(entry for entry in held if entry.query not in new), *asked), said
+    ours = {entry.query for entry in held}
+    gone = ours if not cleared else ours & set(cleared)
+    said += [f"{query}: cleared." for query in sorted(gone)]
+    said += [
+        f"{query}: was not set here, so nothing is changed."
+        for query in cleared
+        if query not in ours and query not in expired
+    ]
+    if not gone and not said:
+        said.append("Nothing was set here.")
+    return tuple(entry for entry in held if entry.query not in gone), said
+
+
+def _record(record: Object, said: Sequence[str]) -> dict[str, Any]:
+    owners = priority_entries.owners(record)
+    return {
+        "policy": record["metadata"]["name"],
+        "namespace": record["metadata"]["namespace"],
+        "changes": list(said),
+        "priorities": [
+            {
+                "query": entry.query,
+                "priority": entry.priority,
+                "until": None if entry.until is None else entry.until.isoformat(),
+                "managers": list(owners.get(entry.query, ())),
+            }
+            for entry in priority_entries.shown(record)
+        ],
+    }
+
+
+def _shown(record: Object, now: datetime) -> Iterator[Any]:
+    metadata, owners = record["metadata"], priority_entries.owners(record)
+    entries = priority_entries.shown(record)
+    where = f"policy {metadata['namespace']}/{metadata['name']}"
+    if not entries:
+        yield f"{where}: every query has the pipeline's own priority."
+        return
+    yield f"{where}:"
+    rows = []
+    for entry in entries:
+        ends = "-" if entry.until is None else clock(entry.until, now)
+        if entry.until is not None and entry.until <= now:
+            ends = f"{ends} (over)"
+        rows.append(
+            [entry.query, str(entry.priority), ends, ", ".join(owners.get(entry.query, ()))]
+        )
+    yield terminal_output.table(COLUMNS, rows)

@@ -1,0 +1,261 @@
+"""The conditions of a policy and of a class: whether they hold, for whom, and how well protected.
+
+    Accepted             the policy has a class and holds; the message says what the class narrows
+    Exclusive            no other policy selects the same applications; else both say who holds
+    Protected            every driver that it selects has its sidecar
+    QueriesRunning       no query has stopped because a function raises
+    DomainLossSurvived   whichever failure domain is lost, some query of each application goes on
+    CoordinationAtRisk   the store, a sidecar or a coordinator does not answer
+
+Pure: findings from values. The shell turns them into conditions (`conditions.updated`) and writes
+them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rekindle.coordination.application_status import counted, named
+from rekindle.model.errors import InputError
+from rekindle.model.reasons import Reason
+from rekindle_operator.api import recovery_class
+from rekindle_operator.api.conditions import (
+    ACCEPTED,
+    COORDINATION_AT_RISK,
+    DOMAIN_LOSS_SURVIVED,
+    EXCLUSIVE,
+    PROTECTED,
+    QUERIES_RUNNING,
+    STORE_SECURED,
+    ConditionFinding,
+    ResourceReason,
+    camel_case,
+)
+from rekindle_operator.api.custom_resources import clipped
+from rekindle_operator.api.recovery_class import ClassSpec, SidecarSpec
+from rekindle_operator.api.recovery_policy import PolicySpec, RecoveryPolicy, SelectedApplication
+from rekindle_operator.policies.domain_loss_forecast import DomainLossForecast
+from rekindle_operator.policies.effective_policy import Effective, UnknownQuery
+from rekindle_operator.policies.policy_selection import Overlap
+from rekindle_operator.policies.protection_reasons import ProtectionReason
+
+__all__ = [
+    "accepted",
+    "at_risk",
+    "class_accepted",
+    "class_missing",
+    "class_not_allowed",
+    "domain_loss_survived",
+    "exclusive",
+    "protected",
+    "queries_running",
+    "store_secured",
+    "unreadable",
+]
+
+SHOWN_MAX = 5
+EVERYTHING = 1.0 - 1e-9
+CAUSES_SHOWN_MAX, CAUSE_LENGTH_MAX = 3, 250
+# There is no driver that could have a sidecar.
+RESTING = tuple(
+    camel_case(word)
+    for word in (
+        ProtectionReason.NO_DRIVER,
+        ProtectionReason.DRIVER_ENDED,
+        ProtectionReason.DRIVER_PENDING,
+    )
+)
+
+
+def accepted(
+    held: Effective, applications: int, unknown: Sequence[UnknownQuery] = (), elsewhere: int = 0
+) -> ConditionFinding:
+    """A policy holds; what is not as its author may think is said, what is worse first.
+
+    `applications` is how many it holds for, `unknown` what no pipeline of them has, `elsewhere` how
+    many it selects that older policies hold.
+    """
+    said: list[tuple[ResourceReason, str]] = []
+    if applications == 0:
+        text = "It holds for no application: none that is there is selected."
+        if elsewhere:
+            others = counted(elsewhere, "application")
+            text = f"It holds for no application: it selects {others}, and older policies hold all."
+        said.append((ResourceReason.NOTHING_SELECTED, text))
+    if unknown:
+        names = named(tuple(item.query for item in unknown))
+        there = named(unknown[0].known) or "none"
+        text = f"priorities names {names}, which no pipeline has; there are: {there}."
+        said.append((ResourceReason.UNKNOWN_QUERIES, text))
+    if held.narrowed:
+        text = " ".join(item.message for item in held.narrowed)
+        said.append((ResourceReason.NARROWED, text))
+    if not said:
+        text = f"It holds for {counted(applications, 'application')}, as it is written."
+        said.append((ResourceReason.AS_WRITTEN, text))
+    return ConditionFinding(ACCEPTED, True, said[0][0], " ".join(text for _, text in said))
+
+
+def class_missing(spec: PolicySpec, there: Iterable[str]) -> ConditionFinding:
+    """The policy's class is not there: nothing is done for its applications until it is."""
+    names = named(tuple(sorted(there))) or "none"
+    text = f"There is no RecoveryClass {spec.class_name}; there are: {names}."
+    return ConditionFinding(ACCEPTED, False, ResourceReason.CLASS_MISSING, text)
+
+
+def class_not_allowed(policy: RecoveryPolicy) -> ConditionFinding:
+    """The policy's class is not for its namespace: nothing is done for its applications."""
+    name, namespace = policy.spec.class_name, policy.metadata.namespace
+    text = (
+        f"RecoveryClass {name} is not for namespace {namespace}: its allowedNamespaces do not name "
+        "it. Name another class, or have that one allow it."
+    )
+    return ConditionFinding(ACCEPTED, False, ResourceReason.CLASS_NOT_ALLOWED, text)
+
+
+def unreadable(error: InputError) -> ConditionFinding:
+    """A policy or class that the API server has let in and that means nothing."""
+    return ConditionFinding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, str(error))
+
+
+def class_accepted(policies: int, spec: ClassSpec) -> ConditionFinding:
+    """A class holds, and drivers can be made with the sidecar that it gives them."""
+    bad = recovery_class.misfit((spec.sidecar or SidecarSpec()).resources)
+    if bad:
+        text = f"Drivers come up without a sidecar: {bad}."
+        return ConditionFinding(ACCEPTED, False, ResourceReason.BAD_RESOURCE, text)
+    names = "policy names" if policies == 1 else "policies name"
+    text = f"{policies} {names} it."
+    elsewhere = tuple(
+        item.name
+        for item in spec.provisioning
+        if item.cluster_api is not None and item.cluster_api.kubeconfig_secret_ref is not None
+    )
+    if not elsewhere:
+        return ConditionFinding(ACCEPTED, True, ResourceReason.AS_WRITTEN, text)
+    text = f"No node comes of {named(elsewhere)}: no other cluster can be reached yet. {text}"
+    return ConditionFinding(ACCEPTED, True, ResourceReason.CLUSTER_NOT_REACHED, text)
+
+
+def store_secured(spec: ClassSpec) -> ConditionFinding:
+    """Whether drivers of a class need a secret for the store, and so everybody else does."""
+    if spec.has_credentials:
+        text = (
+            "Drivers reach the store with a credential of their namespace, for its records alone."
+        )
+        return ConditionFinding(STORE_SECURED, True, ResourceReason.NAMESPACES_APART, text)
+    if spec.has_store_secret:
+        text = "Drivers reach the store with a secret. All who have it reach all records."
+        return ConditionFinding(STORE_SECURED, True, ResourceReason.STORE_HAS_SECRET, text)
+    text = (
+        "Drivers reach the store without a secret: whoever reaches it reads and writes the records "
+        "of every application. Set sidecar.store.secretRef, and the operator's secret with it."
+    )
+    return ConditionFinding(STORE_SECURED, False, ResourceReason.STORE_OPEN, text)
+
+
+def exclusive(policy: str, overlaps: Iterable[Overlap]) -> ConditionFinding:
+    """Whether `policy` (namespace/name) shares an application with another, and which one holds."""
+    shared = [item for item in overlaps if policy == item.holder or policy in item.others]
+    if not shared:
+        text = "No other policy selects the same applications."
+        return ConditionFinding(EXCLUSIVE, True, ResourceReason.NO_OVERLAP, text)
+    sentences = [
+        f"{item.application} is selected by {named(item.others)} too; this policy holds."
+        if policy == item.holder
+        else f"{item.application} is selected by {item.holder} too, which holds."
+        for item in shared[:SHOWN_MAX]
+    ]
+    if len(shared) > SHOWN_MAX:
+        sentences.append(f"So it is with {len(shared) - SHOWN_MAX} more.")
+    sentences.append("The oldest policy holds, of equally old ones the first by name.")
+    return ConditionFinding(EXCLUSIVE, False, ResourceReason.POLICIES_OVERLAP, " ".join(sentences))
+
+
+def protected(applications: Sequence[SelectedApplication]) -> ConditionFinding:
+    """Whether every driver has its sidecar; not known where there is none."""
+    if not applications:
+        text = "No application is selected, so there is no driver to protect."
+        return ConditionFinding(PROTECTED, None, ResourceReason.NOTHING_SELECTED, text)
+    running = [item for item in applications if item.reason not in RESTING]
+    if not running:
+        text = "No driver of what is selected runs at present."
+        return ConditionFinding(PROTECTED, None, ResourceReason.NOTHING_SELECTED, text)
+    without = tuple(sorted(item.name for item in running if not item.protected))
+    if without:
+        text = (
+            f"Without a sidecar: {named(without)}. Such a driver plans by itself, and nobody "
+            "brings it nodes, until it is started again with one."
+        )
+        return ConditionFinding(PROTECTED, False, ResourceReason.SIDECAR_MISSING, text)
+    text = f"{counted(len(running), 'driver')} with a sidecar, none without."
+    return ConditionFinding(PROTECTED, True, ResourceReason.SIDECARS_PRESENT, text)
+
+
+def queries_running(stopped: Mapping[str, Mapping[str, Sequence[str]] | None]) -> ConditionFinding:
+    """Whether no query has stopped, by application {query: why}; None where nobody has heard of
+    one, and not known where that may matter."""
+    if not stopped:
+        text = "No application is selected."
+        return ConditionFinding(QUERIES_RUNNING, None, ResourceReason.NOTHING_SELECTED, text)
+    found = {name: queries for name, queries in stopped.items() if queries}
+    silent = tuple(sorted(name for name, queries in stopped.items() if queries is None))
+    if found:
+        return ConditionFinding(QUERIES_RUNNING, False, Reason.QUERY_STOPPED, _of_stopped(found))
+    if silent:
+        text = f"Nothing has been heard of {named(silent)}."
+        return ConditionFinding(QUERIES_RUNNING, None, ResourceReason.NOT_HEARD_OF, text)
+    text = f"No query of {counted(len(stopped), 'application')} has stopped."
+    return ConditionFinding(QUERIES_RUNNING, True, ResourceReason.QUERIES_RUN, text)
+
+
+def _of_stopped(found: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """All names, then causes, each once: what is downstream of one fault has the same."""
+    names = "; ".join(f"{named(tuple(queries))} of {name}" for name, queries in found.items())
+    causes: dict[str, str] = {}
+    for queries in found.values():
+        for query, whys in queries.items():
+            for why in whys:
+                causes.setdefault(why, f"{query}: {clipped(why, CAUSE_LENGTH_MAX)}")
+    return " ".join((f"Stopped: {names}.", *list(causes.values())[:CAUSES_SHOWN_MAX]))
+
+
+def domain_loss_survived(outlooks: Mapping[str, DomainLossForecast | None]) -> ConditionFinding:
+    """Whether of every application some query would survive the loss of any one failure domain, by
+    application; None where it has not run yet. What would stop most is said first."""
+    known = {name: found for name, found in outlooks.items() if found is not None}
+    labelled = {name: found for name, found in known.items() if found.stopped_shares}
+    if not outlooks:
+        text = "No application is selected."
+        return ConditionFinding(DOMAIN_LOSS_SURVIVED, None, ResourceReason.NOTHING_SELECTED, text)
+    if not known:
+        text = f"Nothing has run yet of {named(tuple(sorted(outlooks)))}."
+        return ConditionFinding(DOMAIN_LOSS_SURVIVED, None, ResourceReason.NOT_HEARD_OF, text)
+    if not labelled:
+        text = f"No node of {named(tuple(sorted(known)))} has a label of failureDomainKeys."
+        return ConditionFinding(DOMAIN_LOSS_SURVIVED, None, ResourceReason.DOMAINS_UNKNOWN, text)
+    ordered = sorted(labelled, key=lambda name: (-labelled[name].worst[1], name))
+    sentences = [_of_outlook(name, labelled[name]) for name in ordered[:SHOWN_MAX]]
+    if len(ordered) > SHOWN_MAX:
+        sentences.append(f"Less of {len(ordered) - SHOWN_MAX} more.")
+    nothing = labelled[ordered[0]].worst[1] >= EVERYTHING
+    reason = ResourceReason.NOTHING_SURVIVES if nothing else ResourceReason.SOME_SURVIVES
+    return ConditionFinding(DOMAIN_LOSS_SURVIVED, not nothing, reason, " ".join(sentences))
+
+
+def _of_outlook(application: str, found: DomainLossForecast) -> str:
+    shown = list(found.stopped_shares.items())[:SHOWN_MAX]
+    losses = ", ".join(f"{share:.0%} if {domain} is lost" for domain, share in shown)
+    more = len(found.stopped_shares) - len(shown)
+    rest = f", not more for {counted(more, 'other domain')}" if more else ""
+    return f"Of all priority of {application} would stop: {losses}{rest}."
+
+
+def at_risk(dangers: Iterable[tuple[Reason, str]]) -> ConditionFinding:
+    """Whether coordination may fail: each danger a reason with a sentence, the worst first."""
+    found = tuple(dangers)
+    if not found:
+        text = "The store, the sidecars and the coordinator answer."
+        return ConditionFinding(
+            COORDINATION_AT_RISK, False, ResourceReason.COORDINATION_SOUND, text
+        )
+    text = " ".join(sentence for _, sentence in found)
+    return ConditionFinding(COORDINATION_AT_RISK, True, found[0][0], text)

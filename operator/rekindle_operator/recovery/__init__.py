@@ -1,0 +1,42 @@
+"""The status of a Recovery: what the core decides and sees, as rows, phases and events.
+
+kubernetes_events  Kubernetes Events, from what has changed between two statuses
+recovery_writer    Recovery objects and events
+event_writer       announcements as Events
+recovery_inputs    what is known of an application at a moment
+node_history       detection's verdicts as moments of nodes
+lost_nodes         which nodes were lost, suspected, and came back; and the driver
+node_request_rows  requests for nodes, and what became of them
+plan_rows          the plans, and what the driver did with them
+wait_reason        why what waits does so
+query_rows         when each query was lost, planned, back
+recovery_phases    how far it is, why, and the conditions that say so
+recovery_reasons   the words that the core's list of reasons does not have
+status_builder     all of it as the next status: `tell`
+"""
+
+from rekindle_operator.recovery.node_history import settled, sighted
+from rekindle_operator.recovery.recovery_inputs import (
+    ClusterFacts,
+    Fenced,
+    NodeObservation,
+    RecoveryInputs,
+    RecoveryTerms,
+)
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
+from rekindle_operator.recovery.status_builder import StatusChange, abandon, subject, tell
+
+__all__ = [
+    "ClusterFacts",
+    "Fenced",
+    "NodeObservation",
+    "RecoveryInputs",
+    "RecoveryReason",
+    "RecoveryTerms",
+    "StatusChange",
+    "abandon",
+    "settled",
+    "sighted",
+    "subject",
+    "tell",
+]

@@ -1,0 +1,207 @@
+"""Which nodes were lost or suspected, and came back; and what became of the driver.
+
+The core knows what an application has lost: executors, by the driver's word for their nodes.
+Detection knows Node objects, and what was silent since when. Where both know a node the core
+decides how it is, and detection gives moments, uid and domain. A row that is open (not back) keeps
+its moments, so that an operator that was started anew, and sees everything later, changes nothing.
+Called by `status_builder` and `recovery_phases`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from rekindle.coordination.coordination_state import NodeStatus, NodeView
+from rekindle.coordination.session import Driver
+from rekindle_operator.api.custom_resources import clipped
+from rekindle_operator.api.recovery_status import DriverRecovery, LostNode
+from rekindle_operator.recovery.node_history import concerns
+from rekindle_operator.recovery.recovery_inputs import (
+    EPOCH,
+    NodeObservation,
+    RecoveryInputs,
+    moment,
+)
+
+__all__ = ["driver", "lost_nodes", "lost_total", "suspected"]
+
+DOMAIN_LENGTH_MAX = 63
+NOTHING = NodeObservation()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How a node is now; `status` None where nobody can tell."""
+
+    name: str
+    status: NodeStatus | None
+    sighting: NodeObservation
+    views: tuple[NodeView, ...]
+
+
+def lost_nodes(
+    before: Iterable[LostNode], scene: RecoveryInputs, now: float
+) -> tuple[LostNode, ...]:
+    """The rows after a look: those that were lost or are suspected first, in order of time."""
+    rows = {row.name: row for row in before}
+    for look in _looks(rows, scene):
+        row = _next(rows.get(look.name), look, now)
+        if row is not None:
+            rows[look.name] = row
+    return tuple(sorted(rows.values(), key=_order))
+
+
+def lost_total(before: int, rows: Iterable[LostNode], scene: RecoveryInputs) -> int:
+    """How many nodes were lost, those that the object has no room for included."""
+    names = {row.name for row in rows if row.confirmed_at is not None}
+    return max(before, len(names | set(_lost_hosts(scene))))
+
+
+def suspected(rows: Iterable[LostNode]) -> tuple[str, ...]:
+    """Nodes of which the core may yet hear that they are lost, in order of name: silent ones, and
+    the driver's, whose loss detection knows before the driver counts as gone."""
+    return tuple(
+        sorted(
+            row.name for row in rows if _is_open(row) and (row.confirmed_at is None or row.driver)
+        )
+    )
+
+
+def driver(
+    before: DriverRecovery | None, scene: RecoveryInputs, now: float
+) -> DriverRecovery | None:
+    """What became of the driver in an incident; None while nothing has happened to it."""
+    story, case, fencing = before, scene.decision.case, scene.cluster.fencing
+    if case.driver in (Driver.GONE, Driver.SILENT):
+        if scene.open is not None and (story is None or story.back_at is not None):
+            story = DriverRecovery(
+                lost_at=moment(now if case.driver_at is None else case.driver_at)
+            )
+    elif story is not None and story.back_at is None and case.driver is Driver.THERE:
+        heartbeat = scene.view.reading.heartbeat
+        back_at = moment(now)
+        if heartbeat is not None and moment(heartbeat.since) >= (story.lost_at or EPOCH):
+            back_at = moment(heartbeat.since)
+        story = msgspec.structs.replace(story, back_at=back_at)
+    if story is not None and fencing is not None and story.fenced_at is None:
+        story = msgspec.structs.replace(
+            story, fenced_at=moment(fencing.at), certainty=fencing.certainty
+        )
+    return story
+
+
+def _looks(rows: dict[str, LostNode], scene: RecoveryInputs) -> Iterable[_Look]:
+    """Every node that there may be something to tell about."""
+    sightings = scene.cluster.sightings
+    views: dict[str, list[NodeView]] = {}
+    for node, view in scene.state.nodes.items():
+        host = scene.cluster.host(node)
+        if host is not None:
+            views.setdefault(host, []).append(view)
+    lost = _lost_hosts(scene)
+    silent = [
+        host
+        for host, those in views.items()
+        if any(view.status is NodeStatus.SUSPECTED for view in those)
+    ]
+    sighted = [
+        name
+        for name, item in sorted((sightings or {}).items())
+        if concerns(name, item, scene.state, scene.cluster)
+    ]
+    for name in dict.fromkeys((*rows, *lost, *sorted(silent), *sighted)):
+        sighting = (sightings or {}).get(name, NOTHING)
+        seen = tuple(views.get(name, ()))
+        status = _status(seen, name in lost, sighting)
+        row = rows.get(name)
+        if row is not None and row.confirmed_at is None and status in (None, NodeStatus.UP):
+            # suspected once: over when nobody suspects it any more, and detection would know
+            status = None if sightings is None else NodeStatus.UP
+        yield _Look(name, status, sighting, seen)
+
+
+def _status(
+    views: tuple[NodeView, ...], was_lost: bool, sighting: NodeObservation
+) -> NodeStatus | None:
+    """How a node is. One with an executor that is up is there, whatever else was lost on it."""
+    found = {view.status for view in views}
+    if NodeStatus.UP in found:
+        return NodeStatus.SUSPECTED if sighting.is_suspected else NodeStatus.UP
+    if NodeStatus.SUSPECTED in found:
+        return NodeStatus.LOST if sighting.is_lost else NodeStatus.SUSPECTED
+    if was_lost or sighting.is_lost:
+        return NodeStatus.LOST
+    if sighting.is_suspected:
+        return NodeStatus.SUSPECTED
+    return NodeStatus.UP if sighting.heard_at is not None and not found else None
+
+
+def _next(row: LostNode | None, look: _Look, now: float) -> LostNode | None:
+    sighting = look.sighting
+    if look.status is NodeStatus.LOST:
+        if row is None or not _is_open(row):
+            row = LostNode(name=look.name, suspected_at=_suspected_at(row, sighting))
+        if row.confirmed_at is None:
+            row = msgspec.structs.replace(row, confirmed_at=_confirmed_at(look, now))
+    elif look.status is NodeStatus.SUSPECTED:
+        if row is None or not _is_open(row):
+            row = LostNode(name=look.name, suspected_at=_suspected_at(row, sighting) or moment(now))
+    elif look.status is NodeStatus.UP and row is not None and _is_open(row):
+        row = msgspec.structs.replace(row, back_at=_back_at(row, look, now))
+    return None if row is None else _described(row, look)
+
+
+def _described(row: LostNode, look: _Look) -> LostNode:
+    """With all that is known of the node; what was known stays."""
+    sighting = look.sighting
+    domains = [sighting.domain, row.domain, *(view.domain for view in look.views)]
+    domain = next((name for name in domains if name), None)
+    return msgspec.structs.replace(
+        row,
+        uid=(row.uid if not _is_open(row) else sighting.uid) or row.uid,
+        domain=None if domain is None else clipped(domain, DOMAIN_LENGTH_MAX),
+        driver=row.driver or sighting.driver,
+    )
+
+
+def _suspected_at(row: LostNode | None, sighting: NodeObservation) -> datetime | None:
+    """When it fell silent; not a suspicion that was over before."""
+    if sighting.suspected_at is None:
+        return None
+    at = moment(sighting.suspected_at)
+    over = None if row is None else row.back_at
+    return None if over is not None and at <= over else at
+
+
+def _confirmed_at(look: _Look, now: float) -> datetime:
+    if look.sighting.is_lost and look.sighting.confirmed_at is not None:
+        return moment(look.sighting.confirmed_at)
+    return moment(
+        max((view.lost_at for view in look.views if view.lost_at is not None), default=now)
+    )
+
+
+def _back_at(row: LostNode, look: _Look, now: float) -> datetime:
+    heard_at, since = look.sighting.heard_at, row.confirmed_at or row.suspected_at
+    if heard_at is not None and since is not None and moment(heard_at) >= since:
+        return moment(heard_at)
+    return moment(now)
+
+
+def _lost_hosts(scene: RecoveryInputs) -> tuple[str, ...]:
+    """The nodes of the incident's losses, in order of loss."""
+    lost = () if scene.open is None else scene.open.lost
+    hosts = dict.fromkeys(scene.cluster.host(node) for node in lost)
+    return tuple(host for host in hosts if host is not None)
+
+
+def _is_open(row: LostNode) -> bool:
+    return row.back_at is None
+
+
+def _order(row: LostNode) -> tuple[bool, datetime, str]:
+    """By time; those that were only suspected, and cleared, give way first."""
+    cleared = row.confirmed_at is None and not _is_open(row)
+    return cleared, row.suspected_at or row.confirmed_at or EPOCH, row.name

@@ -1,0 +1,192 @@
+"""The next status of a Recovery: `tell(before, scene, now)`.
+
+    before ──► nodes, driver, requests, plans, queries ──► phase, conditions ──► limits ──► news?
+
+What comes out is what the API server will give back, to the letter, so a status in memory and one
+that was read again are the same. The operator's shell reads the status before it decides, calls
+this afterwards, and writes what is new on condition that the object is still the one that it has
+read: an operator that stood still for a while must not tell of what was before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from rekindle.coordination.coordination_state import CoordinationState, NodeStatus, with_status
+from rekindle.coordination.session import Driver
+from rekindle.model.incidents import IncidentKind
+from rekindle_operator.api import conditions
+from rekindle_operator.api.conditions import ConditionFinding, camel_case
+from rekindle_operator.api.recovery_status import ENDED, LostNode, RecoveryStatus, to_status
+from rekindle_operator.recovery import (
+    lost_nodes,
+    node_request_rows,
+    plan_rows,
+    query_rows,
+    recovery_phases,
+)
+from rekindle_operator.recovery.node_history import concerns
+from rekindle_operator.recovery.recovery_inputs import ClusterFacts, RecoveryInputs, moment
+from rekindle_operator.recovery.recovery_phases import PhaseReason
+from rekindle_operator.recovery.recovery_reasons import RecoveryReason
+
+__all__ = ["StatusChange", "abandon", "subject", "tell"]
+
+KINDS: Mapping[IncidentKind, Literal["Suspected", "Independent", "Correlated", "Complete"]] = {
+    IncidentKind.SUSPECTED: "Suspected",
+    IncidentKind.INDEPENDENT: "Independent",
+    IncidentKind.CORRELATED: "Correlated",
+    IncidentKind.COMPLETE: "Complete",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """The status from now on, and whether it is another one than before."""
+
+    status: RecoveryStatus
+    news: bool
+
+
+def subject(state: CoordinationState, cluster: ClusterFacts) -> int | None:
+    """The number of the incident that there is something to tell about, None where there is none.
+
+    Suspicions belong to the incident that they may become; a loss is for the core to say, and one
+    that the application has recovered from is told already. Executors that a drain has taken are
+    no failure: what they ran is brought back, and nobody needs to hear of it.
+    """
+    incident = state.incident
+    if incident is not None:
+        drained = incident.kind is IncidentKind.INDEPENDENT and all(
+            cluster.host(node) in cluster.left for node in incident.lost
+        )
+        return None if drained else incident.number
+    silent = with_status(state, NodeStatus.SUSPECTED)
+    sightings = (cluster.sightings or {}).items()
+    if silent or any(
+        item.is_suspected and concerns(name, item, state, cluster) for name, item in sightings
+    ):
+        return state.incidents + 1
+    return None
+
+
+def tell(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> StatusChange:
+    """The status after a look at `now` (seconds since 1970).
+
+    A story that has ended goes on only when nothing had been lost: the next failure has its number.
+    A scene that is older than the story tells nothing.
+    """
+    if _is_outdated(before, scene):
+        return StatusChange(before, news=False)
+    if before.phase in ENDED:
+        again = before.kind == "Suspected" and _goes_on(before, scene, now)
+        if not again:
+            return StatusChange(before, news=False)
+        before = msgspec.structs.replace(before, phase=None, started_at=None, ended_at=None)
+    lost = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
+    asked = node_request_rows.requests(before.requests, scene, now)
+    made = plan_rows.plans(before.plans, before.plans_dropped, scene, now)
+    incident = scene.open
+    after = msgspec.structs.replace(
+        before,
+        observed_generation=scene.generation,
+        kind=before.kind or "Suspected" if incident is None else KINDS[incident.kind],
+        dry_run=scene.terms.dry_run,
+        started_at=before.started_at or _started_at(lost, scene, now),
+        domains_impaired=_domains(before, scene),
+        lost_nodes=lost,
+        lost_nodes_total=lost_nodes.lost_total(before.lost_nodes_total, lost, scene),
+        driver=lost_nodes.driver(before.driver, scene, now),
+        requests=asked,
+        nodes_requested=before.nodes_requested + node_request_rows.added(before.requests, asked),
+        plans=made,
+        plans_total=before.plans_dropped + len(made),
+        queries=query_rows.queries(before.queries, made, scene, now),
+    )
+    stage = recovery_phases.stage(after, lost, scene)
+    if stage.phase in ENDED:
+        after = msgspec.structs.replace(after, ended_at=_ended_at(after, stage, scene, now))
+    said = recovery_phases.findings(stage, lost, scene)
+    return _told(before, _staged(after, stage, said, scene.generation, now))
+
+
+def abandon(before: RecoveryStatus, text: str, now: float) -> StatusChange:
+    """The end of a story whose application is not there any more."""
+    if before.phase in ENDED:
+        return StatusChange(before, news=False)
+    stage = PhaseReason("Abandoned", RecoveryReason.APPLICATION_GONE, text)
+    after = msgspec.structs.replace(before, ended_at=moment(now))
+    said = (recovery_phases.over(stage),)
+    return _told(before, _staged(after, stage, said, before.observed_generation, now))
+
+
+def _is_outdated(before: RecoveryStatus, scene: RecoveryInputs) -> bool:
+    """Whether somebody has told of what the scene does not know yet."""
+    begun = before.kind not in (None, "Suspected")
+    newest = 0 if before.dry_run else max((plan.number for plan in before.plans), default=0)
+    return (begun and not scene.begun) or scene.state.plan_epoch < newest
+
+
+def _goes_on(before: RecoveryStatus, scene: RecoveryInputs, now: float) -> bool:
+    """Whether what was a mere suspicion has become one again, or a loss."""
+    if scene.driver is Driver.FINISHED:
+        return False
+    if scene.begun:
+        return scene.open is not None
+    rows = lost_nodes.lost_nodes(before.lost_nodes, scene, now)
+    return bool(lost_nodes.suspected(rows))
+
+
+def _staged(
+    after: RecoveryStatus,
+    stage: PhaseReason,
+    said: tuple[ConditionFinding, ...],
+    generation: int,
+    now: float,
+) -> RecoveryStatus:
+    return msgspec.structs.replace(
+        after,
+        phase=stage.phase,
+        reason=camel_case(stage.word),
+        message=stage.text,
+        conditions=conditions.updated(after.conditions, said, generation, moment(now)),
+    )
+
+
+def _told(before: RecoveryStatus, after: RecoveryStatus) -> StatusChange:
+    """As the API server will give it back."""
+    status = msgspec.convert(to_status(after), RecoveryStatus)
+    return StatusChange(status, news=status != before)
+
+
+def _started_at(rows: tuple[LostNode, ...], scene: RecoveryInputs, now: float) -> datetime:
+    """The first suspicion or loss that is not over."""
+    begins = [row.suspected_at or row.confirmed_at for row in rows if row.back_at is None]
+    known = [at for at in begins if at is not None]
+    if scene.open is not None:
+        known.append(moment(scene.open.began_at))
+    return min(known, default=moment(now))
+
+
+def _ended_at(
+    status: RecoveryStatus, stage: PhaseReason, scene: RecoveryInputs, now: float
+) -> datetime:
+    """When it was over: a recovery ends with a checkpoint."""
+    at = scene.state.last_checkpoint_at
+    if stage.phase != "Recovered" or at is None:
+        return moment(now)
+    closed, started = moment(at), status.started_at
+    return closed if started is not None and started <= closed <= moment(now) else moment(now)
+
+
+def _domains(before: RecoveryStatus, scene: RecoveryInputs) -> str:
+    """The impaired domains; those of an incident that is over stay."""
+    if scene.open is None and scene.begun:
+        return before.domains_impaired
+    domains = scene.cluster.domains_impaired
+    if domains is None:
+        domains = () if scene.open is None else scene.open.domains
+    return ",".join(domains)

@@ -1,0 +1,218 @@
+"""What has to be done to nodes themselves, worked out once a second and left as errands.
+
+Which nodes are lost or suspected is the judge's to say, what may be done the classes';
+`node_remediation` has the rules, `remediation_writer` carries them out. Used by the deciding thread
+alone.
+"""
+
+import math
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api.recovery_class import RecoveryClass
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.nodes import ClusterNode
+from rekindle_operator.detection.detection_input import READY
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.recovery import Fenced
+from rekindle_operator.remediation import node_remediation
+from rekindle_operator.remediation.node_remediation import NodeToRemedy
+from rekindle_operator.remediation.remediation_writer import RemediationWriter
+
+__all__ = ["RemediationRunner"]
+
+TEND_SECONDS = 1.0
+FENCE_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class RemediatedNodes:
+    """What was done for one application, by the UIDs of nodes: of those that it misses now `done`
+    need nothing more, `deleted` ones are among them; `tried` says when fencing was, and how the
+    Node was then."""
+
+    done: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    tried: dict[str, tuple[float, ClusterNode | None]] = field(default_factory=dict)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Forget nodes that are not missed any more: lost again, they are tended to again."""
+        self.done &= set(uids)
+        self.tried = {uid: tried for uid, tried in self.tried.items() if uid in uids}
+
+
+@dataclass(slots=True)
+class RemediationRunner:
+    """Keeps what was done, so that it is done once. Without `fencing_approvals` nobody sees to it
+    that only those approve of fencing who may, so none counts."""
+
+    known: ClusterView
+    judge: DetectionRunner
+    tender: RemediationWriter
+    fencing_approvals: bool = False
+    _fenced: dict[Place, Fenced] = field(default_factory=dict)
+    _tended: dict[Place, RemediatedNodes] = field(default_factory=dict)
+    _at: float = 0.0
+
+    def tend(self, recovering: Collection[Place]) -> None:
+        """Fence, delete and taint what is due; `recovering` are applications with an incident."""
+        now = time.monotonic()
+        if now - self._at < TEND_SECONDS:
+            return
+        self._at = now
+        if self.judge.state.suspects or self.judge.state.told:
+            standing: dict[str, set[Place]] = {}
+            for item in self.known.applications():
+                driver = item.driver
+                if driver is not None and driver.node and not driver.ended:
+                    standing.setdefault(driver.node, set()).add(item.place)
+            silent = self.judge.looks_lost()
+            for place in list(self.judge.sightings):
+                self._remedy(place, standing, silent)
+        self._taint(recovering)
+
+    def fencing(self, place: Place) -> Fenced | None:
+        """What was done for an application's newest lost driver, maybe before there was an incident
+        of it: since its node fell silent."""
+        sightings = self.judge.sightings.get(place, {}).values()
+        silent = [
+            item.suspected_at or item.confirmed_at or 0.0 for item in sightings if item.driver
+        ]
+        found = self._fenced.get(place)
+        return found if found is not None and found.at >= max(silent, default=math.inf) else None
+
+    def note_fenced(self, place: Place, node: NodeToRemedy, how: Fenced) -> None:
+        """The driver's lost node was fenced. Its pod goes where somebody then submits the next one;
+        another application would be gone with it."""
+        self._fenced[place] = how
+        self._tended.setdefault(place, RemediatedNodes()).done.add(node.uid)
+        self.known.changed.add(place)
+        application = self.known.application(place)
+        if application is None or application.resource is None or application.driver is None:
+            return
+        if application.driver.node == node.name and not application.driver.ended:
+            self.tender.release(place, application.driver)
+
+    def note_gone(self, place: Place, uid: str, by_us: bool) -> None:
+        """The object of a lost node is not there any more; `by_us`: as we have deleted it."""
+        tended = self._tended.setdefault(place, RemediatedNodes())
+        tended.done.add(uid)
+        if by_us:
+            tended.deleted.add(uid)
+
+    def forget(self, place: Place) -> None:
+        """An application that is gone."""
+        self._fenced.pop(place, None)
+        self._tended.pop(place, None)
+
+    def _remedy(
+        self, place: Place, standing: Mapping[str, Collection[Place]], silent: frozenset[str]
+    ) -> None:
+        """Nodes that an application has lost; `standing` says whose drivers a node has, `silent`
+        nodes look lost. A node with drivers of others only is for those others to say."""
+        held, sightings = self.known.held(place), self.judge.sightings.get(place, {})
+        if held is None or held.paused or held.dry_run:
+            return
+        lost = [
+            NodeToRemedy(
+                name,
+                item.uid,
+                item.confirmed_at or item.suspected_at or 0.0,
+                place in standing.get(name, ()),
+            )
+            for name, item in sightings.items()
+            if item.uid is not None and (item.is_lost or (item.driver and name in silent))
+        ]
+        if not lost:
+            self._tended.pop(place, None)
+            return
+        tended = self._tended.setdefault(place, RemediatedNodes())
+        tended.keep({node.uid for node in lost})
+        left = [
+            node
+            for node in lost
+            if node.uid not in tended.done and (node.driver or node.name not in standing)
+        ]
+        deleted = len(tended.deleted)
+        wanted = node_remediation.due(left, held.fencing, held.node_deletion, deleted, time.time())
+        for remedy in wanted:
+            if remedy.fence:
+                if not self._is_time(tended, remedy.node):
+                    continue
+                approved = self.fencing_approvals and self.known.has_fencing_approval(place)
+                self.tender.fence(place, remedy.node, held.fencing, approved=approved)
+            else:
+                self.tender.delete(place, remedy.node)
+
+    def _is_time(self, tended: RemediatedNodes, lost: NodeToRemedy) -> bool:
+        """Whether to look for certainty once more: it may take minutes to come. At once when the
+        Node has changed, for a mark on it may be what is waited for."""
+        now, node = time.monotonic(), self.known.registry.nodes.get(lost.name)
+        tried_at, seen = tended.tried.get(lost.uid, (-math.inf, None))
+        if now - tried_at < FENCE_SECONDS and node == seen:
+            return False
+        tended.tried[lost.uid] = now, node
+        return True
+
+    def _taint(self, recovering: Collection[Place]) -> None:
+        nodes = self.known.registry.nodes
+        ours = {node_remediation.SUSPECTED_TAINT, node_remediation.IMPAIRED_TAINT}
+        there: dict[str, set[str]] = {}
+        for name, node in nodes.items():
+            keys = ours.intersection(node.judged.taints)
+            if node.fenced and node.judged.ready == READY:
+                keys.add(node_remediation.OUT_OF_SERVICE)  # it is back
+            if keys:
+                there[name] = keys
+        specs = [class_.spec.taints for class_ in self._classes_in_earnest()]
+        effects = (
+            node_remediation.strongest(item.suspected_nodes for item in specs),
+            node_remediation.strongest(item.impaired_domains for item in specs),
+        )
+        held = self.judge.state.held_at is not None
+        suspects = frozenset() if held else self.judge.state.suspects.keys() & nodes.keys()
+        suspected = sorted(suspects - self._spared(suspects))
+        impaired = self._impaired_nodes(recovering) if effects[1] != "None" else ()
+        self.tender.taint(node_remediation.taints_wanted(suspected, impaired, effects), there)
+
+    def _classes_in_earnest(self) -> list[RecoveryClass]:
+        """Without those that are a dry run, or that only policies in a dry run name."""
+        dry: dict[str, bool] = {}
+        for policy in self.known.policies.values():
+            name = policy.spec.class_name
+            class_ = self.known.classes.get(name)
+            if class_ is None or not class_.spec.allows(policy.metadata.namespace):
+                continue
+            dry[name] = dry.get(name, True) and policy.spec.dry_run
+        return [
+            class_
+            for name, class_ in self.known.classes.items()
+            if not (class_.spec.dry_run or dry.get(name, False))
+        ]
+
+    def _spared(self, names: Collection[str]) -> frozenset[str]:
+        """Of some nodes those where all applications are in a dry run."""
+        dry: dict[str, bool] = {}
+        for application in self.known.applications() if names else ():
+            held = self.known.held(application.place)
+            for name in application.all_nodes:
+                if name in names:
+                    dry[name] = dry.get(name, True) and held is not None and held.dry_run
+        return frozenset(name for name, spared in dry.items() if spared)
+
+    def _impaired_nodes(self, recovering: Collection[Place]) -> frozenset[str]:
+        """What is left of impaired domains, while an incident is open there."""
+        found: set[str] = set()
+        for place in recovering:
+            held = self.known.held(place)
+            if held is None or held.dry_run or held.taints.impaired_domains == "None":
+                continue
+            for domain in self.judge.impaired(place, held):
+                found |= {
+                    name
+                    for name, node in self.known.registry.nodes.items()
+                    if node.judged.labels.get(domain.key) == domain.value
+                }
+        return frozenset(found)

@@ -1,0 +1,129 @@
+"""The AdmissionReview that the API server sends, and the one that goes back (admission.k8s.io/v1).
+
+Every pod is allowed. A patch that cannot be made, for whatever reason, is left out, and a warning
+says so to whoever makes the pod. Pure but for asking the outlook; `webhook_server` calls it.
+"""
+
+import base64
+import traceback
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+
+from rekindle.model.errors import InputError
+from rekindle_operator.api.custom_resources import clipped
+from rekindle_operator.webhook import pod_patch
+from rekindle_operator.webhook.injection_spec import (
+    ExecutorTerms,
+    InjectionRefusal,
+    InjectionSource,
+)
+
+__all__ = ["AdmissionAnswer", "AdmissionRequest", "Outcome", "Role", "answer", "read"]
+
+# The API server cuts what is longer.
+WARNING_LENGTH_MAX = 256
+FAILED = "nothing could be added to this pod; the log of Rekindle's operator says why"
+
+Role = Literal["driver", "executor", "other"]
+Outcome = Literal["injected", "passed", "refused", "failed"]
+
+
+class ReviewedKind(msgspec.Struct, frozen=True):
+    """Of the object under review."""
+
+    group: str = ""
+    kind: str = ""
+
+
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """What is asked; `object` is the pod as it is about to be made."""
+
+    uid: str
+    kind: ReviewedKind
+    operation: str
+    namespace: str = ""
+    sub_resource: str = ""
+    object: dict[str, Any] | None = None
+
+
+class Review(msgspec.Struct, frozen=True, rename="camel"):
+    """The whole of it."""
+
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: AdmissionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionAnswer:
+    """The AdmissionReview that goes back, as JSON, and what it comes to. `trouble` is for the log:
+    the traceback of what failed."""
+
+    body: bytes
+    role: Role
+    outcome: Outcome
+    trouble: str = ""
+
+
+def read(body: bytes) -> AdmissionRequest:
+    """The request in an AdmissionReview; InputError for anything else."""
+    try:
+        return msgspec.json.decode(body, type=Review).request
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(
+            where="the body",
+            what=f"is no AdmissionReview: {clipped(str(error), 200)}",
+            remedy="send one of admission.k8s.io/v1",
+        ) from error
+
+
+def answer(request: AdmissionRequest, outlook: InjectionSource) -> AdmissionAnswer:
+    """What goes back. Never raises, for what is raised here would hold up a pod."""
+    pod = request.object
+    is_new_pod = request.operation == "CREATE" and not request.sub_resource
+    if pod is None or (request.kind.group, request.kind.kind) != ("", "Pod") or not is_new_pod:
+        return _answer(request, "other", "passed")
+    try:
+        return _of_pod(request, pod, outlook)
+    except Exception:  # whatever it is: the pod is to be made
+        failed = _answer(request, "other", "failed", warning=FAILED)
+        return replace(failed, trouble=traceback.format_exc())
+
+
+def _of_pod(
+    request: AdmissionRequest, pod: dict[str, Any], outlook: InjectionSource
+) -> AdmissionAnswer:
+    terms = outlook.terms_of(pod, request.namespace)
+    if terms is None:
+        return _answer(request, "other", "passed")
+    if isinstance(terms, InjectionRefusal):
+        return _answer(request, "driver", "refused", warning=terms.sentence)
+    role: Role = "executor" if isinstance(terms, ExecutorTerms) else "driver"
+    operations = pod_patch.patch(pod, terms)
+    if isinstance(operations, InjectionRefusal):
+        return _answer(request, role, "refused", warning=operations.sentence)
+    outcome: Outcome = "injected" if operations else "passed"
+    return _answer(request, role, outcome, operations)
+
+
+def _answer(
+    request: AdmissionRequest,
+    role: Role,
+    outcome: Outcome,
+    operations: tuple[pod_patch.Operation, ...] = (),
+    warning: str = "",
+) -> AdmissionAnswer:
+    response: dict[str, Any] = {"uid": request.uid, "allowed": True}
+    if operations:
+        written = base64.b64encode(msgspec.json.encode(operations)).decode()
+        response |= {"patchType": "JSONPatch", "patch": written}
+    if warning:
+        response["warnings"] = [clipped(f"rekindle: {warning}", WARNING_LENGTH_MAX)]
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": response,
+    }
+    return AdmissionAnswer(msgspec.json.encode(review), role, outcome)

@@ -1,0 +1,144 @@
+"""What holds for a pod that is about to be made, or why it gets nothing.
+
+A driver asks by the label `rekindle.dev/inject: "true"`. Its application gets the name by which the
+registry will know it (`application_matching`), and what holds is said by the policy that selects it
+and by that policy's class. Executors ask by the label `rekindle.dev/executor: "true"`, which the
+runtime has Spark give them: those of other Spark applications are left alone. Pure but for
+`Informed`, which holds what is known: the shell puts something newer into it, the webhook's server
+asks it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rekindle.model.errors import InputError
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api import recovery_class
+from rekindle_operator.api.recovery_class import SidecarSpec
+from rekindle_operator.cluster import application_matching
+from rekindle_operator.cluster.json_access import items, mapping, text
+from rekindle_operator.cluster.pods import APPLICATION_LABEL, ROLE_LABEL, SIDECAR, PodSeen, pod_seen
+from rekindle_operator.cluster.spark_applications import SparkApplicationSeen
+from rekindle_operator.webhook.injection_spec import (
+    EXECUTOR_LABEL,
+    INJECT_LABEL,
+    Body,
+    ExecutorTerms,
+    InjectionRefusal,
+    SidecarTerms,
+    Terms,
+)
+from rekindle_operator.webhook.policy_view import PolicyView
+
+__all__ = ["Informed", "terms_of"]
+
+# A pod that is about to be made has no uid, and often no name.
+_UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Informed:
+    """An outlook that goes by what is known; another value may be set from any thread."""
+
+    knowledge: PolicyView
+
+    def terms_of(self, pod: Body, namespace: str) -> Terms | InjectionRefusal | None:
+        """What holds for a pod by what is known now."""
+        return terms_of(pod, namespace, self.knowledge)
+
+
+def terms_of(pod: Body, namespace: str, known: PolicyView) -> Terms | InjectionRefusal | None:
+    """What holds for a pod; None when it asks neither for a sidecar nor as an executor of ours."""
+    labels = mapping(pod, "metadata", "labels")
+    is_executor = labels.get(ROLE_LABEL) == "executor"
+    if labels.get(EXECUTOR_LABEL if is_executor else INJECT_LABEL) != "true":
+        return None
+    try:
+        seen = _seen(pod, namespace, is_executor=is_executor)
+        if is_executor:
+            return ExecutorTerms(known.avoided.get(application_matching.bucket(seen), ()))
+        return _of_driver(seen, known)
+    except InputError as error:
+        return InjectionRefusal(str(error))
+
+
+def _of_driver(driver: PodSeen, known: PolicyView) -> SidecarTerms | InjectionRefusal:
+    policies = known.policies.get(driver.namespace, {})
+    place = application_matching.place_of(driver, policies)
+    if place is None:
+        return InjectionRefusal(
+            f"nothing names the driver's application; give it {APPLICATION_LABEL}"
+        )
+    place.checked()
+    resources = _resources(driver, place, known)
+    holder = application_matching.join(place, (driver,), (), resources, policies).policy
+    if not holder:
+        return InjectionRefusal(
+            f"no RecoveryPolicy selects {place.application}; make one in its namespace"
+        )
+    policy = policies[holder.partition("/")[2]]
+    class_ = known.classes.get(policy.spec.class_name)
+    if class_ is None:
+        missing = policy.spec.class_name
+        return InjectionRefusal(
+            f"policy {holder} has no RecoveryClass {missing}; make it, or name another"
+        )
+    if not class_.spec.allows(driver.namespace):
+        name = policy.spec.class_name
+        return InjectionRefusal(f"RecoveryClass {name} is not for namespace {driver.namespace}")
+    sidecar = class_.spec.sidecar or SidecarSpec()
+    bad = recovery_class.misfit(sidecar.resources)
+    if bad:  # the API server would refuse the driver with it
+        return InjectionRefusal(f"in RecoveryClass {policy.spec.class_name} {bad}")
+    return _sidecar(place, sidecar, known)
+
+
+def _sidecar(
+    place: Place, sidecar: SidecarSpec, known: PolicyView
+) -> SidecarTerms | InjectionRefusal:
+    image = sidecar.image or known.defaults.image
+    store = sidecar.store or known.defaults.store
+    if not image:
+        return InjectionRefusal("no image of the sidecar is known; name one in the RecoveryClass")
+    if store is None:
+        return InjectionRefusal("no coordination store is known; name one in the RecoveryClass")
+    return SidecarTerms(
+        place=place,
+        image=image,
+        image_pull_policy=sidecar.image_pull_policy,
+        store=store,
+        session_seconds=sidecar.session_seconds,
+        resources=sidecar.resources,
+    )
+
+
+def _resources(driver: PodSeen, place: Place, known: PolicyView) -> Sequence[SparkApplicationSeen]:
+    """The SparkApplications of a driver's name. One that no watch has told of yet is taken to have
+    the labels of its driver's pod: kubeflow's operator copies them there."""
+    there = known.resources.get(place, ())
+    if not driver.resource or any(item.group == driver.group for item in there):
+        return there
+    unseen = SparkApplicationSeen(
+        group=driver.group,
+        namespace=driver.namespace,
+        name=driver.resource,
+        uid=_UNKNOWN,
+        labels=driver.labels,
+    )
+    return (*there, unseen)
+
+
+def _seen(pod: Body, namespace: str, *, is_executor: bool) -> PodSeen:
+    """A pod as the registry will see it once it is there, a driver with its sidecar."""
+    metadata = {
+        **mapping(pod, "metadata"),
+        "namespace": namespace,
+        "uid": _UNKNOWN,
+        "name": text(pod, "metadata", "name") or _UNKNOWN,
+    }
+    spec = dict(mapping(pod, "spec"))
+    if not is_executor:
+        spec["initContainers"] = [*items(spec, "initContainers"), {"name": SIDECAR}]
+    seen = pod_seen({"metadata": metadata, "spec": spec})
+    assert isinstance(seen, PodSeen)  # a sidecar makes a driver, the label an executor
+    return seen

@@ -1,0 +1,357 @@
+"""How an application stands: driver, queries, incident, plan, and what is wrong in words.
+
+    view      what the store holds of it
+    standing  what that means now, with reasons from the one list
+
+The core takes in the same records as the coordinator does, without planning, so this is what a
+coordinator sees, also while none runs. `rekindle status` shows it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from rekindle.coordination import rebalancing, session
+from rekindle.coordination.coordination_state import (
+    CoordinationState,
+    NodeStatus,
+    inactive,
+    slow,
+    with_status,
+)
+from rekindle.coordination.plan_preview import next_step
+from rekindle.coordination.session import ApplicationReading, Case, Driver
+from rekindle.model.incidents import Incident
+from rekindle.model.reasons import Reason
+from rekindle.protocol import Acknowledgement, Directive, ProgressReport
+
+__all__ = [
+    "ApplicationStatus",
+    "ApplicationView",
+    "Notice",
+    "Phase",
+    "PlanProgress",
+    "QueryProgress",
+    "broken",
+    "case_of",
+    "counted",
+    "named",
+    "of",
+    "plan_standing",
+    "stopped_queries",
+]
+
+SHOWN_MAX = 8
+
+
+class Phase(StrEnum):
+    """Of a query: all of it runs, all of it is placed, some of it is neither, some of it has been
+    stopped by a function that raises; the run is over."""
+
+    LIVE = "live"
+    CATCHING_UP = "catching up"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationView:
+    """`plan` is the newest plan's directive, `answer` the driver's to it; `coordinator` says
+    whether one takes part in the election."""
+
+    application: str
+    case: Case
+    reading: ApplicationReading
+    plan: Directive | None = None
+    answer: Acknowledgement | None = None
+    coordinator: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know."""
+
+    reason: Reason
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProgress:
+    """The newest plan as a sentence; `outcome` is "awaited", "done" or "refused"."""
+
+    plan_epoch: int
+    reason: str
+    text: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """`live` of its `partitions` run in every epoch. `priority` holds until `until` (None: for
+    ever), `own_priority` is the pipeline's and the policy's. The lag of a driver that is silent or
+    gone grows from its last report on."""
+
+    name: str
+    priority: float
+    own_priority: float
+    until: float | None
+    phase: Phase
+    live: int
+    partitions: int
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationStatus:
+    """`driver_since` (seconds since 1970) is since when the driver is as it is; where no
+    coordinator has seen that, when the driver last told it something new, or None. `late_rows`
+    (step -> rows) came too late for a step, ever since the application began."""
+
+    application: str
+    generation: int = 0
+    driver: Driver = Driver.SILENT
+    driver_since: float | None = None
+    coordinator: bool = True
+    paused: bool = False
+    nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
+    incident: Incident | None = None
+    plan: PlanProgress | None = None
+    queries: tuple[QueryProgress, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    late_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+def of(view: ApplicationView, now: float, *, clock: Callable[[], float]) -> ApplicationStatus:
+    """The standing of an application; InputError for a policy or topology that means nothing."""
+    case = case_of(view, now, clock=clock)
+    state, driver = case.state, case.driver
+    assert state is not None
+    queries, progress = tuple(_queries(view, state, driver, now)), _progress(view)
+    return ApplicationStatus(
+        application=view.application,
+        generation=view.reading.topology.generation,
+        driver=driver,
+        driver_since=_since(view, driver),
+        coordinator=view.coordinator,
+        paused=view.reading.orders.paused,
+        nodes={node: seen.status for node, seen in sorted(state.nodes.items())},
+        incident=None if driver is Driver.FINISHED else state.incident,
+        plan=plan_standing(view),
+        queries=queries,
+        notices=tuple(_notices(view, case, queries, now, clock)),
+        late_rows={} if progress is None else dict(sorted(progress.late_rows.items())),
+    )
+
+
+def broken(name: str, trouble: str, *, coordinator: bool) -> ApplicationStatus:
+    """The standing of an application with a record that cannot be read."""
+    notices = () if coordinator else (_no_coordinator(),)
+    return ApplicationStatus(
+        application=name,
+        coordinator=coordinator,
+        notices=(*notices, Notice(Reason.BAD_RECORD, trouble)),
+    )
+
+
+def case_of(view: ApplicationView, now: float, *, clock: Callable[[], float]) -> Case:
+    """What a coordinator would have in its hands after it has looked at the view; with a state."""
+    return session.decide(view.case, view.reading, now, clock=clock, plan=False).case
+
+
+def _since(view: ApplicationView, driver: Driver) -> float | None:
+    heartbeat, kept = view.reading.heartbeat, view.case.kept
+    if driver is Driver.THERE and heartbeat is not None:
+        return heartbeat.since
+    if view.case.generation != view.reading.topology.generation:
+        return None
+    if view.case.driver is driver and view.case.driver_at is not None:
+        return view.case.driver_at
+    return None if kept is None else kept.seen_at
+
+
+def plan_standing(view: ApplicationView) -> PlanProgress | None:
+    """The newest plan, and what became of it; None before the first one."""
+    directive, answer = view.plan, view.answer
+    if directive is None:
+        return None
+    progress = _progress(view)
+    if progress is not None and progress.plan_epoch > directive.plan_epoch:
+        text = f"Plan {progress.plan_epoch} is the driver's own: it could not ask a coordinator."
+        return PlanProgress(progress.plan_epoch, Reason.DRIVER_ALONE, text, "done")
+    outcome = "awaited"
+    if answer is not None and answer.generation == directive.generation:
+        outcome = answer.outcome
+    elif progress is not None and progress.directive >= directive.sequence:
+        outcome = "done"
+    return PlanProgress(directive.plan_epoch, directive.reason, directive.text, outcome)
+
+
+def _progress(view: ApplicationView) -> ProgressReport | None:
+    progress = view.reading.progress
+    generation = view.reading.topology.generation
+    return progress if progress is not None and progress.generation == generation else None
+
+
+def _queries(
+    view: ApplicationView, state: CoordinationState, driver: Driver, now: float
+) -> Iterator[QueryProgress]:
+    progress, report = _progress(view), view.reading.topology
+    live = frozenset() if progress is None else state.placement.keys() & set(progress.live)
+    lags = _lags(progress, driver, now)
+    parallelism = {item.name: item.parallelism for item in report.topology.operators}
+    stopped = stopped_queries(state)
+    for query in report.topology.queries:
+        count = parallelism[query.operator]
+        closures = [state.closures[f"{query.name}/{index}"] for index in range(count)]
+        needed = frozenset().union(*closures)
+        override = view.reading.orders.priorities.get(query.name)
+        held = override is not None and (override.until is None or now < override.until)
+        own = report.policy.priorities.get(query.name, query.priority)
+        phase = Phase.CATCHING_UP if needed <= state.placement.keys() else Phase.WAITING
+        phase = Phase.LIVE if needed <= live else phase
+        phase = Phase.STOPPED if query.name in stopped else phase
+        yield QueryProgress(
+            name=query.name,
+            priority=override.priority if override is not None and held else own,
+            own_priority=own,
+            until=override.until if override is not None and held else None,
+            phase=Phase.FINISHED if driver is Driver.FINISHED else phase,
+            live=sum(closure <= live for closure in closures),
+            partitions=count,
+            lag_seconds=lags.get(query.name),
+        )
+
+
+def _lags(progress: ProgressReport | None, driver: Driver, now: float) -> Mapping[str, float]:
+    """Seconds by query. What a driver that is not there had committed gets older all the time."""
+    if progress is None:
+        return {}
+    if driver not in (Driver.GONE, Driver.SILENT) or progress.at is None:
+        return progress.lags
+    since = max(0.0, now - progress.at)
+    return {query: lag + since for query, lag in progress.lags.items()}
+
+
+def stopped_queries(state: CoordinationState) -> dict[str, tuple[str, ...]]:
+    """Queries that have stopped, each with what its partitions say why."""
+    found: dict[str, set[str]] = {}
+    for partition, why in sorted(state.stopped.items()):
+        found.setdefault(partition.rpartition("/")[0], set()).add(why)
+    return {query: tuple(sorted(whys)) for query, whys in found.items()}
+
+
+def _notices(
+    view: ApplicationView,
+    case: Case,
+    queries: tuple[QueryProgress, ...],
+    now: float,
+    clock: Callable[[], float],
+) -> Iterator[Notice]:
+    """What is wrong, what hinders most first; nothing is wrong with a run that has ended."""
+    state, driver = case.state, case.driver
+    assert state is not None
+    if driver is Driver.FINISHED:
+        return
+    if not view.coordinator:
+        yield _no_coordinator()
+    yield from _about_driver(view, driver)
+    if state.holding:
+        yield Notice(Reason.ALL_NODES_LOST, "Every node looks lost: nothing is done until one is.")
+    silent = with_status(state, NodeStatus.SUSPECTED)
+    if silent:
+        yield Notice(Reason.SUSPECTED_FAILURE, f"Silent: {named(silent)}.")
+    for query, whys in stopped_queries(state).items():
+        for text in whys:
+            yield Notice(Reason.QUERY_STOPPED, f"{query} has stopped: {text}")
+    progress = _progress(view)
+    for partition, why in sorted(progress.suspected.items()) if progress else ():
+        text = f"{partition} runs apart from all others: {why}."
+        yield Notice(Reason.FUNCTION_SUSPECTED, text)
+    yield from _about_slow(state)
+    if state.unacknowledged is not None:
+        text = f"Plan {state.unacknowledged} is on its way to the driver."
+        yield Notice(Reason.PLAN_AWAITED, text)
+    elif driver is Driver.THERE and any(query.phase is Phase.WAITING for query in queries):
+        yield from _about_waiting(view, state, now, clock)
+    yield from _about_requests(view, state)
+    if state.incident is not None and not inactive(state) and not state.catching_up:
+        number = state.incident.number
+        text = f"All partitions of incident {number} have caught up."
+        yield Notice(Reason.CHECKPOINT_AWAITED, text)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in a sentence."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def named(names: tuple[str, ...]) -> str:
+    """Names in a sentence, not too many of them."""
+    more = len(names) - SHOWN_MAX
+    return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _no_coordinator() -> Notice:
+    text = "No coordinator runs: nothing is planned, unless the driver plans by itself."
+    return Notice(Reason.NO_COORDINATOR, text)
+
+
+def _about_driver(view: ApplicationView, driver: Driver) -> Iterator[Notice]:
+    progress = _progress(view)
+    if driver is Driver.GONE:
+        yield Notice(Reason.DRIVER_LOST, "The driver is gone; another one is asked for.")
+    elif driver is Driver.SILENT:
+        text = "The driver has no heartbeat: what is shown is its last report; lags go on growing."
+        yield Notice(Reason.DRIVER_SILENT, text)
+    elif progress is None:
+        yield Notice(Reason.WAITING_FOR_NODES, "The driver has not reported any node yet.")
+    if progress is not None and progress.alone and driver is not Driver.GONE:
+        yield Notice(Reason.DRIVER_ALONE, "The driver cannot ask a coordinator: it plans itself.")
+    if view.reading.orders.paused:
+        done = progress is not None and progress.paused
+        text = "Paused by order." if done else "Paused by order; the driver has not obeyed yet."
+        yield Notice(Reason.PAUSED, text)
+    elif progress is not None and progress.paused:
+        yield Notice(Reason.UNPAUSED, "The pause has ended by order; the driver has yet to obey.")
+
+
+def _about_waiting(
+    view: ApplicationView, state: CoordinationState, now: float, clock: Callable[[], float]
+) -> Iterator[Notice]:
+    """Why what waits does so, where a plan could help it at all."""
+    if view.reading.orders.paused or state.holding:
+        return
+    quick = replace(state.policy, solver="best-density")
+    found = next_step(replace(state, policy=quick), now, clock=clock)
+    if found is None:
+        return
+    if found.plan is None:
+        yield Notice(found.reason, found.text)
+    elif view.coordinator:
+        text = f"A plan for {named(found.plan.query_partitions)} is being made."
+        yield Notice(found.reason, text)
+
+
+def _about_slow(state: CoordinationState) -> Iterator[Notice]:
+    """What holds epochs up, and whether it can be relieved."""
+    slowed = slow(state)
+    if not slowed:
+        return
+    left = [partition for partition, node in state.placement.items() if node in slowed]
+    text = f"Slow: {named(tuple(sorted(slowed)))}."
+    if left:
+        more = "which move" if state.moving or rebalancing.relief(state) else "no room elsewhere"
+        text += f" {counted(len(left), 'partition')} there, {more}."
+    yield Notice(Reason.SLOW_NODE, text)
+
+
+def _about_requests(view: ApplicationView, state: CoordinationState) -> Iterator[Notice]:
+    if state.incident is None:
+        return
+    for request in view.case.requests.values():
+        if request.what == "nodes":
+            outside = ", ".join(request.outside_domains)
+            where = f" outside of {outside}" if outside else ""
+            text = f"Requested: {counted(request.count, 'node')}{where}."
+            yield Notice(request.reason, text)

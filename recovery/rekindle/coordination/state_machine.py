@@ -1,0 +1,245 @@
+"""One event in: the new state and what to do about it.
+
+    starting ──all expected nodes up: plan──► running ──nodes lost──► incident
+       (a resumed start is an incident)          ▲                       │ plan, again as nodes
+                                                 │                       ▼ come and queries catch up
+                                                 └──all caught up, then a checkpoint──┘
+
+Only `Tick` plans, or moves what runs: other events say when the next plan is due, so that whatever
+is reported between two ticks goes into one plan. Gives each event its meaning; nodes are
+`node_membership`'s.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rekindle.coordination import (
+    buffering_mode,
+    clock_skew,
+    next_plan,
+    node_load,
+    node_membership,
+    placement_sync,
+    rebalancing,
+)
+from rekindle.coordination import coordination_events as happened
+from rekindle.coordination.coordination_state import (
+    CoordinationState,
+    Due,
+    NodeStatus,
+    inactive,
+    prioritised,
+    with_status,
+)
+from rekindle.coordination.instructions import Instruction, PublishPlan, RecordEvent
+from rekindle.model.incidents import Incident, IncidentKind
+from rekindle.model.reasons import Reason
+from rekindle.model.settings import BLOCKING, Policy
+
+__all__ = ["advance"]
+
+Result = tuple[CoordinationState, tuple[Instruction, ...]]
+
+
+def advance(
+    state: CoordinationState, event: happened.Event, now: float, *, clock: Callable[[], float]
+) -> Result:
+    """The state after `event` at `now` (seconds), and the instructions that follow, in order.
+
+    `clock` (seconds) is for the solver's time budget only. The first event of a state fresh from
+    `initial` starts it as well.
+    """
+    before = clock_skew.rebased(state, now)
+    if isinstance(event, happened.Started):
+        after, told = _start(before, event, now)
+        return replace(after, seen_at=now), told
+    first: tuple[Instruction, ...] = ()
+    started = before
+    if before.start is not None:
+        started, first = _start(before, before.start, now)
+    after, told = _handle(started, event, now, clock)
+    if after is state:
+        return state, told
+    return replace(after, seen_at=now), (
+        *first,
+        *told,
+        *buffering_mode.announce_changes(started, after),
+    )
+
+
+def _handle(
+    state: CoordinationState, event: happened.Running, now: float, clock: Callable[[], float]
+) -> Result:
+    match event:
+        case happened.NodeSuspected(node):
+            return node_membership.suspect(state, node)
+        case happened.NodePaced(node, slow):
+            return node_membership.pace(state, node, slow=slow)
+        case happened.NodesLocated(domains):
+            return node_membership.locate(state, domains), ()
+        case happened.NodesLost(nodes):
+            return node_membership.lose(state, nodes, now)
+        case happened.NodeBack():
+            return node_membership.back(state, event, now)
+        case happened.DriverLost():
+            return node_membership.lose_driver(state, now)
+        case happened.StatisticsReported():
+            return _measure(state, event, now), ()
+        case happened.CheckpointCompleted(epoch):
+            return _complete_checkpoint(state, epoch, now)
+        case happened.PlacementReported():
+            return placement_sync.adopt(state, event, now), ()
+        case happened.QueryCaughtUp(query_partition):
+            return _catch_up(state, query_partition, now), ()
+        case happened.PlanAcknowledged(plan_epoch):
+            known = plan_epoch == state.unacknowledged
+            return (replace(state, unacknowledged=None) if known else state), ()
+        case happened.PolicyChanged(policy):
+            return _change_policy(state, policy, now)
+        case happened.StoreReachable() | happened.StoreLost():
+            return _note_store(state, isinstance(event, happened.StoreReachable))
+        case happened.Tick(may_move, knows_domains):
+            if state.due is None and may_move:
+                return rebalancing.balance(state, now, knows_domains=knows_domains)
+            return _plan_when_due(state, now, clock)
+
+
+def _start(state: CoordinationState, start: happened.Started, now: float) -> Result:
+    """A fresh start waits for its nodes; a resumed one is a complete failure to recover from."""
+    state = replace(state, start=None, nodes_expected=start.nodes_expected)
+    if not start.resumed:
+        text = f"A fresh start waits for {start.nodes_expected} nodes."
+        record = RecordEvent("started", Reason.WAITING_FOR_NODES, text)
+        return state, (*buffering_mode.announce(state, Reason.STARTED), record)
+    unfinished = state.incident or Incident(
+        number=state.incidents + 1,
+        kind=IncidentKind.COMPLETE,
+        began_at=now,
+        newest_loss_at=now,
+        behind_since=now if start.checkpoint_at is None else start.checkpoint_at,
+        nodes_wanted=start.nodes_expected,
+    )
+    state = replace(state, starting=False)
+    state, told = node_membership.enter_incident(
+        state, replace(unfinished, kind=IncidentKind.COMPLETE)
+    )
+    return state, (*buffering_mode.announce(state, Reason.RESUMED), *told)
+
+
+def _plan_when_due(state: CoordinationState, now: float, clock: Callable[[], float]) -> Result:
+    if state.due is None or now < state.due.at:
+        return state, ()
+    reason = Reason.STARTED if state.starting else state.due.reason
+    state = replace(state, due=None)
+    if not inactive(state):
+        return replace(state, starting=False), ()
+    up, wanted = len(with_status(state, NodeStatus.UP)), next_plan.nodes_wanted(state)
+    if up < wanted and _waits_for_nodes(state):
+        text = f"{up} of {wanted} nodes are up."
+        details = {"nodes_up": up, "nodes_wanted": wanted}
+        return state, (RecordEvent("waiting", Reason.WAITING_FOR_NODES, text, details),)
+    draft = next_plan.draft(state, reason, now, clock)
+    if draft is None:
+        return state, (_no_room(state),)
+    after = _published(state, draft)
+    if next_plan.is_incremental(state, reason) and inactive(after) and node_load.at_rest(after):
+        after = replace(after, due=Due(now, reason))  # what nobody uses is offered next
+    return after, (PublishPlan(draft.plan),)
+
+
+def _waits_for_nodes(state: CoordinationState) -> bool:
+    """Whether the next plan is made only when all nodes are up."""
+    if state.incident is None:
+        return state.starting
+    blocking = state.policy.strategy == BLOCKING
+    return blocking and state.incident.kind is not IncidentKind.INDEPENDENT
+
+
+def _published(state: CoordinationState, draft: next_plan.Draft) -> CoordinationState:
+    """A published plan counts as carried out: a loss that undoes it is another event."""
+    plan, incident = draft.plan, state.incident
+    resident = {name: node for name, node in state.resident.items() if name not in plan.placement}
+    return replace(
+        state,
+        placement={**state.placement, **plan.placement},
+        resident=resident,
+        charges={**state.charges, **draft.charges},
+        catching_up=state.catching_up | set(plan.query_partitions),
+        plan_epoch=plan.plan_epoch,
+        unacknowledged=plan.plan_epoch,
+        starting=False,
+        incident=None if incident is None else replace(incident, plans=incident.plans + 1),
+    )
+
+
+def _no_room(state: CoordinationState) -> RecordEvent:
+    waiting = inactive(state)
+    text = f"{len(waiting)} query partitions wait: none of them fits on what is free."
+    return RecordEvent("plan-empty", Reason.NO_CAPACITY, text, {"query_partitions": waiting})
+
+
+def _catch_up(state: CoordinationState, query_partition: str, now: float) -> CoordinationState:
+    """A query needs its steady share only: what that frees goes to those that wait."""
+    if query_partition not in state.catching_up:
+        return state
+    closure = state.closures[query_partition]
+    charges = {name: cost for name, cost in state.charges.items() if name not in closure}
+    left = state.catching_up - {query_partition}
+    state = replace(state, charges=charges, catching_up=left)
+    return replace(state, due=state.due or Due(now, Reason.QUERY_CAUGHT_UP))
+
+
+def _measure(
+    state: CoordinationState, event: happened.StatisticsReported, now: float
+) -> CoordinationState:
+    """Take in costs, except of what catches up: that is no steady cost."""
+    costs = {
+        name: cost
+        for name, cost in event.costs.items()
+        if name in state.partitions and (name not in state.charges or name not in state.costs)
+    }
+    before = state
+    state = replace(
+        state,
+        costs={**before.costs, **costs},
+        state_bytes={**before.state_bytes, **event.state_bytes},
+        overhead_percent=event.overhead_percent,
+    )
+    # the first costs of a coordinator that was started anew are no change
+    changed = bool(before.costs) and (state.costs, state.overhead_percent) != (
+        before.costs,
+        before.overhead_percent,
+    )
+    if not changed or state.catching_up or state.starting or not inactive(state):
+        return state
+    return replace(state, due=state.due or Due(now, Reason.STATISTICS_CHANGED))
+
+
+def _complete_checkpoint(state: CoordinationState, epoch: int, now: float) -> Result:
+    """Losses before it no longer count; an incident is over when nothing waits or catches up."""
+    state = replace(state, last_checkpoint=epoch, last_checkpoint_at=now, losses=())
+    incident = state.incident
+    if incident is None or state.catching_up or inactive(state):
+        return state, ()
+    seconds = now - incident.began_at
+    details = {"incident": incident.number, "seconds": seconds, "plans": incident.plans}
+    text = f"Incident {incident.number} is over after {seconds:.1f} s and {incident.plans} plans."
+    closed = RecordEvent("incident-closed", Reason.RECOVERED, text, details)
+    return replace(state, incident=None), (closed,)
+
+
+def _change_policy(state: CoordinationState, policy: Policy, now: float) -> Result:
+    priorities = prioritised(state.topology, policy)
+    due = state.due or Due(now, Reason.POLICY_CHANGED)
+    record = RecordEvent("policy-changed", Reason.POLICY_CHANGED, "The policy has changed.")
+    return replace(state, policy=policy, priorities=priorities, due=due), (record,)
+
+
+def _note_store(state: CoordinationState, reachable: bool) -> Result:
+    """The driver that holds the coordinator goes on planning either way, and says so."""
+    if reachable == state.store_reachable:
+        return state, ()
+    reason = Reason.STORE_REACHABLE if reachable else Reason.STORE_UNREACHABLE
+    what = "answers again" if reachable else "does not answer: planning goes on here"
+    record = RecordEvent(reason.value, reason, f"The coordination store {what}.")
+    return replace(state, store_reachable=reachable), (record,)

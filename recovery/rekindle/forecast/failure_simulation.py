@@ -1,0 +1,199 @@
+"""A failure as it would go: the coordinator core decides, the model of backlogs does the work.
+
+    failure ──detected──► NodesLost ──Tick──► plan ──restored, worked off──► caught up ─┐
+                             ▲                  ▲                                       │
+    arrivals ──NodeBack──────┴──────────────────┴───────────────────────────────────────┘
+
+Nothing of the core's rules is repeated here: `advance` gets the events that a driver and a node
+provider would report, and what it publishes is what happens. Pure; time is simulated.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rekindle.coordination import (
+    CheckpointCompleted,
+    CoordinationState,
+    NodeBack,
+    NodesLost,
+    Plan,
+    PlanAcknowledged,
+    PublishPlan,
+    QueryCaughtUp,
+    Tick,
+    advance,
+    node_load,
+)
+from rekindle.coordination import coordination_events as happened
+from rekindle.coordination.coordination_state import NodeStatus, active, with_status
+from rekindle.forecast.backlogs import Backlogs
+
+__all__ = ["Arrival", "Model", "SimulatedFailure", "rehearse"]
+
+MIB = 2**20
+HORIZON_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the runtime needs besides CPU: `detect_seconds` until a loss is known,
+    `restore_seconds` and the time to read its state until a placed partition runs,
+    `checkpoint_age_seconds` that lost partitions are behind when they are lost. A second of backlog
+    costs `backlog_cost_ratio` of what one of live input does: there are fewer and larger jobs."""
+
+    detect_seconds: float = 1.0
+    restore_seconds: float = 2.0
+    restore_mib_per_second: float = 50.0
+    checkpoint_age_seconds: float = 5.0
+    backlog_cost_ratio: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A node that comes, seconds after the failure."""
+
+    at: float
+    node: str
+    capacity_percent: float
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedFailure:
+    """How it went, in seconds since the failure. `ran` are the query partitions that ran before it,
+    `back_at` (query partition -> when it has caught up, infinity: never) those of them that were
+    lost; `plans` what was planned when."""
+
+    ran: frozenset[str]
+    back_at: Mapping[str, float]
+    plans: tuple[Plan, ...]
+
+    def outage_seconds(self, query_partition: str, until: float = math.inf) -> float:
+        """For how long it gave nothing, up to `until`; 0 for what survived."""
+        return min(self.back_at.get(query_partition, 0.0), until)
+
+
+def rehearse(
+    state: CoordinationState,
+    victims: Sequence[str],
+    arrivals: Sequence[Arrival],
+    model: Model,
+    *,
+    clock: Callable[[], float],
+) -> SimulatedFailure:
+    """Lose `victims` at 0 out of a steady `state` and see it through; `clock` bounds solvers."""
+    rehearsal = _Rehearsal(
+        state=_rebased(state, model),
+        model=model,
+        clock=clock,
+        arrivals=sorted(arrivals, key=lambda arrival: (arrival.at, arrival.node)),
+        backlogs=Backlogs(node_load.steady(state), model.backlog_cost_ratio),
+    )
+    return rehearsal.run(tuple(victims))
+
+
+def _rebased(state: CoordinationState, model: Model) -> CoordinationState:
+    """The same with 0 for now, and nothing on its way."""
+    return replace(
+        state,
+        due=None,
+        losses=(),
+        moving=None,
+        uneven_since=None,
+        surveyed_at=None,
+        seen_at=None,
+        last_checkpoint_at=-model.checkpoint_age_seconds,
+    )
+
+
+@dataclass(slots=True)
+class _Rehearsal:
+    """Where it is: what the core knows, what is still to come, what is worked off."""
+
+    state: CoordinationState
+    model: Model
+    clock: Callable[[], float]
+    arrivals: list[Arrival]
+    backlogs: Backlogs
+    back_at: dict[str, float] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
+
+    def run(self, victims: tuple[str, ...]) -> SimulatedFailure:
+        before = active(self.state)
+        self._pass(self.model.detect_seconds)
+        self._tell(NodesLost(victims))
+        self.back_at = dict.fromkeys(before - active(self.state), math.inf)
+        self._plan()
+        while math.inf in self.back_at.values() or self.state.catching_up:
+            at = self._next()
+            if at > HORIZON_SECONDS:
+                break
+            self._pass(at)
+            self._arrive()
+            self._plan()
+        return SimulatedFailure(before, self.back_at, tuple(self.plans))
+
+    @property
+    def now(self) -> float:
+        return self.backlogs.now
+
+    def _next(self) -> float:
+        """When something happens next."""
+        arrival = self.arrivals[0].at if self.arrivals else math.inf
+        due = self.state.due.at if self.state.due is not None else math.inf
+        change = self.backlogs.next_change(self.state.placement, self._capacities())
+        return max(self.now, min(arrival, due, change))
+
+    def _pass(self, until: float) -> None:
+        """Let work be done up to a moment, and tell of queries that have caught up."""
+        self.backlogs.keep(self.state.placement)
+        level = self.backlogs.advance(until, self.state.placement, self._capacities())
+        if not level:
+            return
+        behind = self.backlogs.owed.keys()
+        for query in sorted(self.state.catching_up):
+            if self.state.closures[query].isdisjoint(behind):
+                self._tell(QueryCaughtUp(query))
+                if query in self.back_at:
+                    self.back_at[query] = until
+        if not self.state.catching_up:
+            self._tell(CheckpointCompleted((self.state.last_checkpoint or 0) + 1))
+
+    def _arrive(self) -> None:
+        while self.arrivals and self.arrivals[0].at <= self.now:
+            one = self.arrivals.pop(0)
+            incarnation = f"{one.node}@{one.at:g}"
+            self._tell(NodeBack(one.node, one.capacity_percent, one.domain, incarnation))
+
+    def _plan(self) -> None:
+        if self.state.due is not None and self.state.due.at <= self.now:
+            self._tell(Tick(may_move=False))
+
+    def _tell(self, event: happened.Event) -> None:
+        """One event to the core, and what it publishes to the model."""
+        resident = self.state.resident
+        self.state, told = advance(self.state, event, self.now, clock=self.clock)
+        self.backlogs.keep(self.state.placement)
+        for instruction in told:
+            if isinstance(instruction, PublishPlan):
+                self._carry_out(instruction.plan, resident)
+                self._tell(PlanAcknowledged(instruction.plan.plan_epoch))
+
+    def _carry_out(self, plan: Plan, resident: Mapping[str, str]) -> None:
+        """What stays where its state is goes on from there; the rest is read from the store."""
+        self.plans.append(plan)
+        for partition, node in plan.placement.items():
+            ready_at, behind_seconds = self.now, self.now
+            if resident.get(partition) != node:
+                size = self.state.state_bytes.get(partition, 0) / MIB
+                ready_at += self.model.restore_seconds + size / self.model.restore_mib_per_second
+                behind_seconds += self.model.checkpoint_age_seconds
+            self.backlogs.begin(partition, behind_seconds, ready_at)
+
+    def _capacities(self) -> dict[str, float]:
+        """All CPU of each node that is there for partitions: the cap is for planning only."""
+        up = with_status(self.state, NodeStatus.UP, NodeStatus.SUSPECTED)
+        all_percent = {node: self.state.nodes[node].capacity_percent for node in up}
+        overhead = self.state.overhead_percent
+        return {node: max(0.0, percent - overhead) for node, percent in all_percent.items()}

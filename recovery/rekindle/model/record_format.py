@@ -1,0 +1,100 @@
+"""Records: JSON objects on disk and on the wire that say what they are and that they are whole.
+
+    {"checksum": "sha256:...", "kind": "offsets", "version": 1, "epoch": 17, ...}
+
+One line of canonical JSON: keys ascending, no spaces, UTF-8. The checksum is of that line without
+the checksum. Fields are added, never renamed; a change that old readers would misread gets a new
+version. Runtime and sidecar write and read them; where a record lies and whether it may be
+replaced is theirs to decide.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rekindle.model.errors import DamagedError, RunError
+
+__all__ = ["VERSIONS", "decode", "encode", "is_whole"]
+
+VERSIONS: Mapping[str, int] = {
+    "generation": 1,  # a driver has started
+    "offsets": 1,  # the input of an epoch
+    "commit": 1,  # what has become finished
+    "checkpoint": 1,  # a global checkpoint
+    "branch": 1,  # what runs without a step from an epoch on
+    "copy": 1,  # a store is a copy of another one
+    "plan": 1,  # a recovery plan
+    "directive": 1,  # an order to a driver
+    "acknowledgement": 1,  # a driver has obeyed
+    "statistics": 1,  # costs and sizes of partitions
+}
+OF_THE_RECORD = ("checksum", "kind", "version")
+
+
+def encode(kind: str, content: Mapping[str, Any]) -> bytes:
+    """The bytes of a record of a known kind; the same content gives the same bytes.
+
+    `content` is JSON with string keys and finite numbers, without the record's own fields.
+    """
+    assert not set(content) & set(OF_THE_RECORD), "content has fields that belong to the record"
+    record = {**content, "kind": kind, "version": VERSIONS[kind]}
+    return _line({**record, "checksum": _checksum(record)})
+
+
+def decode(kind: str, data: bytes, where: str) -> dict[str, Any]:
+    """The content of a record, without the record's own fields.
+
+    Raises an error that names the place `where`: DamagedError when it is damaged or of another
+    kind, RunError when it was written by another version than this one reads.
+    """
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _damaged(where, "is no JSON") from None
+    if not isinstance(record, dict):
+        raise _damaged(where, "is no JSON object")
+    found = record.pop("checksum", None)
+    if record.get("kind") != kind:
+        raise _damaged(where, f"is a record of kind {record.get('kind')!r}, not {kind!r}")
+    if record.get("version") != VERSIONS[kind]:
+        raise RunError(
+            where=where,
+            what=f"has version {record.get('version')!r} of {kind}, known is {VERSIONS[kind]}",
+            remedy="run the version of Rekindle that wrote it",
+        )
+    if found != _checksum(record):
+        raise _damaged(where, "does not match its checksum")
+    return {name: value for name, value in record.items() if name not in OF_THE_RECORD}
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether these are the bytes of some record with its checksum, of whatever kind and version:
+    where `decode` names another version, that one has written it, and nothing is damaged."""
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(record, dict):
+        return False
+    found = record.pop("checksum", None)
+    return bool(found == _checksum(record))
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return f"sha256:{hashlib.sha256(_line(record)).hexdigest()}"
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    text = json.dumps(
+        record, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return f"{text}\n".encode()
+
+
+def _damaged(where: str, what: str) -> DamagedError:
+    return DamagedError(
+        where=where,
+        what=what,
+        remedy="restore it from a copy of the store, or start with an empty store",
+    )

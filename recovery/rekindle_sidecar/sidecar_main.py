@@ -1,0 +1,97 @@
+"""`rekindle-sidecar`, the sidecar's container: options from the environment, and its probe.
+
+    REKINDLE_ZOOKEEPER         HOST:PORT of each server of the store, with commas between
+    REKINDLE_NAMESPACE         of the application
+    REKINDLE_APPLICATION       its name
+    REKINDLE_SIDECAR_SOCKET    where the driver finds it
+    REKINDLE_SECRET_FILE       holds the secret that opens the store; may be left out
+    REKINDLE_SESSION_SECONDS   a driver that is silent for so long counts as gone, 10
+    REKINDLE_METRICS_PORT      serves metrics and health there; may be left out
+    REKINDLE_METRICS_HOST      the address of that port, 127.0.0.1
+
+The admission webhook sets them. `rekindle-sidecar --probe` asks whether it answers.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from rekindle.model.errors import InputError, RekindleError
+from rekindle_sidecar.sidecar_options import SidecarOptions
+
+__all__ = ["main"]
+
+SESSION_SECONDS, SESSION_SECONDS_MIN, SESSION_SECONDS_MAX = 10.0, 2.0, 60.0
+PORT_MAX = 65_535
+
+Environment = Mapping[str, str]
+
+
+def main() -> None:
+    """The console script; ends with the exit codes of `rekindle`."""
+    sys.exit(_run(sys.argv[1:], os.environ))
+
+
+def _run(arguments: Sequence[str], environment: Environment) -> int:
+    try:
+        match [*arguments]:
+            case ["--probe"]:
+                from rekindle_sidecar import startup_probe
+
+                startup_probe.probe(_needed(environment, "REKINDLE_SIDECAR_SOCKET"))
+            case []:
+                # What it imports takes longer than a probe may.
+                from rekindle_sidecar import sidecar_process
+
+                sidecar_process.serve(_options(environment))
+            case _:
+                _refuse("rekindle-sidecar", "takes no argument but --probe", "leave it out")
+    except RekindleError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+def _options(environment: Environment) -> SidecarOptions:
+    port = environment.get("REKINDLE_METRICS_PORT")
+    return SidecarOptions(
+        zookeeper=_needed(environment, "REKINDLE_ZOOKEEPER"),
+        namespace=_needed(environment, "REKINDLE_NAMESPACE"),
+        application=_needed(environment, "REKINDLE_APPLICATION"),
+        socket=_needed(environment, "REKINDLE_SIDECAR_SOCKET"),
+        secret_file=environment.get("REKINDLE_SECRET_FILE") or None,
+        session_seconds=_session_seconds(environment),
+        host=environment.get("REKINDLE_METRICS_HOST") or "127.0.0.1",
+        port=_port(port) if port else None,
+    )
+
+
+def _session_seconds(environment: Environment) -> float:
+    name = "REKINDLE_SESSION_SECONDS"
+    text = environment.get(name) or str(SESSION_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not SESSION_SECONDS_MIN <= seconds <= SESSION_SECONDS_MAX:
+        allowed = f"{SESSION_SECONDS_MIN:g} to {SESSION_SECONDS_MAX:g}"
+        _refuse(name, f"is {text[:60]!r}", f"give seconds from {allowed}")
+    return seconds
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= PORT_MAX):
+        _refuse("REKINDLE_METRICS_PORT", f"is {text[:60]!r}", f"give a port from 1 to {PORT_MAX}")
+    return int(text)
+
+
+def _needed(environment: Environment, name: str) -> str:
+    value = environment.get(name)
+    if not value:
+        _refuse(name, "is not set", "see docs/injection.md for what a sidecar is told")
+    return value
+
+
+def _refuse(where: str, what: str, remedy: str) -> NoReturn:
+    raise InputError(where=where, what=what, remedy=remedy)

@@ -1,0 +1,23 @@
+"""What a sidecar is started with.
+
+The command line fills it in, `sidecar_process` follows it.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["SidecarOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarOptions:
+    """`zookeeper`: HOST:PORT of each server, with commas between; `socket` and `secret_file` are
+    paths; `port`, on `host`, is for metrics."""
+
+    zookeeper: str
+    namespace: str
+    application: str
+    socket: str
+    secret_file: str | None = None
+    session_seconds: float = 10.0
+    host: str = "127.0.0.1"
+    port: int | None = None

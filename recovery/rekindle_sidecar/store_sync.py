@@ -1,0 +1,242 @@
+"""The sidecar's rounds: everything that it does at the store, one thing after the other.
+
+    rest ──► heartbeat ──► reports ──► acknowledgements ──► directives ──► leader ──► retention ──┐
+     ▲                                                                                            │
+     └───────────────────────── nothing is asked that is known ───────────────────────────────────┘
+
+A round is woken by requests of the driver and by watches, and is due twice a second for what only
+time brings. Requests wait for none of it: each step runs on a thread, and only its outcome comes
+back to the event loop. When the store does not answer, all that is known of it is forgotten.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from rekindle.model.errors import RekindleError
+from rekindle.protocol import store_paths
+from rekindle_sidecar import directive_inbox, directive_retention
+from rekindle_sidecar.driver_heartbeat import DriverHeartbeat
+from rekindle_sidecar.json_log import tell
+from rekindle_sidecar.record_precedence import Precedence
+from rekindle_sidecar.report_delivery import ReportDelivery
+from rekindle_sidecar.sidecar_session import SidecarSession
+from rekindle_zookeeper import Conflict, Connection, StoreUnreachable
+
+__all__ = ["StoreSync"]
+
+REST_SECONDS = 0.5
+RETRY_SECONDS = 1.0
+TIDY_SECONDS = 60.0
+SWEEP_SECONDS = 600.0
+
+
+class StoreSync:
+    """Of one sidecar. Made on the event loop; `run` is its life."""
+
+    def __init__(self, connection: Connection, desk: SidecarSession) -> None:
+        self._connection = connection
+        self._desk = desk
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._deliveries = ReportDelivery(connection, desk.place)
+        self._heartbeats = DriverHeartbeat(connection, desk.place)
+        self._heartbeat_known = False
+        self._wanted: object = None
+        self._directives_known = self._leader_known = False
+        self._led = True
+        self._ending = False
+        self._failure = ""
+        self._retry_at = 0.0
+        self._tidy_at = self._loop.time() + TIDY_SECONDS
+        self._sweep_at = self._loop.time() + SWEEP_SECONDS
+        self._left: dict[str, int] = {}
+        desk.wake = self._woken.set
+        connection.on_change(self._from_elsewhere(self._connection_changed))
+        connection.watch(
+            desk.place.path(store_paths.HEARTBEAT), self._from_elsewhere(self._heartbeat_changed)
+        )
+        connection.watch(
+            desk.place.path(store_paths.DIRECTIVES), self._from_elsewhere(self._directives_changed)
+        )
+        connection.watch(store_paths.ELECTION, self._from_elsewhere(self._leader_changed))
+
+    async def run(self) -> None:
+        """Rounds until `end` is called, and a last one after it."""
+        while not self._ending:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REST_SECONDS):
+                    await self._woken.wait()
+            self._woken.clear()
+            await self._round()
+
+    def end(self) -> None:
+        """Let `run` return."""
+        self._ending = True
+        self._woken.set()
+
+    async def _round(self) -> None:
+        """Do whatever there is to do, unless the store is away."""
+        if self._connection.reachable and self._loop.time() >= self._retry_at:
+            try:
+                if self._desk.wanted_heartbeat() is None:
+                    # that its run has ended counts before that the driver is away
+                    await self._deliver()
+                await self._keep_heartbeat()
+                await self._deliver()
+                await self._fetch()
+                await self._look_for_leader()
+                await self._tidy()
+                self._failure = ""
+            except Conflict:  # with another sidecar: look again
+                self._heartbeat_known = False
+                self._woken.set()
+            except RekindleError as error:
+                self._fail(str(error))
+        self._tell_reachable()
+        self._tell_led()
+
+    async def _keep_heartbeat(self) -> None:
+        desk = self._desk
+        wanted, arriving = desk.wanted_heartbeat(), desk.arriving
+        if self._heartbeat_known and wanted == self._wanted and not arriving:
+            return
+        # what happens from here on is news
+        self._heartbeat_known, self._wanted, desk.arriving = True, wanted, False
+        try:
+            outcome = await asyncio.to_thread(
+                self._heartbeats.keep, wanted, store=desk.store, arriving=arriving
+            )
+        except BaseException:
+            self._heartbeat_known, desk.arriving = False, desk.arriving or arriving
+            raise
+        if outcome.newer:
+            desk.fence(outcome.newer)
+        if outcome.foreign:
+            desk.refuse_store(outcome.foreign, is_there=True)
+        self._tell_heartbeat(outcome.up)
+
+    async def _deliver(self) -> None:
+        desk = self._desk
+        if not len(desk.held):
+            return
+        topology = await asyncio.to_thread(self._deliveries.topology)
+        while (report := desk.held.next(topology)) is not None:
+            held = desk.held
+            decided, standing = await asyncio.to_thread(self._deliveries.write, report)
+            if decided is Precedence.FENCED and standing is not None:
+                desk.fence(standing.generation)
+            if decided is Precedence.FOREIGN and standing is not None:
+                desk.refuse_store(standing.generation, is_there=False)
+                return
+            held.settled(report)
+            if report.name == store_paths.TOPOLOGY:
+                topology = standing
+        for sequence, data in list(desk.held.acks.items()):
+            held = desk.held
+            await asyncio.to_thread(self._deliveries.acknowledge, sequence, data)
+            held.acknowledged(sequence)
+        if topology is None or topology.generation < desk.generation:
+            desk.miss_topology()
+
+    async def _fetch(self) -> None:
+        if self._directives_known:
+            return
+        self._directives_known = True
+        desk = self._desk
+        try:
+            found = await asyncio.to_thread(
+                directive_inbox.fetch, self._connection, desk.place, desk.inbox
+            )
+        except BaseException:
+            self._directives_known = False
+            raise
+        desk.refill(found)
+
+    async def _look_for_leader(self) -> None:
+        """See whether a coordinator takes part in the election. A store that does not let us look
+        has one that made it so."""
+        if self._leader_known:
+            return
+        self._leader_known = True
+        try:
+            found = await asyncio.to_thread(self._connection.children, store_paths.ELECTION)
+        except StoreUnreachable:
+            self._leader_known = False
+            raise
+        except RekindleError as error:
+            tell("election-closed", text=str(error)[:200])
+            found = [""]
+        self._desk.note_leader(there=bool(found))
+
+    async def _tidy(self) -> None:
+        desk, now = self._desk, self._loop.time()
+        if now >= self._tidy_at and desk.heartbeat_up:
+            self._tidy_at = now + TIDY_SECONDS
+            went = await asyncio.to_thread(
+                directive_retention.tidy, self._connection, desk.place, desk.inbox, desk.generation
+            )
+            if went:
+                tell("tidied", records=went)
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._left = await asyncio.to_thread(
+                self._connection.sweep, desk.place.path(), self._left
+            )
+
+    def _fail(self, text: str) -> None:
+        if text != self._failure:
+            tell("store-fails", text=text)
+        self._failure = text
+        self._retry_at = self._loop.time() + RETRY_SECONDS
+        self._forget()
+
+    def _forget(self) -> None:
+        self._heartbeat_known = self._directives_known = self._leader_known = False
+        self._deliveries.forget()
+
+    def _tell_reachable(self) -> None:
+        reachable = self._connection.reachable and not self._failure
+        if reachable != self._desk.store_reachable:
+            self._desk.store_reachable = reachable
+            tell("store-reachable" if reachable else "store-unreachable")
+
+    def _tell_led(self) -> None:
+        if self._desk.led != self._led:
+            self._led = self._desk.led
+            tell("led" if self._led else "nobody-leads")
+            self._desk.ring()
+
+    def _tell_heartbeat(self, up: bool) -> None:
+        if up != self._desk.heartbeat_up:
+            self._desk.heartbeat_up = up
+            tell("heartbeat-up" if up else "heartbeat-down", generation=self._desk.generation)
+
+    def _connection_changed(self) -> None:
+        self._forget()
+        self._retry_at = 0.0
+        if self._connection.session is None:
+            self._tell_heartbeat(False)
+        self._tell_reachable()
+
+    def _heartbeat_changed(self) -> None:
+        self._heartbeat_known = False
+
+    def _directives_changed(self) -> None:
+        self._directives_known = False
+
+    def _leader_changed(self) -> None:
+        self._leader_known = False
+
+    def _from_elsewhere(self, note: Callable[[], None]) -> Callable[[], None]:
+        """For callbacks from other threads: note it on the event loop, and wake."""
+
+        def called() -> None:
+            note()
+            self._woken.set()
+
+        def call() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the connection
+                self._loop.call_soon_threadsafe(called)
+
+        return call

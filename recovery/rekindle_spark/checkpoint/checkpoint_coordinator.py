@@ -1,0 +1,238 @@
+"""When to take a checkpoint, and when one is global.
+
+    idle ──due──► taking (epoch k) ──all acknowledged, input preserved──► global: trim, idle
+                     └──a loss, or a failed write──► given up, idle
+
+States are written by the hosts while epochs go on; acknowledgements ride on later reports. While
+partitions are behind, a checkpoint has the states of those that run, and of the others their input
+(`input_preservation`): taken rarely, or when executors have a lot to keep. Until it is global
+everything since the one before is retained, and recovery starts from that one.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.model.switch_mode import ON
+from rekindle_spark.checkpoint import input_preservation
+from rekindle_spark.checkpoint.input_preservation import InputPreservation
+from rekindle_spark.checkpoint.restore_points import DurableInput
+from rekindle_spark.driver import driver_clock, stopped_branches
+from rekindle_spark.driver.driver_context import DriverContext
+from rekindle_spark.executor import job_activity
+from rekindle_spark.jobs import job_runner
+from rekindle_spark.jobs.job_idleness import Idle, Watch
+from rekindle_spark.jobs.job_runner import Result
+from rekindle_spark.jobs.job_specs import Ranges
+from rekindle_spark.output import output_staging
+
+__all__ = ["CheckpointCoordinator"]
+
+# What an executor retains at most before a checkpoint takes it over: a share of what it may, and
+# not more than goes through a host in a few pieces, one for each partition that is behind.
+PRESSING_SHARE, PRESSING_BYTES_MAX = 0.5, 128 * 2**20
+
+
+@dataclass(slots=True)
+class CheckpointCoordinator:
+    """The newest checkpoint that is being taken, and what it still waits for: states that are to be
+    acknowledged, and the job that preserves the input of partitions that are `behind`. `ended` are
+    results of such jobs, `completed` epochs whose checkpoint has the states of all that may run,
+    `state_bytes` what the files hold that a partition's state is made of. Where it `is_urgent`, the
+    next one is due at once."""
+
+    application: DriverContext
+    epoch: int | None = None
+    waiting: set[int] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)
+    preserving: InputPreservation | None = None
+    written: DurableInput | None = None
+    is_input_stored: bool = True
+    sizes: dict[int, int] = field(default_factory=dict)
+    bases: dict[int, int] = field(default_factory=dict)
+    losses: int = 0
+    is_urgent: bool = False
+    last_at: float = field(default_factory=time.monotonic)
+    watch: Watch = field(default_factory=Watch)
+    ended: list[Result] = field(default_factory=list)
+    completed: list[int] = field(default_factory=list)
+    state_bytes: dict[int, int] = field(default_factory=dict)
+
+    def due(self, epoch: int, work: Ranges) -> int | None:
+        """The epoch to checkpoint in this job, or None.
+
+        Not one that has run for some already, as the final epoch has when others follow to it.
+        """
+        application = self.application
+        if epoch <= application.newest:
+            return None
+        seconds = time.monotonic() - self.last_at
+        if self.epoch is not None and (idle := self._idle()) is not None:
+            self._give_up(idle.described(application.executors))
+        if self.losses != application.losses:
+            self.epoch = None
+        if self.epoch is not None and self.epoch != epoch:
+            return None
+        if self.epoch is None and not self._is_wanted(epoch, work, seconds):
+            return None
+        self._begin(epoch, work)
+        return epoch
+
+    def _is_wanted(self, epoch: int, work: Ranges, seconds: float) -> bool:
+        application, runtime = self.application, self.application.settings.runtime
+        early = seconds < runtime.checkpoint_seconds and not self.is_urgent
+        if early or self.preserving is not None:
+            return False
+        with application.lock:
+            progress = application.progress
+            behind = _behind(application, epoch, work)
+            if not behind:
+                return progress.complete
+            kept = max(progress.retained.held.values(), default=0)
+            pressing = kept > min(runtime.retained_bytes_max * PRESSING_SHARE, PRESSING_BYTES_MAX)
+            if not pressing and seconds < runtime.outage_checkpoint_seconds:
+                return False
+            certain = application.ordering == ON and not output_staging.is_unordered(application)
+            return certain and input_preservation.is_covered(progress, epoch - 1, behind)
+
+    def _begin(self, epoch: int, work: Ranges) -> None:
+        """Wait for the states of all that runs in this epoch."""
+        application = self.application
+        self.epoch, self.losses = epoch, application.losses
+        self.last_at, self.watch = time.monotonic(), Watch()
+        self.waiting = {number for number in work if application.program.owner[number].keyed}
+        self.behind = _behind(application, epoch, work)
+        self.written, self.is_input_stored = None, not self.behind
+        self.sizes, self.bases = {}, {}
+        application.store.begin_checkpoint(epoch)
+
+    def acknowledge(self, acknowledgements: list[dict[str, Any]]) -> None:
+        """Enter what hosts have written."""
+        for done in acknowledgements:
+            if (done["epoch"], done["attempt"]) != (
+                self.epoch,
+                self.application.checkpoint_attempt,
+            ):
+                continue
+            if "failed" in done:
+                self._give_up(done["failed"])
+                return
+            self.waiting.discard(done["partition"])
+            self.sizes[done["partition"]] = done["bytes"]
+            before = 0
+            if "base" in done:
+                self.bases[done["partition"]] = done["base"]
+                before = self.state_bytes.get(done["partition"], 0)
+            else:
+                self.bases.pop(done["partition"], None)
+            self.state_bytes[done["partition"]] = before + done["bytes"]
+
+    def is_taking(self, epoch: int) -> bool:
+        """Whether the checkpoint of this epoch is on its way, and may still come to its end."""
+        if self.epoch != epoch or self.losses != self.application.losses:
+            return False
+        return self._idle() is None
+
+    def _idle(self) -> Idle | None:
+        """Who has not gone on for too long with states that are waited for. An acknowledgement may
+        be lost with the report that carried it, and then nobody goes on."""
+        application, now = self.application, time.monotonic()
+        if not self.waiting or not self.watch.is_due(now):
+            return None
+        owing: dict[str, frozenset[int]] = {}
+        for number in self.waiting:
+            executor = application.progress.placed.get(number, "")
+            owing[executor] = owing.get(executor, frozenset()) | {number}
+        signs = job_activity.read_all(application.exchange.signs(), owing)
+        idle = self.watch.look(job_activity.CHECKPOINTS, owing, signs, now)
+        too_long = idle is not None and idle.seconds > application.settings.idle_seconds
+        return idle if too_long else None
+
+    def taken(self) -> list[int]:
+        """Epochs whose checkpoint has become global since the last call."""
+        completed, self.completed = self.completed, []
+        return completed
+
+    def advance(self) -> None:
+        """Complete the checkpoint when nothing is waited for: it becomes the restore point."""
+        self._preserve()
+        epoch = self.epoch
+        if epoch is None or self.waiting or not self.is_input_stored:
+            return
+        if self.losses == self.application.losses:
+            self._complete(epoch)
+            self.epoch = None
+
+    def _preserve(self) -> None:
+        """Have the input of what is behind written once the epoch has run; see what came of it."""
+        application, epoch, job = self.application, self.epoch, self.preserving
+        if job is None:
+            ran = epoch is not None and application.newest >= epoch
+            if epoch is not None and ran and not self.is_input_stored:
+                self.preserving = input_preservation.start(application, epoch, self.behind)
+                self.is_input_stored = self.preserving is None
+            return
+        result = job_runner.poll(application, job.running, 0.0)
+        if result is None:
+            return
+        self.preserving = None
+        self.ended.append(result)
+        if epoch != job.written.checkpoint:
+            return
+        if result.finished:
+            self.written, self.is_input_stored = job.written, True
+        else:
+            self._give_up(result.reason)
+
+    def _complete(self, epoch: int) -> None:
+        application = self.application
+        names = application.program.partition_names
+        with application.lock:
+            published = output_staging.publishable(application, epoch, self.behind)
+            points = application.progress.restore_points.after(
+                epoch, self.behind, self.written, self.bases
+            )
+            left_out = stopped_branches.left_out(application.progress)
+            points.branches = min(left_out.values(), default=epoch)
+        record = points.record(names)
+        # what is cut next would be behind it, and the loop of epochs ends here (`epoch_loop`)
+        is_last = self.is_urgent and epoch == application.newest and not record["older"]
+        if is_last and not application.progress.left_out:
+            record["savepoint"] = True
+        record["older"] |= left_out
+        application.store.complete_checkpoint(
+            epoch,
+            {
+                "program": application.program.hash,
+                "branches": application.program.branches,
+                "steps": application.program.steps,
+                "at": driver_clock.now(),
+                "bytes": {names[number]: size for number, size in sorted(self.sizes.items())},
+                "published": published,
+                **record,
+            },
+        )
+        application.events.write("checkpoint", epoch=epoch, behind=len(self.behind))
+        if published is not None:
+            output_staging.publish(application, epoch, published)
+        with application.lock:
+            emptied = application.progress.checkpointed(points)
+            application.sheds = False
+            for key in [key for key in application.digests if key[1] <= points.epoch(key[0])]:
+                del application.digests[key]
+            for old in [number for number in application.cuts if number < points.oldest]:
+                del application.cuts[old]
+        application.remove(emptied)
+        if self.behind <= application.progress.stopped.keys():
+            self.completed.append(epoch)
+
+    def _give_up(self, text: str) -> None:
+        self.application.events.write("checkpoint-failed", text=text)
+        self.epoch = None
+
+
+def _behind(application: DriverContext, epoch: int, work: Ranges) -> set[int]:
+    """The partitions that do not run in an epoch's job, but for sources that went ahead of it."""
+    progress, sources = application.progress, application.program.sources
+    ahead = {number for number in sources if progress.finished.get(number, -1) >= epoch}
+    return set(range(len(application.program.partition_names))) - work.keys() - ahead

@@ -1,0 +1,157 @@
+"""A changed pipeline goes on from the savepoint that the one before has left.
+
+A savepoint is a checkpoint with the states of all partitions, at which the driver before has ended
+because it was asked to (`epoch_loop`, `checkpoint_coordinator`): of any other one that driver may
+go on. States are matched by the names of their steps: those of steps that are gone stay behind, new
+steps begin empty, with their next whole window (`operators.beginnings`). Where a step's parallelism
+is another, each key's state moves to where its input will go (`operators.scaling`). All that
+becomes a checkpoint one epoch later, in which nothing is read, whose record has its cut as well:
+one record, so an upgrade is there or is not. Called by `driver_main` at its start.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rekindle.model.errors import InputError
+from rekindle_spark.checkpoint import state_files
+from rekindle_spark.driver.epoch_cutter import Cut
+from rekindle_spark.executor.partition import BEFORE_ALL
+from rekindle_spark.operators import rescaling, step_beginnings
+from rekindle_spark.pipeline.program import Chain, Program
+from rekindle_spark.store.checkpoint_store import CheckpointStore, StoreHistory
+from rekindle_store.checkpoint_records import file_name
+from rekindle_store.store_files import Files
+
+__all__ = ["carry_over", "check", "is_needed"]
+
+
+def is_needed(program: Program, history: StoreHistory) -> bool:
+    """Whether another pipeline has written the checkpoint that is to be gone on from."""
+    return history.checkpoint is not None and history.checkpoint["program"] != program.hash
+
+
+def check(program: Program, history: StoreHistory) -> None:
+    """Raise InputError where this pipeline cannot go on from what the store has."""
+    record = history.checkpoint
+    begin = 0 if record is None else record["epoch"]
+    since = {name for name in history.fold.finished if history.fold.last(name) > begin}
+    if record is None or not is_needed(program, history):
+        if since - set(program.partition_names):
+            _refuse(program, history, "give it an empty store, or run the pipeline as it was")
+        return
+    is_savepoint = record.get("savepoint", False) and not record.get("older")
+    if not is_savepoint or max(history.offsets, default=0) > begin:
+        _refuse(
+            program,
+            history,
+            "run the pipeline as it was and end it with `rekindle savepoint STORE`, or give this "
+            "one an empty store",
+        )
+    if history.offsets[begin]["final"]:
+        _refuse(program, history, "give it an empty store: the input of this one has ended")
+    for name, step in program.steps.items():
+        before = record["steps"].get(name, step)
+        if before["state"] != step["state"]:
+            raise InputError(
+                where=f"step {name}",
+                what="has another operator, keys or columns than in the savepoint",
+                remedy="give it another name, so that it begins empty, or leave it as it was",
+            )
+
+
+def carry_over(program: Program, store: CheckpointStore, history: StoreHistory, now: float) -> None:
+    """Make the checkpoint that this pipeline goes on from. Its history has been checked."""
+    before = history.checkpoint
+    assert before is not None
+    cut = _cut(program, Cut.from_record(history.offsets[before["epoch"]]))
+    store.begin_checkpoint(cut.epoch)
+    sizes: dict[str, int] = {}
+    begun = _begun(program, before, cut)
+    for chain in program.chains:
+        if chain.keyed:
+            sizes |= _carry_chain(store.files, before, chain, cut, begun.get(chain.name))
+    store.complete_checkpoint(
+        cut.epoch,
+        {
+            "program": program.hash,
+            "steps": program.steps,
+            "at": now,
+            "bytes": sizes,
+            "published": None,
+            "savepoint": True,
+            "cut": cut.record(),
+            "begun": begun,
+        },
+    )
+
+
+def _cut(program: Program, last: Cut) -> Cut:
+    """An epoch without input. A source that is new begins where the others are in event time."""
+    offsets = {}
+    for chain in program.chains:
+        if not chain.keyed:
+            _, end = last.offsets.get(chain.name, (0, None))
+            begin = chain.root.function.rows_at(last.watermark) if end is None else end
+            offsets[chain.name] = (begin, begin)
+    return replace(last, epoch=last.epoch + 1, offsets=offsets)
+
+
+def _begun(program: Program, before: Mapping[str, Any], cut: Cut) -> dict[str, int | None]:
+    """For each keyed step that is new from which event time on, in microseconds, all rows of its
+    input are still to come; None where none have gone by."""
+    whole, begun = list[int](), dict[str, int | None]()
+    for chain in program.chains:
+        operator = chain.root.function
+        fed = max((whole[edge.producer] for edge in program.inputs[chain.index]), default=None)
+        if fed is None:
+            whole.append(cut.watermark + 1)
+        elif chain.name in before["steps"]:
+            whole.append(max(fed, step_beginnings.kept_from(operator, cut.watermark)))
+        else:
+            whole.append(step_beginnings.new_from(operator, fed))
+            begun[chain.name] = fed if cut.watermark > BEFORE_ALL else None
+    return begun
+
+
+def _carry_chain(
+    files: Files, before: Mapping[str, Any], chain: Chain, cut: Cut, begins_at: int | None
+) -> dict[str, int]:
+    """Write the states of one step, which begins at an event time where it is new; bytes of each
+    partition's."""
+    step = before["steps"].get(chain.name)
+    if step is None:
+        operator, watermark = chain.root.function, BEFORE_ALL
+        empty = operator.initial()
+        if begins_at is not None:
+            empty = step_beginnings.initial_from(operator, begins_at)
+        dumped = [operator.dump(empty)] * chain.parallelism
+    else:
+        read = [
+            state_files.read(files, _file(before["epoch"], chain, index))
+            for index in range(step["parallelism"])
+        ]
+        watermark = min(reached for reached, _ in read)
+        dumped = rescaling.redistributed(
+            chain.root.function.state_keys, [tables for _, tables in read], chain.parallelism
+        )
+    sizes: dict[str, int] = {}
+    contents: dict[str, bytes] = {}
+    for index, tables in enumerate(dumped):
+        data, sizes[f"{chain.name}/{index}"] = state_files.seal(tables, watermark)
+        contents[_file(cut.epoch, chain, index)] = data
+    files.put(contents)
+    return sizes
+
+
+def _file(epoch: int, chain: Chain, index: int) -> str:
+    return file_name(epoch, f"{chain.name}/{index}", "state")
+
+
+def _refuse(program: Program, history: StoreHistory, remedy: str) -> None:
+    what = "is not the one that wrote this checkpoint store"
+    if history.place:
+        what += f", {history.place}"
+    if history.owner:
+        what += f", which is that of {history.owner}"
+    raise InputError(where=f"pipeline {program.name}", what=what, remedy=remedy)

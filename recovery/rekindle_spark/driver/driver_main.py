@@ -1,0 +1,343 @@
+"""The driver of one pipeline: opens the store, starts Spark, runs the epoch loop to its end.
+
+    run(pipeline, settings, place) -> when the input has ended and everything is finished
+
+What earlier drivers of the same store left is gone on with: their offsets are run again exactly,
+from the newest global checkpoint, with the partitions of important queries first.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from rekindle import coordination, protocol
+from rekindle.coordination.directive_acceptance import AcceptedDirectives
+from rekindle.model.errors import InputError, RunError
+from rekindle.model.settings import ADAPTIVE, Settings
+from rekindle.model.switch_mode import OFF, ON
+from rekindle.protocol import Handshake, store_paths
+from rekindle_spark.checkpoint import savepoint_upgrade
+from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from rekindle_spark.control.control_loop import ControlLoop
+from rekindle_spark.control.coordinator_client import CoordinatorClient
+from rekindle_spark.control.report_builder import ReportBuilder, topology_report
+from rekindle_spark.control.sidecar_client import SidecarClient
+from rekindle_spark.control.user_requests import UserRequests
+from rekindle_spark.driver import driver_clock, epoch_cutter, library_versions, stopped_branches
+from rekindle_spark.driver.catch_up_loop import CatchUpLoop
+from rekindle_spark.driver.driver_context import DriverContext
+from rekindle_spark.driver.epoch_cutter import Cut, EpochCutter
+from rekindle_spark.driver.epoch_loop import EpochLoop
+from rekindle_spark.driver.event_log import EventLog, open_events
+from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor import work_items
+from rekindle_spark.flow_control.catch_up_throttle import CatchUpThrottle
+from rekindle_spark.flow_control.memory_budget import MemoryBudget
+from rekindle_spark.output import dead_letters, output_commit, output_staging
+from rekindle_spark.output.late_row_counts import LateCounts
+from rekindle_spark.pipeline import program, program_pickle
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.spark import java_home, jvm_build, spark_master
+from rekindle_spark.spark.spark_gateway import SparkGateway
+from rekindle_spark.store.checkpoint_store import (
+    DRAIN_REQUEST,
+    FINISH_REQUEST,
+    REQUESTS,
+    SAVEPOINT_REQUEST,
+    CheckpointStore,
+    StoreHistory,
+)
+from rekindle_spark.store.segment_writer import SegmentWriter
+from rekindle_spark.store.store_retry import StoreRetry
+
+__all__ = ["DriverPlace", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverPlace:
+    """Where a driver runs: Spark master, checkpoint store, event file, Spark options.
+
+    `store` is a folder, or a URL (`files`).
+    `master` is None where spark-submit has started the driver: its JVM is there already, with the
+    master and the options that it was told. `sidecar` is the socket of its sidecar, under
+    `identity`; without one the driver is its own coordinator.
+    """
+
+    master: str | None
+    store: str | Path
+    events: Path
+    options: dict[str, str]
+    cluster_has_jar: bool = False
+    sidecar: Path | None = None
+    identity: store_paths.Place = store_paths.DEFAULT
+
+
+def run(
+    pipeline: Pipeline,
+    settings: Settings,
+    place: DriverPlace,
+    *,
+    started: Callable[[], None] = lambda: None,
+) -> None:
+    """Run until the file `finish` in the store asks for the end and all output is committed, or
+    the file `savepoint` for a checkpoint to end at, which is removed then. The file `drain` asks
+    for the rest of a replayed input at once. `started` is called by this thread once Spark is
+    there, before a generation is taken.
+
+    Raises InputError before anything is started; RunError when the run cannot go on. What is
+    committed stays, and a later run goes on from there.
+    """
+    plain = program.build(pipeline)
+    _check_policy(plain, settings)
+    # What cannot be sent to executors is refused here: later it would fence a driver that runs.
+    shipped = program_pickle.pack(plain)
+    patience = StoreRetry(
+        settings.runtime.store_patience_seconds, where=f"checkpoint store {place.store}"
+    )
+    store = CheckpointStore(place.store, patience)
+    _check_history(plain, settings, store)
+    with ExitStack() as stack:
+        # a driver that gets no Spark must not fence one that runs
+        if place.master is not None:
+            java_home.find()
+            spark_master.await_answer(place.master)
+        exchange = SparkGateway(
+            pipeline.name,
+            place.master,
+            str(jvm_build.path()),
+            place.options,
+            ship_jar=not place.cluster_has_jar,
+        )
+        stack.callback(exchange.stop)
+        started()
+        file = _early_events(place.events, stack)
+        outputs = [output for chain in plain.chains for output in chain.outputs]
+        history = _settled(plain, store, store.open(driver_clock.now(), outputs, pipeline.name))
+        built = _with_branches(plain, history)
+        if savepoint_upgrade.is_needed(built, history):
+            savepoint_upgrade.carry_over(built, store, history, driver_clock.now())
+            history = store.read()
+        file = file or stack.enter_context(open_events(place.events))
+        events = EventLog(file, store.generation, settings.runtime.events_bytes_max)
+        store.patience = replace(patience, say=events.store_away)
+        packed = shipped if built is plain else program_pickle.pack(built)
+        program_file = store.write_program(packed), work_items.program_digest(packed)
+        application = _application(built, program_file, store, history, settings, exchange, events)
+        sidecar = _sidecar(place, store)
+        if sidecar is not None:
+            sidecar.start()
+            stack.callback(sidecar.stop)
+        guidance = _guidance(application, bool(history.offsets), sidecar)
+        store.patience = replace(patience, say=partial(_store_away, events, guidance))
+        del history  # the application has what it needs of it
+        _run(application, guidance)
+
+
+def _store_away(events: EventLog, guidance: CoordinatorClient, cause: str | None) -> None:
+    """The checkpoint store is away, with why, or back."""
+    events.store_away(cause)
+    guidance.report_now()
+
+
+def _check_policy(plain: Program, settings: Settings) -> None:
+    """Raise InputError for what the settings say of queries that are not there."""
+    try:
+        coordination.initial(plain.topology, settings.policy, settings.runtime.nodes_expected)
+    except InputError as error:
+        raise settings.placed(error) from error
+
+
+def _early_events(path: Path, stack: ExitStack) -> TextIO | None:
+    """The event file, before a generation is taken, for a driver that cannot write it must not
+    fence one that runs; None where its folder is the store's, which is yet to be made."""
+    return stack.enter_context(open_events(path)) if path.parent.is_dir() else None
+
+
+def _settled(plain: Program, store: CheckpointStore, history: StoreHistory) -> StoreHistory:
+    """The history once what the driver before still owed is said, and without the branches that a
+    savepoint has joined. Raises InputError where the pipeline cannot go on from it."""
+    owed, joined = output_staging.unpublished(history), stopped_branches.are_joined(history)
+    if owed is not None:
+        committed = _committed(_with_branches(plain, history), history)
+        store.commit(output_staging.without_committed(owed, history.fold, committed))
+    if joined:
+        store.join_branches()
+    return store.read() if joined or owed is not None else history
+
+
+def _committed(built: Program, history: StoreHistory) -> dict[str, int]:
+    """How far each query partition has got; of another pipeline's that is not known."""
+    if savepoint_upgrade.is_needed(built, history):
+        return {}
+    _, committed = output_commit.read_back(
+        built, history, stopped_branches.branch_restore_points(built, history)
+    )
+    return committed
+
+
+def _with_branches(plain: Program, history: StoreHistory) -> Program:
+    """The program with the branches of its history. Raises InputError where it cannot go on."""
+    joined = stopped_branches.are_joined(history)
+    built = plain if joined else stopped_branches.split(plain, history.branches)
+    savepoint_upgrade.check(built, history)
+    return built
+
+
+def _check_history(plain: Program, settings: Settings, store: CheckpointStore) -> None:
+    """Read what a start goes on from as it will be read once a generation has been taken: what
+    cannot be read ends this driver, and not the one that runs. Raises InputError for another
+    pipeline or other libraries, DamagedError for a record that cannot be read."""
+    history = store.read()
+    built = _with_branches(plain, history)
+    if savepoint_upgrade.is_needed(built, history):
+        return
+    store.patience.through(lambda: library_versions.check(store.files, history.fold))
+    output_staging.unpublished(history)
+    output_commit.read_back(built, history, stopped_branches.branch_restore_points(built, history))
+    _cuts(built, settings, history)
+
+
+def _cuts(built: Program, settings: Settings, history: StoreHistory) -> dict[int, Cut]:
+    """The cuts that the store has; without any the one at which the input begins."""
+    cuts = {number: Cut.from_record(record) for number, record in history.offsets.items()}
+    if not cuts:
+        rate = settings.runtime.rows_per_second
+        cuts[0] = epoch_cutter.beginning(_sources(built), driver_clock.now(), rate)
+    return cuts
+
+
+def _sources(built: Program) -> dict[str, Any]:
+    """The sources, without what has become of their branches."""
+    return {
+        chain.name: chain.root.function
+        for chain in built.chains
+        if not (chain.keyed or chain.relay or chain.reads)
+    }
+
+
+def _sidecar(place: DriverPlace, store: CheckpointStore) -> SidecarClient | None:
+    if place.sidecar is None:
+        return None
+    hello = Handshake(
+        oldest=protocol.VERSION_OLDEST,
+        newest=protocol.VERSION,
+        namespace=place.identity.namespace,
+        application=place.identity.application,
+        generation=store.generation,
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+        store=store.identity(),
+    )
+    return SidecarClient(place.sidecar, hello)
+
+
+def _guidance(
+    application: DriverContext, resumed: bool, contact: SidecarClient | None
+) -> CoordinatorClient:
+    now = None if contact is None else time.monotonic()
+    return CoordinatorClient(
+        topology=topology_report(application, resumed=resumed),
+        reports=ReportBuilder(application),
+        following=AcceptedDirectives(
+            application.store.generation,
+            plan_epoch=application.plan_epoch,
+            contact_at=now,
+            alone_seconds=application.settings.runtime.alone_seconds,
+        ),
+        contact=contact,
+    )
+
+
+def _run(application: DriverContext, guidance: CoordinatorClient) -> None:
+    store = application.store
+    requests = UserRequests(store.files, REQUESTS, application.settings.runtime.epoch_seconds)
+    store.requests = requests
+    checkpointing = CheckpointCoordinator(application)
+    control = ControlLoop(application, checkpointing, guidance)
+    catch_up = CatchUpLoop(application, control)
+    loop = EpochLoop(
+        application,
+        control,
+        checkpointing,
+        partial(store.holds, FINISH_REQUEST),
+        partial(store.holds, SAVEPOINT_REQUEST),
+        partial(store.holds, DRAIN_REQUEST),
+    )
+    sealing = SegmentWriter(
+        store.files,
+        lambda: store.covered,
+        lambda text: application.events.write("sealing-failed", text=text),
+    )
+    requests.start()
+    thread, sealing_thread = catch_up.start(), sealing.start()
+    try:
+        loop.run()
+        kind = "savepoint" if loop.is_saved else "finish"
+        application.events.write(kind, epoch=application.newest, late_rows=application.late.seen)
+        guidance.finish()
+        if loop.is_saved:
+            store.drop(SAVEPOINT_REQUEST)
+    except RunError as error:
+        application.events.write("failed", text=str(error))
+        raise
+    finally:
+        application.stopping = True
+        requests.stop()
+        sealing.stop()
+        thread.join(timeout=30)
+        sealing_thread.join(timeout=5)  # what it is at may be left undone
+
+
+def _application(
+    built: Program,
+    program_file: tuple[str, str],
+    store: CheckpointStore,
+    history: StoreHistory,
+    settings: Settings,
+    exchange: SparkGateway,
+    events: EventLog,
+) -> DriverContext:
+    events.steps_begun(history.checkpoint)
+    store.make_outputs(output for chain in built.chains for output in chain.outputs)
+    store.make_outputs(chain.name for chain in built.chains if chain.relay)
+    cuts = _cuts(built, settings, history)
+    restore_points = stopped_branches.branch_restore_points(built, history)
+    runtime = settings.runtime
+    last = cuts[max(cuts)]
+    digests, committed = output_commit.read_back(built, history, restore_points)
+    return DriverContext(
+        program=built,
+        program_file=program_file,
+        store=store,
+        exchange=exchange,
+        settings=settings,
+        events=events,
+        progress=PartitionTable(
+            built, restore_points, choices=dead_letters.read_back(built, history, restore_points)
+        ),
+        arrivals=EpochCutter(
+            _sources(built),
+            last,
+            runtime.rows_per_epoch_max,
+            runtime.epoch_seconds * runtime.epoch_stretch_max,
+            runtime.epoch_seconds,
+        ),
+        cuts=cuts,
+        digests=digests,
+        committed=committed,
+        late=LateCounts.of(built, history.fold),
+        pace=CatchUpThrottle(runtime.epoch_seconds),
+        budget=MemoryBudget(runtime.rows_per_epoch_max),
+        newest=last.epoch,
+        begun=last.epoch,
+        plan_epoch=history.fold.plan_epoch,
+        buffering=OFF if settings.policy.buffering == ADAPTIVE else ON,
+        ordering=OFF if settings.policy.ordering == ADAPTIVE else ON,
+    )

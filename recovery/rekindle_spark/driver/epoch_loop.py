@@ -1,0 +1,292 @@
+"""The epoch loop: cut, run, commit, checkpoint, again.
+
+    waiting ──cut──► running ──finished──► waiting, or running where the next one is cut already
+                       │  ▲
+                       └──┘ interrupted by a loss: the same epoch again on what is left
+
+While something lost is not back epochs are longer: what an epoch costs hardly depends on how much
+it takes in, so that less is spent on those that run, and on those that will be caught up with. The
+offsets of all sources are logged before an epoch runs. Partitions that have almost caught up are
+taken along: they run the epochs that they lack and the new one in the same job. Where the next
+epoch is due before one has run, it is cut and its sources go ahead (`ahead`). A savepoint is a
+checkpoint of the newest epoch, after which no other is cut. A drain takes the rest of the input in
+epochs that follow each other without a pause, while everything runs.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from rekindle_spark.control import partition_migration, query_stop
+from rekindle_spark.control.control_loop import ControlLoop
+from rekindle_spark.driver import driver_clock
+from rekindle_spark.driver.driver_context import DriverContext
+from rekindle_spark.driver.epoch_cutter import Cut
+from rekindle_spark.driver.source_prefetch import SourcePrefetch
+from rekindle_spark.flow_control import memory_budget
+from rekindle_spark.jobs import job_runner, job_specs, stage_timing
+from rekindle_spark.jobs.job_runner import POLL_SECONDS, RETRY_SECONDS, Result
+from rekindle_spark.output import output_staging
+
+__all__ = ["EpochLoop"]
+
+
+@dataclass(slots=True)
+class EpochLoop:
+    """Runs epochs until the input has ended and everything is finished, or `is_saved`."""
+
+    application: DriverContext
+    control: ControlLoop
+    checkpointing: CheckpointCoordinator
+    finish_requested: Callable[[], bool]
+    savepoint_requested: Callable[[], bool]
+    drain_requested: Callable[[], bool] = lambda: False
+    is_saved: bool = False
+    final: Cut | None = None
+    attempts: job_runner.Attempts = field(default_factory=job_runner.Attempts)
+    next_cut_at: float = field(default=0.0)
+    drains: bool = False
+    ahead: SourcePrefetch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ahead = SourcePrefetch(self.application)
+
+    def run(self) -> None:
+        """The whole life of the loop. Raises what ends the application."""
+        self._resume()
+        while not self._done() and not self.is_saved:
+            self._await_epoch()
+            if not self._is_cut:
+                self._cut()
+            self._run_epoch(self.application.arrivals.last.epoch)
+            self._save()
+        if self.final is not None and not self.is_saved:
+            output_staging.publish_all(self.application, self.final.epoch)
+        query_stop.check(self.application)
+
+    def _resume(self) -> None:
+        """After a restart the epochs in the log are all behind; catch-up runs them."""
+        last = self.application.arrivals.last
+        if last.final:
+            self.final = last
+
+    def _done(self) -> bool:
+        progress = self.application.progress
+        return (
+            self.final is not None
+            and progress.complete
+            and all(epoch == self.final.epoch for epoch in progress.finished.values())
+        )
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether there is an epoch that has not run."""
+        return self.application.arrivals.last.epoch > self.application.newest
+
+    def _await_epoch(self) -> None:
+        """Wait until the next epoch is due, the first until something is placed that can run it: a
+        backlog then comes in few long epochs."""
+        application = self.application
+        while True:
+            self.control.pump()
+            begun = application.progress.placed or application.newest > 0
+            due = begun and driver_clock.now() >= self.next_cut_at
+            if (due or self._is_cut) and not application.paused:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _cut(self) -> None:
+        """Log the next epoch's input, unless the input has ended."""
+        application, now = self.application, driver_clock.now()
+        runtime, complete = application.settings.runtime, application.progress.complete
+        seconds = runtime.epoch_seconds if complete else runtime.recovery_epoch_seconds
+        self.next_cut_at = now + seconds
+        if self.final is not None:
+            return
+        final = complete and self.finish_requested()
+        # not in a recovery: what comes back would have ever more to catch up with
+        drain = complete and self.drain_requested()
+        if drain and not self.drains:
+            epoch, rows = application.arrivals.last.epoch + 1, application.arrivals.rows_left()
+            application.events.write("drain", epoch=epoch, rows=rows)
+        self.drains = drain
+        cut = application.arrivals.cut(now, self.control.rows_per_second, final=final, drain=drain)
+        some = bool(application.progress.live)
+        if application.arrivals.hurries(now, some=some, all_run=complete):
+            self.next_cut_at = now
+        cut = application.arrivals.adopt(application.store.log_offsets(cut.epoch, cut.record()))
+        with application.lock:
+            application.cuts[cut.epoch] = cut
+        application.events.write("cut", epoch=cut.epoch, rows=cut.rows, cut_at=cut.cut_at)
+        if cut.final:
+            self.final = cut
+
+    def _run_epoch(self, epoch: int) -> None:
+        """Run an epoch for all live partitions, again after each loss until none interrupts."""
+        application, ahead = self.application, self._result_ahead()
+        while True:
+            with application.lock:
+                application.begun = epoch
+                work = self._work(epoch)
+                if not work:
+                    application.newest = epoch
+                    break
+            checkpoint = self.checkpointing.due(epoch, work)
+            alone = self._is_alone()
+            result = job_runner.run(
+                application,
+                work,
+                urgency=job_runner.URGENT,
+                checkpoint=checkpoint,
+                meanwhile=partial(self._meanwhile, epoch, time.monotonic(), ahead),
+            )
+            if result.finished:
+                self.ahead.note(ahead, result)
+            result = _together(ahead, result)
+            self.control.results.put(result)
+            if result.finished:
+                self.attempts.clear()
+                self._tell(epoch, result, ahead=ahead.finished)
+                application.arrivals.ran(application.cuts[epoch].rows, result.seconds)
+                # epochs of a drain are long on purpose
+                usual = not application.arrivals.drains
+                if usual and all(first == last for first, last in work.values()):
+                    alone = alone and self._is_alone()
+                    application.pace.epoch_took(result.seconds, alone=alone)
+                    if alone:
+                        self.control.note_times(result, ahead=ahead.finished)
+                with application.lock:
+                    application.progress.live |= set(work)
+                    application.newest = epoch
+                    application.epoch_seconds = result.seconds
+                break
+            self._failed(result)
+            ahead = Result(False, 0.0)
+        self.control.pump()
+        self.control.report_caught_up()
+        self.checkpointing.advance()
+        if self.checkpointing.epoch is None and self.final is None:
+            partition_migration.carry_out(application, self.checkpointing.state_bytes)
+
+    def _result_ahead(self) -> Result:
+        """What came of this epoch's sources where they went ahead; `seconds` is how long they were
+        waited for. What they have not done the epoch's own job does.
+
+        That hosts had the memory for it says nothing of an epoch before its own job has run too.
+        """
+        began = time.monotonic()
+        if self.ahead.job is None:
+            return Result(False, 0.0)
+        while (result := self.ahead.take(POLL_SECONDS)) is None:
+            self.control.pump()
+        self.control.results.put(replace(result, finished=False))
+        seconds = time.monotonic() - began
+        if not result.finished:
+            if result.blamed:
+                self.control.fail_after(result, job_runner.Attempts())
+            elif result.reason != "interrupted":
+                self.application.events.write("job-failed", text=result.reason)
+            return Result(False, seconds, memory=result.memory)
+        return replace(result, seconds=seconds)
+
+    def _meanwhile(self, epoch: int, began: float, ahead: Result) -> None:
+        """While an epoch's job is on its way, begun then, with its sources or after they went
+        ahead: let those of the next epoch go ahead, if that is due and it is time for it."""
+        self.control.pump()
+        if self.checkpointing.is_urgent or self.attempts.failing_since is not None:
+            return
+        elapsed_seconds = time.monotonic() - began
+        if not self.ahead.is_time(elapsed_seconds, sources_ran=ahead.finished):
+            return
+        is_cut = self.application.arrivals.last.epoch > epoch
+        is_due = self.final is None and driver_clock.now() >= self.next_cut_at
+        if (is_cut or is_due) and self.ahead.may_begin:
+            if not is_cut:
+                self._cut()
+            self.ahead.begin(epoch + 1)
+
+    def _is_alone(self) -> bool:
+        """Whether nothing is being done for partitions that are behind."""
+        return not self.application.claimed and self.checkpointing.preserving is None
+
+    def _tell(self, epoch: int, result: Result, *, ahead: bool) -> None:
+        """Say how long an epoch has taken, and each of its stages."""
+        self.application.events.write(
+            "ran",
+            epoch=epoch,
+            seconds=result.seconds,
+            stage_seconds=stage_timing.longest(result.stages),
+            ahead=ahead,
+        )
+
+    def _save(self) -> None:
+        """Where a savepoint is asked for, have it taken in the next epoch, and wait for it then."""
+        epoch = self.application.newest
+        if self.checkpointing.is_urgent:
+            while self.checkpointing.is_taking(epoch):
+                self._call_roll()
+            points = self.application.progress.restore_points
+            stopped = self.application.progress.left_out
+            self.is_saved = points.newest == epoch and not points.older and not stopped
+        self.checkpointing.is_urgent = self.savepoint_requested()
+
+    def _call_roll(self) -> None:
+        """Hear what hosts have written since the last job."""
+        application = self.application
+        running_job = job_runner.submit(
+            application,
+            lambda: job_specs.roll_call(
+                application.progress, application.executors, application.next_header()
+            ),
+        )
+        result = None
+        while result is None:
+            result = job_runner.poll(application, running_job, POLL_SECONDS)
+            self.control.pump()
+        self.control.results.put(result)
+        if not result.finished:
+            self._failed(result)
+        self.control.pump()
+        self.checkpointing.advance()
+
+    def _work(self, epoch: int) -> dict[int, tuple[int, int]]:
+        """Live partitions, and those that may join: all their producers are in the same job."""
+        application, progress = self.application, self.application.progress
+        gap = application.settings.runtime.join_gap_epochs
+        work: dict[int, tuple[int, int]] = {}
+        for partition in application.program.in_order(progress.placed):
+            if partition not in progress.live:
+                if partition in application.claimed or partition in progress.suspects.alone:
+                    continue
+                if not progress.caught_up(partition, application.newest, gap):
+                    continue
+            producers = set(application.program.upstream(partition))
+            if any(u not in work and progress.finished.get(u, -1) < epoch for u in producers):
+                continue
+            if progress.finished[partition] < epoch:
+                work[partition] = (progress.finished[partition] + 1, epoch)
+            elif not producers - progress.live:
+                progress.live.add(partition)
+        return work
+
+    def _failed(self, result: Result) -> None:
+        given_up = self.ahead.give_up()
+        if given_up is not None:
+            self.control.results.put(given_up)
+        self.control.pump()
+        if result.reason == "interrupted":
+            return
+        self.control.fail_after(result, self.attempts)
+        time.sleep(RETRY_SECONDS)
+
+
+def _together(ahead: Result, result: Result) -> Result:
+    """What came of an epoch: of its sources ahead of it, and of its own job."""
+    return replace(
+        result,
+        seconds=ahead.seconds + result.seconds,
+        memory=memory_budget.merged(ahead.memory, result.memory),
+        stages=(*ahead.stages, *result.stages),
+    )

@@ -1,0 +1,20 @@
+"""The host of an executor: the resident Python process that holds states and runs operators.
+
+frames              blocks on the wire: header, Arrow batch, digest
+partition           one operator partition: runs its chain for one epoch
+job_activity        signs of what a host does for each job, for the driver to see that it goes
+                    on
+sandbox             runs partitions apart that are suspected to end their process
+partition_runner    runs one epoch of one partition, here or apart
+work_items          what the items of a request mean
+cpu_meter           CPU used per partition and by the executor as a whole
+memory_gauge        what a host uses of its memory, and when it says no
+container_memory    what the container of an executor leaves to its host
+stack_sampler       where the CPU of host and driver goes, by samples of stacks, when asked for
+host_scheduler      one piece of work at a time, the most urgent first
+connection_threads  threads that serve requests, kept for the next ones
+native_libraries    holds native libraries to one thread, and to common instructions
+host_socket         where the host listens, for its own JVM alone
+host_answers        what a host answers, and its bytes
+host                the resident process: socket, requests, priorities
+"""

@@ -1,0 +1,118 @@
+"""Runs one epoch of one partition: in the host, or apart where it may end its process.
+
+A host that takes the place of a dead one knows on which partition that died, and refuses it until
+the driver asks for it in a process of its own. Called by `host`, which has the states.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle_spark.executor import (
+    cpu_meter,
+    host_scheduler,
+    memory_gauge,
+    partition,
+    sandbox,
+    work_items,
+)
+from rekindle_spark.executor.frames import Frame
+from rekindle_spark.executor.partition import PartitionOutcome, PartitionState, PartitionWork
+from rekindle_spark.executor.sandbox import Sandboxes, SandboxTrial
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.user_code.watchdog import Watchdog
+
+__all__ = ["OutdatedRequest", "PartitionRunner"]
+
+# By then the driver has heard of the death, or will not.
+WARY_SECONDS = 10.0
+
+
+class OutdatedRequest(Exception):
+    """The request belongs to what has been replaced, or would end the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wary:
+    """The partition on which the host before died: it is not run here until the driver knows."""
+
+    partition: int
+    until: float
+
+
+@dataclass(slots=True)
+class PartitionRunner:
+    """Runs what `host` has gathered; `meter` and `gauge` are the host's, `pickled` the newest
+    program by its hash."""
+
+    meter: cpu_meter.CpuMeter
+    gauge: memory_gauge.MemoryGauge
+    watchdog: Watchdog
+    sandboxes: Sandboxes = field(default_factory=Sandboxes)
+    wary: Wary | None = None
+    pickled: tuple[str, bytes] = ("", b"")
+
+    def beware(self, number: int) -> None:
+        """The host before has died on this partition."""
+        self.wary = Wary(number, time.monotonic() + WARY_SECONDS)
+        self.sandboxes.prepare()
+
+    def check(self, number: int, item: dict[str, Any]) -> None:
+        """Refuse what ended the host before, in jobs that were made when nobody knew that."""
+        wary = self.wary
+        if wary is None or number != wary.partition:
+            return
+        if item.get("apart") is not None or time.monotonic() > wary.until:
+            self.wary = None
+            return
+        raise OutdatedRequest("the host before died while it worked on this partition")
+
+    def run_here(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        work: PartitionWork,
+        state: PartitionState,
+        arrived: Sequence[Frame],
+    ) -> PartitionOutcome:
+        """Run one epoch of one partition in this process, where memory allows."""
+        self.gauge.check(request)
+        self.watchdog.seconds_max = request.get("function_seconds_max", 0.0)
+        self.watchdog.memory_bytes_max = self.gauge.function_bytes_max(request)
+        return partition.run(program, work, state, arrived, self.watchdog)
+
+    def run_apart(
+        self,
+        program: Program,
+        request: dict[str, Any],
+        item: dict[str, Any],
+        work: PartitionWork,
+        state: PartitionState,
+        arrived: Sequence[Frame],
+    ) -> tuple[PartitionOutcome | None, int]:
+        """Run it in a process of its own where that is asked for; how many of these have died."""
+        apart = item.get("apart")
+        if apart is None:
+            return None, 0
+        trial = SandboxTrial(
+            self._pickled(request),
+            work,
+            state,
+            sandbox.blocks(arrived),
+            apart["seconds_max"],
+            self.gauge.trial_bytes_max(request),
+            host_scheduler.yields(request),
+        )
+        outcome, deaths, cpu_seconds = self.sandboxes.run(
+            program, trial, searches=apart["searches"]
+        )
+        self.meter.add(work.partition, cpu_seconds)
+        return outcome, deaths
+
+    def _pickled(self, request: dict[str, Any]) -> bytes:
+        """The program as it lies in the store."""
+        _, _, digest = request["program"]
+        if self.pickled[0] != digest:
+            self.pickled = (digest, work_items.program_bytes(request))
+        return self.pickled[1]

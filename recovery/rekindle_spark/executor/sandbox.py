@@ -1,0 +1,412 @@
+"""Runs partitions apart from the host whose functions are suspected to end their process.
+
+    host ──request──► sandbox ──fork──► trial     runs one epoch of one partition
+      ▲                  │                │
+      └────── what it gave, or how it died┘
+
+    python -m rekindle_spark.executor.sandbox
+
+`partition.run` is pure: what it needs goes in, what it gives comes out, and the state stays in the
+host. A trial that dies costs nothing but itself. The sandbox has one thread and runs nothing
+itself, so a fork of it is sound and takes milliseconds. To find the records at fault, trials are
+repeated: a call that has ended one counts as a call that raises in the next. `host` starts it.
+"""
+
+import mmap
+import os
+import pickle
+import queue
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from ctypes import CDLL
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import pyarrow as pa
+
+from rekindle.model.errors import RekindleError, StepError
+from rekindle_spark.executor import frames, partition
+from rekindle_spark.executor.frames import Frame
+from rekindle_spark.executor.host_scheduler import NICENESS
+from rekindle_spark.executor.partition import (
+    Incomplete,
+    PartitionOutcome,
+    PartitionState,
+    PartitionWork,
+)
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.user_code import print_forwarding, watchdog
+from rekindle_spark.user_code.watchdog import Watchdog
+
+__all__ = [
+    "Died",
+    "Reply",
+    "SandboxTrial",
+    "Sandboxes",
+    "blocks",
+    "following",
+    "hung_seconds",
+    "main",
+]
+
+SIZE = struct.Struct(">q")
+PR_SET_PDEATHSIG = 1  # of prctl.h
+LOOK_SECONDS = 0.05
+DEATHS_MAX = 1_000  # in a search
+
+
+class Died(Exception):
+    """A trial has died, or found whose fault it is: `fault` says which step and how."""
+
+    def __init__(self, fault: StepError, epoch: int) -> None:
+        super().__init__(str(fault))
+        self.fault, self.epoch = fault, epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxTrial:
+    """One epoch of one partition, to be run in a process of its own.
+
+    `program` is the pickled program, `blocks` are the frames of the input one after the other.
+    0 seconds are no limit. One that `yields` leaves the CPU to others. `ended` and `searched`: see
+    `Watchdog`.
+    """
+
+    program: bytes
+    work: PartitionWork
+    state: PartitionState
+    blocks: bytes
+    seconds_max: float
+    memory_bytes_max: int
+    yields: bool = False
+    ended: dict[int, str] = field(default_factory=dict)
+    searched: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """How a trial ended: `answer` is pickled, an outcome or error and what was printed; it is empty
+    where the trial died.
+
+    `note` is what it had noted last (`watchdog.read`).
+    """
+
+    answer: bytes
+    exit_code: int
+    note: bytes = b""
+    cpu_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Sandboxes:
+    """The sandboxes of a host: those that wait for the next trial, and how others are started.
+
+    A thread that never lowers its own priority starts them: they would keep a lower one for good.
+    """
+
+    idle: "queue.SimpleQueue[_Sandbox | BaseException]" = field(default_factory=queue.SimpleQueue)
+    wanted: "queue.SimpleQueue[None]" = field(default_factory=queue.SimpleQueue)
+
+    def start(self) -> None:
+        """Start the thread; it ends with the process."""
+        threading.Thread(target=self._start_each, name="sandboxes", daemon=True).start()
+
+    def prepare(self) -> None:
+        """Start one: it will be needed."""
+        self.wanted.put(None)
+
+    def run(
+        self, program: Program, trial: SandboxTrial, *, searches: bool
+    ) -> tuple[PartitionOutcome, int, float]:
+        """What a trial gives, how many have died before it, and CPU seconds of all of them.
+
+        Raises Died after the first death, and with `searches` once it is known what is at fault;
+        otherwise what `partition.run` raises. A search is limited in deaths, and in the time that
+        calls have hung: that processes start slowly on a busy node says nothing of a function.
+        """
+        hung, cpu_seconds = 0.0, 0.0
+        while True:
+            reply = self._ask(trial)
+            cpu_seconds += reply.cpu_seconds
+            if reply.answer:
+                return _given(trial, reply.answer), len(trial.ended), cpu_seconds
+            hung += hung_seconds(reply)
+            next_trial = following(program, trial, reply, hung) if searches else None
+            if next_trial is None:
+                raise Died(_fault(program, trial, reply), trial.work.epoch)
+            trial = next_trial
+
+    def _ask(self, trial: SandboxTrial) -> Reply:
+        try:
+            sandbox = self.idle.get_nowait()
+        except queue.Empty:
+            self.prepare()
+            sandbox = self.idle.get()
+        if isinstance(sandbox, BaseException):
+            why = str(sandbox) or type(sandbox).__name__
+            raise RuntimeError(f"no process can be started: {why}") from sandbox
+        reply = sandbox.ask(pickle.dumps(trial))
+        if reply is None:
+            self.prepare()  # somebody else may be waiting for this one
+            return Reply(b"", sandbox.end())
+        self.idle.put(sandbox)
+        return reply
+
+    def _start_each(self) -> None:
+        while True:
+            self.wanted.get()
+            try:
+                self.idle.put(_Sandbox())
+            except BaseException as error:  # the thread outlives it: who waits is told
+                self.idle.put(error)
+
+
+class _Sandbox:
+    """The process, as the host sees it."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rekindle_spark.executor.sandbox"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def ask(self, request: bytes) -> Reply | None:
+        """How a trial ended; None where the sandbox itself has."""
+        assert self.process.stdin is not None
+        assert isinstance(self.process.stdout, BufferedReader)
+        try:
+            self.process.stdin.write(_sized(request))
+            self.process.stdin.flush()
+            answer = _read(self.process.stdout)
+        except OSError:
+            return None
+        return None if answer is None else pickle.loads(answer)
+
+    def end(self) -> int:
+        """Its exit code, as a shell counts."""
+        self.process.kill()
+        code = self.process.wait()
+        return watchdog.SIGNALLED - code if code < 0 else code
+
+
+def _given(trial: SandboxTrial, answer: bytes) -> PartitionOutcome:
+    """The outcome of a trial that has answered; raises what it raised. What it printed counts as
+    printed here."""
+    given, printed = pickle.loads(answer)
+    print_forwarding.add(printed)
+    if isinstance(given, StepError) and trial.ended:
+        raise Died(given, trial.work.epoch)
+    if isinstance(given, BaseException):
+        raise given
+    assert isinstance(given, PartitionOutcome)
+    return given
+
+
+def hung_seconds(reply: Reply) -> float:
+    """For how long a trial that was ended had let its last call run, in seconds; 0 for others."""
+    noted = watchdog.read(reply.note)
+    took_too_long = reply.exit_code == watchdog.TOOK_TOO_LONG
+    return noted.limit_seconds if noted is not None and took_too_long else 0.0
+
+
+def following(
+    program: Program, trial: SandboxTrial, reply: Reply, hung: float
+) -> SandboxTrial | None:
+    """The next trial of a search in which calls have hung for so many seconds; None where there is
+    nothing left to be found.
+
+    A function without dead letters that takes too long is not searched: that would take minutes
+    for the same end.
+    """
+    noted = watchdog.read(reply.note)
+    if noted is None or noted.call == 0 or noted.call in trial.ended:
+        return None
+    took_too_long = reply.exit_code == watchdog.TOOK_TOO_LONG
+    if took_too_long and not _has_letters(program, trial.work.partition, noted.step):
+        return None
+    most_seconds = watchdog.SEARCH_CALLS_MAX * trial.seconds_max
+    if len(trial.ended) >= DEATHS_MAX or (most_seconds and hung > most_seconds):
+        return None
+    searched = trial.searched
+    if took_too_long:
+        searched = {**searched, noted.step: watchdog.part_seconds(trial.seconds_max)}
+    ended = {**trial.ended, noted.call: watchdog.described(reply.exit_code, noted)}
+    return replace(trial, ended=ended, searched=searched)
+
+
+def _has_letters(program: Program, number: int, step: str) -> bool:
+    chain = program.owner[number]
+    return any(one.dead_letters for one in (chain.root, *chain.steps) if one.name == step)
+
+
+def _fault(program: Program, trial: SandboxTrial, reply: Reply) -> StepError:
+    number, epoch = trial.work.partition, trial.work.epoch
+    noted = watchdog.read(reply.note)
+    step = program.owner[number].name if noted is None or not noted.step else noted.step
+    how, name = watchdog.described(reply.exit_code, noted), program.partition_names[number]
+    return StepError(
+        where=f"step {step}",
+        what=f"{how}, at epoch {epoch} of {name}",
+        remedy="mend the step's function and start again: committed output stays",
+    )
+
+
+def blocks(received: Sequence[Frame]) -> bytes:
+    """The bytes of frames, one frame after the other."""
+    return b"".join(map(frames.raw, received))
+
+
+def main() -> None:
+    """Run one trial after the other until the host ends."""
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    # what functions print goes where the host's does, and they have nothing to read
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    # on a machine that runs out of memory the kernel ends trials first
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    memory = mmap.mmap(-1, watchdog.SIZE)
+    _load()
+    while (request := _read(requests)) is not None:
+        replies.write(_sized(pickle.dumps(_tried(request, memory, requests))))
+        replies.flush()
+
+
+def _load() -> None:
+    """Load what every trial would: that takes a trial half a second. Nothing of it starts a thread,
+    as polars would."""
+    import_module("pyspark.cloudpickle")
+    pa.table({"warm": [1]}).combine_chunks()
+
+
+def _tried(request: bytes, memory: mmap.mmap, requests: BinaryIO) -> Reply:
+    """Run a trial in a process of its own, and watch it."""
+    memory[:] = watchdog.NOTHING
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _answer(request, memory, writing)
+    os.close(writing)
+    answer, why = _watched(pid, reading, memory, requests)
+    os.close(reading)
+    _, status, used = os.wait4(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    whole = len(answer) >= SIZE.size and SIZE.unpack_from(answer)[0] == len(answer) - SIZE.size
+    code = watchdog.SIGNALLED - code if code < 0 else code
+    return Reply(
+        bytes(answer[SIZE.size :]) if whole and code == 0 else b"",
+        why or code,
+        bytes(memory),
+        used.ru_utime + used.ru_stime,
+    )
+
+
+def _watched(pid: int, reading: int, note: mmap.mmap, requests: BinaryIO) -> tuple[bytearray, int]:
+    """What a trial writes until it ends, and the exit code for why it was ended, 0 if it was not.
+
+    Its end is that of the process: what it has started may hold the pipe open.
+    """
+    answer, why, clock = bytearray(), 0, watchdog.Clock(pid)
+    os.set_blocking(reading, False)
+    process = os.pidfd_open(pid)
+    poll = select.poll()
+    for descriptor in (reading, process):
+        poll.register(descriptor, select.POLLIN)
+    poll.register(requests.fileno(), 0)  # only whether the host is gone
+    while True:
+        ready = dict(poll.poll(LOOK_SECONDS * 1000))
+        if requests.fileno() in ready:
+            os.kill(pid, signal.SIGKILL)
+            os._exit(0)
+        if reading in ready and not _drain(reading, answer):
+            poll.unregister(reading)
+        if process in ready:
+            _drain(reading, answer)
+            os.close(process)
+            return answer, why
+        if not why:
+            noted = watchdog.read(bytes(note))
+            if clock.is_over(noted):
+                why = watchdog.TOOK_TOO_LONG
+            if noted is not None and 0 < noted.limit_bytes < watchdog.used_bytes(pid):
+                why = watchdog.USED_TOO_MUCH
+            if why:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _drain(reading: int, answer: bytearray) -> bool:
+    """Read what is there; whether more may come."""
+    with suppress(BlockingIOError):
+        while part := os.read(reading, 1 << 20):
+            answer += part
+        return False
+    return True
+
+
+def _answer(request: bytes, memory: mmap.mmap, writing: int) -> NoReturn:
+    """In the process of a trial: run it, write what came of it, and end."""
+    CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print_forwarding.install()
+    try:
+        given: Any = _run(pickle.loads(request), memory)
+    except (RekindleError, Incomplete) as error:
+        given = error
+    except BaseException:
+        given = RuntimeError(traceback.format_exc())
+    answer = memoryview(_sized(pickle.dumps((given, print_forwarding.taken()))))
+    while answer:
+        answer = answer[os.write(writing, answer) :]
+    os._exit(0)
+
+
+def _run(trial: SandboxTrial, memory: mmap.mmap) -> PartitionOutcome:
+    if trial.yields:
+        os.nice(NICENESS)
+    program: Program = pickle.loads(trial.program)
+    watch = Watchdog(
+        memory,
+        trial.seconds_max,
+        trial.ended,
+        trial.searched,
+        counts=True,
+        memory_bytes_max=trial.memory_bytes_max,
+    )
+    received = list(frames.frames(memoryview(trial.blocks)))
+    return partition.run(program, trial.work, trial.state, received, watch)
+
+
+def _sized(data: bytes) -> bytes:
+    return SIZE.pack(len(data)) + data
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    """The next message; None at the end."""
+    head = stream.read(SIZE.size)
+    if len(head) < SIZE.size:
+        return None
+    (size,) = SIZE.unpack(head)
+    data = stream.read(size)
+    return data if len(data) == size else None
+
+
+if __name__ == "__main__":
+    # what is pickled here must have the module's own name
+    from rekindle_spark.executor import sandbox
+
+    sandbox.main()

@@ -1,0 +1,189 @@
+"""What came of a job, judged from the reports of its tasks.
+
+Gathers what hosts say of partitions, states, memory and CPU, and which of them were found dead;
+`job_runner` decides whether the job counts, `control_loop` what follows where it does not.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.model.errors import DamagedError, StepError
+from rekindle_spark.control.link_health import Link
+from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.flow_control import memory_budget
+from rekindle_spark.flow_control.memory_budget import MemoryReading
+from rekindle_spark.jobs import stage_timing
+from rekindle_spark.jobs.job_specs import Specification
+from rekindle_spark.spark import spark_gateway
+from rekindle_spark.user_code import watchdog
+from rekindle_spark.user_code.watchdog import Noted
+
+__all__ = ["Death", "Result", "counted", "deaths", "judge", "outcomes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A host that was found dead: its executor, its process, and what it had noted of its work,
+    None where it had no work."""
+
+    executor: str
+    process: int
+    exit_code: int
+    noted: Noted | None
+
+
+@dataclass(slots=True)
+class Result:
+    """How a job ended. `finished`: all counts. Faults are reports by executor otherwise, or by
+    partition.
+
+    `hostless_executors` are those of the `stateless_executors` that had no host to ask,
+    `full_executor` one that had no room on its disk. `stages` are the tasks of a finished job.
+    `blamed` are dead hosts' executors by the chain whose function is suspected of it. `died`:
+    faults of partitions that ran apart and died there, each with its epoch.
+    `damaged`: producers and epochs of frames that were not as they had been made.
+    `cut_links` are executors that could not read blocks, each with one that has these, and the
+    seconds that they tried; `sound_links` are those of the links asked for whose reads went well.
+    `idle_seconds`: for how long nothing had been done for a job that was given up for that.
+    `machines` are executors' kinds of CPU. `over_budget`: bytes of states by partition of executors
+    that had no memory for the job;
+    `piece_epochs`: of how many epochs a piece of catching up was, 0 for any other job.
+    """
+
+    finished: bool
+    seconds: float
+    losses: int = 0
+    acknowledgements: list[dict[str, Any]] = field(default_factory=list)
+    cpu: dict[str, dict[str, Any]] = field(default_factory=dict)
+    memory: dict[str, MemoryReading] = field(default_factory=dict)
+    over_budget: dict[str, dict[str, int]] = field(default_factory=dict)
+    piece_epochs: int = 0
+    rows_by_partition: dict[int, int] = field(default_factory=dict)
+    step_errors: dict[int, StepError] = field(default_factory=dict)
+    died: dict[int, tuple[StepError, int]] = field(default_factory=dict)
+    blamed: dict[str, int] = field(default_factory=dict)
+    machines: dict[str, str] = field(default_factory=dict)
+    damage: DamagedError | None = None
+    damaged: set[tuple[int, int]] = field(default_factory=set)
+    cut_links: dict[Link, float] = field(default_factory=dict)
+    sound_links: set[Link] = field(default_factory=set)
+    store_away: bool = False
+    stateless_executors: set[str] = field(default_factory=set)
+    hostless_executors: set[str] = field(default_factory=set)
+    full_executor: str = ""
+    stages: tuple[dict[str, stage_timing.TaskTiming], ...] = ()
+    reason: str = ""
+    idle_seconds: float = 0.0
+
+
+def judge(
+    progress: PartitionTable,
+    specification: Specification,
+    reports: list[dict[str, Any]],
+    failure: str,
+    failing: Collection[Link] = (),
+) -> Result:
+    """What the reports say; `failure` is what Spark says of a job that failed, `failing` are links
+    of which it is to be found out whether reads go well."""
+    partitions = outcomes(reports)
+    result = Result(False, 0.0, memory=memory_budget.readings(reports))
+    for report in reports:
+        result.acknowledgements += report.get("acks", [])
+        if "cpu" in report:
+            _merge_cpu(result.cpu, report["executor"], report["cpu"])
+        if "machine" in report:
+            result.machines[report["executor"]] = report["machine"]
+        if report["status"] == "host-lost":
+            result.stateless_executors.add(report["executor"])
+            result.hostless_executors.add(report["executor"])
+        for peer in report.get("peers", ()):
+            result.cut_links[report["executor"], peer] = report["seconds"]
+        if report["status"] == "over-budget":
+            result.over_budget[report["executor"]] = report["states"]
+        result.store_away = result.store_away or report["status"] == "store-away"
+        if report["status"] != "ok":
+            result.reason = f"{report['status']}: {report.get('text', '')}"
+    for number, outcome in partitions.items():
+        _enter(result, progress, number, outcome)
+    good = {number for number, outcome in partitions.items() if outcome["status"] == "ok"}
+    if failure:
+        result.reason = result.reason or failure
+        result.full_executor = spark_gateway.without_room(failure)
+    result.finished = not failure and good == specification.partitions
+    if result.finished:
+        result.stages = stage_timing.stages(specification.produced, reports)
+        if failing:  # else nobody asks, and an epoch may have very many
+            result.sound_links = specification.links(progress.retained.executors) & {*failing}
+    ran = counted(specification, {number: partitions[number] for number in good})
+    result.rows_by_partition = {
+        number: sum(epoch[1] for epoch in outcome["epochs"]) for number, outcome in ran.items()
+    }
+    return result
+
+
+def _enter(
+    result: Result, progress: PartitionTable, number: int, outcome: Mapping[str, Any]
+) -> None:
+    """Enter what went wrong with a partition."""
+    status = outcome["status"]
+    if status in ("error", "died", "damaged"):
+        fault = {key: outcome[key] for key in ("where", "what", "remedy")}
+        if status == "error":
+            result.step_errors[number] = StepError(**fault)
+        elif status == "died":
+            result.died[number] = (StepError(**fault), outcome["epoch"])
+        else:
+            result.damage = DamagedError(**fault)
+    if "damaged" in outcome:
+        producer, epoch = outcome["damaged"]
+        result.damaged.add((producer, epoch))
+    if status == "missing":
+        result.stateless_executors.add(progress.placed.get(number, ""))
+    if status != "ok" and not result.reason:
+        result.reason = f"{status}: {outcome.get('text', outcome.get('what'))}"
+
+
+def deaths(reports: Iterable[Mapping[str, Any]]) -> list[Death]:
+    """The hosts that tasks have found dead."""
+    return [
+        Death(
+            report["executor"],
+            report["host"],
+            report["exit_code"],
+            watchdog.read(bytes.fromhex(report["note"])),
+        )
+        for report in reports
+        if report["status"] == "host-lost" and "note" in report
+    ]
+
+
+def counted(
+    specification: Specification, partitions: Mapping[int, dict[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """The outcomes without epochs that ran only to be read again."""
+    found: dict[int, dict[str, Any]] = {}
+    for number, outcome in partitions.items():
+        if number in specification.ranges:
+            first, last = specification.ranges[number]
+            epochs = [epoch for epoch in outcome["epochs"] if first <= epoch[0] <= last]
+            found[number] = {**outcome, "epochs": epochs}
+    return found
+
+
+def outcomes(reports: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What hosts report of each partition."""
+    return {
+        int(number): outcome
+        for report in reports
+        for number, outcome in report.get("partitions", {}).items()
+    }
+
+
+def _merge_cpu(
+    merged: dict[str, dict[str, Any]], executor: str, reading: Mapping[str, Any]
+) -> None:
+    entry = merged.setdefault(executor, {"work": {}, "processes": 0.0})
+    for number, seconds in reading["work"].items():
+        entry["work"][number] = entry["work"].get(number, 0.0) + seconds
+    entry["processes"] = max(entry["processes"], reading["processes"])

@@ -1,0 +1,154 @@
+"""Types that columns have between steps: carried as they are, read as others, or refused.
+
+Arrow has several layouts for the same values: text in pieces of up to 2 GiB or not, as views, as
+numbers of a dictionary, as runs. Sources give all of these as the plain one, and what a function
+returns is taken as the plain one that was declared, so that steps need to know one of them only.
+docs/pipelines.md has the table of what each step does with each type. Called by `replay`,
+`steps` and `partition`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from rekindle_spark.user_code import argument_checks
+
+__all__ = ["check", "column", "converted", "differ_in_layout", "plain", "plain_field"]
+
+# Extension types that every process knows by itself.
+KNOWN_EXTENSIONS = ("arrow.uuid", "arrow.json", "arrow.bool8")
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """A field as frames carry it: nullable, without metadata, of the plain type."""
+    return pa.field(field.name, plain(field.type))
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type with the same values that sources give for a type."""
+    if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
+        return plain(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind if kind.extension_name in KNOWN_EXTENSIONS else plain(kind.storage_type)
+    if kinds.is_large_string(kind) or kinds.is_string_view(kind):
+        return pa.string()
+    if kinds.is_large_binary(kind) or kinds.is_binary_view(kind):
+        return pa.binary()
+    if kinds.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(plain_field(kind.value_field), kind.list_size)
+    if _is_list(kind):
+        return pa.list_(plain_field(kind.value_field))
+    if kinds.is_struct(kind):
+        return pa.struct([plain_field(kind.field(i)) for i in range(kind.num_fields)])
+    return kind
+
+
+def check(where: str, schema: pa.Schema) -> None:
+    """Refuse a schema with a type that cannot go from one step to the next."""
+    for field in schema:
+        why = _unfit(field.type)
+        if why:
+            what = f"has type {field.type}, {why[0]}"
+            argument_checks.refuse(f"{where}: column {field.name!r}", what, why[1])
+
+
+def _unfit(kind: pa.DataType) -> tuple[str, str] | None:
+    """Why a type cannot be carried, and what to do about it."""
+    for part in (kind, *_parts(kind)):
+        if isinstance(part, pa.BaseExtensionType) and part.extension_name not in KNOWN_EXTENSIONS:
+            return "an extension that not every process knows", f"declare it as {plain(kind)}"
+        if _is_layout(part):
+            remedy = f"declare it as {plain(kind)}; what is returned is converted"
+            return "a layout that rows cannot be picked from", remedy
+        if kinds.is_union(part) or kinds.is_interval(part):
+            return "which no step can compare, nor Parquet hold", "use columns of other types"
+        names = [part.field(i).name for i in range(part.num_fields)]
+        if kinds.is_struct(part) and len(set(names)) < len(names):
+            return "with two fields of one name", "give each field a name of its own"
+    return None
+
+
+def differ_in_layout(given: pa.Schema, declared: pa.Schema) -> bool:
+    """Whether two schemas have the same columns but for the layout of values, and metadata."""
+    return given.names == declared.names and all(
+        plain(one.type) == plain(other.type) for one, other in zip(given, declared, strict=True)
+    )
+
+
+def converted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table in other layouts of the same values. Raises Arrow's errors where a value does not go
+    into the other one, as with nulls where none may be."""
+    columns = [column(*pair) for pair in zip(table.columns, schema.types, strict=True)]
+    for field, made in zip(schema, columns, strict=True):
+        if made.null_count and not field.nullable:
+            raise pa.ArrowInvalid(f"column {field.name!r} has nulls, and may have none")
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def column(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column in another layout, or as another type that can hold each of its values exactly."""
+    if values.type == kind:
+        return values
+    chunks = [piece for chunk in values.chunks for piece in _cast(chunk, kind)]
+    return pa.chunked_array(chunks, kind)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
+    """An array of another type, in pieces where it is too large for one."""
+    if kinds.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if kinds.is_list_view(array.type) or kinds.is_large_list_view(array.type):
+        array = _listed(array)
+    try:
+        yield array.cast(kind)
+    except pa.ArrowInvalid:
+        if array.nbytes < 2**31 or len(array) < 2:
+            raise
+        middle = len(array) // 2
+        yield from _cast(array.slice(0, middle), kind)
+        yield from _cast(array.slice(middle), kind)
+
+
+def _listed(array: pa.Array) -> pa.Array:
+    """Views of lists as lists: Arrow's own cast makes too few offsets where nulls are last."""
+    sizes = np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    empty = array.is_null() if array.null_count else None
+    return pa.LargeListArray.from_arrays(pa.array(offsets), array.flatten(), mask=empty)
+
+
+def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """All types inside of a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return
+    for place in range(kind.num_fields):
+        inner = kind.field(place).type
+        yield inner
+        yield from _parts(inner)
+
+
+def _is_layout(kind: pa.DataType) -> bool:
+    return bool(
+        kinds.is_dictionary(kind)
+        or kinds.is_run_end_encoded(kind)
+        or kinds.is_string_view(kind)
+        or kinds.is_binary_view(kind)
+        or kinds.is_list_view(kind)
+        or kinds.is_large_list_view(kind)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        kinds.is_list(kind)
+        or kinds.is_large_list(kind)
+        or kinds.is_list_view(kind)
+        or kinds.is_large_list_view(kind)
+    )

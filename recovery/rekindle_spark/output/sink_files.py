@@ -1,0 +1,90 @@
+"""Output files of sinks: kept until a request has done all else, then put in place together.
+
+    outputs/QUERY/INDEX-EPOCH.parquet
+
+A repeat puts the same rows in the same place, and readers take only what a commit record names, so
+nothing here asks whether a file is there already. The driver makes the folders; hosts write the
+files and report them when they are in the store.
+"""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle.model.errors import StepError
+from rekindle_spark.user_code import argument_checks
+from rekindle_store.store_files import Files
+from rekindle_store.transfers import Moved, unwatched
+
+__all__ = ["SinkFiles", "check_schema", "is_writable"]
+
+# What pyarrow raises for rows or types that Parquet cannot hold.
+UNWRITABLE = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
+
+
+@dataclass(slots=True)
+class SinkFiles:
+    """The files of one request, for the folder `sink_files` of the store."""
+
+    files: Files
+    unfinished: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, query: str, name: str, table: pa.Table) -> None:
+        """Make one file, not in the store yet. Raises StepError for rows that Parquet cannot hold,
+        such as a null in a column that may have none."""
+        try:
+            content = _parquet(table)
+        except UNWRITABLE as error:
+            raise StepError(
+                where=f"query {query}",
+                what=f"has rows that cannot be written as Parquet ({_one_line(error)})",
+                remedy="change the column in a map before the sink",
+            ) from error
+        self.unfinished[f"outputs/{query}/{name}"] = content
+
+    def put_in_place(self, moved: Moved = unwatched) -> None:
+        """Put all files into the store; when this returns, they are there for good."""
+        if self.unfinished:
+            self.files.put(self.unfinished, moved)
+
+
+def check_schema(where: str, schema: pa.Schema) -> None:
+    """Refuse a schema that Parquet cannot hold; raises InputError that names the column."""
+    if _unwritable(schema) is None:
+        return
+    for column in schema:
+        error = _unwritable(pa.schema([column]))
+        if error is not None:
+            argument_checks.refuse(
+                f"{where}: column {column.name!r}",
+                f"has type {column.type}, which Parquet cannot hold ({_one_line(error)})",
+                "change its type in a map step before, or leave it out",
+            )
+
+
+def is_writable(schema: pa.Schema) -> bool:
+    """Whether Parquet can hold a schema."""
+    return _unwritable(schema) is None
+
+
+def _unwritable(schema: pa.Schema) -> Exception | None:
+    """Try to write a file without rows; return what that raised."""
+    try:
+        _parquet(schema.empty_table())
+    except UNWRITABLE as error:
+        return error
+    return None
+
+
+def _parquet(table: pa.Table) -> bytes:
+    """The content of a Parquet file with these rows."""
+    sink = pa.BufferOutputStream()
+    # Readers find a flipped bit by the pages' checksums.
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

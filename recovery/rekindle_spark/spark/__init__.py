@@ -1,0 +1,8 @@
+"""Spark's side of the runtime: the gateway to its JVM, the jar, and the Java in `jvm/`.
+
+spark_gateway  Spark jobs of pinned tasks, retained and removed shuffles (Java in jvm/)
+java_home      the Java on this machine
+spark_master   whether a Spark master answers, before anything waits for it
+jar_compiler   compiles a folder of Java sources into a jar
+jvm_build      builds the Java classes
+"""

@@ -1,0 +1,130 @@
+"""Puts commit records that a checkpoint covers into segments, in the background of a driver.
+
+    records' own files ──all read──► segment made ──read again──► own files removed ──► next segment
+
+What is done is the same whoever does it, and may end anywhere: a segment counts as soon as it is
+there, and until then the records' own files do. So a driver that was superseded does no harm, and
+one that starts only removes what the last segment has made needless, once more.
+
+A record that sealed the log at a driver's start keeps its own file for good. It is where a commit
+of the driver before would go that is still on its way, however late: that must find the name taken.
+
+Before that, what processes have left that were killed while they wrote is removed.
+Called by `driver_main`. Readers: `rekindle_store.commit_log`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rekindle.model import record_format
+from rekindle.model.errors import DamagedError, RunError
+from rekindle_store import commit_log, commit_segments
+from rekindle_store.store_files import Files
+
+__all__ = ["SegmentWriter"]
+
+# Between two segments: an old store with a million records is not put together at once.
+PAUSE_SECONDS = 5.0
+# Of a file that a process was killed at; who lives is not at one for so long.
+LEFTOVER_SECONDS = 86_400.0
+READERS = 16
+
+
+@dataclass(slots=True)
+class SegmentWriter:
+    """Makes segments of the records up to the number that `covered` gives, but for the last.
+    `trouble` is told of a record that cannot be read; the log then stays as it is from there on."""
+
+    files: Files
+    covered: Callable[[], int]
+    trouble: Callable[[str], None] = lambda _: None
+    begin: int = 0
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> threading.Thread:
+        """Begin in a thread, which goes on until `stop`."""
+        thread = threading.Thread(target=self._run, name="sealing", daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        """Have the thread end once it has done what it is at."""
+        self.ending.set()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # what cannot be removed now goes at the next start
+            self.files.remove_leftovers(LEFTOVER_SECONDS)
+        while not self.ending.wait(PAUSE_SECONDS):
+            try:
+                self.advance()
+            except RunError as error:
+                self.trouble(str(error))
+                return
+            except OSError:
+                continue  # the store is away: what is not sealed now will be later
+
+    def advance(self) -> bool:
+        """Make the next segment, if a checkpoint covers it; whether it has been made.
+
+        Raises DamagedError for a record that is not there or not whole, OSError while the store is
+        away. Done again after an error, it goes on where it was.
+        """
+        covered = self.covered()
+        if not self.begin:
+            self.begin = commit_segments.first_of(max(1, commit_segments.newest(self.files)))
+        # the newest record keeps its own file, so that it can be found by listing them
+        if self.begin + commit_segments.LENGTH > covered:
+            return False
+        made = commit_segments.read(self.files, self.begin)
+        lines = self._own_lines() if made is None else made
+        # what is damaged is not passed on
+        needless = [
+            number for number, record in self._decoded(lines) if not commit_log.is_seal(record)
+        ]
+        if made is None:
+            self._make(lines)
+        self._remove(needless)
+        self.begin += commit_segments.LENGTH
+        return True
+
+    def _own_lines(self) -> list[bytes]:
+        """The lines of the next segment, from its records' own files."""
+        numbers = range(self.begin, self.begin + commit_segments.LENGTH)
+        with ThreadPoolExecutor(READERS) as pool:
+            return list(pool.map(self._read, numbers))
+
+    def _make(self, lines: list[bytes]) -> None:
+        """Make the next segment, and read it again."""
+        with suppress(FileExistsError):  # an older driver was faster, and may pack in another way
+            self.files.create(commit_segments.name_of(self.begin), commit_segments.pack(lines))
+        if commit_segments.read(self.files, self.begin) != lines:
+            raise commit_segments.damaged(self.files, self.begin, "is not what its records are")
+
+    def _read(self, number: int) -> bytes:
+        try:
+            return self.files.read(_name(number))
+        except FileNotFoundError:
+            lines = commit_segments.read(
+                self.files, number
+            )  # an older driver may just have made it
+            if lines is None:
+                where = f"{self.files.place}/{_name(number)}"
+                remedy = "restore it from a copy of the store"
+                raise DamagedError(where=where, what="is not there", remedy=remedy) from None
+            return lines[number - commit_segments.first_of(number)]
+
+    def _decoded(self, lines: list[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, line in enumerate(lines, self.begin):
+            where = f"{self.files.place}/{_name(number)}"
+            yield number, record_format.decode("commit", line, where)
+
+    def _remove(self, numbers: list[int]) -> None:
+        self.files.remove([_name(number) for number in numbers])
+
+
+def _name(number: int) -> str:
+    return f"commits/{number}.json"

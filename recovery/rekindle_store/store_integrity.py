@@ -1,0 +1,493 @@
+"""Whether all that a checkpoint store must have is there, and is what was written.
+
+    generations ─► commit log ─► output files ─► branches ─► checkpoints, states, input ─► offsets
+
+It changes nothing, and needs neither the pipeline nor its runtime. The commit log is walked here by
+number: who reads it as a stream (`commit_log`) stops at the first gap, and here each is reported. A
+driver may be running: what it removes meanwhile is damaged only if it is still needed then.
+
+Called by `rekindle store check`, and by `store_copies` of what they have made. For users:
+docs/operations.md.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rekindle.model import record_format
+from rekindle.model.errors import DamagedError, InputError, RunError, first_line
+from rekindle_store import (
+    checkpoint_records,
+    checksummed_file,
+    commit_log,
+    commit_segments,
+    committed_files,
+    store_errors,
+)
+from rekindle_store.checkpoint_records import Record, Seal
+from rekindle_store.store_files import Files
+from rekindle_store.store_readers import read_ahead, reading
+
+__all__ = ["Damage", "Findings", "OfOutput", "branch_files", "check", "seal_of"]
+
+# Damages that are told one by one; of more only the number is.
+DAMAGES_MAX = 1_000
+# Looks at checkpoints, each of which a driver may replace meanwhile.
+LOOKS_MAX = 20
+GONE = "is not there"
+BRANCH_FILE = re.compile(r"([0-9]+)-([0-9]{9})\.parquet")
+PROGRAM = re.compile(r"program-([0-9]+)\.pickle")
+COPY = "restore it from a copy of the store"
+
+Say = Callable[[str], None]
+OfOutput = Literal["rows", "sizes", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that is wrong in a store: its `place` below the store, what is wrong there, what
+    that means for who uses the store, and the remedy."""
+
+    place: str
+    what: str
+    meaning: str
+    remedy: str = COPY
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was looked at, files and bytes of each kind, and what is wrong. `commits` is the number
+    of the newest commit record, `checkpoint` the epoch of the newest checkpoint that counts."""
+
+    place: str
+    identity: str = ""
+    generation: int = 0
+    commits: int = 0
+    checkpoint: int = 0
+    files: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    damages: list[Damage] = field(default_factory=list)
+    more_damages: int = 0
+
+    def count(self, kind: str, size_bytes: int) -> None:
+        """Add a file that was looked at."""
+        self.files[kind] += 1
+        self.bytes[kind] += size_bytes
+
+    def add(self, damage: Damage) -> None:
+        """Add what is wrong."""
+        if len(self.damages) < DAMAGES_MAX:
+            self.damages.append(damage)
+        else:
+            self.more_damages += 1
+
+    def merge(self, other: "Findings") -> None:
+        """Add what another look has found."""
+        self.checkpoint = max(self.checkpoint, other.checkpoint)
+        self.files.update(other.files)
+        self.bytes.update(other.bytes)
+        for damage in other.damages:
+            self.add(damage)
+        self.more_damages += other.more_damages
+
+
+def check(
+    files: Files, *, of_output: OfOutput = "rows", begun: bool = False, say: Say = lambda _: None
+) -> Findings:
+    """Look at all that counts in a store, and `of_output` files at their rows, at their sizes alone
+    or at nothing. A copy that was only `begun` is no finding then. `say` is told how far it is.
+
+    Raises InputError where there is no store, where it cannot be read, and where another version
+    has written it; RunError when its server does not answer.
+    """
+    with reading(files.place):
+        findings = Findings(files.place)
+        walk = _Walk(files, findings, say, of_output)
+        walk.generations()
+        findings.identity = commit_log.identity(files)
+        if not begun and commit_log.is_being_copied(files):
+            findings.add(Damage(commit_log.COPYING, *UNFINISHED))
+        walk.commits()
+        walk.branches()
+        walk.checkpoints()
+        return findings
+
+
+def seal_of(record: Record) -> Seal | None:
+    """What a commit record says of the checkpoints that count, where it sealed the log."""
+    if "checkpoints" not in record:
+        return None
+    return record["generation"], frozenset(record["checkpoints"])
+
+
+def branch_files(
+    files: Files, records: Iterable[Record], after: int
+) -> dict[tuple[str, int], dict[int, str]]:
+    """The files behind an epoch in which rows wait for branches that are left out: by the step and
+    the number of the partition the name of each epoch's."""
+    found: dict[tuple[str, int], dict[int, str]] = {}
+    for step in sorted({record["step"] for record in records}):
+        folder = f"outputs/{step}~branch"
+        for name in files.names(folder):
+            match = BRANCH_FILE.fullmatch(name)
+            if match is not None and int(match[2]) > after:
+                of_part = found.setdefault((step, int(match[1])), {})
+                of_part[int(match[2])] = f"{folder}/{name}"
+    return found
+
+
+BRANCH_GONE = "a start does not know from which epoch on a step is left out, and is refused"
+COMMIT_GONE = "starts are refused, and readers end there: no output behind it is read"
+GENERATION_GONE = "an older driver may not notice that it was replaced, and the pipeline's outputs"
+GENERATION_GONE += " may not be known to readers"
+OFFSETS_GONE = "the input of the epoch is not known any more, and starts are refused"
+OUTPUT_GONE = "readers of the query end with an error there"
+ROWS_GONE = "the branch that is left out cannot catch up from there on, once it is mended"
+STATE_GONE = "a start from this checkpoint is refused, and sets it aside for the one before"
+UNFINISHED = (
+    "is there: this is a copy that was not made to its end",
+    "no driver starts on it",
+    "copy the store again: it goes on where it was",
+)
+MEANINGS = {
+    "branches": BRANCH_GONE,
+    "generations": GENERATION_GONE,
+    "offsets": OFFSETS_GONE,
+}
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One look at a store. `named` is the newest epoch with output of each query partition,
+    `finished` the newest epoch that is finished for any partition, `last` the newest commit, `seal`
+    the newest driver's, `left_out` what runs without a step."""
+
+    files: Files
+    findings: Findings
+    say: Say
+    of_output: OfOutput
+    named: dict[str, int] = field(default_factory=dict)
+    finished: int = 0
+    last: int = 0
+    seal: Seal | None = None
+    left_out: list[Record] = field(default_factory=list)
+
+    def generations(self) -> None:
+        """The records of drivers' starts, and the programs of the last ones."""
+        found = self.numbered("generations", "generation")
+        if not found:
+            raise InputError(
+                where=f"checkpoint store {self.files.place}",
+                what="is not there, or no pipeline has run on it",
+                remedy=store_errors.FOLDER_REMEDY,
+            )
+        self.findings.generation = found[-1]
+        for name in self.files.names("generations"):
+            if PROGRAM.fullmatch(name):
+                self._program(f"generations/{name}")
+
+    def _program(self, name: str) -> None:
+        try:
+            data = self.files.read(name)
+            sum_ = self.files.read(f"{name}.sha256")
+        except FileNotFoundError:  # of an earlier version, or a newer driver has removed it
+            return
+        self.findings.count("programs", len(data))
+        if sha256(data).hexdigest().encode() != sum_.strip():
+            what = "does not match its checksum"
+            meaning = "hosts that start now refuse all work of this driver"
+            remedy = "start the driver again: each start writes its program anew"
+            self.findings.add(Damage(name, what, meaning, remedy))
+
+    def branches(self) -> None:
+        """The records of what is left out."""
+        for number in self.numbered("branches", "branch"):
+            data = self._read(f"branches/{number}.json")
+            with suppress(RunError):
+                if data is not None:
+                    self.left_out.append(record_format.decode("branch", data, ""))
+
+    def numbered(self, folder: str, kind: str, first: int = 1, last: int = 0) -> list[int]:
+        """Read the records of a folder from number `first` on, which have no gaps up to the newest
+        and to `last`; their numbers."""
+        numbers = [number for number in commit_log.numbers(self.files, folder) if number >= first]
+        names = [f"{folder}/{number}.json" for number in numbers]
+        for name, data in zip(names, read_ahead(names, self._read), strict=True):
+            if data is not None:  # else a driver has removed it meanwhile
+                self.findings.count(folder, len(data))
+                self._decoded(kind, name, data, MEANINGS[folder])
+        for gap in _stretches(set(range(first, max([last, *numbers]) + 1)).difference(numbers)):
+            self.findings.add(_gap(folder, gap, MEANINGS[folder]))
+        return numbers
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self.files.read(name)
+        except FileNotFoundError:
+            return None
+
+    def _decoded(self, kind: str, place: str, data: bytes, meaning: str) -> Record | None:
+        """A record; None, and a finding, where it is damaged."""
+        try:
+            return record_format.decode(kind, data, place)
+        except RunError as error:
+            if not isinstance(error, DamagedError) and record_format.is_whole(data):
+                raise  # another version has written it
+            self.findings.add(Damage(place, error.what, meaning))
+            return None
+
+    def commits(self) -> None:
+        """Walk the numbers of commit records, each in its segment or in a file of its own."""
+        # In this order: a record loses its own file only once its segment is there.
+        own = set(commit_log.numbers(self.files, "commits"))
+        made = self._segments()
+        last = max([*own, *(first + commit_segments.LENGTH - 1 for first in made)], default=0)
+        self.findings.commits = self.last = last
+        # the log may have grown since its own files were listed
+        if last not in own and commit_log.newest(self.files) < last:
+            what = "is not there, though it is the newest record of the log"
+            meaning = "a start takes the log for shorter than it is, and uses old numbers again"
+            remedy = "put the last line of its segment there (docs/operations.md)"
+            self.findings.add(Damage(f"commits/{last}.json", what, meaning, remedy))
+        missing: set[int] = set()
+        for first in range(1, last + 1, commit_segments.LENGTH):
+            self.say(f"commit {first:,} of {last:,}, {self.findings.files['outputs']:,} outputs")
+            numbers = range(first, min(first + commit_segments.LENGTH, last + 1))
+            found = self._block(numbers, own, is_made=first in made)
+            missing |= set(numbers).difference(found)
+            outputs: list[tuple[str, int, int]] = []
+            for number, record in found.items():
+                if record is not None:
+                    outputs += self._taken_in(number, record)
+            self._check_outputs(outputs)
+        for gap in _stretches(missing):
+            self.findings.add(_gap("commits", gap, COMMIT_GONE))
+
+    def _segments(self) -> set[int]:
+        """The first numbers of the segments that are there."""
+        made, others = commit_segments.made(self.files)
+        for first, last in others:
+            place = f"{commit_segments.FOLDER}/{first}-{last}.jsonl.gz"
+            what = f"overlaps {commit_segments.name_of(max(first, 1))}"
+            meaning = "nobody reads it: names of segments follow from the numbers of their records"
+            remedy = "remove it, if nothing else of the log is damaged; else restore the segments"
+            self.findings.add(Damage(place, what, meaning, f"{remedy} from a copy of the store"))
+        return made
+
+    def _block(self, numbers: range, own: set[int], *, is_made: bool) -> dict[int, Record | None]:
+        """The records of the numbers of one segment that are there, None for damaged ones."""
+        wanted = [number for number in numbers if number in own]
+        names = [f"commits/{number}.json" for number in wanted]
+        read = dict(zip(wanted, read_ahead(names, self._read), strict=True))
+        is_made = is_made or None in read.values()  # it was made meanwhile
+        lines = self._lines(numbers[0]) if is_made else None
+        is_damaged = lines == []
+        found: dict[int, Record | None] = dict.fromkeys(numbers if is_damaged else ())
+        for number, data in read.items():
+            if data is not None:
+                self.findings.count("commits", len(data))
+                name = f"commits/{number}.json"
+                found[number] = self._decoded("commit", name, data, COMMIT_GONE)
+        for number, line in zip(numbers, lines or (), strict=False):
+            place = f"{commit_segments.name_of(number)}: record {number}"
+            record = self._decoded("commit", place, line, COMMIT_GONE)
+            self._compare(number, found.get(number), record)
+            found[number] = record
+        return dict(sorted(found.items()))
+
+    def _lines(self, number: int) -> list[bytes] | None:
+        """The lines of a segment; none, and a finding, where it is damaged, None without one."""
+        name = commit_segments.name_of(number)
+        try:
+            self.findings.count("segments", self.files.size(name))
+            return commit_segments.read(self.files, number)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            self.findings.add(Damage(name, error.what, COMMIT_GONE))
+            return []
+
+    def _compare(self, number: int, own: Record | None, record: Record | None) -> None:
+        """What a record's own file says where its segment is there, which counts. A driver that was
+        replaced may have made the file later: that is harmless."""
+        if own is None or record is None or own == record:
+            return
+        if own["generation"] >= record["generation"]:
+            what = f"is another record than the one in {commit_segments.name_of(number)}"
+            meaning = "two records have one number: readers and drivers may take either"
+            self.findings.add(Damage(f"commits/{number}.json", what, meaning))
+
+    def _taken_in(self, number: int, record: Record) -> Iterator[tuple[str, int, int]]:
+        """The output files that a record names, with their rows and the record's number."""
+        self.seal = seal_of(record) or self.seal
+        newest = max((last for _, last, _ in record["finished"].values()), default=0)
+        self.finished = max(self.finished, newest)
+        for part, epoch, rows, file, _ in sorted(record["outputs"], key=lambda one: one[:2]):
+            if self.named.get(part, 0) >= epoch:
+                what = f"names epoch {epoch} of {part}, which an earlier record has named"
+                meaning = "readers get rows twice"
+                self.findings.add(Damage(f"commits/{number}.json", what, meaning))
+            self.named[part] = max(epoch, self.named.get(part, 0))
+            match = committed_files.PARTITION.fullmatch(part)
+            if match is None or committed_files.FILE.fullmatch(file) is None:
+                what = f"names {part!r:.120} and {file!r:.120}, which no driver does"
+                self.findings.add(Damage(f"commits/{number}.json", what, COMMIT_GONE))
+                continue
+            yield f"outputs/{match[1]}/{file}", rows, number
+
+    def _check_outputs(self, outputs: list[tuple[str, int, int]]) -> None:
+        if self.of_output == "nothing":
+            return
+        look = self._size if self.of_output == "sizes" else self._rows
+        for (name, rows, commit), (size, found) in zip(
+            outputs, read_ahead(outputs, look), strict=True
+        ):
+            self.findings.count("outputs", size)
+            if isinstance(found, str):
+                what = found
+            elif found == rows:
+                continue
+            else:
+                what = f"has {found} rows, where commit record {commit} says {rows}"
+            self.findings.add(Damage(name, what, OUTPUT_GONE))
+
+    def _size(self, output: tuple[str, int, int]) -> tuple[int, int | str]:
+        """The bytes of an output file, and its rows, as far as its record says: what is wrong
+        instead, where something is."""
+        name, rows, commit = output
+        try:
+            return self.files.size(name), rows
+        except FileNotFoundError:
+            return 0, f"is not there, but commit record {commit} names it"
+
+    def _rows(self, output: tuple[str, int, int]) -> tuple[int, int | str]:
+        """The same once each of its pages has been read, with their checksums."""
+        name, _, commit = output
+        size, found = self._parquet(name)
+        if found == GONE:
+            found = f"{GONE}, but commit record {commit} names it"
+        return size, found
+
+    def _parquet(self, name: str) -> tuple[int, int | str]:
+        """The bytes of a Parquet file, and its rows: what is wrong instead, where something is."""
+        try:
+            data = self.files.read(name)
+        except FileNotFoundError:
+            return 0, GONE
+        try:
+            source = pa.BufferReader(data)
+            table = pq.ParquetFile(source, page_checksum_verification=True).read()
+        except (pa.ArrowException, OSError) as error:
+            return len(data), f"cannot be read ({first_line(error)})"
+        return len(data), table.num_rows
+
+    def checkpoints(self) -> None:
+        """The checkpoints that count, their files, and the input of epochs since the newest. A
+        driver may complete another meanwhile, and remove what it needs no more: then all is looked
+        at again."""
+        whole = self.findings
+        for _ in range(LOOKS_MAX):
+            self.findings = Findings(self.files.place)
+            before = commit_log.numbers(self.files, "checkpoints")
+            self._look_at_checkpoints()
+            is_same = before == commit_log.numbers(self.files, "checkpoints")
+            if is_same or not self.findings.damages:
+                break
+        else:  # what it removes all the time is no damage
+            self.findings.damages.clear()
+        whole.merge(self.findings)
+        self.findings = whole
+
+    def _look_at_checkpoints(self) -> None:
+        found = [*self._checkpoint_records()]
+        counting = checkpoint_records.counting(found, self.seal)
+        self._check_files(counting)
+        begin = 1
+        if counting:
+            newest = counting[-1]
+            self._check_newest(newest)
+            begin = checkpoint_records.first_input(newest)
+            if "cut" in newest:  # which is the input of its epoch
+                begin = max(begin, newest["epoch"] + 1)
+        self.numbered("offsets", "offsets", begin, self.finished)
+        self._check_branches(0 if not counting else checkpoint_records.oldest(counting[-1]))
+
+    def _check_branches(self, after: int) -> None:
+        """The rows that wait for branches: files of epochs that follow each other, also of those
+        without rows."""
+        for (step, part), by_epoch in branch_files(self.files, self.left_out, after).items():
+            names = [by_epoch[epoch] for epoch in sorted(by_epoch)]
+            for name, (size, rows) in zip(names, read_ahead(names, self._parquet), strict=True):
+                self.findings.count("waiting", size)
+                if isinstance(rows, str):
+                    self.findings.add(Damage(name, rows, ROWS_GONE))
+            for gap in _stretches(set(range(min(by_epoch), max(by_epoch))) - by_epoch.keys()):
+                name = f"outputs/{step}~branch/{part}-{gap[0]:09d}.parquet"
+                what = f"is not there, nor are files up to epoch {gap[1]}"
+                self.findings.add(Damage(name, what, ROWS_GONE))
+
+    def _checkpoint_records(self) -> Iterator[Record]:
+        for number in commit_log.numbers(self.files, "checkpoints"):
+            name = f"checkpoints/{number}.json"
+            data = self._read(name)
+            record = data and self._decoded("checkpoint", name, data, STATE_GONE)
+            if data and record:
+                self.findings.count("checkpoints", len(data))
+                yield record
+
+    def _check_newest(self, record: Record) -> None:
+        self.findings.checkpoint = record["epoch"]
+        covered = record.get("fold", {}).get("commits", 0)
+        newest = max(self.last, commit_log.newest(self.files))  # the log may have grown
+        if covered > newest:
+            what = f"covers commit {covered}, and the newest one is {newest}"
+            name = f"checkpoints/{record['epoch']}.json"
+            self.findings.add(Damage(name, what, COMMIT_GONE))
+
+    def _check_files(self, counting: Iterable[Record]) -> None:
+        """The files that checkpoints need."""
+        needed = {name for record in counting for name in checkpoint_records.files(record)}
+        names = sorted(needed)
+        self.say(f"{len(names):,} files of checkpoints")
+        for name, (size, what) in zip(names, read_ahead(names, self._sealed), strict=True):
+            self.findings.count("inputs" if name.endswith(".input") else "states", size)
+            if what:
+                self.findings.add(Damage(name, what, STATE_GONE))
+
+    def _sealed(self, name: str) -> tuple[int, str]:
+        """The bytes of a file of a checkpoint, and what is wrong with it."""
+        try:
+            data = self.files.read(name)
+            checksummed_file.check(name, data)
+        except FileNotFoundError:
+            return 0, "is not there"
+        except DamagedError as error:
+            return len(data), error.what
+        return len(data), ""
+
+
+def _gap(folder: str, numbers: tuple[int, int], meaning: str) -> Damage:
+    first, last = numbers
+    are = "is" if first == last else f"to {last}.json are"
+    later = "" if folder == "offsets" else ", but what came later is"
+    return Damage(f"{folder}/{first}.json", f"{are} not there{later}", meaning)
+
+
+def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each stretch of numbers that follow each other."""
+    begin = end = 0
+    for number in sorted(numbers):
+        if number != end + 1 or not begin:
+            if begin:
+                yield begin, end
+            begin = number
+        end = number
+    if begin:
+        yield begin, end

@@ -1,0 +1,280 @@
+"""Records as a whole, whatever their size: read, and written on conditions.
+
+    transact   look ──► compare ──► pieces ──► one transaction ──► the pieces of what it replaced
+                ▲                                  │
+                └── something has changed since ───┘
+
+Nothing counts before the transaction, and it demands that all is as it looked. The version of a
+record is the number of its changes; one that is removed and made again begins anew.
+`zookeeper_connection` calls it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.protocol.states import WatchedEvent, ZnodeStat
+
+from rekindle.model.errors import RunError
+from rekindle.protocol import store_paths
+from rekindle_zookeeper import record_chunks, transactions
+from rekindle_zookeeper.record_chunks import WrittenRecord
+from rekindle_zookeeper.sessions import Sessions
+from rekindle_zookeeper.transactions import Step
+from rekindle_zookeeper.zookeeper_errors import Conflict
+
+__all__ = ["ChunkedRecords"]
+
+# others may come between our look and our write, but not for ever
+ATTEMPTS_MAX = 10
+Watch = Callable[[WatchedEvent], None]
+CHANGED = (exceptions.BadVersionError, exceptions.NodeExistsError, exceptions.NoNodeError)
+
+
+class ChunkedRecords:
+    """Of the store, over whatever client there is; `watch_of` (path) is what a read of a record or
+    of names arms, None where nobody watches."""
+
+    def __init__(
+        self, sessions: Sessions, watch_of: Callable[[str], Watch | None] = lambda _: None
+    ) -> None:
+        self._sessions = sessions
+        self._watch_of = watch_of
+        self._parents: set[str] = set()
+
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """A record and its version; None when it is not there."""
+        for _ in range(ATTEMPTS_MAX):
+            watch = self._watch_of(path)
+            try:
+                found, stat = self._get(path, watch)
+            except exceptions.NoNodeError:
+                if self._is_absent(path, watch):
+                    return None
+                continue
+            try:
+                parts = [self._get(piece)[0] for piece in record_chunks.named(path, found)]
+            except exceptions.NoNodeError:
+                continue  # the record has been replaced, and these went with it
+            return (store_paths.join(found, parts, path) if parts else found), stat.version
+        raise _restless(path)
+
+    def children(self, path: str) -> list[str]:
+        """Names below a path, ascending; none when it is not there."""
+        for _ in range(ATTEMPTS_MAX):
+            watch = self._watch_of(path)
+            ask = partial(_children, path=path, watch=watch)
+            try:
+                return sorted(self._run(path, ask))
+            except exceptions.NoNodeError:
+                if self._is_absent(path, watch):
+                    return []
+        raise _restless(path)
+
+    def stat(self, path: str) -> ZnodeStat | None:
+        """What ZooKeeper tells of a record; None when it is not there."""
+        return self._run(path, lambda client: client.exists_async(path))
+
+    def pieces(self, path: str, found: ZnodeStat | None) -> tuple[str, ...]:
+        """The paths of a record's pieces; none when it is whole or not there."""
+        if found is None or found.dataLength > record_chunks.HEAD_BYTES_MAX:
+            return ()
+        try:
+            return record_chunks.named(path, self._get(path)[0])
+        except exceptions.NoNodeError:
+            return ()
+
+    def transact(
+        self,
+        expected: Mapping[str, int | None],
+        writes: Mapping[str, bytes],
+        *,
+        ephemeral: bool = False,
+    ) -> dict[str, int]:
+        """Write all; or, unless every record of `expected` is at its version (None: not there),
+        nothing, and raise Conflict. Returns the versions of what was written."""
+        prepared = record_chunks.prepare(writes)
+        names = ", ".join(writes)
+        for _ in range(ATTEMPTS_MAX):
+            found = self._stats({*expected, *writes}, names)
+            _compare(expected, found)
+            replaced = {path: self.pieces(path, found[path]) for path in writes}
+            owner = self._sessions.owner(names) if ephemeral else 0
+            conditions = [
+                transactions.require(path, version)
+                for path, version in expected.items()
+                if path not in writes
+            ]
+            writing = self._writing(prepared, found, owner)
+            if self._prepare(prepared) and self.commit([*conditions, *writing], names):
+                versions = {path: transactions.version_after(found[path], owner) for path in writes}
+                self._drop(replaced, prepared, versions)
+                return versions
+            self._parents.clear()
+        raise _restless(names)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a record whatever is there."""
+        self.transact({}, {path: data})
+
+    def remove(self, path: str, version: int | None = None) -> None:
+        """Remove a record with its pieces, if it is there; with `version` only that one, and
+        raise Conflict when it is another."""
+        for _ in range(ATTEMPTS_MAX):
+            found = self.stat(path)
+            if found is None:
+                return
+            if version is not None:
+                _compare({path: version}, {path: found})
+            pieces = [piece for piece in self.pieces(path, found) if self.stat(piece)]
+            if self.commit(
+                [transactions.delete(path, found.version), *map(transactions.delete, pieces)], path
+            ):
+                return
+        raise _restless(path)
+
+    def remove_together(self, paths: Sequence[str], *, absent: str) -> None:
+        """Remove records with their pieces, as far as they are there, in one step; or nothing, and
+        raise Conflict, where the record `absent` is there."""
+        for _ in range(ATTEMPTS_MAX):
+            stats = self._stats({*paths, absent}, absent)
+            _compare({absent: None}, stats)
+            found = {path: stat for path in paths if (stat := stats[path]) is not None}
+            named = {piece for path, stat in found.items() for piece in self.pieces(path, stat)}
+            pieces = [piece for piece in sorted(named) if self.stat(piece)]
+            removing = [transactions.delete(path, stat.version) for path, stat in found.items()]
+            wanted = [
+                transactions.require(absent, None),
+                *removing,
+                *map(transactions.delete, pieces),
+            ]
+            if self.commit(wanted, absent):
+                return
+        raise _restless(absent)
+
+    def commit(self, wanted: Iterable[Step], path: str) -> bool:
+        """Do all steps or, when something is not as they demand, none; which of the two."""
+
+        def ask(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            for step in wanted:
+                step(transaction)
+            return transaction.commit_async()
+
+        try:
+            self._run(path, ask)
+        except CHANGED:
+            return False
+        return True
+
+    def _prepare(self, prepared: Mapping[str, WrittenRecord]) -> bool:
+        """Write parents and pieces; False when something was removed under our hands."""
+        paths = [*prepared, *(piece for record in prepared.values() for piece in record.pieces)]
+        for parent in sorted({path.rpartition("/")[0] for path in paths} - self._parents):
+            self._make(parent)
+        try:
+            for record in prepared.values():
+                for path, data in record.pieces.items():
+                    self._put(path, data)
+        except exceptions.NoNodeError:
+            return False
+        return True
+
+    def _make(self, parent: str) -> None:
+        """Make a folder and what is above it, as far as it is not there: who may not make the upper
+        ones need not, once they are."""
+        missing = []
+        path = parent
+        while path and self.stat(path) is None:
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        for path in reversed(missing):
+            self.create(path, b"")
+        self._parents.add(parent)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Make a record in a folder that is there; whether it was not there."""
+        acl = self._sessions.acl(path)
+        try:
+            self._run(path, lambda client: client.create_async(path, data, acl=acl))
+        except exceptions.NodeExistsError:
+            return False
+        return True
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Write a piece even if it exists: its version shows `orphan_chunks` that it is wanted."""
+        if not self.create(path, data):
+            self._run(path, lambda client: client.set_async(path, data))
+
+    def _drop(
+        self,
+        replaced: Mapping[str, tuple[str, ...]],
+        prepared: Mapping[str, WrittenRecord],
+        versions: Mapping[str, int],
+    ) -> None:
+        """Remove the pieces of what was replaced, unless that has been replaced meanwhile."""
+        for path, pieces in replaced.items():
+            gone = [piece for piece in pieces if piece not in prepared[path].pieces]
+            if gone:
+                newest = transactions.require(path, versions[path])
+                self.commit([newest, *map(transactions.delete, gone)], path)
+
+    def _is_absent(self, path: str, watch: Watch | None) -> bool:
+        """Whether a record that was not found is not there yet, now that its watch is armed, which
+        no read of what is not there does."""
+        if watch is None:
+            return True
+        return self._run(path, lambda client: client.exists_async(path, watch=watch)) is None
+
+    def _writing(
+        self,
+        prepared: Mapping[str, WrittenRecord],
+        found: Mapping[str, ZnodeStat | None],
+        owner: int,
+    ) -> Iterator[Step]:
+        """Every piece is still there, and every record takes its place."""
+        for path, record in prepared.items():
+            yield from map(transactions.require_some, record.pieces)
+            yield transactions.write(
+                path, record.data, found[path], owner, self._sessions.acl(path)
+            )
+
+    def _stats(self, paths: Iterable[str], where: str) -> dict[str, ZnodeStat | None]:
+        """What ZooKeeper tells of several records, in the time that one takes."""
+        ordered = sorted(paths)
+        asks = [partial(_exists, path=path) for path in ordered]
+        return dict(zip(ordered, self._sessions.run_all(asks, where), strict=True))
+
+    def _get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        found: tuple[bytes, ZnodeStat] = self._run(
+            path, lambda client: client.get_async(path, watch=watch)
+        )
+        return found
+
+    def _run(self, path: str, ask: Callable[[KazooClient], Any]) -> Any:
+        return self._sessions.run(ask, path)
+
+
+def _exists(client: KazooClient, path: str) -> Any:
+    return client.exists_async(path)
+
+
+def _children(client: KazooClient, path: str, watch: Watch | None) -> Any:
+    return client.get_children_async(path, watch=watch)
+
+
+def _compare(expected: Mapping[str, int | None], found: Mapping[str, ZnodeStat | None]) -> None:
+    for path, version in expected.items():
+        stat = found[path]
+        if (None if stat is None else stat.version) != version:
+            raise Conflict(path)
+
+
+def _restless(path: str) -> RunError:
+    return RunError(
+        where=f"coordination store: {path}",
+        what="does not stay as it is for a moment",
+        remedy="see who else writes it",
+    )

@@ -1,0 +1,118 @@
+"""The soak without a cluster: its lives, the size of a store, and whether rows are right."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rekindle_bench import soak_benchmark, soak_rows
+from rekindle_bench.soak_benchmark import Life
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+
+BEGIN = datetime(2023, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+LAP_SECONDS = 2 * 86_400
+RIGHT = {"missing": 0, "duplicated": 0, "wrong": 0}
+READ = 10  # rows: a lap of seven, and three of the next
+
+
+def input_of(tmp_path: Path) -> tuple[Path, pl.DataFrame]:
+    """A file of seven flights, and all late ones of the first ten in days and carriers."""
+    hours, delays = [1, 2, 3, 5, 26, 27, 30], [20, 30, 5, 60, 16, 100, 15]
+    flights = pl.DataFrame(
+        {
+            "event_time": [BEGIN + timedelta(hours=hour) for hour in hours],
+            "carrier": list("ABAABAB"),
+            "dep_delay": delays,
+        }
+    ).with_columns(pl.col("event_time").cast(pl.Datetime("us")))
+    flights.write_parquet(tmp_path / "flights.parquet")
+    day = timedelta(days=1)
+    found = [
+        ("A", 0, 2, 80),
+        ("B", 0, 1, 30),
+        ("B", 1, 1, 16),
+        ("A", 1, 1, 100),
+        ("A", 2, 1, 20),
+        ("B", 2, 1, 30),
+    ]
+    days = pl.DataFrame(
+        {
+            "carrier": [one[0] for one in found],
+            "window_start": [BEGIN + one[1] * day for one in found],
+            "window_end": [BEGIN + (one[1] + 1) * day for one in found],
+            "flights": [one[2] for one in found],
+            "minutes": [one[3] for one in found],
+        }
+    )
+    return tmp_path / "flights.parquet", days
+
+
+def ranked(days: pl.DataFrame) -> pl.DataFrame:
+    rank = pl.col("minutes").rank("ordinal", descending=True).over("window_end").cast(pl.Int64)
+    return days.with_columns(rank=rank)
+
+
+def committed(tmp_path: Path, outputs: dict[str, pl.DataFrame]) -> Path:
+    """A store that has read ten rows, with these outputs."""
+    store = CheckpointStore(tmp_path / "store")
+    store.open(1.0)
+    store.make_outputs(outputs)
+    store.log_offsets(1, {"offsets": {"flights": [0, READ]}})
+    named = []
+    for name, table in outputs.items():
+        table.write_parquet(tmp_path / "store" / "outputs" / name / "0-1.parquet")
+        named.append([f"{name}/0", 1, table.height, "0-1.parquet", "ab"])
+    store.commit({"at": 1.0, "plan_epoch": 1, "finished": {}, "outputs": named})
+    return tmp_path / "store"
+
+
+def test_epochs_are_shared_out_among_ten_drivers_at_most() -> None:
+    assert [(life.begin, life.end) for life in soak_benchmark.lives(500)] == [(0, 500)]
+    assert [(life.begin, life.end) for life in soak_benchmark.lives(1_999)] == [
+        (0, 666),
+        (666, 1_332),
+        (1_332, 1_999),
+    ]
+    assert [life.end for life in soak_benchmark.lives(20_000)] == list(range(2_000, 20_001, 2_000))
+
+
+def test_early_and_late_samples_are_of_two_hundred_epochs_each() -> None:
+    life = Life(1_000, 3_000, samples=[{"epoch": epoch} for epoch in range(1_000, 3_001, 50)])
+    assert [s["epoch"] for s in life.early()] == [1_100, 1_150, 1_200, 1_250, 1_300]
+    assert [s["epoch"] for s in life.late()] == [2_800, 2_850, 2_900, 2_950, 3_000]
+    life.settled = 1_290
+    assert [s["epoch"] for s in life.early()] == [1_300, 1_350, 1_400, 1_450]
+
+
+def test_the_size_of_a_store_is_told_by_folder(tmp_path: Path) -> None:
+    for name, size in (("commits/1.json", 10), ("commits/segments/1", 20), ("outputs/q/a", 5)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(size))
+    assert soak_benchmark.store_size(tmp_path) == {"commits": [2, 30], "outputs": [1, 5]}
+
+
+def test_right_rows_of_several_laps_are_right(tmp_path: Path) -> None:
+    source, days = input_of(tmp_path)
+    store = committed(tmp_path, {"late-by-day": days, "latest-carriers": ranked(days)})
+    bad = soak_rows.count_bad(store, source, LAP_SECONDS)
+    assert bad == {"expected": 12, **RIGHT}
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds"),
+    [
+        (lambda days: days.slice(1), {"missing": 1}),
+        (lambda days: pl.concat([days, days.slice(0, 1)]), {"duplicated": 1}),
+        (lambda days: days.with_columns(minutes=pl.col("minutes").replace(80, 81)), {"wrong": 1}),
+    ],
+    ids=["missing", "twice", "other"],
+)
+def test_a_row_that_is_not_right_is_found(
+    tmp_path: Path, change: object, kinds: dict[str, int]
+) -> None:
+    source, days = input_of(tmp_path)
+    assert callable(change)
+    store = committed(tmp_path, {"late-by-day": change(days), "latest-carriers": ranked(days)})
+    bad = soak_rows.count_bad(store, source, LAP_SECONDS)
+    assert {kind: number for kind, number in bad.items() if kind in kinds} == kinds

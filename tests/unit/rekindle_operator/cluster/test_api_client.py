@@ -1,0 +1,80 @@
+"""The API server as the shell uses it, when it has too much to do; a small server stands for it."""
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from kubernetes import client
+
+from rekindle_operator.cluster.api_client import Api, ApiUnreachable, NotLeading
+
+TOO_MANY = 429
+
+
+class Busy(ThreadingHTTPServer):
+    """Refuses as many requests as `refusals` says, with `pause` as the time to come back."""
+
+    refusals = 0
+    pause = "0"
+    asked = 0
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Busy
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked += 1
+        refused = self.server.asked <= self.server.refusals
+        self.send_response(TOO_MANY if refused else 200)
+        if refused and self.server.pause:
+            self.send_header("Retry-After", self.server.pause)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_GET = do_PUT = answer  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is to be said."""
+
+
+@pytest.fixture
+def server() -> Iterator[Busy]:
+    with Busy() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def api(server: Busy, may_write: Callable[[], bool] = lambda: True) -> Api:
+    configuration = client.Configuration()
+    configuration.host = f"http://127.0.0.1:{server.server_address[1]}"
+    configuration.retries = False
+    configuration.proxy = None
+    return Api(client.ApiClient(configuration), may_write)
+
+
+def test_what_was_too_much_is_asked_again_when_it_was_said_when(server: Busy) -> None:
+    server.refusals = 1
+    assert api(server).get("/thing") == {}
+    assert server.asked == 2
+
+
+@pytest.mark.parametrize("pause", ["", "60", "Sun, 22 Nov 2026 00:00:00 GMT"])
+def test_who_is_told_no_moment_that_is_near_does_not_wait(server: Busy, pause: str) -> None:
+    server.refusals, server.pause = 9, pause
+    with pytest.raises(ApiUnreachable, match="429"):
+        api(server).get("/thing")
+    assert server.asked == 1
+
+
+def test_what_is_asked_again_is_not_written_by_who_leads_no_more(server: Busy) -> None:
+    server.refusals = 1
+    with pytest.raises(NotLeading):
+        api(server, lambda: server.asked == 0).replace("/thing", {})
+    assert server.asked == 1

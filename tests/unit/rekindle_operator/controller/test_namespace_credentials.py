@@ -1,0 +1,212 @@
+"""Who gets a credential of the store, when, and what becomes of one whose namespace goes."""
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from store_in_memory import ConnectionInMemory, SharedStore
+
+from rekindle.model.errors import RunError
+from rekindle.protocol import store_paths
+from rekindle.protocol.store_paths import Place
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_operator.cluster.api_client import ApiRefused
+from rekindle_operator.controller.namespace_credentials import (
+    AGAIN_SECONDS,
+    RETRY_SECONDS,
+    CredentialSettings,
+    NamespaceCredentials,
+)
+from rekindle_zookeeper import Credential, NamespaceQuota, derive, to_text
+
+SECRET = "a secret that is long enough"
+FLIGHTS = Place("team-a", "flights")
+
+
+@dataclass
+class Cluster:
+    """Namespaces by their UIDs, and what was applied; those in `ending` take nothing."""
+
+    uids: dict[str, str] = field(default_factory=lambda: {"team-a": "uid-a", "team-b": "uid-b"})
+    ending: set[str] = field(default_factory=set)
+    applied: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        name = path.rpartition("/")[2]
+        if name not in self.uids:
+            return None
+        ending = {"deletionTimestamp": "now"} if name in self.ending else {}
+        return {"metadata": {"uid": self.uids[name], **ending}}
+
+    def patch(self, path: str, body: Mapping[str, Any], kind: str) -> None:
+        assert kind == "application/apply-patch+yaml"
+        if body["metadata"]["namespace"] not in self.uids:
+            raise ApiRefused(path, 404, "there is no such namespace")
+        self.applied.append((path, body))
+
+
+@dataclass
+class Rights:
+    """What was done in the store."""
+
+    admitted: dict[str, Credential] = field(default_factory=dict)
+    secured: list[tuple[Place, str]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    trouble: bool = False
+
+    def lock(self, *, root: bool) -> None:
+        self.done.append(f"lock {root}")
+
+    def admit(self, namespace: str, credential: Credential, quota: NamespaceQuota | None) -> None:
+        if self.trouble:
+            raise RunError(where="store", what="is away", remedy="wait")
+        assert quota == NamespaceQuota(10, 1_000)
+        self.admitted[namespace] = credential
+
+    def hold(self, namespace: str) -> None:
+        self.done.append(f"hold {namespace}")
+
+    def dismiss(self, namespace: str) -> None:
+        self.done.append(f"dismiss {namespace}")
+
+    def forget(self) -> None:
+        self.done.append("forget")
+
+    def secure(self, place: Place, records: Mapping[str, bytes], mark: str) -> bool:
+        assert set(records) == {store_paths.COORDINATION, store_paths.ORDERS}
+        self.secured.append((place, mark))
+        return True
+
+
+@dataclass
+class World:
+    cluster: Cluster = field(default_factory=Cluster)
+    rights: Rights = field(default_factory=Rights)
+    log: io.StringIO = field(default_factory=io.StringIO)
+    drivers: dict[Place, str] = field(default_factory=dict)
+    policies: set[str] = field(default_factory=set)
+    connection: ConnectionInMemory = field(default_factory=lambda: SharedStore().connect())
+
+    def __post_init__(self) -> None:
+        settings = CredentialSettings(SECRET, 3, lock_root=True, quota=NamespaceQuota(10, 1_000))
+        known: Any = SimpleNamespace(policies=self.policies, application=self.application)
+        store: Any = self.connection
+        api: Any = self.cluster
+        rights: Any = self.rights
+        self.tended = NamespaceCredentials(
+            settings, store, rights, api, known, Log(self.log), lambda: True
+        )
+
+    def application(self, place: Place) -> Any:
+        uid = self.drivers.get(place)
+        return None if uid is None else SimpleNamespace(driver=SimpleNamespace(uid=uid))
+
+    def turn(self, now: float, *places: Place) -> None:
+        self.tended.note(places, policies=True)
+        self.tended.turn(now)
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        lines = map(json.loads, self.log.getvalue().splitlines())
+        return [line for line in lines if line["kind"] == event]
+
+    @property
+    def issued(self) -> list[str]:
+        return [body["metadata"]["namespace"] for _, body in self.cluster.applied]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_namespace_with_a_policy_gets_its_rights_and_then_its_secret(world: World) -> None:
+    world.policies.add("team-a/everything")
+    world.turn(0.0)
+    made = derive(SECRET, "team-a", "uid-a", 3)
+    assert world.rights.admitted == {"team-a": made}
+    ((path, body),) = world.cluster.applied
+    assert path == (
+        "/api/v1/namespaces/team-a/secrets/rekindle-credential"
+        "?fieldManager=rekindle-operator&force=true"
+    )
+    assert base64.b64decode(body["data"]["secret"]).decode() == to_text(made)
+    assert world.rights.done[0] == "lock True"
+    assert made.password not in world.log.getvalue()
+
+
+def test_a_secret_is_looked_at_again_after_a_while_and_for_each_new_driver(world: World) -> None:
+    world.policies.add("team-a/everything")
+    world.turn(0.0)
+    world.turn(AGAIN_SECONDS - 1)
+    assert world.issued == ["team-a"]
+    world.turn(AGAIN_SECONDS)
+    assert world.issued == ["team-a"] * 2
+    for number in (1, 2):
+        world.drivers[FLIGHTS] = f"driver-{number}"
+        world.turn(AGAIN_SECONDS + number, FLIGHTS)
+        world.turn(AGAIN_SECONDS + number + 0.5, FLIGHTS)
+    assert world.issued == ["team-a"] * 4
+    assert world.rights.secured == [(FLIGHTS, "driver-1"), (FLIGHTS, "driver-2")]
+
+
+def test_a_driver_without_a_policy_has_its_records_all_the_same(world: World) -> None:
+    world.drivers[FLIGHTS] = "driver-1"
+    world.turn(0.0, FLIGHTS)
+    assert world.issued == ["team-a"]
+    assert world.rights.secured == [(FLIGHTS, "driver-1")]
+
+
+def test_a_namespace_that_ends_gets_nothing_and_one_that_is_gone_loses_its_rights(
+    world: World,
+) -> None:
+    world.connection.put(FLIGHTS.path(store_paths.PROGRESS), b"p")
+    world.policies |= {"team-a/everything", "team-b/everything"}
+    world.cluster.ending.add("team-b")
+    world.turn(0.0)
+    assert world.issued == ["team-a"]
+    world.policies.clear()
+    world.turn(1.0)
+    assert "dismiss team-a" not in world.rights.done
+    del world.cluster.uids["team-a"]
+    world.turn(1.0 + AGAIN_SECONDS)
+    assert "dismiss team-a" in world.rights.done
+    assert world.rights.secured[-1] == (FLIGHTS, "")
+
+
+def test_a_namespace_that_is_made_again_under_its_name_gets_another_credential(
+    world: World,
+) -> None:
+    world.policies.add("team-a/everything")
+    world.turn(0.0)
+    first = world.rights.admitted["team-a"]
+    world.cluster.uids["team-a"] = "uid-of-another"
+    world.turn(AGAIN_SECONDS)
+    assert world.rights.admitted["team-a"] != first
+    assert [line["namespace"] for line in world.said("credential-issued")] == ["team-a"] * 2
+
+
+def test_what_an_earlier_release_left_is_secured_once(world: World) -> None:
+    for place in (FLIGHTS, Place("gone", "app"), Place("team-b", "odd name")):
+        world.connection.put(place.path(store_paths.PROGRESS), b"p")
+    world.turn(0.0)
+    assert world.rights.done[1:] == ["dismiss gone", "hold team-a", "hold team-b"]
+    assert world.rights.secured == [(Place("gone", "app"), ""), (FLIGHTS, "")]
+    world.turn(10.0)
+    assert len(world.rights.secured) == 2
+
+
+def test_trouble_is_said_once_and_tried_again(world: World) -> None:
+    world.policies.add("team-a/everything")
+    world.rights.trouble = True
+    for now in (0.0, 1.0, RETRY_SECONDS, RETRY_SECONDS + 1):
+        world.turn(now)
+    assert world.issued == []
+    assert [line["of"] for line in world.said("credentials-failed")] == ["team-a"]
+    world.rights.trouble = False
+    world.turn(2 * RETRY_SECONDS)
+    assert world.issued == ["team-a"]

@@ -1,0 +1,109 @@
+"""The page on metrics: it has each of the operator's, with type and labels, and no other."""
+
+import io
+import math
+import re
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+from prometheus_client import Histogram
+
+from rekindle_coordinator.coordinator_log import Log
+from rekindle_coordinator.driver_metrics import DriverFigures
+from rekindle_operator.cluster.api_client import Api
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.controller.operator_options import OperatorOptions
+from rekindle_operator.detection.detection_runner import DetectionRunner
+from rekindle_operator.webhook import webhook_server
+from rekindle_operator.webhook.webhook_setup import WebhookSetup
+
+DOCS = Path(__file__).parents[4] / "docs"
+ROW = re.compile(
+    r"^\| `(?P<name>\w+)(?:\{(?P<labels>[\w, ]+)\})?` \| (?P<type>\w+)(?:, acting)? "
+    r"\| (?P<unit>[^|]+) \| (?P<meaning>[^|]+) \|.*\|$",
+    re.MULTILINE,
+)
+METRIC = re.compile(r"\brekindle_(?:operator|coordinator)_\w+")
+
+
+def registered() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Type and labels of all that a replica has, by the name that a query uses."""
+    figures = OperatorMetrics()
+    collectors = [*vars(figures).values(), webhook_server.make_counter(figures.registry)]
+    known = {}
+    for collector in collectors:
+        if hasattr(collector, "_labelnames"):
+            (family,) = collector.describe()
+            suffix = "_total" if family.type == "counter" else ""
+            known[family.name + suffix] = (family.type, tuple(collector._labelnames))
+        elif isinstance(collector, DriverFigures):
+            for family in collector.describe():
+                known[family.name] = (family.type, tuple(family._labelnames))
+    assert {name.removesuffix("_total") for name in known} == {
+        family.name for family in figures.registry.collect()
+    }
+    return known
+
+
+def page() -> str:
+    return (DOCS / "metrics.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other() -> None:
+    rows = [row.groupdict() for row in ROW.finditer(page())]
+    told = {
+        row["name"]: (row["type"], tuple((row["labels"] or "").replace(" ", "").split(",")))
+        for row in rows
+    }
+    assert len(told) == len(rows)
+    assert told == {
+        name: (type_, labels or ("",)) for name, (type_, labels) in registered().items()
+    }
+
+
+def test_queries_of_the_page_and_of_runbooks_name_metrics_that_there_are() -> None:
+    known = set(registered())
+    for name, (type_, _) in registered().items():
+        if type_ == Histogram._type:
+            known |= {f"{name}{suffix}" for suffix in ("_bucket", "_sum", "_count")}
+    for path in (DOCS / "metrics.md", *sorted((DOCS / "runbooks").glob("*.md"))):
+        unknown = set(METRIC.findall(path.read_text(encoding="utf-8"))) - known
+        assert not unknown - {"rekindle_coordinator_", "rekindle_operator_"}, path.name
+
+
+def sample(figures: OperatorMetrics, name: str) -> float:
+    value = figures.registry.get_sample_value(name)
+    assert value is not None
+    return value
+
+
+def test_leases_that_were_never_listed_grow_old_from_the_start() -> None:
+    figures = OperatorMetrics()
+    name = "rekindle_operator_leases_age_seconds"
+    first = sample(figures, name)
+    time.sleep(0.01)
+    assert sample(figures, name) > first >= 0
+    heard_at = time.monotonic() - 100
+    figures.leases_heard_at = lambda: heard_at
+    assert 100 <= sample(figures, name) < 100 + 60
+
+
+def test_a_webhook_without_a_certificate_is_told_from_none_at_all() -> None:
+    """The alert asks for less than a week: nothing is less than NaN, and 0 always is."""
+    name = "rekindle_operator_webhook_certificate_ends_timestamp_seconds"
+    for webhook in (False, True):
+        figures = OperatorMetrics()
+        options = OperatorOptions(store="zookeeper:2181", namespace="rekindle", webhook=webhook)
+        WebhookSetup(
+            options,
+            Mock(Api),
+            ClusterView(),
+            DetectionRunner(ClusterView()),
+            figures,
+            Log(io.StringIO()),
+            lambda: False,
+        )
+        ends = sample(figures, name)
+        assert ends == 0.0 if webhook else math.isnan(ends)

@@ -1,0 +1,90 @@
+"""When the status of a policy is written, and when there is nothing to write."""
+
+from typing import Any, cast
+
+import pytest
+
+from rekindle_operator.api import recovery_class, recovery_policy
+from rekindle_operator.api.recovery_policy import RecoveryPolicy
+from rekindle_operator.cluster.api_client import Api
+from rekindle_operator.cluster.cluster_view import ClusterView
+from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.policies.policy_status_writer import PolicyStatusWriter
+
+METADATA = {"name": "all", "namespace": "flights", "uid": "1", "generation": 3}
+KEY = "status RecoveryPolicy flights/all"
+
+
+class Left:
+    """Errands by key, and how often each was left."""
+
+    def __init__(self) -> None:
+        self.errands: dict[str, Any] = {}
+        self.times: dict[str, int] = {}
+
+    def leave(self, key: str, errand: Any) -> None:
+        self.errands[key] = errand
+        self.times[key] = self.times.get(key, 0) + 1
+
+
+class Written:
+    """An API server with one object."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.body = body
+
+    def get(self, path: str) -> dict[str, Any]:
+        del path
+        return self.body
+
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        """An Event."""
+
+    def replace(self, path: str, body: dict[str, Any]) -> None:
+        assert path.endswith("/recoverypolicies/all/status")
+        self.body = body
+
+
+def policy(status: dict[str, Any]) -> RecoveryPolicy:
+    spec: dict[str, Any] = {"selector": {"sparkApplications": {"labelSelector": {}}}}
+    return recovery_policy.from_object({"metadata": METADATA, "spec": spec, "status": status})
+
+
+@pytest.fixture
+def known() -> ClusterView:
+    known = ClusterView()
+    known.see_class(recovery_class.from_object({"metadata": {"name": "standard"}, "spec": {}}))
+    known.see_policy(policy({}))
+    return known
+
+
+def test_a_status_is_written_once_and_again_when_somebody_else_has_changed_it(
+    known: ClusterView,
+) -> None:
+    left, written = Left(), Written({"metadata": dict(METADATA), "spec": {}})
+    statuses = PolicyStatusWriter(
+        cast(Api, written),
+        cast(WorkQueue, left),
+        known,
+        "operator",
+        lambda _: None,
+        lambda _: None,
+        lambda _: None,
+        lambda _: (),
+    )
+
+    def refresh() -> int:
+        statuses._at = -1e9
+        assert statuses.refresh(stirred=True)
+        return left.times[KEY]
+
+    assert refresh() == 1
+    assert refresh() == 1, "it is on its way"
+    left.errands[KEY]()
+    known.see_policy(policy(written.body["status"]))
+    assert refresh() == 1, "it stands there"
+    known.see_policy(policy({}))
+    assert refresh() == 2
+    written.body["metadata"]["uid"] = "another"
+    left.errands[KEY]()
+    assert refresh() == 3, "what was meant was another object"

@@ -1,0 +1,151 @@
+"""How a Recovery comes to be there, with as few requests as it takes."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rekindle.protocol.store_paths import Place
+from rekindle_operator.api import recovery_resource
+from rekindle_operator.api.recovery_resource import ApplicationReference
+from rekindle_operator.cluster.api_client import Api, ObjectConflict
+from rekindle_operator.cluster.work_queue import WorkQueue
+from rekindle_operator.controller.operator_metrics import OperatorMetrics
+from rekindle_operator.recovery.recovery_writer import MOMENTS_MAX, Moment, RecoveryWriter
+from rekindle_zookeeper import Connection
+
+PLACE = Place("flights", "flights")
+APPLICATION = ApplicationReference("Driver", "flights")
+NAME = recovery_resource.recovery_name(APPLICATION, 1)
+
+
+class Objects:
+    """An API server with some objects by name; `asked` are its requests."""
+
+    def __init__(self, *names: str) -> None:
+        self.there: dict[str, dict[str, Any]] = {
+            name: {"metadata": {"name": name}} for name in names
+        }
+        self.asked: list[str] = []
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        self.asked.append("get")
+        return self.there.get(path.rpartition("/")[2])
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append("create")
+        name = body["metadata"]["name"]
+        if name in self.there:
+            raise ObjectConflict(where=path, what="is there", remedy="read it")
+        self.there[name] = body
+        return body
+
+
+def moment(*known: str, incident: int | None = 1) -> Moment:
+    return cast(
+        Moment,
+        SimpleNamespace(
+            place=PLACE,
+            application=APPLICATION,
+            incident=incident,
+            policy_name="all",
+            class_name="standard",
+            recoveries=dict.fromkeys(known),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "known", "asked"),
+    [
+        ((), (), ["create"]),
+        ((NAME,), (NAME,), ["get"]),
+        ((NAME,), (), ["create", "get"]),
+        ((), (NAME,), ["get", "create"]),
+    ],
+    ids=["new", "known", "there and not known yet", "known and deleted since"],
+)
+def test_a_recovery_is_made_or_read(
+    there: tuple[str, ...], known: tuple[str, ...], asked: list[str]
+) -> None:
+    api = Objects(*there)
+    storyteller = RecoveryWriter(
+        cast(Api, api),
+        cast(Connection, None),
+        cast(WorkQueue, None),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    found = storyteller._object(NAME, [moment(*known)])
+    assert found is not None
+    assert found["metadata"]["name"] == NAME
+    assert api.asked == asked
+
+
+def test_one_that_no_moment_is_about_is_not_made() -> None:
+    api = Objects()
+    storyteller = RecoveryWriter(
+        cast(Api, api),
+        cast(Connection, None),
+        cast(WorkQueue, None),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    assert storyteller._object(NAME, [moment(incident=None)]) is None
+    assert api.asked == ["get"]
+
+
+def told_moment(directives: tuple[int, ...], plan: int = 0, at: float = 0.0) -> Moment:
+    decision = SimpleNamespace(
+        directives=directives, instructions=(), case=SimpleNamespace(plan_sequence=plan)
+    )
+    look = SimpleNamespace(decision=decision, case=SimpleNamespace(plan_sequence=0), at=at)
+    found = cast(Any, moment())
+    found.look, found.matters, found.recoveries = look, True, {}
+    return cast(Moment, found)
+
+
+def test_the_oldest_decision_that_is_not_written_is_known_until_all_are() -> None:
+    storyteller = RecoveryWriter(
+        cast(Api, None),
+        cast(Connection, None),
+        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    assert storyteller.unwritten_since is None
+    for at in (1_000.0, 1_500.0):
+        storyteller.tell(told_moment((1,), at=at))
+    assert storyteller.unwritten_since == 1_000.0
+    storyteller.forget()
+    assert storyteller.unwritten_since is None
+
+
+def test_moments_that_cannot_be_written_are_kept_up_to_a_number() -> None:
+    """Those in which something was decided stay longest, and the newest always."""
+    storyteller = RecoveryWriter(
+        cast(Api, None),
+        cast(Connection, None),
+        cast(WorkQueue, SimpleNamespace(leave=lambda *_: None)),
+        "operator",
+        OperatorMetrics(),
+        settled=lambda _: None,
+    )
+    decided = [told_moment((number,)) for number in range(10)]
+    for number in range(720):
+        storyteller.tell(decided[number // 72] if number % 72 == 0 else told_moment(()))
+    newest = told_moment(())
+    storyteller.tell(newest)
+    kept = storyteller._moments[PLACE]
+    assert len(kept) == MOMENTS_MAX
+    assert kept[-1] is newest
+    assert [item for item in kept if item.look.decision.directives] == decided
+    assert not storyteller._unread
+    for _ in range(MOMENTS_MAX):
+        storyteller.tell(told_moment((1,), plan=1))
+    storyteller.tell(told_moment((1,), plan=1))
+    assert len(storyteller._moments[PLACE]) == MOMENTS_MAX
+    assert storyteller._unread[PLACE]  # a plan that was left out is found in the store

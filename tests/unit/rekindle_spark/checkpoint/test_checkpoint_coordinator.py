@@ -1,0 +1,241 @@
+"""When a checkpoint is due: not for an epoch that has run, and not before its time."""
+
+import struct
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rekindle.model.settings import RuntimeSettings, Settings
+from rekindle.model.switch_mode import ON
+from rekindle_spark.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from rekindle_spark.checkpoint.restore_points import RestorePoints
+from rekindle_spark.driver.driver_context import Staged
+from rekindle_spark.driver.partition_table import PartitionTable
+from rekindle_spark.executor import job_activity
+from rekindle_spark.executor.job_activity import Activity
+from rekindle_spark.jobs.job_idleness import Watch
+from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_testing.runtime_builders import UnreadSource
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+ROWS, COUNTED, LARGEST = range(3)
+NEWEST = 7
+NEXT = dict.fromkeys((ROWS, COUNTED, LARGEST), (NEWEST + 1, NEWEST + 1))
+BEHIND = {partition: span for partition, span in NEXT.items() if partition != LARGEST}
+
+
+@pytest.fixture
+def application() -> Any:
+    """All live on one executor, after epoch 7; the restore point is 4, all since is retained."""
+    pipeline = Pipeline("checkpointing")
+    counted = pipeline.source("rows", UnreadSource(SCHEMA, "at")).window(
+        "counted", keys=["key"], size_seconds=1, aggregates={"n": count()}
+    )
+    counted.top("largest", by="n", count=1).sink("top")
+    progress = PartitionTable(program.build(pipeline), RestorePoints(4))
+    for partition in NEXT:
+        progress.place(partition, "a", 1)
+        progress.finished[partition] = NEWEST
+        progress.live.add(partition)
+    progress.retained.add(1, [("a", {ROWS: (5, 7), COUNTED: (5, 7)})], [1])
+    begun: list[int] = []
+    return SimpleNamespace(
+        program=progress.program,
+        progress=progress,
+        settings=Settings(),
+        executors={"a": "n1"},
+        store=SimpleNamespace(begin_checkpoint=begun.append),
+        begun=begun,
+        lock=threading.RLock(),
+        newest=NEWEST,
+        losses=0,
+        checkpoint_attempt=3,
+        ordering=ON,
+        staged={},
+    )
+
+
+def checkpointing(application: Any, seconds: float) -> CheckpointCoordinator:
+    """The last checkpoint was begun so long ago."""
+    return CheckpointCoordinator(application, losses=0, last_at=time.monotonic() - seconds)
+
+
+def fall_behind(application: Any) -> None:
+    application.progress.live.discard(LARGEST)
+
+
+def test_while_all_run_it_is_due_at_its_interval(application: Any) -> None:
+    assert checkpointing(application, 9.0).due(8, NEXT) is None
+    taking = checkpointing(application, 11.0)
+    assert taking.due(8, NEXT) == 8
+    assert (taking.waiting, taking.behind, application.begun) == ({COUNTED, LARGEST}, set(), [8])
+
+
+def test_while_some_are_behind_it_is_due_more_rarely(application: Any) -> None:
+    fall_behind(application)
+    assert checkpointing(application, 59.0).due(8, BEHIND) is None
+    taking = checkpointing(application, 61.0)
+    assert taking.due(8, BEHIND) == 8
+    assert (taking.waiting, taking.behind) == ({COUNTED}, {LARGEST})
+
+
+def test_executors_that_have_a_lot_to_keep_bring_it_forward(application: Any) -> None:
+    fall_behind(application)
+    application.progress.retained.held["a"] = 129 * 2**20
+    assert checkpointing(application, 9.0).due(8, BEHIND) is None
+    assert checkpointing(application, 11.0).due(8, BEHIND) == 8
+    application.settings = Settings(runtime=RuntimeSettings(retained_mib_max=20.0))
+    application.progress.retained.held["a"] = 9 * 2**20
+    assert checkpointing(application, 11.0).due(8, BEHIND) is None
+    application.progress.retained.held["a"] = 11 * 2**20
+    assert checkpointing(application, 11.0).due(8, BEHIND) == 8
+
+
+@pytest.mark.parametrize("hindrance", ["unordered", "staged", "nowhere"])
+def test_it_waits_where_the_input_of_who_is_behind_is_not_certain(
+    application: Any, hindrance: str
+) -> None:
+    fall_behind(application)
+    if hindrance == "unordered":
+        application.ordering = "off"
+    elif hindrance == "staged":
+        application.staged = {7: Staged(unordered=True)}
+    else:
+        application.progress.retained.clear()
+    assert checkpointing(application, 61.0).due(8, BEHIND) is None
+
+
+def test_an_epoch_that_has_run_is_not_checkpointed_again(application: Any) -> None:
+    application.newest = 8  # the final epoch, which others follow to
+    assert checkpointing(application, 500.0).due(8, {LARGEST: (8, 8)}) is None
+    taking = CheckpointCoordinator(
+        application, epoch=8, waiting={COUNTED}, last_at=time.monotonic()
+    )
+    assert taking.due(8, {LARGEST: (8, 8)}) is None
+    assert taking.waiting == {COUNTED}, "what is being taken goes on"
+
+
+def test_the_job_of_an_epoch_that_is_issued_again_waits_for_all_its_states_again(
+    application: Any,
+) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5, "base": 4}])
+    assert (taking.waiting, taking.bases) == ({LARGEST}, {COUNTED: 4})
+    assert taking.due(8, NEXT) == 8
+    assert (taking.waiting, taking.bases) == ({COUNTED, LARGEST}, {})
+
+
+def test_what_a_state_is_made_of_counts_from_the_last_file_that_has_it_whole(
+    application: Any,
+) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 50}])
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5, "base": 4}])
+    assert taking.state_bytes == {COUNTED: 55}
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 60}])
+    assert taking.state_bytes == {COUNTED: 60}
+
+
+def test_after_a_loss_it_is_begun_anew_with_a_later_epoch(application: Any) -> None:
+    taking = checkpointing(application, 11.0)
+    taking.due(8, NEXT)
+    application.losses = 1
+    assert taking.due(9, dict.fromkeys(NEXT, (9, 9))) is None
+    assert taking.epoch is None
+
+
+def test_what_a_job_that_failed_has_written_does_not_count_for_its_repeat(application: Any) -> None:
+    taking = checkpointing(application, 11.0)
+    assert taking.due(8, NEXT) == 8
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 2, "bytes": 5}])
+    assert COUNTED in taking.waiting
+    taking.acknowledge([{"partition": COUNTED, "epoch": 8, "attempt": 3, "bytes": 5}])
+    assert COUNTED not in taking.waiting
+
+
+def test_sources_that_went_ahead_are_not_behind(application: Any) -> None:
+    application.progress.finished[ROWS] = NEWEST + 1
+    work = {number: span for number, span in NEXT.items() if number != ROWS}
+    checkpoint = checkpointing(application, 11.0)
+    assert checkpoint.due(NEWEST + 1, work) == NEWEST + 1
+    assert (checkpoint.behind, checkpoint.waiting) == (set(), {COUNTED, LARGEST})
+
+
+def completed(application: Any, *, is_urgent: bool, newest: int = 8) -> dict[str, Any]:
+    """The record of the checkpoint of epoch 8, once so many epochs have run."""
+    written: list[dict[str, Any]] = []
+    application.store.complete_checkpoint = lambda _, record: written.append(record)
+    application.events = SimpleNamespace(write=lambda *_, **__: None)
+    application.digests, application.cuts, application.remove = {}, {}, lambda _: None
+    taking = checkpointing(application, 11.0)
+    taking.is_urgent = is_urgent
+    assert taking.due(8, NEXT) == 8
+    application.newest = newest
+    taking.waiting.clear()
+    taking.advance()
+    return written[0]
+
+
+def test_the_last_checkpoint_of_a_driver_that_was_asked_to_end_is_a_savepoint(
+    application: Any,
+) -> None:
+    assert completed(application, is_urgent=True)["savepoint"]
+
+
+@pytest.mark.parametrize(("is_urgent", "newest"), [(False, 8), (True, 9)])
+def test_one_that_a_driver_takes_on_its_way_is_none(
+    application: Any, is_urgent: bool, newest: int
+) -> None:
+    record = completed(application, is_urgent=is_urgent, newest=newest)
+    assert "savepoint" not in record
+
+
+def being_written(application: Any, host: Activity, idle_seconds: float) -> CheckpointCoordinator:
+    """A checkpoint for whose states the only host has given no other sign for so long."""
+    said = struct.pack(">qq", 0, 0)
+    application.exchange = SimpleNamespace(signs=lambda: {"a": said + bytes(host.memory)})
+    application.events = SimpleNamespace(write=lambda kind, **values: told.append((kind, values)))
+    told: list[tuple[str, dict[str, str]]] = []
+    application.told = told
+    taking = checkpointing(application, 500.0)
+    taking.due(8, NEXT)
+    sign = job_activity.read(said + bytes(host.memory)).of(job_activity.CHECKPOINTS, frozenset())
+    since = time.monotonic() - idle_seconds
+    taking.watch = Watch(due_at=since, last={"a": (sign, since)})
+    return taking
+
+
+def test_one_that_is_being_written_goes_on_for_as_long_as_bytes_move(application: Any) -> None:
+    host = Activity()
+    with host.entry(job_activity.CHECKPOINTS) as entry:
+        taking = being_written(application, host, idle_seconds=500.0)
+        entry.sign()
+        assert taking.due(9, NEXT) is None
+        assert taking.is_taking(8)
+    assert application.told == []
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_one_whose_states_nobody_goes_on_with_is_given_up_with_who_and_what(
+    application: Any, is_written: bool
+) -> None:
+    host = Activity()
+    with host.entry(job_activity.CHECKPOINTS if is_written else 5) as entry:
+        entry.begin("writing checkpoints/8/counted-0.state")
+        assert being_written(application, host, idle_seconds=70.0).due(9, NEXT) is None
+        assert application.told == []
+        taking = being_written(application, host, idle_seconds=76.0)
+        assert not taking.is_taking(8)
+        taking = being_written(application, host, idle_seconds=76.0)
+        assert taking.due(9, NEXT) is None
+    ((kind, values),) = application.told
+    assert kind == "checkpoint-failed"
+    assert values["text"].startswith("executor a on n1 has neither loaded, written nor finished")
+    assert ("last: writing checkpoints/8/counted-0.state" in values["text"]) == is_written

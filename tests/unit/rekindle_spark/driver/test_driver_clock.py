@@ -1,0 +1,54 @@
+"""The driver's clock: it goes on as it began, whatever becomes of the machine's."""
+
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import rekindle_spark
+from rekindle_spark.driver import driver_clock
+from rekindle_spark.driver.epoch_loop import EpochLoop
+
+HOUR = 3600.0
+
+
+@pytest.fixture(params=[-HOUR, HOUR])
+def turned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sets the machine's clock."""
+    real = time.time
+    monkeypatch.setattr("time.time", lambda: real() + request.param)
+
+
+def test_it_begins_with_the_machines_clock() -> None:
+    assert driver_clock.now() == pytest.approx(time.time(), abs=60.0)
+
+
+@pytest.mark.usefixtures("turned")
+def test_the_machines_clock_may_jump() -> None:
+    assert abs(driver_clock.now() - time.time()) == pytest.approx(HOUR, abs=60.0)
+
+
+@pytest.mark.usefixtures("turned")
+def test_the_next_epoch_comes_when_it_is_due() -> None:
+    looks: list[float] = []
+    loop = object.__new__(EpochLoop)
+    loop.application = SimpleNamespace(  # type: ignore[assignment]
+        progress=SimpleNamespace(placed={0: "e"}),
+        newest=5,
+        paused=False,
+        arrivals=SimpleNamespace(last=SimpleNamespace(epoch=5)),
+    )
+    control: Any = SimpleNamespace(pump=lambda: looks.append(driver_clock.now()))
+    loop.control = control
+    loop.next_cut_at = driver_clock.now() + 0.1
+    loop._await_epoch()
+    assert looks[-2] < loop.next_cut_at <= driver_clock.now() < looks[0] + 60.0
+
+
+def test_the_runtime_asks_no_other_clock() -> None:
+    sources = Path(rekindle_spark.__file__).parent.rglob("*.py")
+    asking = {path.name for path in sources if re.search(r"\btime\.time\(", path.read_text())}
+    assert asking == {"clock.py"}

@@ -1,0 +1,129 @@
+"""The start of a driver: what can be seen before a generation is taken fences nobody."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stores import cut, states
+
+from rekindle.model import record_format
+from rekindle.model.errors import InputError, RekindleError
+from rekindle.model.settings import Settings
+from rekindle_spark.driver import driver_main, library_versions
+from rekindle_spark.driver.driver_main import DriverPlace
+from rekindle_spark.pipeline.replay import Replay
+from rekindle_spark.pipeline.steps import Pipeline
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+
+Change = Callable[[pa.Table], pa.Table]
+
+
+class NoSpark:
+    """Stands for a Spark that has answered; jobs are of no matter here."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.fixture(name="running")
+def _running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckpointStore]:
+    """The store of a driver that runs."""
+    monkeypatch.setattr(driver_main, "SparkGateway", NoSpark)
+    store = CheckpointStore(tmp_path / "store")
+    store.open(1.0)
+    yield store
+    store.check_generation()  # nobody has fenced it
+    assert [path.name for path in (tmp_path / "store/generations").iterdir()] == ["1.json"]
+
+
+def start(tmp_path: Path, events: Path, change: Change = lambda table: table) -> None:
+    times = pa.array([0, 1_000_000], pa.timestamp("us"))
+    pq.write_table(pa.table({"v": [1, 2], "t": times}), tmp_path / "numbers.parquet")
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", Replay(str(tmp_path / "numbers.parquet"), event_time="t"))
+    rows.map("changed", change, schema=rows.schema).sink("out")
+    driver_main.run(pipeline, Settings(), DriverPlace(None, tmp_path / "store", events, {}))
+
+
+def test_a_start_that_cannot_write_its_events_fences_nobody(
+    tmp_path: Path, running: CheckpointStore
+) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        start(tmp_path, tmp_path / "folder")
+    running.check_generation()
+
+
+@pytest.mark.usefixtures("running")
+def test_a_start_whose_functions_cannot_be_sent_fences_nobody(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def guarded(table: pa.Table) -> pa.Table:
+        with lock:
+            return table
+
+    with pytest.raises(InputError, match="step changed: uses the variable 'lock'"):
+        start(tmp_path, tmp_path / "events.jsonl", guarded)
+    assert not (tmp_path / "events.jsonl").exists()
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("folder", ["offsets", "commits", "checkpoints"])
+def test_a_start_that_cannot_read_what_the_store_has_fences_nobody(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "store" / folder / "1.json").write_text('{"version": 1}')
+    with pytest.raises(RekindleError, match=r"1\.json"):
+        start(tmp_path, tmp_path / "events.jsonl")
+
+
+def written_with(place: Path, **versions: str) -> None:
+    """As if the newest driver had had these versions."""
+    path = max((place / "generations").glob("*.json"))
+    record = record_format.decode("generation", path.read_bytes(), "here")
+    record["libraries"] |= versions
+    path.write_bytes(record_format.encode("generation", record))
+
+
+ONE_EPOCH = {"at": 1.0, "plan_epoch": 1, "finished": {"rows/0": [1, 1, ["d"]]}, "outputs": []}
+
+
+def test_a_start_with_other_libraries_is_refused_where_epochs_may_run_again(
+    tmp_path: Path, running: CheckpointStore
+) -> None:
+    running.log_offsets(1, cut(2))
+    running.commit(ONE_EPOCH)
+    written_with(tmp_path / "store", pyarrow="1.0", polars="0.9")
+    with pytest.raises(InputError) as error:
+        start(tmp_path, tmp_path / "events.jsonl")
+    said = str(error.value)
+    assert "was written with polars 0.9, pyarrow 1.0, and this is polars " in said
+    assert "end it with `rekindle savepoint STORE`, and start this one then" in said
+
+
+def test_other_libraries_are_no_matter_behind_a_savepoint_and_in_older_records(
+    tmp_path: Path,
+) -> None:
+    store = CheckpointStore(tmp_path)
+    store.open(1.0)
+    library_versions.check(store.files, store.fold)
+    store.log_offsets(1, cut(2))
+    store.commit(ONE_EPOCH)
+    library_versions.check(store.files, store.fold)  # the same ones
+    written_with(tmp_path, rekindle="0.0.1")
+    with pytest.raises(InputError, match=r"was written with rekindle 0\.0\.1"):
+        library_versions.check(store.files, store.fold)
+    store.complete_checkpoint(1, {**states("rows/0"), "savepoint": True})
+    library_versions.check(store.files, store.read().fold)
+    store.commit({**ONE_EPOCH, "finished": {"rows/0": [2, 2, ["d"]]}})
+    path = tmp_path / "generations/1.json"
+    record = record_format.decode("generation", path.read_bytes(), "here")
+    del record["libraries"]
+    path.write_bytes(record_format.encode("generation", record))
+    library_versions.check(store.files, store.fold)

@@ -1,0 +1,237 @@
+"""A branch behind a keyed step reads what the step's partitions write for it while it is away."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from rekindle.model.errors import DamagedError, StepError
+from rekindle_spark.checkpoint import input_preservation
+from rekindle_spark.checkpoint.restore_points import RestorePoints
+from rekindle_spark.driver import stopped_branches
+from rekindle_spark.driver.partition_table import LeftOut, PartitionTable
+from rekindle_spark.executor import frames, partition, work_items
+from rekindle_spark.executor.frames import Frame
+from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
+from rekindle_spark.operators import StatefulOperator
+from rekindle_spark.output.sink_files import SinkFiles
+from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.pipeline.steps import Pipeline, count
+from rekindle_spark.store.checkpoint_store import StoreHistory
+from rekindle_spark.store.commit_summary import CommitSummary
+from rekindle_store import store_files
+from rekindle_testing.runtime_builders import UnreadSource
+
+SCHEMA = pa.schema([("at", pa.timestamp("us")), ("key", pa.string())])
+NUMBERED = pa.schema([("key", pa.string()), ("at", pa.timestamp("us")), ("number", pa.int64())])
+# rows/0, numbered/0, numbered/1, last/0; then the partitions of the branch
+ROWS, NUMBERED0, NUMBERED1, LAST, RELAY0, RELAY1 = range(6)
+EPOCH, WATERMARK = 7, 1_000_000
+FAULT = StepError(where="step dear", what="raised ValueError: bad", remedy="mend it")
+
+
+class Numbers(StatefulOperator):
+    """Numbers the rows of a key."""
+
+    value_schema = pa.schema([("rows", pa.int64())])
+
+    def handle(self, key: Any, rows: Any, value: Any) -> Any:
+        (number,) = value.get() if value.exists() else (0,)
+        for row in rows:
+            number += 1
+            yield (key[0], row["at"], number)
+        value.update((number,))
+
+
+def built() -> Program:
+    """rows -> numbered x2 -> `important`; -> dear -> `cheap`, and -> last -> `lasts`."""
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    numbered = rows.stateful("numbered", Numbers(), keys=["key"], schema=NUMBERED, parallelism=2)
+    numbered.sink("important", priority=10)
+    dear = numbered.filter("dear", lambda table: pc.greater(table["number"], 1))
+    dear.sink("cheap")
+    dear.window("last", keys=["key"], size_seconds=1, aggregates={"n": count()}).sink("lasts")
+    return program.build(pipeline)
+
+
+def records() -> list[dict[str, Any]]:
+    return [stopped_branches.Branch("numbered", "dear", "numbered/0", EPOCH, "why").record()]
+
+
+def arrived(made: Program, number: int, rows: int = 9) -> list[Frame]:
+    """What `rows/0` gives a partition of `numbered`."""
+    (edge,) = made.inputs[made.owner[number].index]
+    table = pa.table(
+        {
+            "at": pa.array(range(rows), pa.timestamp("us")),
+            "key": [f"key-{n % 2}" for n in range(rows)],
+        },
+        schema=SCHEMA,
+    )
+    label = frames.Label(edge.index, ROWS, number, 1, EPOCH, WATERMARK)
+    return list(frames.frames(memoryview(frames.encode(label, table))))
+
+
+def run(made: Program, number: int, *without: str, rows: int = 9) -> PartitionOutcome:
+    work = PartitionWork(number, 1, EPOCH, without=frozenset(without))
+    state = partition.initial(made.owner[number])
+    return partition.run(made, work, state, arrived(made, number, rows))
+
+
+def relayed(made: Program, number: int, store: Path) -> PartitionOutcome:
+    item = {"partition": number, "plan_epoch": 1, "readers": None}
+    request = {"store": str(store), "dead_letters": [1, 0], "generation": 1, "attempt": 1}
+    work = work_items.work(made, request, item, EPOCH)
+    return partition.run(made, work, partition.initial(made.owner[number]), [])
+
+
+def written(store: Path, outcome: PartitionOutcome) -> None:
+    outputs = SinkFiles(store_files.at(store))
+    for name, sunk in outcome.taps.items():
+        (store / "outputs" / name).mkdir(parents=True, exist_ok=True)
+        outputs.write(name, sunk.file, sunk.table)
+    outputs.put_in_place()
+
+
+def rows_of(outcome: PartitionOutcome) -> dict[str, tuple[pa.Table, str, str]]:
+    return {name: (sunk.table, sunk.file, sunk.digest) for name, sunk in outcome.sinks.items()}
+
+
+def given(outcome: PartitionOutcome) -> list[tuple[Any, ...]]:
+    return [
+        (target, frame.edge, frame.epoch, frame.watermark, frame.rows, frame.digest)
+        for target, block in outcome.blocks
+        for frame in frames.frames(memoryview(block))
+    ]
+
+
+@pytest.mark.parametrize("rows", [9, 0])
+def test_a_branch_gives_later_what_it_would_have_given(tmp_path: Path, rows: int) -> None:
+    whole, made = built(), stopped_branches.split(built(), records())
+    for index in (0, 1):
+        together = run(whole, NUMBERED0 + index, rows=rows)
+        without = run(whole, NUMBERED0 + index, "dear", rows=rows)
+        parent = run(made, NUMBERED0 + index, rows=rows)
+        assert rows_of(without) == rows_of(parent)
+        assert without.digest == parent.digest
+        assert given(parent) == []
+        assert parent.taps["dear~branch"].table.equals(
+            without.taps["dear~branch"].table, check_metadata=True
+        )
+        written(tmp_path, without)
+        branch = relayed(made, RELAY0 + index, tmp_path)
+        assert rows_of(parent) | rows_of(branch) == rows_of(together)
+        assert given(branch) == given(together)
+        assert together.taps == branch.taps == {}
+
+
+def test_what_should_be_there_and_is_not_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "outputs" / "dear~branch").mkdir(parents=True)
+    with pytest.raises(DamagedError, match="is not there, but the epoch has run"):
+        relayed(stopped_branches.split(built(), records()), RELAY0, tmp_path)
+
+
+def test_a_branch_runs_an_epoch_once_its_partition_has() -> None:
+    made = stopped_branches.split(built(), records())
+    assert made.partition_names[RELAY0:] == ("dear~branch/0", "dear~branch/1")
+    assert made.in_order(range(6)) == [ROWS, NUMBERED0, NUMBERED1, RELAY0, RELAY1, LAST]
+    assert list(made.upstream(RELAY1)) == [NUMBERED1]
+    assert list(made.downstream(NUMBERED0)) == [RELAY0]
+    assert {number for _, number in made.producers(LAST)} == {RELAY0, RELAY1}
+    assert list(made.producers(RELAY0)) == []
+    assert made.hash == built().hash
+    assert ("numbered", "dear~branch") in made.topology.edges
+
+
+def test_where_somebody_reads_a_branch_and_its_source_none_is_left_out() -> None:
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    numbered = rows.stateful("numbered", Numbers(), keys=["key"], schema=NUMBERED)
+    numbered.sink("important")
+    dear = numbered.filter("dear", lambda table: pc.greater(table["number"], 1))
+    numbered.join("both", dear, keys=["key"], within_seconds=1).sink("joined")
+    made = program.build(pipeline)
+    assert stopped_branches.head(made, made.owner[1], "dear") is None
+    made = built()
+    assert stopped_branches.head(made, made.owner[NUMBERED0], "dear") == "dear"
+    assert stopped_branches.head(made, made.owner[NUMBERED0], "numbered") is None
+
+
+def test_a_branch_of_a_branch_is_written_by_it(tmp_path: Path) -> None:
+    pipeline = Pipeline("numbers")
+    rows = pipeline.source("rows", UnreadSource(SCHEMA, "at"))
+    numbered = rows.stateful("numbered", Numbers(), keys=["key"], schema=NUMBERED)
+    numbered.sink("all")
+    first = numbered.filter("first", lambda table: pc.greater(table["number"], 1))
+    first.sink("one")
+    first.filter("second", lambda table: pc.greater(table["number"], 2)).sink("two")
+    whole = program.build(pipeline)
+    for order in (("first", "second"), ("second", "first")):
+        chain, entries = "numbered", []
+        for step in order:
+            entries.append(stopped_branches.Branch(chain, step, f"{chain}/0", EPOCH, "").record())
+            chain = "first~branch" if step == "first" else chain
+        made = stopped_branches.split(whole, entries)
+        names = {one.name: one.first for one in made.chains}
+        written(tmp_path, run(made, 1))
+        one = relayed(made, names["first~branch"], tmp_path)
+        written(tmp_path, one)
+        two = relayed(made, names["second~branch"], tmp_path)
+        assert rows_of(run(made, 1)) | rows_of(one) | rows_of(two) == rows_of(run(whole, 1))
+
+
+def test_what_was_given_before_a_branch_was_left_out_is_the_branchs() -> None:
+    made = stopped_branches.split(built(), records())
+    inputs = [{"checkpoint": 9, "frames": {"numbered/0": [3, 10]}, "partitions": ["last/0"]}]
+    older = {"last/0": 2, "dear~branch/0": EPOCH - 1}
+    content = {"epoch": 9, "program": "abc", "bytes": {}, "older": older, "inputs": inputs}
+    points = stopped_branches.branch_restore_points(
+        made, StoreHistory({}, CommitSummary(), content, records())
+    )
+    assert [points.has(LAST, RELAY0, epoch) for epoch in (2, 3, 6, 7, 9)] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    whole = built()
+    (edge,) = whole.inputs[whole.owner[LAST].index]
+    label = frames.Label(edge.index, NUMBERED1, LAST, 1, 4, WATERMARK)
+    (frame,) = frames.frames(memoryview(frames.encode(label, None)))
+    assert work_items._renumbered(made, frame).producer == RELAY1
+    assert work_items._renumbered(whole, frame).producer == NUMBERED1
+
+
+def running(made: Program) -> PartitionTable:
+    progress = PartitionTable(made, RestorePoints(4))
+    for number in range(len(made.partition_names)):
+        progress.place(number, "a", 1)
+        progress.live.add(number)
+        progress.finished[number] = 12
+    return progress
+
+
+def test_checkpoints_go_on_without_what_nobody_gives_a_reader_of_a_branch() -> None:
+    progress = running(built())
+    progress.leave_out(NUMBERED0, "dear", LeftOut(13, FAULT))
+    assert progress.stopped.keys() == {LAST}
+    spans = {NUMBERED0: (5, 15), NUMBERED1: (5, 15)}
+    progress.retained.add(1, [("a", spans)], [10])
+    progress.finished |= {NUMBERED0: 15, NUMBERED1: 15}
+    assert input_preservation.is_covered(progress, 15, [LAST])
+    wanted = input_preservation.unwritten(progress, 15, {LAST})
+    assert wanted == {NUMBERED0: (5, 13), NUMBERED1: (5, 16)}
+    assert input_preservation._given(progress, LAST, wanted) == wanted
+
+
+def test_a_branch_stops_with_the_branch_that_writes_for_it() -> None:
+    made = stopped_branches.split(built(), records())
+    progress = running(made)
+    progress.stop({NUMBERED1: FAULT})
+    assert progress.stopped.keys() == {NUMBERED1, RELAY1, LAST}
+    assert progress.live == {ROWS, NUMBERED0, RELAY0}

@@ -1,0 +1,231 @@
+"""Partitions that run in a process of their own: what they give, and what their deaths tell."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from number_rows import SCHEMA, NumberRows
+from pyspark import cloudpickle
+
+from rekindle.model.errors import StepError
+from rekindle_spark.executor import partition, sandbox
+from rekindle_spark.executor.partition import PartitionOutcome, PartitionWork
+from rekindle_spark.executor.sandbox import Died, Reply, Sandboxes, SandboxTrial
+from rekindle_spark.operators import FINAL_WATERMARK, StatefulOperator
+from rekindle_spark.pipeline import program
+from rekindle_spark.pipeline.program import Program
+from rekindle_spark.pipeline.steps import Pipeline, Stream
+from rekindle_spark.user_code import print_forwarding, watchdog
+from rekindle_spark.user_code.poison_rows import Tolerance
+from rekindle_spark.user_code.watchdog import Watchdog
+
+MIB = 1 << 20
+Function = Callable[[pa.Table], pa.Table]
+# the sandbox does not know these modules
+for module in (__name__, "number_rows"):
+    cloudpickle.register_pickle_by_value(sys.modules[module])
+
+
+class Sums(StatefulOperator):
+    """Adds up a key's sizes, and ends its process at size 33."""
+
+    value_schema = pa.schema([("sum", pa.int64())])
+
+    def handle(self, key, rows, value):  # type: ignore[no-untyped-def]
+        for row in rows:
+            if row["size"] == 33:
+                os._exit(3)
+            value.update(((value.get() or (0,))[0] + row["size"],))
+            yield (row["at"], key[0], value.get()[0])
+
+
+def at_33(harm: Callable[[], object]) -> Function:
+    """A function that does harm where it gets size 33."""
+
+    def function(table: pa.Table) -> pa.Table:
+        if 33 in table["size"].to_pylist():
+            harm()
+        return table
+
+    return function
+
+
+def end_by_signal() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def sleep_for_ever() -> None:
+    time.sleep(1_000)
+
+
+def loud(table: pa.Table) -> pa.Table:
+    print(f"{table.num_rows} rows begin with {table['key'][0]}")
+    return table
+
+
+def hoard() -> None:
+    hoarded = []
+    while True:
+        hoarded.append(b"x" * MIB)
+
+
+def built(attach: Callable[[Stream], Stream]) -> Program:
+    pipeline = Pipeline("numbers")
+    attach(pipeline.source("rows", NumberRows())).sink("out")
+    return program.build(pipeline)
+
+
+def mapped(function: Function, *, dead_letters: bool) -> Program:
+    return built(
+        lambda rows: rows.map("checked", function, schema=SCHEMA, dead_letters=dead_letters)
+    )
+
+
+def trial(
+    made: Program, *, number: int = 0, blocks: bytes = b"", seconds: float = 60.0
+) -> SandboxTrial:
+    return SandboxTrial(
+        cloudpickle.dumps(made),
+        PartitionWork(number, 1, 3, 20, 40, FINAL_WATERMARK, tolerance=Tolerance(3, 100)),
+        partition.initial(made.owner[number]),
+        blocks,
+        seconds,
+        2_000 * MIB,
+    )
+
+
+@pytest.fixture(scope="module")
+def sandboxes() -> Iterator[Sandboxes]:
+    """With one that is ready, as the host that takes the place of a dead one has."""
+    made = Sandboxes()
+    made.start()
+    made.run(calm := mapped(lambda table: table, dead_letters=False), trial(calm), searches=False)
+    yield made
+    made.idle.get().end()
+
+
+def sizes(outcome: PartitionOutcome, output: str) -> list[int]:
+    found: list[int] = outcome.sinks[output].table["size"].to_pylist()
+    return found
+
+
+def test_apart_a_partition_gives_what_it_gives_in_a_host(sandboxes: Sandboxes) -> None:
+    made = mapped(lambda table: table.slice(3), dead_letters=False)
+    asked = trial(made)
+    outcome, deaths, _ = sandboxes.run(made, asked, searches=False)
+    assert outcome == partition.run(made, asked.work, asked.state, [])
+    assert deaths == 0
+
+
+def test_what_a_function_prints_apart_counts_as_printed_in_the_host(sandboxes: Sandboxes) -> None:
+    made = built(lambda rows: rows.map("loud", loud, schema=SCHEMA))
+    sandboxes.run(made, trial(made), searches=False)
+    assert print_forwarding.taken() == [["loud", "rows/0", 3, "20 rows begin with key-0"]]
+    assert print_forwarding.taken() == []
+
+
+def test_a_function_that_raises_apart_is_a_fault_of_its_step_as_in_a_host(
+    sandboxes: Sandboxes,
+) -> None:
+    made = mapped(at_33(lambda: 1 / 0), dead_letters=False)
+    with pytest.raises(StepError, match=r"raised ZeroDivisionError: .* source row 33"):
+        sandboxes.run(made, trial(made), searches=True)
+
+
+def test_a_trial_for_which_others_wait_ends_at_its_first_death(sandboxes: Sandboxes) -> None:
+    made = mapped(at_33(end_by_signal), dead_letters=True)
+    with pytest.raises(Died, match="step checked: ended its process with SIGSEGV, at epoch 3 of"):
+        sandboxes.run(made, trial(made), searches=False)
+
+
+def test_the_record_on_which_a_function_ends_its_process_is_named(sandboxes: Sandboxes) -> None:
+    made = mapped(at_33(end_by_signal), dead_letters=False)
+    with pytest.raises(Died) as caught:
+        sandboxes.run(made, trial(made), searches=True)
+    words = "step checked: ended its process with SIGSEGV, at epoch 3 of rows/0, source row 33, at="
+    assert str(caught.value).startswith(words)
+    assert "dead_letters=True" in str(caught.value)
+
+
+def test_with_dead_letters_that_record_is_left_out_and_kept_beside(sandboxes: Sandboxes) -> None:
+    made = mapped(at_33(end_by_signal), dead_letters=True)
+    outcome, deaths, _ = sandboxes.run(made, trial(made), searches=True)
+    assert sizes(outcome, "out") == [size for size in range(20, 40) if size != 33]
+    assert sizes(outcome, "checked.dead-letters") == [33]
+    letters = outcome.sinks["checked.dead-letters"].table
+    assert letters["dead_letter_error"].to_pylist() == ["ended its process with SIGSEGV"]
+    assert deaths > 1
+
+
+def test_a_row_on_which_handle_ends_its_process_is_left_out_and_its_key_keeps_its_value(
+    sandboxes: Sandboxes,
+) -> None:
+    made = built(
+        lambda rows: rows.stateful("sums", Sums(), keys=["key"], schema=SCHEMA, dead_letters=True)
+    )
+    source = trial(made)
+    blocks = partition.run(made, source.work, source.state, []).blocks
+    given = b"".join(block for _, block in blocks)
+    outcome, _, _ = sandboxes.run(made, trial(made, number=1, blocks=given), searches=True)
+    assert sizes(outcome, "sums.dead-letters") == [33]
+    key_3 = [n for n in range(20, 40) if n % 5 == 3 and n != 33]
+    assert sum(key_3) in sizes(outcome, "out")
+    assert outcome.state.operator.values["key-3",][0] == (sum(key_3),)
+
+
+def test_a_function_that_takes_too_long_without_dead_letters_is_named_at_once(
+    sandboxes: Sandboxes,
+) -> None:
+    made = mapped(at_33(sleep_for_ever), dead_letters=False)
+    with pytest.raises(Died, match=r"step checked: took longer than 0\.3 s, at epoch 3 of rows/0;"):
+        sandboxes.run(made, trial(made, seconds=0.3), searches=True)
+
+
+def test_a_search_is_limited_by_how_long_calls_hang_and_not_by_how_long_processes_take() -> None:
+    made = mapped(at_33(end_by_signal), dead_letters=True)
+    note = Watchdog(seconds_max=2.0)
+    note.begin(0, 3, "rows")
+    note.calling("checked")
+    died = Reply(b"", watchdog.SIGNALLED + signal.SIGSEGV, bytes(note.memory))
+    hung = replace(died, exit_code=watchdog.TOOK_TOO_LONG)
+    assert (sandbox.hung_seconds(died), sandbox.hung_seconds(hung)) == (0.0, 2.0)
+    asked = trial(made, seconds=2.0)
+    assert sandbox.following(made, asked, died, 20.0) is not None
+    assert sandbox.following(made, asked, died, 22.0) is None
+
+
+def test_a_trial_that_takes_more_memory_than_there_is_left_is_ended(sandboxes: Sandboxes) -> None:
+    made = mapped(at_33(hoard), dead_letters=False)
+    asked = trial(made)
+    small = SandboxTrial(asked.program, asked.work, asked.state, b"", 60.0, 200 * MIB)
+    with pytest.raises(Died, match="step checked: used more than 200 MiB of memory, at epoch 3"):
+        sandboxes.run(made, small, searches=False)
+
+
+def test_a_function_that_ends_the_sandbox_is_blamed_and_the_next_trial_gets_another(
+    sandboxes: Sandboxes,
+) -> None:
+    def end_parent() -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+
+    made = mapped(at_33(end_parent), dead_letters=False)
+    with pytest.raises(Died, match="ended its process with SIGKILL"):
+        sandboxes.run(made, trial(made), searches=True)
+    calm = mapped(lambda table: table, dead_letters=False)
+    sandboxes.prepare()
+    outcome, _, _ = sandboxes.run(calm, trial(calm), searches=False)
+    assert outcome.rows == 20
+
+
+def test_blocks_are_frames_one_after_the_other() -> None:
+    made = built(lambda rows: rows.stateful("sums", Sums(), keys=["key"], schema=SCHEMA))
+    asked = trial(made)
+    outcome = partition.run(made, asked.work, asked.state, [])
+    given = b"".join(block for _, block in outcome.blocks)
+    assert sandbox.blocks(list(sandbox.frames.frames(memoryview(given)))) == given

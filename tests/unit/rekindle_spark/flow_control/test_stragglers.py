@@ -1,0 +1,181 @@
+"""Slow executors: told by when their tasks end beside those of others, and only when it matters."""
+
+import pytest
+
+from rekindle_spark.flow_control.stragglers import (
+    FINE_SECONDS,
+    NEW_SECONDS,
+    UNTRIED_SECONDS,
+    WINDOW_SECONDS,
+    Epoch,
+    Stragglers,
+)
+from rekindle_spark.jobs import stage_timing
+from rekindle_spark.jobs.stage_timing import TaskTiming
+
+NAMES = ("a", "b", "c")
+EVEN = dict.fromkeys(NAMES, 1.0)
+
+
+class Course:
+    """Three executors that are not new any more, and a clock."""
+
+    def __init__(self) -> None:
+        self.stragglers, self.now = Stragglers(), 1000.0
+        self.stragglers.look(NAMES, self.now)
+        self.now += NEW_SECONDS
+
+    def run(
+        self,
+        seconds: float,
+        *stages: dict[str, float],
+        target: float = 1.0,
+        ahead: bool = False,
+        **work: float,
+    ) -> frozenset[str]:
+        """Epochs of these stages, one each second, for so long; who is slow then. Each executor has
+        one partition, which costs its `work`."""
+        took = sum(max(stage.values()) for stage in stages)
+        tasks = [
+            {name: TaskTiming((NAMES.index(name),), took) for name, took in stage.items()}
+            for stage in stages
+        ]
+        costs = {NAMES.index(name): cost for name, cost in (work or EVEN).items()}
+        epoch = Epoch(took, target, tasks, costs, ahead)
+        for _ in range(int(seconds) + 1):
+            self.now += 1.0
+            self.stragglers.look(NAMES, self.now)
+            self.stragglers.add(epoch, self.now)
+        return self.stragglers.slow
+
+
+USUAL = {"a": 0.2, "b": 0.25, "c": 0.2}
+C_LATE = {"a": 0.2, "b": 0.2, "c": 1.0}
+
+
+def test_an_executor_that_holds_up_epoch_after_epoch_is_slow() -> None:
+    course = Course()
+    assert course.run(WINDOW_SECONDS - 2, C_LATE, USUAL) == set()
+    assert course.run(3, C_LATE, USUAL) == {"c"}
+
+
+@pytest.mark.parametrize(
+    ("stages", "work", "target", "why"),
+    [
+        ((USUAL, USUAL), EVEN, 0.1, "all are as slow"),
+        ((C_LATE, USUAL), EVEN, 3.0, "the epoch keeps its time"),
+        ((C_LATE, USUAL), {"a": 1.0, "b": 1.0, "c": 5.0}, 1.0, "it has so much more to do"),
+        (({"a": 0.2, "b": 0.3, "c": 0.5}, USUAL), EVEN, 0.1, "it is not late by much"),
+        (({"a": 0.01, "b": 0.01, "c": 0.1}, {"a": 2.0, "b": 2.0}), EVEN, 1.0, "it holds little up"),
+        (({"c": 2.0}, USUAL), EVEN, 1.0, "there is nobody beside whom it is late"),
+    ],
+    ids=str,
+)
+def test_one_is_not_slow_when(
+    stages: tuple[dict[str, float], ...], work: dict[str, float], target: float, why: str
+) -> None:
+    assert Course().run(3 * WINDOW_SECONDS, *stages, target=target, **work) == set(), why
+
+
+def test_now_and_then_is_not_slow() -> None:
+    course = Course()
+    for _ in range(10):
+        assert course.run(2, C_LATE, USUAL) == set()
+        assert course.run(2, USUAL, USUAL) == set()
+
+
+def test_an_epoch_that_is_short_for_its_sources_went_ahead_excuses_nobody() -> None:
+    course = Course()
+    for _ in range(int(WINDOW_SECONDS) + 1):
+        course.run(0, C_LATE, USUAL)
+        course.run(0, USUAL, ahead=True)
+    assert course.stragglers.slow == {"c"}
+
+
+def test_a_long_epoch_that_somebody_was_in_time_for_counts_with_sources_ahead_too() -> None:
+    course = Course()
+    for _ in range(3 * int(WINDOW_SECONDS)):
+        course.run(0, C_LATE, USUAL, ahead=True)
+        course.run(0, {"a": 0.7, "b": 0.7, "c": 0.8}, USUAL, {"a": 0.7, "b": 0.7}, ahead=True)
+    assert course.stragglers.slow == set()
+
+
+@pytest.mark.parametrize(("ahead", "slow"), [(True, set()), (False, {"c"})])
+def test_sources_ahead_may_be_late_by_all_that_their_executor_does(
+    ahead: bool, slow: set[str]
+) -> None:
+    course = Course()
+    sources = {"a": 0.1, "b": 0.1, "c": 0.5}
+    others = {"c": 1.0}
+    took = course.run(WINDOW_SECONDS + 3, sources, others, ahead=ahead)
+    assert took == slow
+
+
+def test_a_new_executor_is_not_judged_while_its_code_is_compiled() -> None:
+    course = Course()
+    course.stragglers.look(("a", "b"), course.now)
+    course.stragglers.look(NAMES, course.now)
+    assert course.run(NEW_SECONDS - 2, C_LATE, USUAL) == set()
+    assert course.run(WINDOW_SECONDS + 2, C_LATE, USUAL) == {"c"}
+
+
+def test_one_that_does_well_for_long_is_slow_no_more() -> None:
+    course = Course()
+    course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
+    assert course.run(FINE_SECONDS - 2, USUAL, USUAL) == {"c"}
+    assert course.run(4, USUAL, USUAL) == set()
+
+
+def test_one_that_is_late_with_the_little_that_is_left_stays_slow() -> None:
+    course = Course()
+    course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
+    little = {"a": 0.1, "b": 0.1, "c": 0.5}
+    assert course.run(2 * FINE_SECONDS, little, little, target=3.0) == {"c"}
+
+
+def test_one_without_work_is_tried_again_after_a_while_that_grows() -> None:
+    course = Course()
+    relieved = {"a": 0.3, "b": 0.3}
+    for times in (1, 2, 4):
+        course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
+        assert course.run(times * UNTRIED_SECONDS - 2, relieved, relieved) == {"c"}
+        assert course.run(4, relieved, relieved) == set()
+
+
+def test_an_executor_that_has_gone_is_forgotten() -> None:
+    course = Course()
+    course.run(WINDOW_SECONDS + 1, C_LATE, USUAL)
+    course.stragglers.look(("a", "b"), course.now)
+    assert course.stragglers.slow == set()
+
+
+def test_a_tasks_time_begins_when_the_stage_before_has_ended() -> None:
+    produced = [
+        [("a", {0: (5, 5), 1: (5, 5)}), ("b", {2: (5, 5)})],
+        [("a", {3: (5, 5)}), ("b", {4: (5, 5)})],
+    ]
+    reports = [
+        {"executor": "b", "partitions": {"2": {}}, "arrived": 0.5},
+        {"executor": "a", "partitions": {"0": {}, "1": {}}, "arrived": 0.25},
+        {"executor": "b", "partitions": {"4": {}}, "arrived": 0.75},
+        {"executor": "a", "partitions": {"3": {}}, "arrived": 1.5},
+    ]
+    assert stage_timing.stages(produced, reports) == (
+        {"a": TaskTiming((0, 1), 0.25), "b": TaskTiming((2,), 0.5)},
+        {"a": TaskTiming((3,), 1.0), "b": TaskTiming((4,), 0.25)},
+    )
+
+
+def test_a_task_that_was_run_again_elsewhere_took_nobody_any_time() -> None:
+    produced = ((("a", {0: (1, 1)}),),)
+    reports = [
+        {"executor": "a", "partitions": {"0": {}}, "arrived": 0.2},
+        {"executor": "a", "status": "refused", "text": "ran on executor b", "arrived": 0.9},
+    ]
+    assert stage_timing.stages(produced, reports) == ({"a": TaskTiming((0,), 0.2)},)
+
+
+def test_a_roll_call_took_nobody_any_time() -> None:
+    produced = ((("a", {}), ("b", {})),)
+    reports = [{"executor": name, "partitions": {}, "arrived": 0.1} for name in "ab"]
+    assert stage_timing.stages(produced, reports) == ({},)

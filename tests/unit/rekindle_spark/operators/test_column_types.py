@@ -1,0 +1,83 @@
+"""Layouts of the same values are one type; what cannot be carried is refused with its column."""
+
+import pyarrow as pa
+import pytest
+
+from rekindle.model.errors import ColumnError, InputError
+from rekindle_spark.operators import arrow_columns, column_types, row_hash
+
+TEXTS = ["UA", None, "a text that is longer than a view holds by itself", ""]
+LAYOUTS = {
+    "large": pa.array(TEXTS, pa.large_string()),
+    "view": pa.array(TEXTS, pa.string_view()),
+    "numbers": pa.array(TEXTS).dictionary_encode(),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), pa.array(TEXTS)),
+}
+UNFIT = {
+    "view": pa.string_view(),
+    "bytes": pa.binary_view(),
+    "numbers": pa.dictionary(pa.int8(), pa.string()),
+    "runs": pa.run_end_encoded(pa.int32(), pa.string()),
+    "lists": pa.list_view(pa.int8()),
+    "interval": pa.month_day_nano_interval(),
+    "union": pa.sparse_union([pa.field("a", pa.int8())]),
+    "twice": pa.struct([pa.field("a", pa.int8()), pa.field("a", pa.int8())]),
+    "tensor": pa.fixed_shape_tensor(pa.int8(), [2]),
+    "inside": pa.list_(pa.struct([pa.field("a", pa.string_view())])),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_is_given_as_the_plain_one(layout: str) -> None:
+    array = LAYOUTS[layout]
+    assert column_types.plain(array.type) == pa.string()
+    plain = column_types.column(pa.chunked_array([array, array.slice(1, 2)]), pa.string())
+    assert plain.to_pylist() == TEXTS + TEXTS[1:3]
+
+
+def test_layouts_inside_of_others_are_plain_too() -> None:
+    inner = pa.struct([pa.field("a", pa.large_list(pa.large_string()), nullable=False)])
+    array = pa.array([[{"a": ["x"]}], None], pa.large_list(inner))
+    kind = column_types.plain(array.type)
+    assert kind == pa.list_(pa.struct([pa.field("a", pa.list_(pa.string()))]))
+    assert column_types.column(pa.chunked_array([array]), kind).to_pylist() == array.to_pylist()
+
+
+@pytest.mark.parametrize("kind", [pa.list_view(pa.int8()), pa.large_list_view(pa.int8())])
+def test_views_of_lists_are_lists(kind: pa.DataType) -> None:
+    lists = [[1], [], None, [2, 3], None]
+    array = pa.array(lists, kind)
+    for part, wanted in ((array, lists), (array.slice(1, 3), lists[1:4]), (array[:0], [])):
+        made = column_types.column(pa.chunked_array([part]), pa.list_(pa.int8()))
+        made.validate(full=True)
+        assert made.to_pylist() == wanted
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_what_cannot_be_carried_is_refused_with_its_column(kind: str) -> None:
+    schema = pa.schema([("t", pa.timestamp("us")), ("x", UNFIT[kind])])
+    with pytest.raises(InputError, match="step s: column 'x': has type"):
+        column_types.check("step s", schema)
+
+
+def test_a_null_where_none_may_be_is_told_with_its_column() -> None:
+    schema = pa.schema([pa.field("x", pa.string(), nullable=False)])
+    with pytest.raises(pa.ArrowInvalid, match="column 'x' has nulls"):
+        column_types.converted(pa.table({"x": LAYOUTS["view"]}), schema)
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string()])
+def test_a_key_goes_to_the_same_partition_in_every_layout(kind: pa.DataType) -> None:
+    plain = pa.table({"x": pa.array(TEXTS)})
+    other = pa.table({"x": pa.array(TEXTS, kind)})
+    assert row_hash.hashes(other, ["x"]).tolist() == row_hash.hashes(plain, ["x"]).tolist()
+
+
+def test_a_column_that_is_too_large_for_one_batch_is_told_with_its_sizes() -> None:
+    chunk = pa.array([b"x" * 2**20] * 64, pa.binary())  # one buffer for all chunks
+    table = pa.table({"payload": pa.chunked_array([chunk] * 33)})
+    error = arrow_columns._too_large("column 'payload'", table["payload"])
+    assert isinstance(error, ColumnError)
+    assert error.what.startswith("has 2,214,600,960 bytes in 2,112 rows")
+    assert "1,048,580 in each" in error.what
+    assert str(error.at("s")).startswith("step s, column 'payload': has ")

@@ -1,0 +1,91 @@
+"""Output files: not in the store before all are put there, the same when written again."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rekindle.model.errors import InputError, StepError
+from rekindle_spark.output.sink_files import SinkFiles, check_schema
+from rekindle_store import store_files
+from rekindle_testing.runtime_builders import watched_flushes
+
+ROWS = pa.table({"n": [1, 2, 3]})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for query in ("delays", "routes"):
+        (tmp_path / "outputs" / query).mkdir(parents=True)
+    return tmp_path
+
+
+def write(store: Path) -> None:
+    outputs = SinkFiles(store_files.at(store))
+    for query, name in (("delays", "0-1"), ("delays", "0-2"), ("routes", "0-1")):
+        outputs.write(query, f"{name}.parquet", ROWS)
+    outputs.put_in_place()
+
+
+def names(store: Path) -> list[str]:
+    return sorted(path.relative_to(store).as_posix() for path in store.glob("outputs/*/*"))
+
+
+def test_a_file_is_in_the_store_only_once_it_is_put_in_place(store: Path) -> None:
+    outputs = SinkFiles(store_files.at(store))
+    outputs.write("delays", "0-1.parquet", ROWS)
+    assert names(store) == []
+    outputs.put_in_place()
+    assert names(store) == ["outputs/delays/0-1.parquet"]
+    assert pq.read_table(store / "outputs" / "delays" / "0-1.parquet").equals(ROWS)
+
+
+def test_each_file_and_then_each_folder_is_put_on_disk_once(store: Path) -> None:
+    with watched_flushes() as flushed:
+        write(store)
+    assert [path.parent.name for path in flushed[:3]] == ["delays", "delays", "routes"]
+    assert flushed[3:] == [store / "outputs" / "delays", store / "outputs" / "routes"]
+
+
+def test_files_that_are_written_again_are_the_same_files(store: Path) -> None:
+    write(store)
+    before = {name: (store / name).read_bytes() for name in names(store)}
+    write(store)
+    assert {name: (store / name).read_bytes() for name in names(store)} == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([]),
+        pa.list_(pa.struct([])),
+        pa.month_day_nano_interval(),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+    ],
+)
+def test_a_column_that_parquet_cannot_hold_is_refused_by_its_name(kind: pa.DataType) -> None:
+    schema = pa.schema([("n", pa.int64()), ("odd", kind)])
+    with pytest.raises(
+        InputError, match=r"^step out: column 'odd': has type .*Parquet cannot hold"
+    ):
+        check_schema("step out", schema)
+
+
+def test_usual_columns_are_what_parquet_can_hold() -> None:
+    kinds = [
+        pa.bool_(),
+        pa.decimal128(20, 3),
+        pa.duration("us"),
+        pa.list_(pa.struct([("x", pa.float32())])),
+        pa.map_(pa.string(), pa.int8()),
+        pa.timestamp("ns", "UTC"),
+    ]
+    check_schema("step out", pa.schema([(f"c{i}", kind) for i, kind in enumerate(kinds)]))
+
+
+def test_rows_that_parquet_cannot_hold_name_the_query(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    outputs = SinkFiles(store_files.at(tmp_path))
+    with pytest.raises(StepError, match=r"^query delays: has rows that .* is declared non-null"):
+        outputs.write("delays", "0-1.parquet", pa.table([pa.array([None], pa.int64())], schema))

@@ -1,0 +1,132 @@
+"""A source reads the very file that the run began with, or says which one is not it."""
+
+import os
+import pickle
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rekindle.model.errors import InputError
+from rekindle_spark.pipeline.replay import Replay
+
+ROWS = 1000
+
+
+def times(unit: str = "us", zone: str | None = None, count: int = ROWS) -> pa.Array:
+    begin = datetime(2024, 1, 1)
+    moments = [begin + timedelta(seconds=second) for second in range(count)]
+    return pa.array(moments, pa.timestamp("us")).cast(pa.timestamp(unit, zone))
+
+
+def table(values: list[int] | None = None) -> pa.Table:
+    found = list(range(ROWS)) if values is None else values
+    return pa.table({"t": times(count=len(found)), "v": pa.array(found, pa.int64())})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(table(), file, row_group_size=100)
+    return file
+
+
+def replace(path: Path, other: pa.Table) -> None:
+    pq.write_table(other, path.with_suffix(".new"), row_group_size=100)
+    os.replace(path.with_suffix(".new"), path)
+
+
+def reread(shipped: bytes) -> list[int]:
+    values: list[int] = pickle.loads(shipped).read(3, 5)["v"].to_pylist()
+    return values
+
+
+OTHERS: dict[str, Callable[[Path], None]] = {
+    "other rows": lambda path: replace(path, table(list(range(1000, 1000 + ROWS)))),
+    "rows in another order": lambda path: replace(path, table([1, 0, *range(2, ROWS)])),
+    "fewer rows": lambda path: replace(path, table(list(range(ROWS // 2)))),
+    "text for numbers": lambda path: replace(
+        path, table().set_column(1, "v", pa.array(map(str, range(ROWS))))
+    ),
+    "no Parquet": lambda path: path.write_bytes(b"PAR1"),
+    "cut short": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "one byte": lambda path: path.write_bytes(
+        path.read_bytes().replace(b"parquet-cpp", b"Parquet-cpp")
+    ),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_a_host_that_starts_later_refuses_another_file(path: Path, change: str) -> None:
+    replay = Replay(path, "t")
+    replay.check("rows")
+    shipped = pickle.dumps(replay)
+    assert reread(shipped) == [3, 4]
+    OTHERS[change](path)
+    with pytest.raises(InputError, match=f"source file {path}"):
+        reread(shipped)
+
+
+def test_a_file_that_is_changed_in_its_place_is_noticed_by_who_reads_it(path: Path) -> None:
+    replay = pickle.loads(pickle.dumps(Replay(path, "t")))
+    assert replay.read(0, 2)["v"].to_pylist() == [0, 1]
+    content = bytearray(path.read_bytes())
+    path.write_bytes(content)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(InputError, match="is not the one that the run began with"):
+        replay.read(500, 502)
+
+
+def test_a_copy_of_the_file_will_do(path: Path) -> None:
+    replay = pickle.loads(pickle.dumps(Replay(path, "t")))
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+    os.utime(path, ns=(1, 1))
+    assert replay.read(3, 5)["v"].to_pylist() == [3, 4]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_event_times_are_given_as_microseconds(tmp_path: Path, unit: str, zone: str | None) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"t": times(unit, zone)}), file)
+    replay = Replay(file, "t", repeat_every_seconds=ROWS)
+    replay.check("rows")
+    assert replay.schema == pa.schema([("t", pa.timestamp("us"))])
+    assert replay.read(0, ROWS)["t"].combine_chunks().equals(times())
+    assert replay.event_time_at(ROWS) == replay.event_time_at(0) + ROWS * 1_000_000
+
+
+def test_old_times_of_96_bits_have_all_years(tmp_path: Path) -> None:
+    file = tmp_path / "old.parquet"
+    moments = [datetime(1, 1, 1), datetime(1500, 2, 3, 4, 5, 6, 7), datetime(9999, 12, 31)]
+    column = pa.array(moments, pa.timestamp("us"))
+    pq.write_table(
+        pa.table({"t": column, "other": column}), file, use_deprecated_int96_timestamps=True
+    )
+    replay = Replay(file, "t")
+    replay.check("rows")
+    assert replay.read(0, 3).to_pydict() == {"t": moments, "other": moments}
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_event_times_that_are_no_whole_microseconds_are_refused(tmp_path: Path, old: bool) -> None:
+    file = tmp_path / "fine.parquet"
+    column = pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))
+    pq.write_table(pa.table({"t": column}), file, use_deprecated_int96_timestamps=old)
+    with pytest.raises(InputError, match=r"(?s)fine\.parquet.*'t'"):
+        Replay(file, "t").check("rows")
+
+
+@pytest.mark.parametrize("moment", [-(2**63) + 1, -(2**61), 2**62 + 1, 2**63 - 1])
+def test_event_times_that_windows_cannot_reckon_with_are_refused(
+    tmp_path: Path, moment: int
+) -> None:
+    file = tmp_path / "far.parquet"
+    pq.write_table(pa.table({"t": pa.array([moment], pa.timestamp("us"))}), file)
+    with pytest.raises(InputError, match=r"far\.parquet: has event times in 't'"):
+        Replay(file, "t").check("rows")

@@ -1,0 +1,52 @@
+"""What Spark says of jobs that failed."""
+
+import pytest
+
+from rekindle_spark.spark.spark_gateway import _configuration, without_room
+
+LOST = (
+    "Job aborted due to stage failure: Task 1 in stage 7.0 failed 1 times, most recent failure: "
+    "Lost task 1.0 in stage 7.0 (TID 31) (127.0.0.3 executor 4): "
+)
+TRACE = "\n\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.IOException: No space left on device",
+        "java.io.IOException: Disk quota exceeded",
+        "org.apache.spark.SparkException: Failed\nCaused by: java.io.IOException: "
+        "No space left on device",
+    ],
+)
+def test_an_executor_without_room_is_found_by_what_spark_says(cause: str) -> None:
+    assert without_room(LOST + cause + TRACE) == "4"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "",
+        LOST + "java.io.IOException: Connection reset by peer" + TRACE,
+        "Job 7 cancelled: No space left on device",
+    ],
+)
+def test_any_other_failure_is_nobodys_disk(failure: str) -> None:
+    assert without_room(failure) == ""
+
+
+@pytest.mark.parametrize(
+    ("master", "options", "authenticates"),
+    [
+        ("k8s://https://10.0.0.1:6443", {}, "true"),
+        ("k8s://https://10.0.0.1:6443", {"spark.authenticate": "false"}, "false"),
+        ("spark://127.0.0.1:7077", {}, None),
+    ],
+)
+def test_on_kubernetes_nobody_without_the_secret_is_an_executor(
+    master: str, options: dict[str, str], authenticates: str | None
+) -> None:
+    """A standalone cluster has one secret for all of its applications, or none."""
+    conf = _configuration("flights", master, "exchange.jar", options, ship_jar=False)
+    assert conf.get("spark.authenticate") == authenticates

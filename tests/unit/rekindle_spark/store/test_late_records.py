@@ -1,0 +1,124 @@
+"""Records of a fenced driver that reach the store late: they count for nobody, and stop nobody."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from file_stories import (
+    a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count,
+    checkpoint,
+    commit,
+    delayed,
+    opened,
+)
+
+from rekindle.model import record_format
+from rekindle.model.errors import FencedError
+from rekindle_spark.output import output_staging
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_spark.store.commit_summary import CommitSummary
+
+
+def late(older: CheckpointStore, epoch: int, content: dict[str, Any]) -> tuple[str, bytes]:
+    """The record of a checkpoint whose request is on its way."""
+    on_its_way: list[tuple[str, bytes]] = []
+    files = older.files
+    older.files = delayed(files, on_its_way)
+    older.begin_checkpoint(epoch)
+    older.complete_checkpoint(epoch, content)
+    older.files = files
+    (found,) = on_its_way
+    return found
+
+
+def test_a_late_checkpoint_does_not_count(tmp_path: Path) -> None:
+    a_checkpoint_that_comes_after_a_newer_driver_has_started_does_not_count(str(tmp_path))
+
+
+def test_a_checkpoint_that_came_before_the_seal_counts_for_all_later_drivers(
+    tmp_path: Path,
+) -> None:
+    older = opened(str(tmp_path), 6)
+    older.begin_checkpoint(5)
+    older.complete_checkpoint(5, checkpoint(5, "A", 3, 4, 5))
+    for generation in (2, 3, 4):
+        history = CheckpointStore(tmp_path).open(float(generation))
+        assert history.checkpoint is not None
+        assert history.checkpoint["epoch"] == 5
+        seal = json.loads((tmp_path / "commits" / f"{generation - 1}.json").read_text())
+        assert seal["checkpoints"] == [5]
+
+
+def test_a_late_checkpoint_that_was_removed_does_not_count_when_it_comes_again(
+    tmp_path: Path,
+) -> None:
+    older = opened(str(tmp_path), 6)
+    name, data = late(older, 5, checkpoint(5, "A", 3, 4, 5))
+    for generation in (2, 3, 4):
+        store = CheckpointStore(tmp_path)
+        assert store.open(float(generation)).checkpoint is None
+        store.files.create(name, data)
+        assert store.read().checkpoint is None
+
+
+def test_a_late_checkpoint_is_in_nobodys_way_and_keeps_no_older_one_alive(tmp_path: Path) -> None:
+    older = opened(str(tmp_path), 9)
+    older.begin_checkpoint(2)
+    older.complete_checkpoint(2, checkpoint(2, "A"))
+    name, data = late(older, 5, checkpoint(5, "A", 3, 4, 5))
+    _, other = late(older, 7, checkpoint(7, "A", 6, 7))
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    newer.files.create(name, data)
+    newer.files.create("checkpoints/7.json", other)
+    for epoch in (5, 6):  # the first of these bears the number of a late one
+        newer.begin_checkpoint(epoch)
+        newer.complete_checkpoint(epoch, checkpoint(epoch, "B"))
+    found = {path.name: path for path in (tmp_path / "checkpoints").glob("*.json")}
+    assert sorted(found) == ["5.json", "6.json"]
+    record = record_format.decode("checkpoint", found["5.json"].read_bytes(), "5.json")
+    assert (record["generation"], record["published"]) == (2, None)
+
+
+def test_of_two_drivers_the_older_one_makes_no_way_for_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(str(tmp_path), 6)
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    newer.begin_checkpoint(5)
+    newer.complete_checkpoint(5, checkpoint(5, "B"))
+    monkeypatch.setattr(older, "check_generation", lambda: None)  # it had looked before
+    with pytest.raises(FencedError, match=r"checkpoints/5\.json is there already"):
+        older.complete_checkpoint(5, checkpoint(5, "A"))
+
+
+def test_a_late_branch_of_an_older_driver_does_not_end_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(str(tmp_path), 1)
+    newer = CheckpointStore(tmp_path)
+    newer.open(2.0)
+    create = newer.files.create
+
+    def overtaken(name: str, data: bytes) -> None:
+        monkeypatch.undo()
+        with monkeypatch.context() as looked:
+            looked.setattr(older, "check_generation", lambda: None)  # it had looked before
+            older.log_branch({"chain": "rows", "step": "late"})
+        create(name, data)
+
+    monkeypatch.setattr(type(newer.files), "create", lambda _, *args: overtaken(*args))
+    newer.log_branch({"chain": "rows", "step": "own"})
+    assert [one["step"] for one in newer.read().branches] == ["late", "own"]
+
+
+def test_what_counts_already_is_not_owed_a_second_time() -> None:
+    owed = {**commit("A", 3, 4, 5), "checkpoint": 5, "late": [["rows/0", 3, 1], ["rows/0", 5, 2]]}
+    owed["outputs"].append(["r/0", 4, 1, "A-4", "A"])
+    fold = CommitSummary()
+    fold.take_in(1, commit("B", 3, 4))
+    left = output_staging.without_committed(owed, fold, {"r/0": 4})
+    assert left["outputs"] == [["q/0", 5, 1, "A-5", "A"]]
+    assert left["late"] == [["rows/0", 5, 2]]

@@ -1,0 +1,336 @@
+"""Older commits go into segments: readers get the same log at any moment, and whoever crashes."""
+
+import gzip
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stores import FINISHED, cut, logged, opened, states
+
+from rekindle.model import record_format
+from rekindle.model.errors import DamagedError, FencedError
+from rekindle_spark.store.checkpoint_store import CheckpointStore
+from rekindle_spark.store.segment_writer import SegmentWriter
+from rekindle_store import commit_log, commit_segments
+from rekindle_store.store_files import Files
+from rekindle_store.store_files import at as files_of
+from rekindle_store.transfers import Moved, unwatched
+
+LENGTH = 4
+
+
+@pytest.fixture(autouse=True)
+def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_segments, "LENGTH", LENGTH)
+
+
+class Crashed(BaseException):
+    """The driver was killed."""
+
+
+class MemoryFiles:
+    """Files that are there or not; before or after its `fatal`th change the driver is killed."""
+
+    place = "memory"
+
+    def __init__(self, fatal: int | None = None, *, after: bool = False) -> None:
+        self.content: dict[str, bytes] = {}
+        self.fatal, self.after = fatal, after
+        self.watch: Callable[[], None] = lambda: None
+        self.awaited = ""
+
+    def _change(self, action: Callable[[], object]) -> None:
+        self.fatal = None if self.fatal is None else self.fatal - 1
+        if self.fatal == 0 and not self.after:
+            raise Crashed
+        action()
+        self.watch()
+        if self.fatal == 0:
+            raise Crashed
+
+    def make_folder(self, name: str) -> None: ...
+
+    def create(self, name: str, data: bytes) -> None:
+        if self.content.get(name, data) != data:
+            raise FileExistsError(17, "is there already", name)
+        self._change(lambda: self.content.update({name: data}))
+
+    def put(self, files: Mapping[str, bytes], moved: Moved = unwatched) -> None:
+        self._change(lambda: self.content.update(files))
+        moved(sum(map(len, files.values())))
+
+    def read(self, name: str, moved: Moved = unwatched) -> bytes:
+        if name not in self.content:
+            raise FileNotFoundError(2, "is not there", name)
+        moved(len(self.content[name]))
+        return self.content[name]
+
+    def size(self, name: str) -> int:
+        return len(self.read(name))
+
+    def names(self, folder: str) -> list[str]:
+        return list(self.stream_names(folder))
+
+    def stream_names(self, folder: str) -> Iterator[str]:
+        top = f"{folder}/"
+        return (name.removeprefix(top) for name in list(self.content) if name.startswith(top))
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._change(lambda name=name: self.content.pop(name, None))
+
+    def remove_leftovers(self, seconds: float) -> None: ...
+
+
+def commit(epoch: int) -> dict[str, Any]:
+    finished = {"rows/0": [epoch, epoch, [f"{epoch:016x}"]]}
+    return {"generation": 1, **FINISHED, "at": float(epoch), "finished": finished}
+
+
+def again(at: int) -> dict[str, Any]:
+    """What a driver commits where an epoch has run once more."""
+    return {**FINISHED, "at": float(at), "finished": {"rows/0": [1, 1, ["d"]]}}
+
+
+def seal(generation: int) -> dict[str, Any]:
+    return {"generation": generation, **FINISHED, "plan_epoch": 0}
+
+
+def log_of(count: int, starts: Iterable[int] = ()) -> MemoryFiles:
+    """Commits of which those of these numbers seal the log at a start."""
+    files = MemoryFiles()
+    for number in range(1, count + 1):
+        content = seal(number) if number in starts else commit(number)
+        files.content[f"commits/{number}.json"] = record_format.encode("commit", content)
+    return files
+
+
+def read(files: Files, after: int = 0) -> list[tuple[int, float]]:
+    return [(number, record["at"]) for number, record in commit_log.commits(files, after)]
+
+
+def own(files: MemoryFiles) -> list[int]:
+    """The records that have files of their own."""
+    names = (name.removeprefix("commits/") for name in files.content if "segments" not in name)
+    return sorted(int(name.removesuffix(".json")) for name in names)
+
+
+def run(files: MemoryFiles, covered: int) -> None:
+    sealing = SegmentWriter(files, lambda: covered)
+    while sealing.advance():
+        pass
+
+
+def test_what_a_checkpoint_covers_goes_into_segments_but_for_the_newest() -> None:
+    files = log_of(14)
+    before = read(files)
+    run(files, 12)
+    assert files.names("commits/segments") == ["1-4.jsonl.gz", "5-8.jsonl.gz"]
+    assert own(files) == [9, 10, 11, 12, 13, 14]
+    assert read(files) == before
+    run(files, 13)
+    assert own(files) == [13, 14]
+    assert read(files) == before
+    assert [read(files, after) for after in range(15)] == [before[after:] for after in range(15)]
+    assert commit_log.newest(files) == 14
+
+
+def test_a_segment_has_the_very_lines_of_its_records() -> None:
+    files = log_of(5)
+    lines = [files.content[f"commits/{number}.json"] for number in range(1, 5)]
+    run(files, 5)
+    assert gzip.decompress(files.content["commits/segments/1-4.jsonl.gz"]) == b"".join(lines)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("fatal", range(1, 12))
+def test_a_crash_at_any_moment_loses_nothing_and_counts_nothing_twice(
+    fatal: int, after: bool
+) -> None:
+    starts = {4, 5, 7}
+    files = log_of(13, starts)
+    before, looks = read(files), []
+
+    def look() -> None:
+        assert read(files) == before
+        looks.append(read(files, 6) == before[6:])
+
+    files.watch, files.fatal, files.after = look, fatal, after
+    with pytest.raises(Crashed):
+        run(files, 13)
+    files.fatal = None
+    run(files, 13)
+    assert own(files) == sorted({13} | starts)
+    assert looks.count(True) >= 12
+
+
+def test_two_drivers_that_make_segments_at_once_do_no_harm() -> None:
+    files, before = log_of(9), read(log_of(9))
+    older, newer = SegmentWriter(files, lambda: 9), SegmentWriter(files, lambda: 9)
+    assert older.advance()
+
+    # the newer one has listed the segments before, and packs in another way
+    newer.begin = 1
+    data = files.content["commits/segments/1-4.jsonl.gz"]
+    files.content["commits/segments/1-4.jsonl.gz"] = gzip.compress(gzip.decompress(data), 1)
+    assert newer.advance()
+    assert newer.advance()
+    assert older.advance()
+    assert (read(files), own(files)) == (before, [9])
+
+
+def test_a_commit_that_was_under_way_for_long_is_refused_though_its_segment_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = opened(tmp_path)
+    older.log_offsets(1, cut(1))
+    for at in (1, 2):
+        older.commit(again(at))
+    monkeypatch.setattr(older, "check_generation", lambda: None)  # it had looked before
+    newer = opened(tmp_path)
+    for at in range(4, 13):
+        newer.commit(again(at))
+    newer.complete_checkpoint(1, states())
+    log = logged(newer)
+    sealing = SegmentWriter(newer.files, lambda: newer.covered)
+    assert sealing.advance()
+    assert sealing.advance()
+    assert sorted(path.name for path in (tmp_path / "commits").glob("*.json")) == [
+        *("10.json", "11.json", "12.json", "3.json", "9.json")
+    ]
+    with pytest.raises(FencedError, match=r"commits/3\.json is there already"):
+        older.commit(again(3))
+    assert logged(newer) == log
+    assert CheckpointStore(tmp_path).open(20.0).fold.commits == 13
+
+
+def test_a_record_that_goes_while_it_is_read_is_found_in_its_segment() -> None:
+    class Removing(MemoryFiles):
+        def read(self, name: str, moved: Moved = unwatched) -> bytes:
+            if name == self.awaited:
+                self.awaited = ""
+                run(self, 9)
+            return super().read(name, moved)
+
+    for number in range(1, 10):
+        files = Removing()
+        files.content, files.awaited = log_of(9).content, f"commits/{number}.json"
+        assert [found for found, _ in read(files)] == list(range(1, 10))
+        assert own(files) == [9]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{}", gzip.compress(b"{}\n", mtime=0), gzip.compress(b"x\n" * 4, mtime=0)],
+    ids=["empty", "not packed", "too short", "no records"],
+)
+def test_a_damaged_segment_is_named(damage: bytes) -> None:
+    files = log_of(9)
+    run(files, 9)
+    files.content["commits/segments/5-8.jsonl.gz"] = damage
+    with pytest.raises(DamagedError, match=r"memory/commits/segments/5-8\.jsonl\.gz"):
+        read(files)
+
+
+def test_a_record_that_cannot_be_read_goes_into_no_segment() -> None:
+    files = log_of(9)
+    files.content["commits/2.json"] = b"{}"
+    with pytest.raises(DamagedError, match=r"commits/2\.json"):
+        run(files, 9)
+    del files.content["commits/2.json"]
+    with pytest.raises(DamagedError, match=r"commits/2\.json: is not there"):
+        run(files, 9)
+    assert own(files) == [1, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_gap_among_segments_is_found() -> None:
+    files = log_of(13)
+    run(files, 13)
+    del files.content["commits/segments/5-8.jsonl.gz"]
+    assert [number for number, _ in read(files)] == [1, 2, 3, 4]
+    with pytest.raises(DamagedError, match=r"commits/5\.json: is not there, but what came later"):
+        commit_log.check_next(files, 4)
+
+
+def test_the_thread_goes_on_after_the_store_was_away_and_ends_at_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rekindle_spark.store.segment_writer.PAUSE_SECONDS", 0.001)
+    files, told, away = log_of(9), list[str](), [OSError(5, "away")] * 3
+    files.content["commits/6.json"] = b"{}"
+    create = files.create
+
+    def created(name: str, data: bytes) -> None:
+        if away:
+            raise away.pop()
+        create(name, data)
+
+    monkeypatch.setattr(files, "create", created)
+    thread = SegmentWriter(files, lambda: 9, told.append).start()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert (away, own(files)) == ([], [5, 6, 7, 8, 9])
+    assert "commits/6.json" in told[0]
+
+
+MEMORY = """
+import resource, sys
+from rekindle_spark.store.checkpoint_store import CheckpointStore as Store
+used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert Store(sys.argv[1]).read().fold.commits == int(sys.argv[2])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used)
+"""
+
+
+@pytest.fixture(name="sealed")
+def _sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
+    """Makes stores with so many past commits; segments have their real length."""
+    monkeypatch.undo()
+
+    def made(count: int) -> Path:
+        write_sealed(tmp_path / str(count), count)
+        return tmp_path / str(count)
+
+    return made
+
+
+def test_a_start_takes_no_more_memory_with_a_hundred_thousand_past_commits_than_with_a_thousand(
+    sealed: Callable[[int], Path],
+) -> None:
+    used = [
+        int(subprocess.check_output([sys.executable, "-c", MEMORY, sealed(count), str(count)]))
+        for count in (1_000, 100_000)
+    ]
+    assert used[1] < used[0] + 2 * 2**10, "in KiB; the allocator is never quite the same"
+
+
+def test_a_reader_of_all_commits_holds_no_more_of_them_where_there_are_more(
+    sealed: Callable[[int], Path],
+) -> None:
+    peaks = []
+    for count in (1_000, 3_000):
+        store = files_of(sealed(count))
+        tracemalloc.start()
+        assert sum(1 for _ in commit_log.commits(store)) == count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def write_sealed(directory: Path, count: int) -> None:
+    """A store with so many commits, which all say the same, but for the last 500 in segments. A
+    checkpoint covers all but one."""
+    store, line = opened(directory), record_format.encode("commit", commit(1))
+    segment = commit_segments.pack([line] * commit_segments.LENGTH)
+    for number in range(1, count - commit_segments.LENGTH, commit_segments.LENGTH):
+        (directory / commit_segments.name_of(number)).write_bytes(segment)
+    for number in range(count - commit_segments.LENGTH + 1, count + 1):
+        (directory / f"commits/{number}.json").write_bytes(line)
+    store.log_offsets(1, cut(1))
+    store.fold.take_in(1, commit(1))
+    store.fold.commits = count - 1
+    store.complete_checkpoint(1, states())

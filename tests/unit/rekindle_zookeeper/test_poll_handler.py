@@ -1,0 +1,41 @@
+"""How the ZooKeeper client waits for its sockets."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rekindle_zookeeper.poll_handler import PollingHandler
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_a_socket_is_ready_once_there_is_something_to_read(pair: Pair) -> None:
+    ours, theirs = pair
+    handler = PollingHandler()
+    assert handler.select([ours], [], [], 0.01) == ([], [], [])
+    theirs.send(b"x")
+    assert handler.select([ours, theirs], [], [], 0.01) == ([ours], [], [])
+    assert handler.select([], [ours], [], 0.01) == ([], [ours], [])
+    assert handler.select([ours], [ours], [], 0.01) == ([ours], [ours], [])
+
+
+def test_waiting_ends_in_time(pair: Pair) -> None:
+    began = time.monotonic()
+    assert PollingHandler().select(list(pair), [], [], 0.05) == ([], [], [])
+    assert 0.04 <= time.monotonic() - began < 1.0
+
+
+def test_a_socket_whose_other_side_has_gone_is_ready_so_that_reading_it_tells(pair: Pair) -> None:
+    ours, theirs = pair
+    theirs.close()
+    assert PollingHandler().select([ours], [], [], 1.0) == ([ours], [], [])
+    assert ours.recv(1) == b""
