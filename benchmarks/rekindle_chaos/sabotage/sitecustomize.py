@@ -118,10 +118,10 @@ def watermark(module: Any) -> None:
 
     run = module.run
 
-    def ahead(program: Any, work: Any, state: Any, received: Any) -> Any:
+    def ahead(program: Any, work: Any, *rest: Any) -> Any:
         if not program.owner[work.partition].keyed and work.watermark < 2**62:
             work = replace(work, watermark=work.watermark + 30_000_000)
-        return run(program, work, state, received)
+        return run(program, work, *rest)
 
     module.run = ahead
 

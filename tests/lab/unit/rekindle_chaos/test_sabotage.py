@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle_chaos.sabotage import FOLDER, VARIABLE
+from rekindle_chaos.sabotage import FOLDER, VARIABLE, Sabotage
 
 LIMIT_SECONDS = 60.0
 # A driver is fenced, and its checkpoint comes late; it makes public what counts already.
@@ -51,13 +51,32 @@ from rekindle_spark.user_code.poison_rows import LeftOutRows as Choice
 progress = SimpleNamespace(choices={(0, 1): {"step": Choice((3,), ())}})
 print(json.dumps([bool(jobs._choices(progress, 0, 1, 1))]))
 """
+# Calls nothing: a call that the runtime makes has to fit, all of its arguments given.
+SIGNATURES = """
+import importlib, inspect, json, sys
+import sitecustomize as sabotage
+name = sys.argv[2]
+module = importlib.import_module(sabotage.MODULES[name])
+owners = [module, *(found for found in vars(module).values() if inspect.isclass(found))]
+before = {(owner, key): found for owner in owners for key, found in vars(owner).items()}
+sabotage.BREAK[name](module)
+fit = []
+for (owner, key), old in before.items():
+    new = vars(owner)[key]
+    if new is not old and callable(new):
+        taken = inspect.signature(old).parameters.values()
+        named = {one.name: None for one in taken if one.kind is one.KEYWORD_ONLY}
+        inspect.signature(new).bind(*[None] * (len(taken) - len(named)), **named)
+        fit.append(True)
+print(json.dumps(fit))
+"""
 
 
-def said(code: str, directory: Path, sabotage: str | None) -> list[bool]:
+def said(code: str, directory: Path, sabotage: str | None, *words: str) -> list[bool]:
     path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
     variables = {"PYTHONPATH": path, **({VARIABLE: sabotage} if sabotage else {})}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(directory)],
+        [sys.executable, "-c", code, str(directory), *words],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -82,3 +101,8 @@ def test_a_sabotage_takes_out_what_mends(
 ) -> None:
     assert said(code, tmp_path / "mended", None) == mended
     assert said(code, tmp_path / "broken", sabotage) == broken
+
+
+@pytest.mark.parametrize("sabotage", list(Sabotage))
+def test_a_sabotage_fits_the_calls_of_the_runtime(tmp_path: Path, sabotage: str) -> None:
+    assert said(SIGNATURES, tmp_path, None, sabotage)
