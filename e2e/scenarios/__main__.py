@@ -27,6 +27,7 @@ __all__ = ["main"]
 
 BOOK = "book"
 FOLDER = Path("e2e-report")
+RESULTS = Path("benchmarks/results/e2e")
 EPILOG = f"""\
 `python -m scenarios {BOOK}` makes tables and pictures of their reports.
 Example: python -m scenarios eight-of-ten --strategies incremental,blocking"""
@@ -90,6 +91,13 @@ def _book_parser() -> argparse.ArgumentParser:
         "--docs", type=Path, default=Path("docs"), metavar="DIR", help="where e2e.md is (docs)"
     )
     parser.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help=f"where records of runs are kept ({RESULTS})",
+    )
+    parser.add_argument(
         "--pictures", default="", metavar="RUNS", help="folders of runs, by commas; two by default"
     )
     return parser
@@ -100,7 +108,7 @@ def _book(given: argparse.Namespace) -> None:
 
     told = {name: scenario.lost for name, scenario in loss_scenarios.SCENARIOS.items()}
     pictured = [name for name in given.pictures.split(",") if name]
-    for path in docs_report.write(given.report, given.docs, told, pictured):
+    for path in docs_report.write(given.report, given.docs, given.results, told, pictured):
         print(path)
 
 

@@ -16,17 +16,21 @@ from scenarios.docs_report import docs_tables
 from scenarios.docs_report import scenario_folders as book_runs
 from scenarios.docs_report.scenario_folders import FoundRuns, RecordedRun
 
-__all__ = ["BEGIN", "END", "KEPT", "PAGE", "files"]
+__all__ = ["BEGIN", "END", "PAGE", "files"]
 
-PAGE, KEPT = "e2e.md", "e2e"
+PAGE = "e2e.md"
 BEGIN = "<!-- made by `python -m scenarios book`: begin -->"
 END = "<!-- made by `python -m scenarios book`: end -->"
 
 
 def files(
-    found: FoundRuns, docs: Path, losses: Mapping[str, str], pictured: Sequence[str]
+    found: FoundRuns,
+    docs: Path,
+    kept: Path,
+    losses: Mapping[str, str],
+    pictured: Sequence[str],
 ) -> dict[Path, str]:
-    """What each file of the folder `docs` shall hold. Raises `InputError`."""
+    """The content of each file of the folders `docs` and `kept`. Raises `InputError`."""
     fresh = {run.name: run for run in found.runs if run.directory}
     for name in pictured:
         if name not in fresh:
@@ -41,7 +45,7 @@ def files(
     return {
         docs / PAGE: _with_part(docs / PAGE, made),
         **drawn,
-        **{docs / KEPT / f"{run.name}.json": book_runs.kept_text(run) for run in found.runs},
+        **{kept / f"{run.name}.json": book_runs.kept_text(run) for run in found.runs},
     }
 
 
@@ -51,7 +55,7 @@ def _is_shown(run: RecordedRun, picture_path: Path, drawn: Mapping[Path, str]) -
 
 
 def _with_part(path: Path, made: str) -> str:
-    """The document, with what is between the two marks made anew."""
+    """The document, with the part between the two marks replaced."""
     text = _text(path, "name the folder by --docs")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from scenarios import __main__ as command
 from scenarios import docs_report, loss_scenarios
 from scenarios.docs_report import docs_page, scenario_folders
 
-DOCS = Path(__file__).parents[4] / "docs"
+ROOT = Path(__file__).parents[4]
+DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "results" / "e2e"
 RIGHT = {"expected_rows": 1234, "missing": 0, "duplicated": 0, "wrong": 0}
 LOSSES = {"zone-loss": "A zone | all of it", "eight-of-ten": "Eight", "zone-loss-at-night": "Two"}
 PLACE = f"# Title\n\nBefore.\n\n{docs_page.BEGIN}\nold\n{docs_page.END}\n\nAfter.\n"
@@ -69,13 +70,25 @@ OUTCOMES = "| scenario | what is lost"
 BARS = "| scenario | strategy"
 
 
+def kept_in(docs: Path) -> Path:
+    """Where records of runs are kept for a folder of pages."""
+    return docs.parent / "results"
+
+
+def book(
+    reports: Path, docs: Path, losses: dict[str, str], pictured: Sequence[str] = ()
+) -> list[Path]:
+    """Write tables and pictures of all scenarios; the files written."""
+    return docs_report.write(reports, docs, kept_in(docs), losses, pictured)
+
+
 def test_a_run_is_a_row_with_the_figures_of_its_report(docs: Path, reports: Path) -> None:
     perform(
         reports / "eight-of-ten",
         weighted_unavailable_seconds=7.25,
         throughput_rows_per_second=36.4,
     )
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     assert cells(docs, first=OUTCOMES) == [
         [
             *("eight-of-ten", "Eight", "incremental", "1 of 3", "10.6"),
@@ -90,7 +103,7 @@ def test_others_of_the_same_seed_stand_below_and_make_ratios(docs: Path, reports
     perform(reports / "eight-of-ten-spark", **spark)
     perform(reports / "eight-of-ten", weighted_unavailable_seconds=5.0)
     perform(reports / "eight-of-ten-two", seed=2, weighted_unavailable_seconds=5.0)
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     shown = [(row[0], row[1], row[2], *row[8:10]) for row in cells(docs, first=OUTCOMES)]
     assert shown == [
         ("eight-of-ten", "Eight", "incremental", "0.25", "0.12"),
@@ -105,7 +118,7 @@ def test_scenarios_stand_in_their_own_order_by_their_longest_names(
 ) -> None:
     for name in ("eight-of-ten", "zone-loss-at-night", "zone-loss"):
         perform(reports / name)
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     shown = [row[:2] for row in cells(docs, first=OUTCOMES)]
     assert [name for name, _ in shown] == ["zone-loss", "eight-of-ten", "zone-loss-at-night"]
     assert shown[0][1] == r"A zone \| all of it"
@@ -118,7 +131,7 @@ def test_what_never_came_back_and_rows_that_are_bad_are_said(docs: Path, reports
     content["queries"]["low"]["back_at"] = None
     content["quota_enforced"] = False
     path.write_text(json.dumps(content))
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     [row] = cells(docs, first=OUTCOMES)
     assert (row[6], row[-1]) == ("1 never", "5, 0, 1,200")
     assert "times do not count: eight-of-ten." in (docs / "e2e.md").read_text()
@@ -129,7 +142,7 @@ def test_a_run_in_which_nothing_went_down_has_no_times(docs: Path, reports: Path
     quiet = {"queries": {"safe": {**query, "back_at": None}}, "first_plan_seconds": None}
     perform(reports / "eight-of-ten", **quiet, weighted_unavailable_seconds=0.0)
     perform(reports / "eight-of-ten-blocking", "blocking", weighted_unavailable_seconds=0.0)
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     assert cells(docs, first=OUTCOMES)[0][3:10] == ["1 of 1", "–", "–", "–", "0.0", "–", "–"]
 
 
@@ -142,7 +155,7 @@ def test_figures_beside_the_report_stand_against_their_bars(docs: Path, reports:
     }
     record = {"version": 1, "figures": figures}
     (reports / "eight-of-ten" / "figures.json").write_text(json.dumps(record))
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     run = ["eight-of-ten", "incremental"]
     assert cells(docs, first=BARS) == [
         [*run, "silent node to first plan", "30 s", "30 s", "yes"],
@@ -155,7 +168,7 @@ def test_what_has_no_report_is_named(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
     (reports / "zone-loss-blocking").mkdir()
     (reports / "cluster-logs").mkdir()
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     text = (docs / "e2e.md").read_text()
     assert "have not ended: zone-loss-blocking." in text
     assert "cluster-logs" not in text
@@ -163,8 +176,8 @@ def test_what_has_no_report_is_named(docs: Path, reports: Path) -> None:
 
 def test_only_the_part_between_the_marks_is_made_anew(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
-    written = [docs_report.write(reports, docs, LOSSES) for _ in range(2)]
-    kept = docs / "e2e" / "eight-of-ten.json"
+    written = [book(reports, docs, LOSSES) for _ in range(2)]
+    kept = kept_in(docs) / "eight-of-ten.json"
     assert written[0] == written[1] == [docs / "e2e.md", docs / "e2e-eight-of-ten.svg", kept]
     text = (docs / "e2e.md").read_text()
     assert text.startswith("# Title\n\nBefore.\n\n")
@@ -175,8 +188,8 @@ def test_only_the_part_between_the_marks_is_made_anew(docs: Path, reports: Path)
 
 def test_the_same_folders_make_the_same_files(docs: Path, reports: Path) -> None:
     perform(reports / "eight-of-ten")
-    first = [path.read_bytes() for path in docs_report.write(reports, docs, LOSSES)]
-    assert [path.read_bytes() for path in docs_report.write(reports, docs, LOSSES)] == first
+    first = [path.read_bytes() for path in book(reports, docs, LOSSES)]
+    assert [path.read_bytes() for path in book(reports, docs, LOSSES)] == first
 
 
 def test_runs_that_are_asked_for_have_pictures_which_the_page_shows(
@@ -184,7 +197,7 @@ def test_runs_that_are_asked_for_have_pictures_which_the_page_shows(
 ) -> None:
     perform(reports / "zone-loss")
     perform(reports / "zone-loss-blocking", "blocking")
-    docs_report.write(reports, docs, LOSSES, ["zone-loss-blocking"])
+    book(reports, docs, LOSSES, ["zone-loss-blocking"])
     assert [path.name for path in docs.glob("*.svg")] == ["e2e-zone-loss-blocking.svg"]
     assert "zone-loss, blocking</text>" in (docs / "e2e-zone-loss-blocking.svg").read_text()
     assert "](e2e-zone-loss-blocking.svg)" in (docs / "e2e.md").read_text()
@@ -223,9 +236,10 @@ def test_bad_input_names_place_and_remedy_and_nothing_is_written(
     harm(reports, docs)
     before = {path: path.read_bytes() for path in docs.iterdir()}
     with pytest.raises(InputError) as caught:
-        docs_report.write(reports, docs, LOSSES)
+        book(reports, docs, LOSSES)
     assert message in str(caught.value)
     assert {path: path.read_bytes() for path in docs.iterdir()} == before
+    assert not kept_in(docs).exists()
 
 
 def test_the_command_takes_what_is_lost_from_the_scenarios_themselves(
@@ -233,6 +247,7 @@ def test_the_command_takes_what_is_lost_from_the_scenarios_themselves(
 ) -> None:
     perform(reports / "eight-of-ten")
     given = ["book", "--report", str(reports), "--docs", str(docs)]
+    given += ["--results", str(kept_in(docs))]
     assert command.main(given) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(docs / "e2e.md")
     assert cells(docs, first=OUTCOMES)[0][1].startswith("Eight of ten executors' nodes at once")
@@ -268,8 +283,8 @@ def test_the_page_of_this_project_has_a_place_and_tells_of_every_scenario() -> N
 
 
 def test_what_is_kept_of_runs_is_read_and_written_as_it_stands() -> None:
-    found = scenario_folders._kept_runs(DOCS / "e2e", tuple(loss_scenarios.SCENARIOS))
-    kept = {path.stem: path.read_text() for path in (DOCS / "e2e").glob("*.json")}
+    found = scenario_folders._kept_runs(RESULTS, tuple(loss_scenarios.SCENARIOS))
+    kept = {path.stem: path.read_text() for path in RESULTS.glob("*.json")}
     assert {run.name: scenario_folders.kept_text(run) for run in found} == kept
     assert kept
 
@@ -286,14 +301,14 @@ def test_a_kept_run_of_another_version_is_refused(
     docs: Path, reports: Path, place: tuple[str, ...], version: int | None, message: str
 ) -> None:
     perform(reports / "eight-of-ten")
-    kept = json.loads((DOCS / "e2e" / "zone-loss.json").read_text())
+    kept = json.loads((RESULTS / "zone-loss.json").read_text())
     record = kept[place[0]] if place else kept
     record.pop("version")
     record |= {} if version is None else {"version": version}
-    (docs / "e2e").mkdir()
-    (docs / "e2e" / "zone-loss.json").write_text(json.dumps(kept))
+    kept_in(docs).mkdir()
+    (kept_in(docs) / "zone-loss.json").write_text(json.dumps(kept))
     with pytest.raises(InputError, match=message):
-        docs_report.write(reports, docs, LOSSES)
+        book(reports, docs, LOSSES)
 
 
 def test_runs_of_another_day_stay_beside_those_that_have_a_folder(
@@ -301,11 +316,11 @@ def test_runs_of_another_day_stay_beside_those_that_have_a_folder(
 ) -> None:
     perform(reports / "zone-loss", weighted_unavailable_seconds=3.0)
     perform(reports / "eight-of-ten", weighted_unavailable_seconds=4.0)
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     shutil.rmtree(reports / "zone-loss")
     shutil.rmtree(reports / "eight-of-ten")
     perform(reports / "eight-of-ten", weighted_unavailable_seconds=5.0)
-    docs_report.write(reports, docs, LOSSES)
+    book(reports, docs, LOSSES)
     shown = [(row[0], row[7]) for row in cells(docs, first=OUTCOMES)]
     assert shown == [("zone-loss", "3.0"), ("eight-of-ten", "5.0")]
     assert (docs / "e2e.md").read_text().count("![") == 2
