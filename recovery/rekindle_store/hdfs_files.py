@@ -5,6 +5,8 @@ name, put on disk and renamed: of two writers of a new file one can, and who tak
 another does so at once; nobody sees a part of it. What the library raises becomes OSError with a
 number and one line of text, which is waited out; only the absence of a file or folder of a store
 that is there counts as that.
+
+Why: docs/decisions/0037-s3-by-obstore-hdfs-by-hdfs-native.md.
 """
 
 import errno

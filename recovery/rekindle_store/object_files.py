@@ -8,6 +8,8 @@ The number of an OSError says whether there was an answer: EIO none, EREMOTEIO a
 server's own, EINVAL a request that it does not take, EOPNOTSUPP one that it does not know,
 EACCES and ENXIO no rights and no bucket, EBUSY another writer each time it was asked, EPROTO a
 certificate that is not trusted.
+
+Why: docs/decisions/0037-s3-by-obstore-hdfs-by-hdfs-native.md.
 """
 
 import errno

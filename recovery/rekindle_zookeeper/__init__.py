@@ -16,6 +16,8 @@
 
 It knows paths and bytes; what the records mean is in `rekindle.protocol`. Sidecar and coordinator
 call it.
+
+Why: docs/decisions/0022-the-zookeeper-client-is-a-package.md.
 """
 
 from rekindle_zookeeper.acl import Credential, derive, read_secret, to_text

@@ -7,6 +7,8 @@ and a change that comes later fires: nothing is missed, and a record that change
 anybody looks costs one event and one request. After a connect all of them are armed, and called.
 Callbacks run on the client's thread for them, one after the other, so they should only note that
 there is something to read. `zookeeper_connection` keeps them, `chunked_records` reads.
+
+Why: docs/decisions/0030-a-read-arms-the-watch.md.
 """
 
 import time

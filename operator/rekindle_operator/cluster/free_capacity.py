@@ -4,6 +4,8 @@ Others' requests count, as the scheduler counts them; what they really use is no
 may be more where they have no limit. A driver says what its executors may use, and does not know
 what else is on their nodes: plans go by the lower of both. The policy's cap (`nodeCpuCapPercent`)
 comes after this. Pure; `cluster_cache` and the shell call it.
+
+Why: docs/decisions/0033-plans-respect-other-pods.md.
 """
 
 import math

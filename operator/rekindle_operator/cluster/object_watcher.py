@@ -6,6 +6,8 @@
 Only what is kept of an object leaves this module, as news. An object that cannot be read is told
 as unreadable and does not stop the others. kopf watches what there is little of; of pods and nodes
 there is too much for it, as it lists without pages and keeps a record of every object.
+
+Why: docs/decisions/0025-kopf-watches-the-small-kinds.md.
 """
 
 import threading

@@ -3,6 +3,8 @@
 Whoever decides never waits for the API server: it leaves an errand under a key. An errand left
 again before it was done replaces the one before, so what is done is always the newest. One that
 fails is tried again, later and later; that of another key does not wait for it.
+
+Why: docs/decisions/0028-only-the-decision-waits.md.
 """
 
 import heapq

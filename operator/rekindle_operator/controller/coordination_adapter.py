@@ -5,6 +5,8 @@
     decided   the decision goes out: story, nodes, executors, each as an errand
 
 Runs in the deciding thread and waits for nobody: what it leaves as errands is done by others.
+
+Why: docs/decisions/0026-the-operator-is-the-coordinator.md.
 """
 
 import math
@@ -142,7 +144,10 @@ class CoordinationAdapter:
 
 
 def _unruled(reading: ApplicationReading, classes: Iterable[RecoveryClass]) -> ApplicationReading:
-    """The reading of an application that no policy selects."""
+    """The reading of an application that no policy selects.
+
+    Why: docs/decisions/0029-without-a-policy-the-pipelines-own-holds.md.
+    """
     report = reading.topology
     policy = effective_policy.without_policy(report.policy, classes)
     if policy is report.policy:

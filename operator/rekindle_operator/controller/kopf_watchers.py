@@ -4,6 +4,8 @@ kopf finds out which of these kinds there are, also while it runs, and keeps wat
 `on.event` is used, which puts neither a finalizer nor an annotation on anything. It does not say
 when it has told everything, nor what went while it was not connected, so each kind is listed at the
 start and every few minutes as well. Decides nothing; `operator_main` starts it.
+
+Why: docs/decisions/0025-kopf-watches-the-small-kinds.md.
 """
 
 import asyncio

@@ -8,6 +8,9 @@ stands still; so one that was stopped and goes on does nothing before it has loo
 not decide any more gives the Lease back and does not stand for it, though this thread goes on.
 Other clocks are compared with nothing. The holder also takes part in the election of coordinators
 in the store, so that one that was started by hand beside the operator does not decide with it.
+
+Why: docs/decisions/0027-the-lease-election-is-our-own.md.
+Also: docs/decisions/0031-a-stuck-operator-gives-the-lease-back.md.
 """
 
 import threading

@@ -6,6 +6,8 @@ A node is as silent as the least silent executor that was ever reported there; w
 the first report that lacked the one that is there. So one that is put on a lost node, in place of
 another that was deleted, is no sign of life. Pure; the shell calls it with each report and keeps
 the outcome.
+
+Why: docs/decisions/0035-a-node-is-as-silent-as-its-executors.md.
 """
 
 from collections.abc import Iterable, Mapping

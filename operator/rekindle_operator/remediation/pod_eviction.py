@@ -11,6 +11,8 @@ avoided any more.
 The scheduler takes a lost node for sound until it is NotReady. Where the webhook does not keep new
 executors from there, they are deleted too, later each time, so that they find another node without
 being made and deleted many times a second.
+
+Why: docs/decisions/0036-executors-of-a-dead-driver-are-deleted.md.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

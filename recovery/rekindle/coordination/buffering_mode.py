@@ -5,6 +5,8 @@ checkpoint at which everything is active and caught up (paper, sections 4.2.1 an
 switches for correlated failures only; here an independent one is recovered by plans as well, and
 what one plan leaves waiting needs the outputs made since. Nothing is stored: `state_machine`
 compares before and after.
+
+Why: docs/decisions/0024-switches-are-on-in-every-incident.md.
 """
 
 from rekindle.coordination.coordination_state import CoordinationState

@@ -18,6 +18,8 @@ Each is tried without slow nodes first. Blocking plans and the first one of a fr
 the third, on all nodes. Partitions whose state survived stay on their node where it holds them.
 With the policy's placement `domains` what is placed on empty nodes is placed by `domain_placement`.
 Changes nothing; `state_machine` calls it.
+
+Why: docs/decisions/0039-no-node-rests-while-something-fits.md.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -7,6 +7,8 @@
 
 A query that catches up needs more than its steady share, or it is placed and never comes back
 (DESIGN 4). Pure arithmetic; `next_plan` chooses what to plan with.
+
+Why: docs/decisions/0043-executor-overhead-is-reported-by-itself.md.
 """
 
 import math

@@ -3,6 +3,8 @@
 Kept is what no report says: incident, losses, plans on their way. Topology, policy, costs and
 sizes come from the driver's reports. So a coordinator that is killed at any moment goes on with
 the plan that it would have made. `session` writes it together with its directives.
+
+Why: docs/decisions/0023-the-coordinator-keeps-what-no-report-says.md.
 """
 
 from collections.abc import Mapping

@@ -14,6 +14,8 @@ A move costs little, for the driver makes it right after a checkpoint, but it mu
 what is measured wavers, so small differences are left alone, and nothing moves while anything
 else is under way. Moves that the driver has not made when something is lost are dropped, not owed:
 they are decided anew from what is then. Called by `state_machine` only.
+
+Why: docs/decisions/0044-a-node-without-partitions-is-uneven.md.
 """
 
 import math

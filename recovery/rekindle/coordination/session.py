@@ -7,6 +7,8 @@
 A shell that has written nothing may decide again on a newer reading, so it may be killed at any
 moment; two shells that decide at once collide at the transaction. At most one plan is on its way,
 and it says on which it builds: a driver that has planned by itself meanwhile refuses it. Pure.
+
+Why: docs/decisions/0032-a-dry-run-decides-and-sends-nothing.md.
 """
 
 import hashlib

@@ -2,6 +2,8 @@
 
 It knows nothing of reports and queries. `batch_check` and `row_differences` run their statements
 through it.
+
+Why: docs/decisions/0021-one-sql-engine-checks-the-output.md.
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,8 @@ lie, and hands them to its executor's host, which writes them (`durable_input`).
 needs them on the executors' disks. Its stages are turns, in each of which an executor has one task,
 or as few as can be where there are very many: all at once took the slots and the CPU of what is
 live, and the epoch beside them was three to five times as long.
+
+Why: docs/decisions/0016-durable-input-has-a-job-of-its-own.md.
 """
 
 import json

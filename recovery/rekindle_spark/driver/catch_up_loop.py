@@ -10,6 +10,8 @@ next epoch.
 The first job of an executor that has just come is slow: classes are loaded, the program is fetched.
 Where nothing is behind any more, a roll call is that job, so that no epoch has to wait for it when
 partitions move there.
+
+Why: docs/decisions/0015-catch-up-is-a-stream-of-jobs.md.
 """
 
 import threading

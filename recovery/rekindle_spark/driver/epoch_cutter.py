@@ -4,6 +4,8 @@ All replay sources of a pipeline share one event-time clock: rows arrive in the 
 event times, `rows_per_second` of them together. A cut fixes, for every source, the offsets of
 one epoch and the watermark behind it. On request the rest of the input arrives at once, which is
 called a drain. Pure: the driver gives the time and logs the cut.
+
+Why: docs/decisions/0047-the-least-epoch-is-a-setting.md.
 """
 
 import math

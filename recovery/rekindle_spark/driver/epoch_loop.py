@@ -11,6 +11,8 @@ taken along: they run the epochs that they lack and the new one in the same job.
 epoch is due before one has run, it is cut and its sources go ahead (`ahead`). A savepoint is a
 checkpoint of the newest epoch, after which no other is cut. A drain takes the rest of the input in
 epochs that follow each other without a pause, while everything runs.
+
+Why: docs/decisions/0038-epochs-are-longer-in-an-outage.md.
 """
 
 import time

@@ -14,6 +14,8 @@ epochs are in time nothing goes ahead, and nothing costs more.
 It is begun when what is left of the epoch's job is about as long as sources took last: sooner, rows
 would wait longer for no gain. What uncertain steps give is not made apart from who reads it, for
 made again it may be something else. Called by the epoch loop.
+
+Why: docs/decisions/0045-sources-run-ahead-of-a-late-epoch.md.
 """
 
 from collections.abc import Set

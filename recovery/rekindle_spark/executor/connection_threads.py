@@ -5,6 +5,8 @@
 
 A thread that goes to serve sees to it that another one waits. There are one more than there ever
 were connections at a time, which are the tasks of an executor. Called by `host`.
+
+Why: docs/decisions/0042-host-threads-are-kept.md.
 """
 
 import os

@@ -5,6 +5,8 @@ the program). A producer sends a frame to every target of an edge in every epoch
 where it has none: empty and lost never look alike, and a reader goes on only when each producer
 is there exactly once. A frame that a disk or a network has changed is as good as absent: each has a
 checksum of all its bytes. Format: docs/formats.md.
+
+Why: docs/decisions/0012-no-manifests.md.
 """
 
 import struct

@@ -9,6 +9,8 @@ rows came in: while a loss that nobody has noticed yet holds up the epochs, noth
 that must not look as if nothing would have to be. A move begins another one. A drain uses all the
 CPU that there is, so no window counts while it lasts. While the file `hold-rate` is in the store,
 the rate stays as it is. Called by `control_loop`.
+
+Why: docs/decisions/0034-costs-are-measured-by-the-time-of-the-input.md.
 """
 
 import math

@@ -5,6 +5,8 @@
 
 Called by `job_runner` for each job, and by `checkpoint_coordinator` for states that are being
 written.
+
+Why: docs/decisions/0017-no-shadow-run.md.
 """
 
 import time

@@ -3,6 +3,8 @@
 A job counts as a whole: either all its partitions ran, then their blocks are retained, their
 output is committed and their epochs are finished; or nothing of it counts and it may be run
 again on what is left, because every state version that it started from is still there.
+
+Why: docs/decisions/0018-a-job-counts-as-a-whole.md.
 """
 
 import time

@@ -2,6 +2,8 @@
 
 A chain is a source or a keyed step with all stateless steps and sinks behind it. Its partitions are
 the operator partitions of plans, state and checkpoints. Made by `program` and `stopped_branches`.
+
+Why: docs/decisions/0020-exchanges-are-not-elided.md.
 """
 
 from collections.abc import Iterable

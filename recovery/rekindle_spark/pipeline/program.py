@@ -173,7 +173,10 @@ class Program:
     @cached_property
     def alike(self) -> tuple[int, ...]:
         """For each edge the first that takes the same rows, reduced in the same way, by the same
-        keys to as many partitions: what goes to a partition of one goes to that of the other."""
+        keys to as many partitions: what goes to a partition of one goes to that of the other.
+
+        Why: docs/decisions/0040-equal-edges-have-one-content.md.
+        """
         firsts: dict[Hashable, int] = {}
         return tuple(firsts.setdefault(self._carried(edge), edge.index) for edge in self.edges)
 

@@ -20,6 +20,8 @@ import scala.reflect.ClassTag;
  *
  * <p>Kryo would do it too, but setting up one of its instances for every task costs more CPU than
  * everything else that a task does on a small node.
+ *
+ * <p>Why: docs/decisions/0014-our-own-record-serializer.md.
  */
 public final class BlockSerializer extends Serializer implements Serializable {
   static void put(DataOutputStream out, int target, byte[] block) throws IOException {

@@ -31,6 +31,8 @@ import scala.reflect.ClassTag;
  *
  * <p>Spark's own writers sort records that they do not know: each task sets up a megabyte to
  * serialise into and pages to sort in. Here there are a few blocks, each complete.
+ *
+ * <p>Why: docs/decisions/0041-blocks-are-written-as-they-are.md.
  */
 final class BlockWriter extends ShuffleWriteProcessor {
   @Override

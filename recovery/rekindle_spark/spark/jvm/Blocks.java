@@ -41,6 +41,8 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>It runs on a thread without a TaskContext: Spark would otherwise note a failed fetch in the
  * task and let the scheduler run map tasks of a past epoch again.
+ *
+ * <p>Why: docs/decisions/0013-shuffles-are-read-without-a-dependency.md.
  */
 final class Blocks {
   /** Without another block. */

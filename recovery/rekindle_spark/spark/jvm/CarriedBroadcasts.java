@@ -16,6 +16,8 @@ import scala.reflect.ClassTag;
  * executor, keeps it as a block and tells the driver so. A stage of Rekindle has one task on an
  * executor, so that is work for one use; it was a third of what a task costs the executor's JVM. And
  * a read from a machine that has just died held survivors up.
+ *
+ * <p>Why: docs/decisions/0046-rekindle-removes-shuffles-itself.md.
  */
 final class CarriedBroadcasts implements BroadcastFactory {
   private final BroadcastFactory others;

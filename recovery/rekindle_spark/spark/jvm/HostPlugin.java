@@ -22,6 +22,8 @@ import org.apache.spark.api.plugin.SparkPlugin;
  * <p>Spark's own heartbeats are too rare to notice a silent executor in time. The driver answers
  * whether the executor still counts: one that was dropped while it was silent ends itself when it
  * wakes up, and its worker has room for a new one.
+ *
+ * <p>Why: docs/decisions/0011-the-host-starts-with-its-executor.md.
  */
 public final class HostPlugin implements SparkPlugin {
   static final Map<String, Seen> SEEN = new ConcurrentHashMap<>();

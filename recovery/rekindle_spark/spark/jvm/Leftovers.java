@@ -14,6 +14,8 @@ import org.apache.spark.util.AccumulatorContext;
  * once: with four stages a second, hundreds of requests to each executor a minute later, which held
  * nodes of a fifth of a core up for five seconds. Ids grow, so what is older than every job that
  * runs belongs to none.
+ *
+ * <p>Why: docs/decisions/0046-rekindle-removes-shuffles-itself.md.
  */
 final class Leftovers {
   private final SparkContext context;

@@ -31,6 +31,8 @@ import scala.reflect.ClassTag$;
  * <p>A task gathers its input blocks, hands them to the executor's host and passes the host's
  * output blocks on to the shuffle. It never fails by itself: what went wrong is its report, and
  * whoever reads its missing output reports that in turn.
+ *
+ * <p>Why: docs/decisions/0010-tasks-are-java.md.
  */
 final class Stage extends RDD<Object> {
   private final transient List<Task> tasks;
